@@ -1,0 +1,98 @@
+"""Every error a user can meet, with the exit code it ends the command with.
+
+    EmbertideError
+    |-- ManifestError     2  the EmbeddingJob itself: every problem at once, each with its path
+    |-- InputError        3  edges, features or ids: names the object, the row and the field
+    |-- ModelError        4  model.yaml or weights: what was found beside what was expected
+    |-- StorageError      5  a store refused or failed
+    |   |-- ObjectMissing       no such object, bucket or prefix
+    |   |-- AccessDenied        credentials missing, wrong or not allowed
+    |   `-- StoreUnavailable    did not answer after the retries (a later attempt may succeed)
+    |-- OutputError       6  the output cannot be written or verified
+    |-- GridError         7  a grid that does not fit the graph, the model or the machine
+    |-- WorkerFailed      8  a worker died or was killed; names its rank
+    `-- Interrupted     130  Ctrl-C or SIGTERM
+
+An error is *permanent* when running the same job again cannot succeed.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EmbertideError(Exception):
+    """Base of all errors that end in a message for the user, never in a traceback."""
+
+    exit_code: ClassVar[int] = 1
+    permanent: ClassVar[bool] = True
+
+
+class ManifestError(EmbertideError):
+    """The manifest is wrong; ``problems`` lists each as (path, message)."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[tuple[str, str]], source: str = "manifest") -> None:
+        self.problems = problems
+        lines = [f"  {path}: {message}" if path else f"  {message}" for path, message in problems]
+        count = f"{len(problems)} problem" + ("s" if len(problems) != 1 else "")
+        super().__init__(f"{source} has {count}:\n" + "\n".join(lines))
+
+
+class InputError(EmbertideError):
+    """An edge list, a feature table or an id is wrong."""
+
+    exit_code = 3
+
+
+class ModelError(EmbertideError):
+    """The model description or its weights are wrong."""
+
+    exit_code = 4
+
+
+class StorageError(EmbertideError):
+    """A store refused or failed."""
+
+    exit_code = 5
+
+
+class ObjectMissing(StorageError):
+    """No such object, bucket or prefix."""
+
+
+class AccessDenied(StorageError):
+    """The store does not allow this with these credentials."""
+
+
+class StoreUnavailable(StorageError):
+    """The store did not answer, or answered with errors, after all retries."""
+
+    permanent = False
+
+
+class OutputError(EmbertideError):
+    """The output cannot be written, or what was written does not verify."""
+
+    exit_code = 6
+
+
+class GridError(EmbertideError):
+    """The grid does not fit the graph, the model or the machine."""
+
+    exit_code = 7
+
+
+class WorkerFailed(EmbertideError):
+    """A worker process died."""
+
+    exit_code = 8
+    permanent = False
+
+
+class Interrupted(EmbertideError):
+    """The user or the system asked the run to stop."""
+
+    exit_code = 130
+    permanent = False
