@@ -1,0 +1,81 @@
+# Everything from a bare machine: python3 >= 3.11 and make are enough.
+#
+# uv comes from PATH when it is there, else into .cache/uv. Packages go into .venv exactly as
+# uv.lock says. The stamp is named after the lock, pyproject.toml and the Python version, so a
+# setup that is still right costs nothing and one that is not is brought up to date.
+
+SHELL := /bin/sh
+UV_VERSION := 0.13.8
+
+# dgl, the reference some tests compare with, has its last working wheel for Python 3.11.
+PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .cache/uv/bin/uv)
+BIN := .venv/bin
+KEY := $(shell { cat uv.lock pyproject.toml; $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
+STAMP := .venv/.ready-$(KEY)
+
+# Passed on to pytest: make test ARGS="tests/unit -k csr"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format lock clean
+
+help:
+	@echo "make demo     set up, run the main job on Debian's package graph, show what it found"
+	@echo "make test     set up, run the tests           (ARGS='tests/unit -k csr' runs some)"
+	@echo "make lint     set up, check format, style, types and the direction of imports"
+	@echo "make format   set up, rewrite the code in the project's format"
+	@echo "make setup    only set up: uv, then .venv from uv.lock"
+	@echo "make lock     resolve pyproject.toml anew into uv.lock"
+	@echo "make clean    remove .venv, .cache and every tool's cache"
+	@echo
+	@echo "PYTHON=python3.13 make ... picks another interpreter (3.11 or later)."
+
+setup: $(STAMP)
+
+.cache/uv/bin/uv:
+	@echo "[setup] no uv on PATH: installing uv $(UV_VERSION) into .cache/uv"
+	@$(PYTHON) -m venv .cache/uv
+	@.cache/uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(STAMP): $(filter .cache/%,$(UV))
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "[setup] Python 3.11 or later is needed, $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
+	       "name another: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "[setup] .venv for $$($(PYTHON) -V) from uv.lock (PyTorch is large: the first time takes a while)"
+	@$(UV) sync --locked --extra dev --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("dgl") or print("[setup] dgl", \
+	  "has no wheel for this Python and machine (it needs 3.11 on x86-64): everything else works,", \
+	  "tests against dgl are left out")'
+	@rm -f .venv/.ready-* && touch $@
+	@echo "[setup] done"
+
+demo: $(STAMP)
+	@$(BIN)/python examples/debian/demo.py
+
+test: $(STAMP)
+	@echo "[test] pytest $(ARGS)"
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)
+	@echo "[lint] ruff format --check"
+	@$(BIN)/ruff format --check
+	@echo "[lint] ruff check"
+	@$(BIN)/ruff check
+	@echo "[lint] mypy"
+	@$(BIN)/mypy
+	@echo "[lint] lint-imports"
+	@$(BIN)/lint-imports --no-logo
+
+format: $(STAMP)
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix
+
+lock: $(filter .cache/%,$(UV))
+	@echo "[lock] resolving pyproject.toml into uv.lock"
+	@$(UV) lock --default-index https://pypi.org/simple
+
+clean:
+	@echo "[clean] removing .venv, .cache and the tools' caches"
+	@rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
