@@ -1,0 +1,9 @@
+"""The manifest and the names that follow from it.
+
+Shared by the command, the workers and the operator, so nothing here imports torch, pyarrow,
+boto3 or kubernetes.
+"""
+
+from embertide.spec.manifest import EmbeddingJob, load_manifest
+
+__all__ = ["EmbeddingJob", "load_manifest"]

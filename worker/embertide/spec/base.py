@@ -1,0 +1,102 @@
+"""What every part of the manifest shares.
+
+The manifest is written by people and checked in two places: by this package and by the
+Kubernetes API server. So the models are as strict as a structural schema is: fields are
+camelCase, unknown ones are refused, and ``"4"`` is no number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic.alias_generators import to_camel
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
+_BUCKET = re.compile(r"^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$")
+_URI_FORMS = "s3://bucket/path, file:///absolute/path or /absolute/path"
+
+
+class SpecModel(BaseModel):
+    """Base of every manifest object: camelCase outside, snake_case inside, frozen."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        validate_default=False,
+        hide_input_in_errors=True,
+    )
+
+
+class FieldProblems(ValueError):
+    """Several problems found by one check across fields.
+
+    Each is ``(path, message)``; a path is relative to the object that was checked, such as
+    ``("columns", "source")`` or ``("edges", 0, "sourceType")``.
+    """
+
+    def __init__(self, problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(f"{'.'.join(map(str, p))}: {m}" for p, m in self.problems))
+
+
+def raise_problems(problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+    """Raise `FieldProblems` when there are any."""
+    if problems:
+        raise FieldProblems(problems)
+
+
+def normalise_uri(text: str, base: Path | None = None) -> str:
+    """Bring one location into the form that storage understands.
+
+    A bare absolute path becomes ``file://``; a relative one is taken from ``base`` (the
+    directory of the manifest file), and refused when there is none, since a pod and a laptop
+    would not mean the same by it. Raises ValueError saying which forms are allowed.
+    """
+    if text == "" or text != text.strip():
+        raise ValueError(f"is {text!r}; must be {_URI_FORMS}, without spaces around it")
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return _path_uri(text, base)
+    name = scheme.group(1)
+    if name == "file":
+        if not text.startswith("file:///"):
+            raise ValueError(f"is {text!r}; a file URI has three slashes: file:///absolute/path")
+        return text
+    if name == "s3":
+        bucket = text.removeprefix("s3://").split("/", 1)[0]
+        if not text.startswith("s3://") or not _BUCKET.match(bucket):
+            raise ValueError(f"is {text!r}; must be s3://bucket/path with a valid bucket name")
+        return text
+    raise ValueError(f"is {text!r}; {name}:// is not supported, use {_URI_FORMS}")
+
+
+def _path_uri(text: str, base: Path | None) -> str:
+    if text.startswith("~"):
+        raise ValueError(f"is {text!r}; '~' is not expanded, write the absolute path")
+    slash = "/" if text.endswith("/") and text != "/" else ""
+    if text.startswith("/"):
+        return "file://" + text
+    if base is None:
+        raise ValueError(f"is {text!r}, a relative path; must be {_URI_FORMS}")
+    # normpath would be wrong behind a symbolic link; absolute() keeps '..' as it is.
+    return "file://" + str((base / text).absolute()) + slash
+
+
+def _check_uri(text: str, info: ValidationInfo) -> str:
+    base = (info.context or {}).get("base")
+    return normalise_uri(text, base)
+
+
+Uri = Annotated[str, AfterValidator(_check_uri)]
+ColumnName = Annotated[str, Field(min_length=1)]
+TypeName = Annotated[
+    str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$")
+]
+FreeForm = dict[str, Any]

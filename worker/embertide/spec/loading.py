@@ -1,0 +1,113 @@
+"""From a file to a checked manifest, with errors a person can act on.
+
+YAML's silent traps are closed here: a repeated key, a second document, a date where text was
+meant. Every problem carries the line where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from embertide.errors import ManifestError
+from embertide.spec.problems import Loc, dotted, explain
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses a key given twice instead of dropping the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key.value!r} stands here twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def read_manifest(model: type[Model], text_or_path: str | Path) -> Model:
+    """Read, parse and check; raises ManifestError with everything that is wrong."""
+    if isinstance(text_or_path, str) and ("\n" in text_or_path or "{" in text_or_path):
+        return parse_manifest(model, text_or_path, "manifest", None)
+    path = Path(text_or_path)
+    return parse_manifest(model, _read_file(path), str(path), path.parent)
+
+
+def parse_manifest(model: type[Model], text: str, source: str, base: Path | None) -> Model:
+    """Check YAML text; ``base`` is the directory that relative paths start at, if any."""
+    data, root = _parse_yaml(text, source)
+    if not isinstance(data, dict):
+        found = "empty" if data is None else f"a {type(data).__name__}"
+        message = f"is {found}; must be a mapping with apiVersion, kind, metadata and spec"
+        raise ManifestError([("", message)], source)
+    try:
+        return model.model_validate(data, context={"base": base}, by_alias=True, by_name=False)
+    except ValidationError as error:
+        problems = [
+            (dotted(loc), message + _line_of(root, loc)) for loc, message in explain(model, error)
+        ]
+        raise ManifestError(problems, source) from None
+
+
+def _read_file(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        message = f"is not text in UTF-8 (byte {error.start}); a manifest is YAML or JSON"
+    except FileNotFoundError:
+        message = "no such file; give the path of a manifest (see `embertide run --help`)"
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+    raise ManifestError([("", message)], str(path))
+
+
+def _parse_yaml(text: str, source: str) -> tuple[Any, yaml.Node | None]:
+    """The data, and the node tree that knows the lines."""
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        return (None if root is None else loader.construct_document(root)), root
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        message = f"{where}not valid YAML: {error.problem or error.context}"
+        if error.context and "single document" in error.context:
+            message = f"{where}a second document starts here; give one job in each file"
+        raise ManifestError([("", message)], source) from None
+    except yaml.YAMLError as error:
+        raise ManifestError([("", f"not valid YAML: {error}")], source) from None
+    except (ValueError, RecursionError) as error:
+        # A date such as 2026-13-45 matches YAML's timestamp and then is none.
+        raise ManifestError([("", f"not valid YAML: {error}")], source) from None
+    finally:
+        loader.dispose()
+
+
+def _line_of(root: yaml.Node | None, loc: Loc) -> str:
+    """The line where ``loc`` stands, or where the nearest object around it does."""
+    node, line = root, None
+    for part in loc:
+        child = _child(node, part)
+        if child is None:
+            break
+        node, line = child
+    return "" if line is None else f" (line {line + 1})"
+
+
+def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node, int] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value == str(part):
+                return value, key.start_mark.line
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part].start_mark.line
+    return None

@@ -1,0 +1,300 @@
+"""The EmbeddingJob: the one source of what a manifest may say.
+
+The command line, the operator and the custom resource definition all come from these models.
+`load_manifest` is the way in for text and files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
+from embertide.spec.inputs import (
+    EdgeColumns,
+    EdgeFormat,
+    EdgeInput,
+    FeatureFormat,
+    FeatureInput,
+    IdKind,
+    Input,
+    NodeInput,
+    NodeTable,
+)
+from embertide.spec.loading import read_manifest
+from embertide.spec.overlap import output_overlaps
+
+API_VERSION = "embertide.dev/v1alpha1"
+KIND = "EmbeddingJob"
+MIB = 1 << 20
+
+__all__ = [
+    "API_VERSION",
+    "KIND",
+    "EdgeColumns",
+    "EdgeFormat",
+    "EdgeInput",
+    "EmbeddingJob",
+    "FeatureFormat",
+    "FeatureInput",
+    "Grid",
+    "IdKind",
+    "Inference",
+    "Input",
+    "JobSpec",
+    "Metadata",
+    "ModelRef",
+    "NodeInput",
+    "NodeTable",
+    "Output",
+    "StorageSettings",
+    "Workers",
+    "load_manifest",
+    "normalise_uri",
+]
+
+# What the API server adds to an object; a manifest that came from `kubectl get -o yaml` has them.
+_SERVER_FIELDS = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+
+
+class Metadata(SpecModel):
+    """Name and labels, as every Kubernetes object has them."""
+
+    # A StatefulSet's pods carry its name and an 11 character suffix in a label of at most 63.
+    name: str = Field(
+        min_length=1,
+        max_length=52,
+        pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        description="Name of the job: lower-case letters, digits and '-', at most 52 characters.",
+    )
+    namespace: str | None = Field(
+        default=None, min_length=1, description="Kubernetes namespace; unused on one machine."
+    )
+    labels: dict[str, str] = Field(default_factory=dict, description="Kubernetes labels.")
+    annotations: dict[str, str] = Field(default_factory=dict, description="Kubernetes annotations.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_server_fields(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if key not in _SERVER_FIELDS}
+        return data
+
+
+class ModelRef(SpecModel):
+    """Where the trained model lies."""
+
+    uri: Uri = Field(
+        description="Prefix with model.yaml and the weights (model.safetensors, or a state_dict)."
+    )
+
+
+Neighbours = Annotated[int, Field(ge=1)]
+Fanout = Annotated[
+    Annotated[Literal["full"], Tag("<full>")]
+    | Annotated[list[Neighbours], Field(min_length=1), Tag("<list>")],
+    Discriminator(
+        lambda value: (
+            "<list>" if isinstance(value, list) else "<full>" if value == "full" else None
+        ),
+        custom_error_type="fanout",
+        custom_error_message="must be 'full', or a list with the number of neighbours for each "
+        "layer, such as [50, 50, 50]",
+    ),
+]
+
+
+class Inference(SpecModel):
+    """How the embeddings are computed."""
+
+    fanout: Fanout = Field(
+        default="full",
+        description="full for all in-neighbours, or how many of them to sample in each layer.",
+    )
+    seed: int = Field(
+        default=0,
+        ge=0,
+        le=2**63 - 1,
+        description="Seed of the sampling. The same seed gives the same sample on every grid.",
+    )
+    group_bytes: int = Field(
+        default=32 * MIB,
+        ge=4096,
+        description="Size in bytes of one receive buffer when neighbours' features are exchanged.",
+    )
+    depth: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Number of such buffers on their way while another is computed on.",
+    )
+
+
+class Output(SpecModel):
+    """Where the embeddings are published."""
+
+    uri: Uri = Field(description="Prefix that belongs to this output alone; versions lie under it.")
+    format: FeatureFormat = Field(default="parquet", description="Format of the published parts.")
+    dtype: Literal["float32", "float16"] = Field(
+        default="float32", description="Number format of the published embeddings."
+    )
+    keep_versions: int = Field(
+        default=7,
+        ge=1,
+        description="Number of complete versions to keep; older ones are removed once a new one "
+        "is visible.",
+    )
+
+
+class Grid(SpecModel):
+    """The grid of workers: graph partitions times feature partitions."""
+
+    graph: int = Field(default=1, ge=1, description="Number of graph partitions, P.")
+    feature: int = Field(default=1, ge=1, description="Number of feature partitions, M.")
+
+
+GridChoice = Annotated[
+    Annotated[Literal["auto"], Tag("<auto>")] | Annotated[Grid, Tag("<grid>")],
+    Discriminator(
+        lambda value: (
+            "<auto>" if value == "auto" else "<grid>" if isinstance(value, dict | Grid) else None
+        ),
+        custom_error_type="grid",
+        custom_error_message="must be 'auto', or like {graph: 4, feature: 2}",
+    ),
+]
+
+
+class Workers(SpecModel):
+    """The worker processes."""
+
+    grid: GridChoice = Field(
+        default="auto", description="auto, or the number of graph and of feature partitions."
+    )
+    count: int | None = Field(
+        default=None,
+        ge=1,
+        description="Number of workers for grid: auto. Left out, it follows from the inputs' size.",
+    )
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="cpu (gloo), or cuda (NCCL) with one GPU for each worker."
+    )
+    image: str | None = Field(
+        default=None, min_length=1, description="Container image; unused on one machine."
+    )
+    resources: FreeForm | None = Field(
+        default=None, description="Resources of each worker's container, as in a pod."
+    )
+    pod_template: FreeForm | None = Field(
+        default=None, description="Parts of a pod template to merge into the workers' pods."
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if isinstance(self.grid, Grid) and self.count is not None:
+            size = self.grid.graph * self.grid.feature
+            if self.count != size:
+                grid = f"{self.grid.graph} x {self.grid.feature}"
+                message = f"is {self.count}; the grid {grid} has {size} workers (leave count out)"
+                raise_problems([(("count",), message)])
+        return self
+
+
+class StorageSettings(SpecModel):
+    """How S3 is reached. Credentials never stand in a manifest."""
+
+    endpoint_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/\s]+",
+        description="Endpoint of an S3-compatible store, such as https://minio.example:9000.",
+    )
+    region: str | None = Field(default=None, min_length=1, description="Region of the buckets.")
+    path_style: bool | None = Field(
+        default=None,
+        description="true puts the bucket in the path instead of the host name. Left out, it is "
+        "true when there is an endpointUrl.",
+    )
+    credentials_secret: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Kubernetes Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. "
+        "Elsewhere the standard credential chain is used.",
+    )
+    max_attempts: int = Field(
+        default=5, ge=1, description="How often a request is tried before the store is given up."
+    )
+    connect_timeout_seconds: float = Field(
+        default=5.0, gt=0, description="How long to wait for a connection, in seconds."
+    )
+
+
+class JobSpec(SpecModel):
+    """What to compute, from what, and where to put it."""
+
+    input: Input = Field(description="The graph and its features.")
+    model: ModelRef = Field(description="The trained model.")
+    inference: Inference = Field(
+        default_factory=Inference, description="How the embeddings are computed."
+    )
+    output: Output = Field(description="Where the embeddings are published.")
+    workers: Workers = Field(default_factory=Workers, description="The worker processes.")
+    storage: StorageSettings = Field(
+        default_factory=StorageSettings, description="How S3 is reached."
+    )
+    suspend: bool = Field(default=False, description="true stops the workers and keeps the job.")
+    backoff_limit: int = Field(
+        default=3, ge=0, description="How often the workers are started again after a failure."
+    )
+    active_deadline_seconds: int | None = Field(
+        default=None, ge=1, description="The job fails when it takes longer than this, in seconds."
+    )
+    progress_deadline_seconds: int = Field(
+        default=900, ge=1, description="The job fails after this many seconds without progress."
+    )
+    ttl_seconds_after_finished: int | None = Field(
+        default=None, ge=0, description="A finished job is deleted after this many seconds."
+    )
+
+    @model_validator(mode="after")
+    def _check_output(self) -> Self:
+        raise_problems(output_overlaps(self.input, self.model.uri, self.output.uri))
+        return self
+
+
+class EmbeddingJob(SpecModel):
+    """One refresh of all embeddings of a graph."""
+
+    api_version: Literal["embertide.dev/v1alpha1"] = Field(
+        description="Version of this schema: embertide.dev/v1alpha1."
+    )
+    kind: Literal["EmbeddingJob"] = Field(description="EmbeddingJob.")
+    metadata: Metadata = Field(description="Name and labels.")
+    spec: JobSpec = Field(description="What to compute, from what, and where to put it.")
+    status: FreeForm | None = Field(
+        default=None, description="Written by the operator; ignored everywhere else."
+    )
+
+
+def load_manifest(text_or_path: str | Path) -> EmbeddingJob:
+    """Read and check one EmbeddingJob, from a file or from YAML (or JSON) text.
+
+    A string with a line break or a brace is text, any other string is a path. Relative paths
+    inside a manifest file start at the file's directory. Raises ManifestError with every
+    problem found, or with the line and column of a YAML error.
+    """
+    return read_manifest(EmbeddingJob, text_or_path)

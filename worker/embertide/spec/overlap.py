@@ -1,0 +1,64 @@
+"""Keep the output apart from what is read.
+
+Publishing removes old versions under the output. An input that lies there, or that contains
+the output, could lose objects or read its own results, so such jobs are refused at once.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from embertide.spec.inputs import Input, Problem
+
+
+def output_overlaps(inputs: Input, model_uri: str, output_uri: str) -> list[Problem]:
+    """Say which inputs are the output, lie inside it or contain it; paths start in ``spec``."""
+    return [
+        (
+            ("output", "uri"),
+            f"is {output_uri!r}, which {relation} {_dotted(path)} ({uri!r}); "
+            "the output needs a prefix of its own",
+        )
+        for path, uri in _locations(inputs, model_uri)
+        if (relation := _relation(output_uri, uri))
+    ]
+
+
+def _locations(inputs: Input, model_uri: str) -> list[tuple[tuple[str | int, ...], str]]:
+    """Everything the job reads, with its path in the manifest."""
+    found: list[tuple[tuple[str | int, ...], str]] = []
+    for i, edge in enumerate(inputs.edges):
+        found.append((("spec", "input", "edges", i, "uri"), edge.uri))
+    for i, node in enumerate(inputs.nodes):
+        at = ("spec", "input", "nodes", i)
+        found.append(((*at, "features", "uri"), node.features.uri))
+        if node.features.ids_uri is not None:
+            found.append(((*at, "features", "idsUri"), node.features.ids_uri))
+        if node.table is not None:
+            found.append(((*at, "table", "uri"), node.table.uri))
+    found.append((("spec", "model", "uri"), model_uri))
+    return found
+
+
+def _relation(output: str, other: str) -> str | None:
+    ours, theirs = _segments(output), _segments(other)
+    if ours == theirs:
+        return "is also"
+    if ours[: len(theirs)] == theirs:
+        return "lies inside"
+    if theirs[: len(ours)] == ours:
+        return "contains"
+    return None
+
+
+def _segments(uri: str) -> list[str]:
+    """Scheme and path segments, so that ``s3://b/ab`` is not inside ``s3://b/a``."""
+    scheme, _, path = uri.partition("://")
+    if scheme == "file":
+        path = posixpath.normpath(path)
+    return [scheme, *(part for part in path.split("/") if part)]
+
+
+def _dotted(path: tuple[str | int, ...]) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
