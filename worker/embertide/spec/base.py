@@ -20,6 +20,10 @@ _BUCKET = re.compile(r"^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$")
 _URI_FORMS = "s3://bucket/path, file:///absolute/path or /absolute/path"
 
 
+# A path relative to the object that was checked, and a sentence.
+Problem = tuple[tuple[str | int, ...], str]
+
+
 class SpecModel(BaseModel):
     """Base of every manifest object: camelCase outside, snake_case inside, frozen."""
 
@@ -37,16 +41,15 @@ class SpecModel(BaseModel):
 class FieldProblems(ValueError):
     """Several problems found by one check across fields.
 
-    Each is ``(path, message)``; a path is relative to the object that was checked, such as
-    ``("columns", "source")`` or ``("edges", 0, "sourceType")``.
+    A path is such as ``("columns", "source")`` or ``("edges", 0, "sourceType")``.
     """
 
-    def __init__(self, problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+    def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
         super().__init__("; ".join(f"{'.'.join(map(str, p))}: {m}" for p, m in self.problems))
 
 
-def raise_problems(problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+def raise_problems(problems: Sequence[Problem]) -> None:
     """Raise `FieldProblems` when there are any."""
     if problems:
         raise FieldProblems(problems)

@@ -12,18 +12,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
-from embertide.spec.inputs import (
-    EdgeColumns,
-    EdgeFormat,
-    EdgeInput,
-    FeatureFormat,
-    FeatureInput,
-    IdKind,
-    Input,
-    NodeInput,
-    NodeTable,
-)
+from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
+from embertide.spec.inputs import Input
 from embertide.spec.loading import read_manifest
+from embertide.spec.nodes import FeatureFormat, FeatureInput, IdKind, NodeInput, NodeTable
 from embertide.spec.overlap import output_overlaps
 
 API_VERSION = "embertide.dev/v1alpha1"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import posixpath
 
-from embertide.spec.inputs import Input, Problem
+from embertide.spec.base import Problem
+from embertide.spec.inputs import Input
 
 
 def output_overlaps(inputs: Input, model_uri: str, output_uri: str) -> list[Problem]:

@@ -19,6 +19,8 @@ from embertide.spec.base import FieldProblems
 Loc = tuple[str | int, ...]
 
 _LONGEST_VALUE = 60
+# The members of the models' unions; pydantic puts them into paths, but the file has no such keys.
+_TAGS = ("<name>", "<index>", "<full>", "<list>", "<auto>", "<grid>")
 _TYPES = {
     "string_type": "text (in quotes where YAML would read something else)",
     "int_type": "a whole number",
@@ -49,8 +51,7 @@ def explain(model: type[BaseModel], error: ValidationError) -> list[tuple[Loc, s
     """List every problem as (path, sentence); nothing is listed twice."""
     found: dict[tuple[Loc, str], None] = {}
     for details in error.errors(include_url=False):
-        # Members of unions are tagged "<...>"; the tags are ours and not in the file.
-        loc = tuple(part for part in details["loc"] if not str(part).startswith("<"))
+        loc = tuple(part for part in details["loc"] if part not in _TAGS)
         for problem in _explain_one(model, loc, details):
             found[problem] = None
     return list(found)

@@ -1,0 +1,86 @@
+"""How far a run is: the event that ranks send and the clock that turns it into a forecast.
+
+Stages report a fraction of their own work; what the user wants is one percentage and a time.
+`ProgressClock` joins them by fixed weights and scales by the time that has passed.
+Drawing lives in `embertide.cli`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+# Shares of a run's time on graphs of some million edges; only ratios matter.
+STAGE_WEIGHTS: Mapping[str, float] = {
+    "start": 4.0,
+    "plan": 1.0,
+    "ingest": 25.0,
+    "csr": 10.0,
+    "sample": 5.0,
+    "features": 10.0,
+    "infer": 35.0,
+    "publish": 10.0,
+}
+# A forecast from the first moments of a run would jump around.
+_EARLIEST_FORECAST = 0.02
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One report of how far a run is.
+
+    ``layer`` counts from 1, 0 outside the layers; ``fraction`` is of the stage (of all layers
+    together in ``infer``), 0 to 1. ``eta_seconds`` is None until it can be told.
+    """
+
+    stage: str
+    layer: int = 0
+    layers: int = 0
+    fraction: float = 0.0
+    edges_per_second: float | None = None
+    eta_seconds: float | None = None
+    message: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as JSON-able data."""
+        return asdict(self)
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class ProgressClock:
+    """Turns stages' fractions into one overall fraction and the seconds left.
+
+    What is left is forecast at the pace of what is done, both measured in weights.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, float] = STAGE_WEIGHTS,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._weights = weights
+        self._now = now
+        self._start = now()
+        self._best = 0.0
+
+    def overall(self, event: Progress) -> float:
+        """The part of the whole run that is done, 0 to 1; it never goes back."""
+        names = list(self._weights)
+        if event.stage not in names:
+            return self._best
+        done = sum(self._weights[name] for name in names[: names.index(event.stage)])
+        done += self._weights[event.stage] * min(1.0, max(0.0, event.fraction))
+        self._best = max(self._best, done / sum(self._weights.values()))
+        return self._best
+
+    def forecast(self, event: Progress) -> Progress:
+        """The event with ``eta_seconds`` filled in, where a forecast makes sense."""
+        done = self.overall(event)
+        if event.eta_seconds is not None or done < _EARLIEST_FORECAST:
+            return event
+        elapsed = self._now() - self._start
+        return replace(event, eta_seconds=elapsed * (1.0 - done) / done)

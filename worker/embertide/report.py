@@ -1,0 +1,143 @@
+"""What a run did and what a plan predicts, as plain data.
+
+Both are made far from the terminal, travel as JSON and are drawn by the command line, so they
+know nothing of torch, files or tables.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What moved over one axis for one primitive, layer and group, summed over the ranks.
+
+    ``group`` is the number of the receive buffer, -1 where a primitive has none. ``layer`` is
+    -1 outside the layers. ``wait_seconds`` is time blocked on peers, ``compute_seconds`` time
+    that was computed while data travelled.
+    """
+
+    axis: str
+    primitive: str
+    layer: int
+    group: int
+    bytes_sent: int
+    bytes_received: int
+    messages: int
+    wait_seconds: float
+    compute_seconds: float
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Memory of one rank in bytes; ``planned_bytes`` and the use are beyond the baseline.
+
+    The baseline is the process after its imports, before it read anything.
+    """
+
+    rank: int
+    baseline_bytes: int
+    peak_bytes: int
+    planned_bytes: int
+
+    @property
+    def used_bytes(self) -> int:
+        """What the work itself took at its peak."""
+        return max(0, self.peak_bytes - self.baseline_bytes)
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One published version and what it cost.
+
+    ``stages`` maps a stage to its seconds in the order they ran, the slowest rank counting.
+    """
+
+    version: str
+    uri: str
+    rows: int
+    dim: int
+    manifest_digest: str
+    grid: tuple[int, int]
+    nodes: int
+    edges: int
+    stages: dict[str, float]
+    total_seconds: float
+    ingest_edges_per_second: float
+    infer_edges_per_second: float
+    traffic: list[Traffic] = field(default_factory=list)
+    memory: list[RankMemory] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON-able data; `from_json` is the way back."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> RunReport:
+        """Rebuild a report from `to_json`'s data."""
+        return cls(
+            **{
+                **data,
+                "grid": (int(data["grid"][0]), int(data["grid"][1])),
+                "traffic": [Traffic(**item) for item in data["traffic"]],
+                "memory": [RankMemory(**item) for item in data["memory"]],
+            }
+        )
+
+
+@dataclass(frozen=True)
+class InputSize:
+    """One input object; ``kind`` is edges, features, ids, nodes or model."""
+
+    uri: str
+    size: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class PlannedTraffic:
+    """Predicted traffic of one worker: bytes it sends for one primitive of one layer."""
+
+    axis: str
+    primitive: str
+    layer: int
+    bytes_per_worker: int
+    messages: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job will read, hold and move, before anything runs.
+
+    ``nodes`` and ``edges`` are exact where the inputs' metadata says them, otherwise guessed
+    from the size, which ``nodes_exact`` and ``edges_exact`` tell. ``width`` is the features'
+    width, ``memory_per_worker_bytes`` maps a stage to the bytes of the fullest worker beyond
+    its imports, ``notes`` are remarks for people, such as why the grid was chosen.
+    """
+
+    inputs: list[InputSize]
+    total_bytes: int
+    nodes: int
+    nodes_exact: bool
+    edges: int
+    edges_exact: bool
+    width: int
+    grid: tuple[int, int]
+    memory_per_worker_bytes: dict[str, int]
+    peak_memory_per_worker_bytes: int
+    traffic: list[PlannedTraffic] = field(default_factory=list)
+    traffic_total_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def workers(self) -> int:
+        """Number of workers on the grid."""
+        return self.grid[0] * self.grid[1]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the estimate as JSON-able data."""
+        return dataclasses.asdict(self)

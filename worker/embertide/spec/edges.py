@@ -1,0 +1,151 @@
+"""``spec.input.edges``: where the edges lie and what they mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from embertide.spec.base import ColumnName, Problem, SpecModel, TypeName, Uri, raise_problems
+
+EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
+
+
+def _column_tag(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "<name>"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "<index>"
+    return None
+
+
+ColumnIndex = Annotated[int, Field(ge=0)]
+Column = Annotated[
+    Annotated[ColumnName, Tag("<name>")] | Annotated[ColumnIndex, Tag("<index>")],
+    Discriminator(
+        _column_tag,
+        custom_error_type="column",
+        custom_error_message="must be a column name, or a 0-based index where there are no names",
+    ),
+]
+
+
+class EdgeColumns(SpecModel):
+    """Which columns of an edge list mean what."""
+
+    source: Column = Field(
+        default="src",
+        description="Column with the id of the node an edge leaves. "
+        "A 0-based index for npy and for csv without a header (default there: 0).",
+    )
+    destination: Column = Field(
+        default="dst",
+        description="Column with the id of the node an edge enters: the node that aggregates. "
+        "A 0-based index for npy and for csv without a header (default there: 1).",
+    )
+    weight: Column | None = Field(
+        default=None,
+        description="Column with the weight of each edge; without it all edges weigh 1.",
+    )
+
+
+class EdgeInput(SpecModel):
+    """One edge type and where its edges lie."""
+
+    name: TypeName = Field(default="edge", description="Name of this edge type; unique.")
+    source_type: TypeName = Field(
+        default="node", description="Name of the node type that the edges leave."
+    )
+    destination_type: TypeName = Field(
+        default="node", description="Name of the node type that the edges enter."
+    )
+    uri: Uri = Field(description="One object, or a prefix (directory) with any number of them.")
+    format: EdgeFormat = Field(
+        description="Format of all objects under uri. csv and tsv may be compressed: .gz, .zst."
+    )
+    columns: EdgeColumns = Field(
+        default_factory=EdgeColumns, description="Which columns mean what."
+    )
+    header: bool = Field(
+        default=True, description="csv and tsv: the first line of every object names the columns."
+    )
+    delimiter: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1,
+        description="csv: the one character between columns; ',' when left out.",
+    )
+    directed: bool = Field(
+        default=True, description="false adds the reverse of every edge, with the same weight."
+    )
+    duplicates: Literal["keep", "remove"] = Field(
+        default="keep",
+        description="Several edges between the same two nodes: keep them all, or only the first.",
+    )
+    self_loops: Literal["keep", "add", "remove"] = Field(
+        default="keep",
+        description="Edges from a node to itself: as they are, one for every node, or none.",
+    )
+
+    @property
+    def named_columns(self) -> bool:
+        """Whether columns are known by name (otherwise by 0-based index)."""
+        return self.format == "parquet" or (self.format in ("csv", "tsv") and self.header)
+
+    @property
+    def separator(self) -> str:
+        """The character between columns of csv and tsv."""
+        return "\t" if self.format == "tsv" else self.delimiter or ","
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_columns(cls, data: Any) -> Any:
+        """Where columns have no names, the first two are source and destination."""
+        if not isinstance(data, dict):
+            return data
+        headerless = data.get("format") in ("csv", "tsv") and data.get("header") is False
+        columns = data.get("columns", {})
+        if isinstance(columns, dict) and (headerless or data.get("format") == "npy"):
+            return data | {"columns": {"source": 0, "destination": 1} | columns}
+        return data
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        raise_problems([*self._column_problems(), *self._text_problems()])
+        return self
+
+    def _column_problems(self) -> list[Problem]:
+        columns = {
+            name: value
+            for name in ("source", "destination", "weight")
+            if (value := getattr(self.columns, name)) is not None
+        }
+        wanted, kind = (str, "a column name") if self.named_columns else (int, "a 0-based index")
+        about = self.format if self.named_columns or self.format == "npy" else "csv without header"
+        problems: list[Problem] = [
+            (("columns", name), f"is {value!r}; must be {kind} in {about}")
+            for name, value in columns.items()
+            if not isinstance(value, wanted)
+        ]
+        names = list(columns)
+        for i, name in enumerate(names):
+            for other in names[:i]:
+                if columns[name] == columns[other]:
+                    message = f"is {columns[name]!r}, the same as columns.{other}; must differ"
+                    problems.append((("columns", name), message))
+        return problems
+
+    def _text_problems(self) -> list[Problem]:
+        problems: list[Problem] = []
+        if self.format not in ("csv", "tsv") and not self.header:
+            problems.append(
+                (("header",), f"is false; only csv and tsv lack one, not {self.format}")
+            )
+        if self.delimiter is not None and self.format != "csv":
+            message = f"is {self.delimiter!r}; only format csv has a delimiter, not {self.format}"
+            problems.append((("delimiter",), message))
+        if self.delimiter in ("\n", "\r", '"'):
+            problems.append(
+                (("delimiter",), f"is {self.delimiter!r}; must not end a line or quote")
+            )
+        return problems

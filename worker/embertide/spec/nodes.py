@@ -1,0 +1,129 @@
+"""``spec.input.nodes``: how nodes are identified and where their features lie."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from embertide.spec.base import ColumnName, Problem, SpecModel, TypeName, Uri, raise_problems
+
+IdKind = Literal["dense", "int64", "string"]
+FeatureFormat = Literal["parquet", "npy"]
+
+
+class NodeTable(SpecModel):
+    """The authoritative list of nodes, where edges and features alone are not."""
+
+    uri: Uri = Field(description="One object, or a prefix with any number of them.")
+    format: FeatureFormat = Field(default="parquet", description="Format of all objects.")
+    id_column: ColumnName = Field(default="id", description="parquet: the column with the ids.")
+
+
+class FeatureInput(SpecModel):
+    """The input features of one node type: one row for each node, in any order."""
+
+    uri: Uri = Field(description="One object, or a prefix (directory) with any number of them.")
+    format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
+    id_column: ColumnName | None = Field(
+        default="id",
+        description="parquet: the column with the node's id. null means that rows are in the "
+        "order of dense ids.",
+    )
+    vector_column: ColumnName | None = Field(
+        default=None,
+        description="parquet: the one column that holds a vector in every row. "
+        "Either this or columns.",
+    )
+    columns: list[ColumnName] | None = Field(
+        default=None,
+        min_length=1,
+        description="parquet: the numeric columns that together are the features, in this order. "
+        "Either these or vectorColumn.",
+    )
+    ids_uri: Uri | None = Field(
+        default=None,
+        description="npy: one object, or a prefix, with the ids of the rows of uri, object by "
+        "object. Left out, rows are in the order of dense ids.",
+    )
+
+    @property
+    def by_row_number(self) -> bool:
+        """Whether a row's number is its node's (dense) id."""
+        return self.ids_uri is None if self.format == "npy" else self.id_column is None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_id_column_in_npy(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("format") != "npy":
+            return data
+        return {"idColumn": None} | data if "id_column" not in data else data
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        raise_problems(self._npy_problems() if self.format == "npy" else self._parquet_problems())
+        return self
+
+    def _npy_problems(self) -> list[Problem]:
+        set_ones = {
+            "idColumn": self.id_column,
+            "vectorColumn": self.vector_column,
+            "columns": self.columns,
+        }
+        return [
+            ((name,), f"is {value!r}; npy has no columns, leave it out (ids come by idsUri)")
+            for name, value in set_ones.items()
+            if value is not None
+        ]
+
+    def _parquet_problems(self) -> list[Problem]:
+        problems: list[Problem] = []
+        if self.vector_column is None and self.columns is None:
+            message = "is required with parquet: name the column that holds the vectors, or give "
+            problems.append((("vectorColumn",), message + "columns, a list of numeric columns"))
+        if self.vector_column is not None and self.columns is not None:
+            message = "stands beside vectorColumn; give one of the two"
+            problems.append((("columns",), message))
+        if self.ids_uri is not None:
+            problems.append((("idsUri",), "is for format npy; with parquet use idColumn"))
+        repeated = sorted({c for c in self.columns or [] if (self.columns or []).count(c) > 1})
+        if repeated:
+            problems.append((("columns",), f"names {', '.join(repeated)} more than once"))
+        return problems
+
+
+class NodeInput(SpecModel):
+    """One node type: how its nodes are identified and where their features lie."""
+
+    name: TypeName = Field(default="node", description="Name of this node type; unique.")
+    ids: IdKind = Field(
+        default="dense",
+        description="What identifies a node: dense (0 to count-1), any int64, or a string.",
+    )
+    count: int | None = Field(
+        default=None,
+        ge=1,
+        description="dense: the number of nodes. Left out, it is the number of feature rows.",
+    )
+    table: NodeTable | None = Field(
+        default=None,
+        description="int64 and string: the authoritative list of nodes. Left out, the nodes are "
+        "those that have features.",
+    )
+    features: FeatureInput = Field(description="The input features of these nodes.")
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        problems: list[Problem] = []
+        if self.count is not None and self.ids != "dense":
+            problems.append(
+                (("count",), f"is {self.count}; only ids: dense has it, not {self.ids}")
+            )
+        if self.table is not None and self.ids == "dense":
+            problems.append((("table",), "is not for ids: dense, whose nodes are 0 to count-1"))
+        if self.features.by_row_number and self.ids != "dense":
+            field = "idsUri" if self.features.format == "npy" else "idColumn"
+            message = f"is missing; ids: {self.ids} need it (only dense ids may be row numbers)"
+            problems.append((("features", field), message))
+        raise_problems(problems)
+        return self
