@@ -17,8 +17,10 @@ from typing import Literal
 import torch
 
 Loops = Literal["keep", "single"]
-"""``single``: the layer graph with exactly one self-loop per node (an existing loop keeps its
-weight, a new one gets ``loop_weight``), as PyG's convolutions make it; ``keep``: as it is."""
+"""``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
+``keep``: as it is. Where edge weights count, an existing loop keeps its weight (of several the
+last in edge order) and a new one gets ``loop_weight``; where they do not (not asked for, or the
+graph has none) every edge and loop counts 1, whatever ``loop_weight`` says: PyG does so."""
 
 Norm = Literal["none", "in", "out", "both", "sym_in_weighted"]
 """Normalisation of a sum over in-edges j -> i (degrees count edges of the layer graph, whole):
