@@ -6,7 +6,7 @@ meant. Every problem carries the line where it stands.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,8 @@ from embertide.errors import ManifestError
 from embertide.spec.problems import Loc, dotted, explain
 
 Model = TypeVar("Model", bound=BaseModel)
+# From the raw data and the validation context to further problems.
+MoreProblems = Callable[[dict[str, Any], dict[str, Any]], list[tuple[Loc, str]]]
 
 
 class _Loader(yaml.SafeLoader):
@@ -34,27 +36,31 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def read_manifest(model: type[Model], text_or_path: str | Path) -> Model:
-    """Read, parse and check; raises ManifestError with everything that is wrong."""
+def read_manifest(model: type[Model], text_or_path: str | Path, more: MoreProblems) -> Model:
+    """Read, parse and check; raises ManifestError with everything that is wrong.
+
+    ``more`` finds problems that the model cannot see once others are there.
+    """
     if isinstance(text_or_path, str) and ("\n" in text_or_path or "{" in text_or_path):
-        return parse_manifest(model, text_or_path, "manifest", None)
+        return _parse_manifest(model, text_or_path, "manifest", None, more)
     path = Path(text_or_path)
-    return parse_manifest(model, _read_file(path), str(path), path.parent)
+    return _parse_manifest(model, _read_file(path), str(path), path.parent, more)
 
 
-def parse_manifest(model: type[Model], text: str, source: str, base: Path | None) -> Model:
-    """Check YAML text; ``base`` is the directory that relative paths start at, if any."""
+def _parse_manifest(
+    model: type[Model], text: str, source: str, base: Path | None, more: MoreProblems
+) -> Model:
     data, root = _parse_yaml(text, source)
     if not isinstance(data, dict):
         found = "empty" if data is None else f"a {type(data).__name__}"
         message = f"is {found}; must be a mapping with apiVersion, kind, metadata and spec"
         raise ManifestError([("", message)], source)
+    context = {"base": base}
     try:
-        return model.model_validate(data, context={"base": base}, by_alias=True, by_name=False)
+        return model.model_validate(data, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
-        problems = [
-            (dotted(loc), message + _line_of(root, loc)) for loc, message in explain(model, error)
-        ]
+        found_all = dict.fromkeys([*explain(model, error), *more(data, context)])
+        problems = [(dotted(loc), message + _line_of(root, loc)) for loc, message in found_all]
         raise ManifestError(problems, source) from None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
@@ -17,6 +17,8 @@ from embertide.spec.inputs import Input
 from embertide.spec.loading import read_manifest
 from embertide.spec.nodes import FeatureFormat, FeatureInput, IdKind, NodeInput, NodeTable
 from embertide.spec.overlap import output_overlaps
+from embertide.spec.problems import Loc
+from embertide.spec.workers import Grid, StorageSettings, Workers
 
 API_VERSION = "embertide.dev/v1alpha1"
 KIND = "EmbeddingJob"
@@ -153,88 +155,6 @@ class Output(SpecModel):
     )
 
 
-class Grid(SpecModel):
-    """The grid of workers: graph partitions times feature partitions."""
-
-    graph: int = Field(default=1, ge=1, description="Number of graph partitions, P.")
-    feature: int = Field(default=1, ge=1, description="Number of feature partitions, M.")
-
-
-GridChoice = Annotated[
-    Annotated[Literal["auto"], Tag("<auto>")] | Annotated[Grid, Tag("<grid>")],
-    Discriminator(
-        lambda value: (
-            "<auto>" if value == "auto" else "<grid>" if isinstance(value, dict | Grid) else None
-        ),
-        custom_error_type="grid",
-        custom_error_message="must be 'auto', or like {graph: 4, feature: 2}",
-    ),
-]
-
-
-class Workers(SpecModel):
-    """The worker processes."""
-
-    grid: GridChoice = Field(
-        default="auto", description="auto, or the number of graph and of feature partitions."
-    )
-    count: int | None = Field(
-        default=None,
-        ge=1,
-        description="Number of workers for grid: auto. Left out, it follows from the inputs' size.",
-    )
-    device: Literal["cpu", "cuda"] = Field(
-        default="cpu", description="cpu (gloo), or cuda (NCCL) with one GPU for each worker."
-    )
-    image: str | None = Field(
-        default=None, min_length=1, description="Container image; unused on one machine."
-    )
-    resources: FreeForm | None = Field(
-        default=None, description="Resources of each worker's container, as in a pod."
-    )
-    pod_template: FreeForm | None = Field(
-        default=None, description="Parts of a pod template to merge into the workers' pods."
-    )
-
-    @model_validator(mode="after")
-    def _check_together(self) -> Self:
-        if isinstance(self.grid, Grid) and self.count is not None:
-            size = self.grid.graph * self.grid.feature
-            if self.count != size:
-                grid = f"{self.grid.graph} x {self.grid.feature}"
-                message = f"is {self.count}; the grid {grid} has {size} workers (leave count out)"
-                raise_problems([(("count",), message)])
-        return self
-
-
-class StorageSettings(SpecModel):
-    """How S3 is reached. Credentials never stand in a manifest."""
-
-    endpoint_url: str | None = Field(
-        default=None,
-        pattern=r"^https?://[^/\s]+",
-        description="Endpoint of an S3-compatible store, such as https://minio.example:9000.",
-    )
-    region: str | None = Field(default=None, min_length=1, description="Region of the buckets.")
-    path_style: bool | None = Field(
-        default=None,
-        description="true puts the bucket in the path instead of the host name. Left out, it is "
-        "true when there is an endpointUrl.",
-    )
-    credentials_secret: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Kubernetes Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. "
-        "Elsewhere the standard credential chain is used.",
-    )
-    max_attempts: int = Field(
-        default=5, ge=1, description="How often a request is tried before the store is given up."
-    )
-    connect_timeout_seconds: float = Field(
-        default=5.0, gt=0, description="How long to wait for a connection, in seconds."
-    )
-
-
 class JobSpec(SpecModel):
     """What to compute, from what, and where to put it."""
 
@@ -289,4 +209,17 @@ def load_manifest(text_or_path: str | Path) -> EmbeddingJob:
     inside a manifest file start at the file's directory. Raises ManifestError with every
     problem found, or with the line and column of a YAML error.
     """
-    return read_manifest(EmbeddingJob, text_or_path)
+    return read_manifest(EmbeddingJob, text_or_path, _overlaps_anyway)
+
+
+def _overlaps_anyway(data: dict[str, Any], context: dict[str, Any]) -> list[tuple[Loc, str]]:
+    """Overlaps of a job that has other problems too, which keep JobSpec from its own check."""
+    try:
+        spec = data["spec"]
+        inputs = Input.model_validate(spec["input"], context=context)
+        model = ModelRef.model_validate(spec["model"], context=context)
+        output = Output.model_validate(spec["output"], context=context)
+    except (ValidationError, KeyError, TypeError):
+        return []
+    found = output_overlaps(inputs, model.uri, output.uri)
+    return [(("spec", *path), message) for path, message in found]

@@ -1,0 +1,595 @@
+"""The manifest: what is accepted, and that every refusal says path, value and what is allowed."""
+
+from __future__ import annotations
+
+import copy
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from embertide.errors import ManifestError
+from embertide.spec import EmbeddingJob, load_manifest
+from embertide.spec.base import SpecModel, normalise_uri
+from embertide.spec.manifest import EdgeInput, FeatureInput, Grid, Inference, NodeInput
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+EXAMPLE = """\
+apiVersion: embertide.dev/v1alpha1
+kind: EmbeddingJob
+metadata: {name: products}
+spec:
+  input:
+    edges:
+      - {uri: s3://shop/edges/dt=2026-11-20/, format: parquet, columns: {source: src, destination: dst}}
+    nodes:
+      - {ids: string, features: {uri: s3://shop/features/, format: parquet, idColumn: id, vectorColumn: x}}
+  model: {uri: s3://shop/models/gcn-7/}          # model.yaml + weights (safetensors, or a state_dict loaded weights_only)
+  inference: {fanout: full, seed: 0}             # or fanout: [50, 50, 50]
+  output: {uri: s3://shop/embeddings/products, format: parquet, dtype: float32, keepVersions: 7}
+  workers: {grid: auto, device: cuda}            # or grid: {graph: 4, feature: 2}
+  storage: {}
+  suspend: false
+  backoffLimit: 3
+  activeDeadlineSeconds: 21600
+  progressDeadlineSeconds: 900
+  ttlSecondsAfterFinished: 604800
+"""  # noqa: E501
+
+
+@pytest.fixture
+def example() -> dict[str, Any]:
+    return yaml.safe_load(EXAMPLE)
+
+
+def put(data: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of ``data`` with the value at a dotted path; numbers index lists."""
+    data = copy.deepcopy(data)
+    here: Any = data
+    *parents, last = path.split(".")
+    for part in parents:
+        here = here[int(part)] if part.isdigit() else here.setdefault(part, {})
+    here[int(last) if last.isdigit() else last] = value
+    return data
+
+
+def problems_of(data: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(ManifestError) as caught:
+        load_manifest(yaml.safe_dump(data))
+    assert caught.value.exit_code == 2
+    problems = dict(caught.value.problems)
+    assert len(problems) == len(caught.value.problems), "one problem for each path here"
+    for path, message in problems.items():
+        assert f"{path}: {message}" in str(caught.value)
+    return problems
+
+
+def only_problem(data: dict[str, Any]) -> tuple[str, str]:
+    problems = problems_of(data)
+    assert len(problems) == 1, problems
+    return next(iter(problems.items()))
+
+
+# What is accepted
+
+
+def test_the_example_of_the_design_is_accepted() -> None:
+    job = load_manifest(EXAMPLE)
+    edge, node = job.spec.input.edges[0], job.spec.input.nodes[0]
+    assert (edge.name, edge.source_type, edge.destination_type) == ("edge", "node", "node")
+    assert (edge.columns.source, edge.columns.destination, edge.columns.weight) == (
+        "src",
+        "dst",
+        None,
+    )
+    assert (edge.directed, edge.duplicates, edge.self_loops) == (True, "keep", "keep")
+    assert (node.ids, node.features.id_column, node.features.vector_column) == ("string", "id", "x")
+    assert job.spec.inference.fanout == "full"
+    assert (job.spec.output.keep_versions, job.spec.output.dtype) == (7, "float32")
+    assert (job.spec.workers.grid, job.spec.workers.device) == ("auto", "cuda")
+    assert job.spec.active_deadline_seconds == 21600
+
+
+def test_a_small_manifest_gets_the_documented_defaults(example: dict[str, Any]) -> None:
+    spec = example["spec"]
+    small = {
+        "input": {
+            "edges": [{"uri": "/data/edges", "format": "parquet"}],
+            "nodes": [{"features": {"uri": "/data/x", "vectorColumn": "x"}}],
+        },
+        "model": spec["model"],
+        "output": {"uri": "/data/out"},
+    }
+    job = load_manifest(yaml.safe_dump(example | {"spec": small}))
+    assert job.spec.input.edges[0].uri == "file:///data/edges"
+    assert job.spec.input.nodes[0].ids == "dense"
+    assert job.spec.input.nodes[0].features.format == "parquet"
+    assert job.spec.inference == Inference(fanout="full", seed=0, group_bytes=32 << 20, depth=2)
+    assert job.spec.output.keep_versions == 7
+    assert job.spec.backoff_limit == 3
+    assert job.spec.progress_deadline_seconds == 900
+
+
+def test_fanout_list_and_explicit_grid(example: dict[str, Any]) -> None:
+    data = put(example, "spec.inference.fanout", [50, 25])
+    data = put(data, "spec.workers.grid", {"graph": 4, "feature": 2})
+    job = load_manifest(yaml.safe_dump(data))
+    assert job.spec.inference.fanout == [50, 25]
+    assert job.spec.workers.grid == Grid(graph=4, feature=2)
+
+
+def test_several_types_parse(example: dict[str, Any]) -> None:
+    x = {"uri": "s3://b/x", "vectorColumn": "x"}
+    nodes = [{"name": n, "features": x} for n in ("user", "item")]
+    edges = [
+        {
+            "name": f"e{i}",
+            "sourceType": a,
+            "destinationType": b,
+            "uri": "s3://b/e",
+            "format": "csv",
+        }
+        for i, (a, b) in enumerate([("user", "item"), ("item", "user")])
+    ]
+    data = put(put(example, "spec.input.nodes", nodes), "spec.input.edges", edges)
+    job = load_manifest(yaml.safe_dump(data))
+    assert [e.source_type for e in job.spec.input.edges] == ["user", "item"]
+
+
+def test_what_the_api_server_adds_is_no_problem(example: dict[str, Any]) -> None:
+    data = put(example, "metadata.uid", "3f1c")
+    data = put(data, "metadata.managedFields", [{"manager": "kubectl"}])
+    data = put(data, "status", {"phase": "Complete"})
+    assert load_manifest(yaml.safe_dump(data)).metadata.name == "products"
+
+
+def test_json_is_accepted(example: dict[str, Any]) -> None:
+    job = load_manifest(yaml.safe_dump(example))
+    assert load_manifest(job.model_dump_json(by_alias=True)) == job
+
+
+def test_python_names_work_in_python_only(example: dict[str, Any]) -> None:
+    assert NodeInput(features=FeatureInput(uri="/x", vector_column="v")).features.id_column == "id"
+    path, message = only_problem(put(example, "spec.output.keep_versions", 3))
+    assert path == "spec.output.keep_versions"
+    assert "did you mean 'keepVersions'?" in message
+
+
+@pytest.mark.parametrize("extra", [{"format": "npy"}, {"format": "csv", "header": False}])
+def test_columns_without_names_default_to_the_first_two(extra: dict[str, Any]) -> None:
+    edge = EdgeInput.model_validate({"uri": "/e"} | extra)
+    assert (edge.columns.source, edge.columns.destination) == (0, 1)
+    assert not edge.named_columns
+    swapped = EdgeInput.model_validate(
+        {"uri": "/e", "columns": {"source": 1, "destination": 0, "weight": 2}} | extra
+    )
+    assert (swapped.columns.source, swapped.columns.destination, swapped.columns.weight) == (
+        1,
+        0,
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "separator"),
+    [
+        ({"format": "csv"}, ","),
+        ({"format": "csv", "delimiter": ";"}, ";"),
+        ({"format": "tsv"}, "\t"),
+    ],
+)
+def test_separator(extra: dict[str, Any], separator: str) -> None:
+    assert EdgeInput.model_validate({"uri": "/e"} | extra).separator == separator
+
+
+def test_npy_features_have_no_id_column_by_default() -> None:
+    rows = FeatureInput.model_validate({"uri": "/x.npy", "format": "npy"})
+    assert rows.id_column is None
+    assert rows.by_row_number
+    named = FeatureInput.model_validate({"uri": "/x.npy", "format": "npy", "idsUri": "/i.npy"})
+    assert not named.by_row_number
+
+
+def test_relative_paths_start_at_the_manifests_directory(
+    tmp_path: Path, example: dict[str, Any]
+) -> None:
+    data = put(example, "spec.input.edges.0.uri", "edges/")
+    data = put(data, "spec.output.uri", "../out")
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(data))
+    job = load_manifest(tmp_path / "job.yaml")
+    assert job.spec.input.edges[0].uri == f"file://{tmp_path}/edges/"
+    assert job.spec.output.uri == f"file://{tmp_path}/../out"
+    assert load_manifest(str(tmp_path / "job.yaml")) == job
+
+
+# All problems at once, each with path, value and what is allowed
+
+
+def test_all_problems_come_at_once_with_their_lines() -> None:
+    text = (
+        EXAMPLE.replace("fanout: full", "fanout: [5, 0, x]")
+        .replace("seed: 0}", "seed: -1}")
+        .replace("dtype: float32", "dtype: float3")
+        .replace("suspend: false", "suspend: 1\n  backofLimit: 3")
+        .replace("format: parquet, columns", "formt: parquet, columns")
+    )
+    with pytest.raises(ManifestError) as caught:
+        load_manifest(text)
+    assert sorted(path for path, _ in caught.value.problems) == [
+        "spec.backofLimit",
+        "spec.inference.fanout[1]",
+        "spec.inference.fanout[2]",
+        "spec.inference.seed",
+        "spec.input.edges[0].format",
+        "spec.input.edges[0].formt",
+        "spec.output.dtype",
+        "spec.suspend",
+    ]
+    said = dict(caught.value.problems)
+    assert said["spec.output.dtype"] == (
+        "is 'float3'; allowed: float32, float16 (did you mean 'float32'?) (line 12)"
+    )
+    assert said["spec.inference.seed"] == "is -1; must be at least 0 (line 11)"
+    assert said["spec.input.edges[0].format"].startswith("is required: Format of all objects")
+    assert "did you mean 'format'?" in said["spec.input.edges[0].formt"]
+    assert "(line 7)" in said["spec.input.edges[0].formt"]
+    assert str(caught.value).startswith("manifest has 8 problems:\n")
+
+
+def test_an_overlap_is_reported_beside_other_problems(example: dict[str, Any]) -> None:
+    data = put(put(example, "spec.output.uri", "s3://shop/features"), "spec.backoffLimit", -1)
+    assert set(problems_of(data)) == {"spec.output.uri", "spec.backoffLimit"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where", "says"),
+    [
+        ("apiVersion", "embertide.dev/v1", "apiVersion", "must be 'embertide.dev/v1alpha1'"),
+        ("kind", "EmbedingJob", "kind", "must be 'EmbeddingJob'"),
+        ("metadata.name", "Products", "metadata.name", "is 'Products'; must be text that matches"),
+        ("metadata.name", "p" * 53, "metadata.name", "at most 52 characters"),
+        ("metadata.lables", {}, "metadata.lables", "did you mean 'labels'?"),
+        ("metadata.labels", {"a": 1}, "metadata.labels.a", "is 1; must be text"),
+        ("spec", None, "spec", "is None; must be a mapping"),
+        ("spec.input.edges", [], "spec.input.edges", "must have at least 1 item"),
+        ("spec.input.edges", {}, "spec.input.edges", "is {}; must be a list"),
+        (
+            "spec.input.edges.0.format",
+            "orc",
+            "spec.input.edges[0].format",
+            "parquet, csv, tsv, npy",
+        ),
+        ("spec.input.edges.0.directed", "no", "spec.input.edges[0].directed", "true or false"),
+        ("spec.input.edges.0.selfLoops", "drop", "spec.input.edges[0].selfLoops", "keep, add, re"),
+        ("spec.input.edges.0.duplicates", 1, "spec.input.edges[0].duplicates", "keep, remove"),
+        ("spec.input.nodes.0.ids", "uuid", "spec.input.nodes[0].ids", "dense, int64, string"),
+        ("spec.inference.fanout", "ful", "spec.inference.fanout", "is 'ful'; must be 'full', or a"),
+        ("spec.inference.fanout", 50, "spec.inference.fanout", "is 50; must be 'full', or a list"),
+        ("spec.inference.fanout", [], "spec.inference.fanout", "must have at least 1 item"),
+        ("spec.inference.fanout", [True], "spec.inference.fanout[0]", "must be a whole number"),
+        ("spec.inference.seed", "0", "spec.inference.seed", "is '0'; must be a whole number"),
+        ("spec.inference.seed", 0.5, "spec.inference.seed", "is 0.5; must be a whole number"),
+        ("spec.inference.seed", 2**63, "spec.inference.seed", "at most 9223372036854775807"),
+        ("spec.inference.groupBytes", 1, "spec.inference.groupBytes", "at least 4096"),
+        ("spec.inference.depth", 0, "spec.inference.depth", "at least 1"),
+        ("spec.output.keepVersions", 0, "spec.output.keepVersions", "is 0; must be at least 1"),
+        ("spec.output.format", "csv", "spec.output.format", "allowed: parquet, npy"),
+        ("spec.workers.grid", "2x2", "spec.workers.grid", "like {graph: 4, feature: 2}"),
+        ("spec.workers.grid", {"graph": 0}, "spec.workers.grid.graph", "must be at least 1"),
+        ("spec.workers.grid", {"grap": 1}, "spec.workers.grid.grap", "did you mean 'graph'?"),
+        ("spec.workers.device", "gpu", "spec.workers.device", "allowed: cpu, cuda"),
+        ("spec.workers.resources", 3, "spec.workers.resources", "must be a mapping"),
+        ("spec.storage.endpointUrl", "minio:9000", "spec.storage.endpointUrl", "https?"),
+        (
+            "spec.storage.connectTimeoutSeconds",
+            0,
+            "spec.storage.connectTimeoutSeconds",
+            "more than",
+        ),
+        ("spec.storage.accessKey", "k", "spec.storage.accessKey", "unknown field"),
+        ("spec.activeDeadlineSeconds", 0, "spec.activeDeadlineSeconds", "at least 1"),
+        ("spec.ttlSecondsAfterFinished", -1, "spec.ttlSecondsAfterFinished", "at least 0"),
+    ],
+)
+def test_one_wrong_value(
+    example: dict[str, Any], path: str, value: Any, where: str, says: str
+) -> None:
+    found, message = only_problem(put(example, path, value))
+    assert found == where
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    ("edge", "where", "says"),
+    [
+        ({"format": "npy", "columns": {"source": "a"}}, "columns.source", "'a'; must be a 0-based"),
+        ({"columns": {"source": 0}}, "columns.source", "is 0; must be a column name in parquet"),
+        ({"format": "csv", "columns": {"weight": 2}}, "columns.weight", "is 2; must be a column"),
+        (
+            {"format": "csv", "header": False, "columns": {"source": "src"}},
+            "columns.source",
+            "must be a 0-based index in csv without header",
+        ),
+        ({"columns": {"source": "dst"}}, "columns.destination", "the same as columns.source"),
+        ({"columns": {"source": ""}}, "columns.source", "at least 1 character"),
+        ({"columns": {"source": 1.5}}, "columns.source", "must be a column name, or a 0-based"),
+        ({"format": "npy", "columns": {"source": -1}}, "columns.source", "is -1; must be at least"),
+        ({"header": False}, "header", "only csv and tsv lack one, not parquet"),
+        ({"delimiter": ";"}, "delimiter", "only format csv has a delimiter, not parquet"),
+        ({"format": "csv", "delimiter": ";;"}, "delimiter", "at most 1 character"),
+        ({"format": "csv", "delimiter": "\n"}, "delimiter", "must not end a line or quote"),
+        ({"sourceType": "user"}, "sourceType", "is 'user'; must be the name of a node type: node"),
+        ({"destinationType": "u"}, "destinationType", "must be the name of a node type: node"),
+        ({"name": "a b"}, "name", "is 'a b'; must be text that matches"),
+    ],
+)
+def test_edges_fit_together(
+    example: dict[str, Any], edge: dict[str, Any], where: str, says: str
+) -> None:
+    data = put(example, "spec.input.nodes.0.ids", "int64")
+    plain = {"uri": "s3://shop/edges", "format": "parquet"}
+    path, message = only_problem(put(data, "spec.input.edges.0", plain | edge))
+    assert path == "spec.input.edges[0]." + where
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    ("node", "where", "says"),
+    [
+        ({"ids": "string", "count": 3}, "count", "is 3; only ids: dense has it, not string"),
+        ({"count": 0}, "count", "at least 1"),
+        ({"table": {"uri": "/t"}}, "table", "is not for ids: dense"),
+        ({"features": {"uri": "/x"}}, "features.vectorColumn", "give columns, a list of numeric"),
+        ({"features": {"uri": "/x", "vectorColumn": "v", "columns": ["a"]}}, "features.columns",
+         "stands beside vectorColumn; give one of the two"),
+        ({"features": {"uri": "/x", "columns": []}}, "features.columns", "at least 1 item"),
+        ({"features": {"uri": "/x", "columns": ["a", "b", "a"]}}, "features.columns",
+         "names a more than once"),
+        ({"features": {"uri": "/x", "vectorColumn": "v", "idsUri": "/i"}}, "features.idsUri",
+         "is for format npy; with parquet use idColumn"),
+        ({"features": {"uri": "/x", "format": "npy", "vectorColumn": "v"}}, "features.vectorColumn",
+         "npy has no columns"),
+        ({"features": {"uri": "/x", "format": "npy", "idColumn": "v"}}, "features.idColumn",
+         "npy has no columns"),
+        ({"ids": "int64", "features": {"uri": "/x", "format": "npy"}}, "features.idsUri",
+         "ids: int64 need it"),
+        ({"ids": "int64", "features": {"uri": "/x", "vectorColumn": "v", "idColumn": None}},
+         "features.idColumn", "ids: int64 need it"),
+    ],
+)  # fmt: skip
+def test_nodes_fit_together(
+    example: dict[str, Any], node: dict[str, Any], where: str, says: str
+) -> None:
+    plain = {"ids": "dense", "features": {"uri": "/x", "vectorColumn": "v"}}
+    path, message = only_problem(put(example, "spec.input.nodes.0", plain | node))
+    assert path == "spec.input.nodes[0]." + where
+    assert says in message
+
+
+def test_two_problems_of_one_object_both_show(example: dict[str, Any]) -> None:
+    node = {"ids": "string", "count": 3, "features": {"uri": "/x", "format": "npy"}}
+    assert set(problems_of(put(example, "spec.input.nodes.0", node))) == {
+        "spec.input.nodes[0].count",
+        "spec.input.nodes[0].features.idsUri",
+    }
+
+
+def test_names_are_unique(example: dict[str, Any]) -> None:
+    data = copy.deepcopy(example)
+    data["spec"]["input"]["edges"] *= 2
+    data["spec"]["input"]["nodes"] *= 3
+    said = problems_of(data)
+    assert set(said) == {
+        "spec.input.edges[1].name",
+        "spec.input.nodes[1].name",
+        "spec.input.nodes[2].name",
+    }
+    assert "is 'edge', the same as edges[0].name" in said["spec.input.edges[1].name"]
+
+
+def test_npy_edges_cannot_hold_string_ids(example: dict[str, Any]) -> None:
+    data = put(example, "spec.input.edges.0", {"uri": "s3://b/e", "format": "npy"})
+    path, message = only_problem(data)
+    assert path == "spec.input.edges[0].format"
+    assert "has string ids; use parquet, csv or tsv" in message
+
+
+def test_edges_between_two_types_have_a_direction(example: dict[str, Any]) -> None:
+    x = {"uri": "s3://b/x", "vectorColumn": "x"}
+    data = put(example, "spec.input.nodes", [{"name": n, "features": x} for n in ("a", "b")])
+    edge = {"uri": "s3://b/e", "format": "csv", "sourceType": "a", "destinationType": "b"}
+    path, message = only_problem(put(data, "spec.input.edges.0", edge | {"directed": False}))
+    assert path == "spec.input.edges[0].directed"
+    assert "between two node types have a direction" in message
+
+
+def test_grid_and_count_agree(example: dict[str, Any]) -> None:
+    workers = {"grid": {"graph": 2, "feature": 3}, "count": 6}
+    assert load_manifest(yaml.safe_dump(put(example, "spec.workers", workers))).spec.workers.count
+    path, message = only_problem(put(example, "spec.workers", workers | {"count": 4}))
+    assert path == "spec.workers.count"
+    assert "is 4; the grid 2 x 3 has 6 workers" in message
+
+
+# The output is kept apart from the inputs
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        ("s3://shop/features", "is also spec.input.nodes[0].features.uri ('s3://shop/features/')"),
+        ("s3://shop/features/new", "lies inside spec.input.nodes[0].features.uri"),
+        ("s3://shop/edges", "contains spec.input.edges[0].uri"),
+        ("s3://shop/models/gcn-7/out/", "lies inside spec.model.uri"),
+    ],
+)
+def test_output_and_input_are_apart(example: dict[str, Any], output: str, says: str) -> None:
+    path, message = only_problem(put(example, "spec.output.uri", output))
+    assert path == "spec.output.uri"
+    assert says in message
+    assert "needs a prefix of its own" in message
+
+
+def test_neighbouring_names_are_apart(example: dict[str, Any]) -> None:
+    for output in ("s3://shop/features-out", "s3://other/features", "file:///shop/features"):
+        load_manifest(yaml.safe_dump(put(example, "spec.output.uri", output)))
+
+
+def test_dots_do_not_hide_an_overlap(example: dict[str, Any]) -> None:
+    data = put(example, "spec.input.edges.0.uri", "/data/edges")
+    path, message = only_problem(put(data, "spec.output.uri", "/data/out/../edges/new"))
+    assert path == "spec.output.uri"
+    assert "lies inside spec.input.edges[0].uri" in message
+
+
+# Locations
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s3://bucket/a/b", "s3://bucket/a/b"),
+        ("s3://bucket", "s3://bucket"),
+        ("file:///a/b", "file:///a/b"),
+        ("/a/b/", "file:///a/b/"),
+        ("rel/x", "file:///base/rel/x"),
+        ("rel/", "file:///base/rel/"),
+    ],
+)
+def test_locations_are_normalised(text: str, expected: str) -> None:
+    assert normalise_uri(text, Path("/base")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "must be s3://bucket/path"),
+        (" /a", "without spaces around it"),
+        ("gs://b/x", "gs:// is not supported, use s3://bucket/path"),
+        ("s3:///x", "with a valid bucket name"),
+        ("s3://bad bucket/x", "with a valid bucket name"),
+        ("s3:x", "must be s3://bucket/path"),
+        ("file://a/b", "a file URI has three slashes"),
+        ("~/x", "'~' is not expanded"),
+        ("rel/x", "a relative path; must be s3://bucket/path"),
+    ],
+)
+def test_locations_that_are_refused(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        normalise_uri(text)
+
+
+@given(st.text(max_size=40))
+def test_any_location_is_normalised_once_or_refused(text: str) -> None:
+    try:
+        uri = normalise_uri(text, Path("/base"))
+    except ValueError:
+        return
+    assert uri.startswith(("file:///", "s3://"))
+    assert normalise_uri(uri) == uri
+
+
+# Files and YAML
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [1, 2\nb: 3\n", "line 2, column 2: not valid YAML"),
+        ("a: 1\n\tb: 2\n", "line 2, column 1: not valid YAML"),
+        ("a: 1\na: 2\n", "line 2, column 1: not valid YAML: the key 'a' stands here twice"),
+        (EXAMPLE + "---\n" + EXAMPLE, "a second document starts here; give one job in each file"),
+        ("\n", "is empty; must be a mapping with apiVersion, kind, metadata and spec"),
+        ("- a\n- b\n", "is a list; must be a mapping"),
+        ("a: 2026-13-45\n", "not valid YAML: month must be in 1..12"),
+        ("a: !!python/object/apply:os.system [ls]\n", "could not determine a constructor"),
+        ("{? [a]: b}\n", "not valid YAML: found unhashable key"),
+    ],
+)
+def test_yaml_that_is_no_manifest(text: str, says: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        load_manifest(text)
+    assert says in str(caught.value)
+    assert len(caught.value.problems) == 1
+
+
+def test_a_date_where_text_is_meant(example: dict[str, Any]) -> None:
+    text = EXAMPLE.replace("{name: products}", "{name: products, labels: {day: 2026-11-20}}")
+    with pytest.raises(ManifestError, match=r"must be text \(in quotes where YAML would read"):
+        load_manifest(text)
+
+
+def test_a_key_that_is_no_text() -> None:
+    with pytest.raises(ManifestError, match="keys must be text; put this one in quotes"):
+        load_manifest(EXAMPLE + "  7: x\n")
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"nope.yaml has 1 problem:\n  no such file"):
+        load_manifest(tmp_path / "nope.yaml")
+    with pytest.raises(ManifestError, match="cannot be read: Is a directory"):
+        load_manifest(tmp_path)
+    (tmp_path / "bin.yaml").write_bytes(b"a: \xff\xfe")
+    with pytest.raises(ManifestError, match=r"is not text in UTF-8 \(byte 3\)"):
+        load_manifest(str(tmp_path / "bin.yaml"))
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(EXAMPLE.replace("seed: 0", "seed: -1"))
+    with pytest.raises(ManifestError) as caught:
+        load_manifest(path)
+    assert str(caught.value).startswith(f"{path} has 1 problem:")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["edges", "nodes", "uri", "input", "x"]), inner)
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_data_ends_in_anything_but_a_manifest_error(value: Any) -> None:
+    data = yaml.safe_load(EXAMPLE)
+    data["spec"]["input"] = value
+    with pytest.raises(ManifestError, match=r"spec\.input"):
+        load_manifest(yaml.safe_dump(data))
+
+
+# The models themselves
+
+
+def models_below(model: type[BaseModel]) -> set[type[BaseModel]]:
+    subclasses = model.__subclasses__()
+    return set(subclasses).union(*(models_below(sub) for sub in subclasses))
+
+
+def test_every_field_is_described() -> None:
+    models = models_below(SpecModel)
+    assert EmbeddingJob in models
+    for model in models:
+        for name, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{name}"
+
+
+def test_jobs_are_frozen() -> None:
+    job = load_manifest(EXAMPLE)
+    with pytest.raises(ValueError, match="frozen"):
+        job.spec.inference.seed = 1  # type: ignore[misc]
+
+
+def test_the_spec_imports_nothing_heavy() -> None:
+    heavy = {"torch", "numpy", "pyarrow", "boto3", "kubernetes", "dgl"}
+    code = f"import sys, embertide.spec; print(sorted({heavy!r} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

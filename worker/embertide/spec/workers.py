@@ -1,0 +1,91 @@
+"""``spec.workers`` and ``spec.storage``: who computes, and how S3 is reached."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from embertide.spec.base import FreeForm, SpecModel, raise_problems
+
+
+class Grid(SpecModel):
+    """The grid of workers: graph partitions times feature partitions."""
+
+    graph: int = Field(default=1, ge=1, description="Number of graph partitions, P.")
+    feature: int = Field(default=1, ge=1, description="Number of feature partitions, M.")
+
+
+GridChoice = Annotated[
+    Annotated[Literal["auto"], Tag("<auto>")] | Annotated[Grid, Tag("<grid>")],
+    Discriminator(
+        lambda value: (
+            "<auto>" if value == "auto" else "<grid>" if isinstance(value, dict | Grid) else None
+        ),
+        custom_error_type="grid",
+        custom_error_message="must be 'auto', or like {graph: 4, feature: 2}",
+    ),
+]
+
+
+class Workers(SpecModel):
+    """The worker processes."""
+
+    grid: GridChoice = Field(
+        default="auto", description="auto, or the number of graph and of feature partitions."
+    )
+    count: int | None = Field(
+        default=None,
+        ge=1,
+        description="Number of workers for grid: auto. Left out, it follows from the inputs' size.",
+    )
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="cpu (gloo), or cuda (NCCL) with one GPU for each worker."
+    )
+    image: str | None = Field(
+        default=None, min_length=1, description="Container image; unused on one machine."
+    )
+    resources: FreeForm | None = Field(
+        default=None, description="Resources of each worker's container, as in a pod."
+    )
+    pod_template: FreeForm | None = Field(
+        default=None, description="Parts of a pod template to merge into the workers' pods."
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if isinstance(self.grid, Grid) and self.count is not None:
+            size = self.grid.graph * self.grid.feature
+            if self.count != size:
+                grid = f"{self.grid.graph} x {self.grid.feature}"
+                message = f"is {self.count}; the grid {grid} has {size} workers (leave count out)"
+                raise_problems([(("count",), message)])
+        return self
+
+
+class StorageSettings(SpecModel):
+    """How S3 is reached. Credentials never stand in a manifest."""
+
+    endpoint_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^/\s]+",
+        description="Endpoint of an S3-compatible store, such as https://minio.example:9000.",
+    )
+    region: str | None = Field(default=None, min_length=1, description="Region of the buckets.")
+    path_style: bool | None = Field(
+        default=None,
+        description="true puts the bucket in the path instead of the host name. Left out, it is "
+        "true when there is an endpointUrl.",
+    )
+    credentials_secret: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Kubernetes Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. "
+        "Elsewhere the standard credential chain is used.",
+    )
+    max_attempts: int = Field(
+        default=5, ge=1, description="How often a request is tried before the store is given up."
+    )
+    connect_timeout_seconds: float = Field(
+        default=5.0, gt=0, description="How long to wait for a connection, in seconds."
+    )
