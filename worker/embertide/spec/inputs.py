@@ -11,8 +11,20 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from embertide.spec.base import Problem, SpecModel, raise_problems
-from embertide.spec.edges import EdgeInput
-from embertide.spec.nodes import NodeInput
+from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
+from embertide.spec.nodes import FeatureFormat, FeatureInput, IdKind, NodeInput, NodeTable
+
+__all__ = [
+    "EdgeColumns",
+    "EdgeFormat",
+    "EdgeInput",
+    "FeatureFormat",
+    "FeatureInput",
+    "IdKind",
+    "Input",
+    "NodeInput",
+    "NodeTable",
+]
 
 
 class Input(SpecModel):

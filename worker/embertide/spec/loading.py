@@ -42,18 +42,25 @@ def read_manifest(model: type[Model], text_or_path: str | Path, more: MoreProble
     ``more`` finds problems that the model cannot see once others are there.
     """
     if isinstance(text_or_path, str) and ("\n" in text_or_path or "{" in text_or_path):
-        return _parse_manifest(model, text_or_path, "manifest", None, more)
+        return parse_document(model, text_or_path, "manifest", None, more)
     path = Path(text_or_path)
-    return _parse_manifest(model, _read_file(path), str(path), path.parent, more)
+    return parse_document(model, _read_file(path), str(path), path.parent, more)
 
 
-def _parse_manifest(
-    model: type[Model], text: str, source: str, base: Path | None, more: MoreProblems
+def parse_document(
+    model: type[Model],
+    text: str,
+    source: str,
+    base: Path | None = None,
+    more: MoreProblems = lambda _data, _context: [],
 ) -> Model:
+    """Parse and check one YAML document; raises ManifestError naming ``source``."""
     data, root = _parse_yaml(text, source)
     if not isinstance(data, dict):
         found = "empty" if data is None else f"a {type(data).__name__}"
-        message = f"is {found}; must be a mapping with apiVersion, kind, metadata and spec"
+        fields = model.model_fields.items()
+        *most, last = [field.alias or name for name, field in fields if field.is_required()]
+        message = f"is {found}; must be a mapping with {', '.join(most)} and {last}"
         raise ManifestError([("", message)], source)
     context = {"base": base}
     try:
@@ -87,7 +94,7 @@ def _parse_yaml(text: str, source: str) -> tuple[Any, yaml.Node | None]:
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         message = f"{where}not valid YAML: {error.problem or error.context}"
         if error.context and "single document" in error.context:
-            message = f"{where}a second document starts here; give one job in each file"
+            message = f"{where}a second document starts here; give one document in each file"
         raise ManifestError([("", message)], source) from None
     except yaml.YAMLError as error:
         raise ManifestError([("", f"not valid YAML: {error}")], source) from None
