@@ -1,0 +1,188 @@
+"""The nearest embeddings of some ids, exactly, without an index and without holding N x D.
+
+A published version is looked at far more often than it needs an index: a check after a run, a
+question about one product. Two passes over its parts answer it in bounded memory: one finds
+the vectors of the ids asked for, one keeps the k best rows for each of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from embertide.errors import InputError
+
+Metric = Literal["cosine", "dot", "l2"]
+# (ids, values): ids an int64 array or an array of strings of length n, values float [n, D].
+Batch = tuple[Any, npt.NDArray[Any]]
+# Starts the stream again; batches come in the same order every time.
+Batches = Callable[[], Iterable[Batch]]
+
+_Floats = npt.NDArray[np.float64]
+_HINTS = 3
+_HINT_CUTOFF = 0.7
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """One near row; ``score`` is a similarity, or with l2 a distance."""
+
+    id: int | str
+    score: float
+
+
+def nearest(
+    batches: Batches, wanted: Sequence[str], k: int, metric: Metric = "cosine", source: str = ""
+) -> dict[str, list[Neighbor]]:
+    """The ``k`` nearest rows of every wanted id, best first, the id itself left out.
+
+    Equal scores keep the order of the rows. Fewer than ``k`` come back when there are no more
+    rows. Scores are computed in float64; a zero vector has cosine 0 with everything. Reads the
+    stream twice. Raises InputError for an id that is not there, with ids that look like it.
+    """
+    wanted = list(dict.fromkeys(wanted))
+    queries = _vectors_of(batches, wanted, source)
+    best: list[list[tuple[float, int, int | str]]] = [[] for _ in wanted]
+    start = 0
+    for ids, values in batches():
+        ids = _plain_ids(ids)
+        scores = _closeness(queries, np.asarray(values, np.float64), metric)
+        for q, name in enumerate(wanted):
+            scores[q, _matches(ids, name)] = -np.inf
+            _keep_best(best[q], scores[q], ids, start, k)
+        start += len(ids)
+    sign = -1.0 if metric == "l2" else 1.0
+    return {
+        name: [Neighbor(found, sign * score) for score, _, found in sorted(heap, reverse=True)]
+        for name, heap in zip(wanted, best, strict=True)
+    }
+
+
+def _keep_best(
+    heap: list[tuple[float, int, int | str]],
+    scores: _Floats,
+    ids: npt.NDArray[Any],
+    start: int,
+    k: int,
+) -> None:
+    """Merge a batch into the k best; entries are (closeness, minus row number, id)."""
+    # A stable sort, so that among equal scores the first rows stay, on every machine.
+    for row in np.argsort(-scores, kind="stable")[:k]:
+        score = float(scores[row])
+        entry = (
+            score,
+            -(start + int(row)),
+            ids[row] if isinstance(ids[row], str) else int(ids[row]),
+        )
+        if score == -np.inf:
+            return
+        if len(heap) < k:
+            heapq.heappush(heap, entry)
+        elif entry > heap[0]:
+            heapq.heapreplace(heap, entry)
+        else:
+            return
+
+
+def _closeness(queries: _Floats, values: _Floats, metric: Metric) -> _Floats:
+    """``[q, n]``, larger is closer (distances negated)."""
+    products = queries @ values.T
+    if metric == "dot":
+        return products
+    if metric == "cosine":
+        lengths = np.outer(_lengths(queries), _lengths(values))
+        return np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    squares = np.square(queries).sum(1)[:, None] + np.square(values).sum(1) - 2 * products
+    return -np.sqrt(np.maximum(squares, 0.0))
+
+
+def _lengths(values: _Floats) -> _Floats:
+    return np.sqrt(np.square(values).sum(1))
+
+
+def _plain_ids(ids: Any) -> npt.NDArray[Any]:
+    """Ids as a numpy array: int64, or str objects from an arrow array."""
+    if isinstance(ids, np.ndarray):
+        return ids
+    return np.array(ids.to_pylist(), dtype=object)
+
+
+def _matches(ids: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
+    if ids.dtype.kind in "iu":
+        number = _as_int(name)
+        return ids == number if number is not None else np.zeros(len(ids), np.bool_)
+    return np.asarray(ids == name, np.bool_)
+
+
+def _as_int(name: str) -> int | None:
+    try:
+        number = int(name)
+    except ValueError:
+        return None
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _vectors_of(batches: Batches, wanted: Sequence[str], source: str) -> _Floats:
+    """``[len(wanted), D]`` in float64; raises InputError naming the ids that are not there."""
+    found: dict[str, _Floats] = {}
+    for ids, values in batches():
+        plain = _plain_ids(ids)
+        for name in wanted:
+            if name not in found:
+                rows = np.flatnonzero(_matches(plain, name))
+                if len(rows):
+                    found[name] = np.asarray(values[rows[0]], np.float64)
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise InputError("\n".join(_unknown(batches, name, source) for name in missing))
+    return np.stack([found[name] for name in wanted])
+
+
+def _unknown(batches: Batches, name: str, source: str) -> str:
+    """Why an id was not found: its nearest spellings, or the range of the numbers."""
+    smallest, largest, count = 2**63, -(2**63), 0
+    candidates: list[str] = []
+    numbers = False
+    for ids, _ in batches():
+        plain = _plain_ids(ids)
+        count += len(plain)
+        if plain.dtype.kind in "iu" and len(plain):
+            numbers = True
+            smallest, largest = min(smallest, int(plain.min())), max(largest, int(plain.max()))
+        else:
+            candidates = _closest(name, candidates + _similar(name, plain))
+    where = f" in {source}" if source else ""
+    text = f"no id {name!r}{where}, which has {count:,} rows"
+    if numbers and _as_int(name) is None:
+        return text + "; its ids are whole numbers"
+    if numbers:
+        return text + f" with ids from {smallest} to {largest}"
+    return text + (f"; did you mean {', '.join(candidates)}?" if candidates else "")
+
+
+def _similar(name: str, ids: npt.NDArray[Any]) -> list[str]:
+    """Strings worth a closer look: comparing spellings with every id would take minutes."""
+    size, lower = len(name), name.lower()
+    head, tail = lower[:1], lower[-1:]
+    return [
+        text
+        for text in ids
+        if abs(len(text) - size) <= 2
+        and ((plain := text.lower())[:1] == head or plain[-1:] == tail)
+    ]
+
+
+def _closest(name: str, candidates: list[str]) -> list[str]:
+    """The most similar spellings, where capital letters do not count."""
+    lower = name.lower()
+    scored = [
+        (-difflib.SequenceMatcher(None, text.lower(), lower).ratio(), text)
+        for text in dict.fromkeys(candidates)
+    ]
+    return [text for score, text in heapq.nsmallest(_HINTS, scored) if -score >= _HINT_CUTOFF]
