@@ -1,0 +1,84 @@
+"""The ``embertide`` command.
+
+Only the words are here: every command imports what it needs when it runs, so that `--help`
+answers at once, also where torch is not installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import embertide
+from embertide.cli.errors import error_exit, exit_codes
+from embertide.cli.neighbors import neighbors
+from embertide.cli.plan import plan
+from embertide.cli.run import run
+from embertide.cli.versions import rollback, versions
+
+
+def _epilog() -> str:
+    codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes())
+    return (
+        "[bold]Exit codes[/bold]\n\n\b\n" + codes + "\n\n"
+        "Errors go to stderr (with --json also to stdout); set EMBERTIDE_DEBUG=1 for tracebacks."
+    )
+
+
+app = typer.Typer(
+    name="embertide",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_epilog(),
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"embertide {embertide.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Keep graph embeddings fresh: exact, distributed inference for all nodes of a graph.
+
+    A job is described by a manifest (EmbeddingJob): where the edges, the features and the
+    trained model lie, and where the embeddings go. The same manifest runs here and on
+    Kubernetes.
+
+    [bold]Start here[/bold]
+
+    \b
+      embertide plan job.yaml                  # what it will read, hold and send
+      embertide run job.yaml --grid 2x2        # compute and publish a new version
+      embertide versions job.yaml              # what is published
+      embertide neighbors job.yaml ID          # look at the result
+      embertide rollback job.yaml VERSION      # make an earlier version current
+    """
+
+
+app.command()(run)
+app.command()(plan)
+app.command()(versions)
+app.command()(rollback)
+app.command()(neighbors)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; leaves with an exit code that `--help` lists."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    with error_exit(json_output="--json" in args):
+        app(args, prog_name="embertide")

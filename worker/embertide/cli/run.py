@@ -1,0 +1,97 @@
+"""``embertide run``: the job, start to end, on this machine."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from embertide.cli.options import (
+    GridOption,
+    JobArgument,
+    JsonOption,
+    WorkersOption,
+    check_workers,
+    grid_of,
+    load_job,
+    with_workers,
+)
+
+
+class Device(StrEnum):
+    """Where the workers compute."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+def run(
+    job_path: JobArgument,
+    grid: GridOption = None,
+    workers: WorkersOption = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Computing threads of each worker. Default: the machine's cores, shared out.",
+            show_default=False,
+        ),
+    ] = None,
+    device: Annotated[
+        Device | None,
+        typer.Option(
+            help="Where the workers compute. Overrides the manifest.",
+            show_default=False,
+        ),
+    ] = None,
+    json_output: JsonOption = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")
+    ] = False,
+) -> None:
+    """Compute the embeddings of all nodes and publish them as a new version.
+
+    Reads the edges, features and model that JOB.yaml names, computes on a grid of worker
+    processes on this machine, writes and verifies the result, and only then makes it visible.
+    Whatever goes wrong, the previous version stays as it is.
+
+    [bold]Examples[/bold]
+
+    \b
+      embertide run job.yaml
+      embertide run job.yaml --grid 2x2
+      embertide run job.yaml --workers 4 --threads 1
+      embertide run job.yaml --json | tail -1     # progress, then the report
+
+    Progress goes to stderr and the result to stdout. With --json both go to stdout, one JSON
+    object a line: "event" is progress, report or error.
+    """
+    chosen = grid_of(grid)
+    check_workers(chosen, workers)
+    job = load_job(job_path)
+    if device is not None:
+        job = with_workers(job, device=device.value)
+    if grid == "auto":
+        job = with_workers(job, grid="auto")
+
+    from embertide.cli.progress_view import progress_view, write_json
+    from embertide.local import run_job
+
+    with progress_view(
+        json_output=json_output, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr
+    ) as on_progress:
+        report = run_job(
+            job, grid=chosen, workers=workers, threads=threads, on_progress=on_progress
+        )
+    if json_output:
+        write_json(sys.stdout, {"event": "report", **report.to_json()})
+        return
+
+    from rich.console import Console
+
+    from embertide.cli.tables import print_report
+
+    print_report(Console(), report)

@@ -1,0 +1,183 @@
+"""The tables that `run` and `plan` end with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from embertide.cli.format import human_bytes, human_count, human_seconds
+from embertide.report import Estimate, InputSize, PlannedTraffic, RankMemory, RunReport, Traffic
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+# Objects of one kind that are listed before the rest is summed up.
+_LISTED = 5
+
+
+def print_report(console: Console, report: RunReport) -> None:
+    """What a run did: the version, stage seconds, traffic, memory against plan."""
+    p, m = report.grid
+    _line(console, f"[bold green]Published[/] {report.version}")
+    _line(console, f"  {_escape(report.uri)}")
+    _line(
+        console,
+        f"  {report.rows:,} embeddings of width {report.dim} "
+        f"from {report.nodes:,} nodes and {report.edges:,} edges "
+        f"on a {p}x{m} grid in {human_seconds(report.total_seconds)}",
+    )
+    _line(
+        console,
+        f"  ingest {human_count(report.ingest_edges_per_second)} edges/s, "
+        f"inference {human_count(report.infer_edges_per_second)} edges/s",
+    )
+    console.print(_stage_table(report))
+    if report.traffic:
+        console.print(_traffic_table(report.traffic))
+    if report.memory:
+        console.print(_memory_table(report.memory))
+    for warning in report.warnings:
+        _line(console, f"[yellow]warning:[/] {_escape(warning)}")
+
+
+def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> None:
+    """What a job will read, hold and move."""
+    p, m = estimate.grid
+    console.print(_input_table(estimate.inputs, all_files))
+    _line(
+        console,
+        f"[bold]Graph[/]   {_about(estimate.nodes, estimate.nodes_exact)} nodes, "
+        f"{_about(estimate.edges, estimate.edges_exact)} edges, "
+        f"features of width {estimate.width}",
+    )
+    _line(
+        console,
+        f"[bold]Grid[/]    {p}x{m}: {estimate.workers} worker{'s' if estimate.workers > 1 else ''}, "
+        f"{p} graph partition{'s' if p > 1 else ''} "
+        f"times {m} feature partition{'s' if m > 1 else ''}",
+    )
+    console.print(_planned_memory_table(estimate))
+    if estimate.traffic:
+        console.print(_planned_traffic_table(estimate))
+    for note in estimate.notes:
+        _line(console, f"[dim]note:[/] {_escape(note)}")
+
+
+def _stage_table(report: RunReport) -> Table:
+    table = _table("Stages", ["stage"], ["seconds", "share"])
+    total = report.total_seconds or 1.0
+    for stage, seconds in report.stages.items():
+        table.add_row(stage, f"{seconds:.2f}", f"{seconds / total:.0%}")
+    table.add_row("total", f"{report.total_seconds:.2f}", "", style="bold")
+    return table
+
+
+def _traffic_table(traffic: Iterable[Traffic]) -> Table:
+    """Summed over layers and groups; --json has them all."""
+    numbers = ["sent", "received", "messages", "waiting", "computing meanwhile"]
+    table = _table("Bytes by axis and primitive, all workers", ["axis", "primitive"], numbers)
+    sums: dict[tuple[str, str], list[float]] = {}
+    for item in traffic:
+        row = sums.setdefault((item.axis, item.primitive), [0, 0, 0, 0.0, 0.0])
+        row[0] += item.bytes_sent
+        row[1] += item.bytes_received
+        row[2] += item.messages
+        row[3] += item.wait_seconds
+        row[4] += item.compute_seconds
+    for (axis, primitive), (sent, received, messages, wait, compute) in sorted(sums.items()):
+        table.add_row(
+            axis,
+            primitive,
+            human_bytes(sent),
+            human_bytes(received),
+            f"{messages:,.0f}",
+            f"{wait:.2f} s",
+            f"{compute:.2f} s",
+        )
+    return table
+
+
+def _memory_table(memory: Iterable[RankMemory]) -> Table:
+    numbers = ["imports", "peak beyond them", "planned", "of plan"]
+    table = _table("Memory per worker", ["rank"], numbers)
+    for item in memory:
+        share = f"{item.used_bytes / item.planned_bytes:.0%}" if item.planned_bytes else "-"
+        table.add_row(
+            str(item.rank),
+            human_bytes(item.baseline_bytes),
+            human_bytes(item.used_bytes),
+            human_bytes(item.planned_bytes),
+            share,
+        )
+    return table
+
+
+def _input_table(inputs: Sequence[InputSize], all_files: bool) -> Table:
+    table = _table("Inputs", ["kind", "object"], ["size"])
+    for kind in dict.fromkeys(item.kind for item in inputs):
+        items = [item for item in inputs if item.kind == kind]
+        shown = items if all_files or len(items) <= _LISTED else items[: _LISTED - 1]
+        for item in shown:
+            table.add_row(kind, _escape(item.uri), human_bytes(item.size))
+        rest = items[len(shown) :]
+        if rest:
+            size = human_bytes(sum(item.size for item in rest))
+            table.add_row(kind, f"{len(rest)} more (--files lists them)", size, style="dim")
+    table.add_row("total", f"{len(inputs)} objects", _total(inputs), style="bold")
+    return table
+
+
+def _total(inputs: Iterable[InputSize]) -> str:
+    return human_bytes(sum(item.size for item in inputs))
+
+
+def _planned_memory_table(estimate: Estimate) -> Table:
+    table = _table("Memory per worker beyond its imports", ["stage"], ["bytes"])
+    for stage, size in estimate.memory_per_worker_bytes.items():
+        table.add_row(stage, human_bytes(size))
+    table.add_row("peak", human_bytes(estimate.peak_memory_per_worker_bytes), style="bold")
+    return table
+
+
+def _planned_traffic_table(estimate: Estimate) -> Table:
+    words = ["axis", "primitive", "layer"]
+    table = _table("Bytes sent, of each worker", words, ["bytes", "messages"])
+    for item in estimate.traffic:
+        table.add_row(
+            *_traffic_words(item), human_bytes(item.bytes_per_worker), f"{item.messages:,}"
+        )
+    total = human_bytes(estimate.traffic_total_bytes)
+    table.add_row("all workers together", "", "", total, "", style="bold")
+    return table
+
+
+def _traffic_words(item: PlannedTraffic) -> list[str]:
+    return [item.axis, item.primitive, "-" if item.layer < 0 else str(item.layer)]
+
+
+def _about(count: int, exact: bool) -> str:
+    return f"{count:,}" if exact else f"about {count:,}"
+
+
+def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for name in words:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _line(console: Console, text: str) -> None:
+    # Never wrapped: URIs are copied from here.
+    console.print(text, soft_wrap=True, highlight=False)
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,41 @@
+"""What every stage of a run is given, on one worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from embertide.grid import Grid
+from embertide.primitives.exchange import Exchange
+from embertide.progress import OnProgress, Progress
+from embertide.spec.manifest import EmbeddingJob
+from embertide.store.storage import Storage
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """One worker's view of a run.
+
+    Attributes:
+        report: takes progress; only rank 0's reaches the user.
+    """
+
+    job: EmbeddingJob
+    exchange: Exchange
+    storage: Storage
+    report: OnProgress
+
+    @property
+    def grid(self) -> Grid:
+        """Our place."""
+        return self.exchange.grid
+
+    @property
+    def device(self) -> torch.device:
+        """Where dense tensors live."""
+        return self.exchange.device
+
+    def progress(self, stage: str, fraction: float, layer: int = 0, layers: int = 0) -> None:
+        """Say how far a stage is, 0 to 1."""
+        self.report(Progress(stage, layer, layers, fraction))

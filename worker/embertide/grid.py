@@ -1,0 +1,172 @@
+"""Who is where: P x M workers, their axes, and the ranges of rows and columns they own.
+
+A worker's rank is ``p * M + m``: graph partition p, feature slice m. The *feature axis* is the
+M workers of one partition; the *graph axis* the P workers of one column slice. Both degenerate
+to a single worker without a special case. Section 3.3 of Deal.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from embertide.errors import GridError
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Some workers that exchange data: their global ranks in order, and our place among them."""
+
+    name: str
+    ranks: tuple[int, ...]
+    index: int
+
+    @property
+    def size(self) -> int:
+        """How many workers the axis has."""
+        return len(self.ranks)
+
+    def others(self) -> list[int]:
+        """Indices of the other members, nearest next member first (ring order)."""
+        return [(self.index + step) % self.size for step in range(1, self.size)]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The P x M grid seen from one worker.
+
+    Raises:
+        GridError: an axis below 1 or a rank outside the grid.
+    """
+
+    graph: int
+    feature: int
+    rank: int = 0
+
+    def __post_init__(self) -> None:
+        if self.graph < 1 or self.feature < 1:
+            raise GridError(f"grid {self.graph}x{self.feature}: both axes must be at least 1")
+        if not 0 <= self.rank < self.world:
+            raise GridError(f"rank {self.rank} is outside a grid of {self.world} workers")
+
+    @property
+    def world(self) -> int:
+        """P * M, the number of workers."""
+        return self.graph * self.feature
+
+    @property
+    def p(self) -> int:
+        """Our graph partition."""
+        return self.rank // self.feature
+
+    @property
+    def m(self) -> int:
+        """Our feature slice."""
+        return self.rank % self.feature
+
+    def rank_of(self, p: int, m: int) -> int:
+        """The rank at partition p, slice m."""
+        return p * self.feature + m
+
+    @cached_property
+    def graph_axis(self) -> Axis:
+        """The P workers that share our column slice."""
+        return Axis("graph", tuple(self.rank_of(q, self.m) for q in range(self.graph)), self.p)
+
+    @cached_property
+    def feature_axis(self) -> Axis:
+        """The M workers that share our partition."""
+        return Axis("feature", tuple(self.rank_of(self.p, k) for k in range(self.feature)), self.m)
+
+    @cached_property
+    def world_axis(self) -> Axis:
+        """All workers."""
+        return Axis("world", tuple(range(self.world)), self.rank)
+
+    def __str__(self) -> str:
+        return f"{self.graph}x{self.feature}"
+
+
+def even_bounds(total: int, parts: int) -> list[int]:
+    """``parts + 1`` ascending bounds of an even split of ``range(total)``."""
+    return [total * i // parts for i in range(parts + 1)]
+
+
+@dataclass(frozen=True)
+class RowRanges:
+    """Which worker owns which nodes (dense ids).
+
+    ``partitions`` holds P + 1 bounds; ``workers`` W + 1 bounds: each partition's rows split
+    evenly among its M workers, in rank order.
+    """
+
+    partitions: tuple[int, ...]
+    feature: int
+
+    @cached_property
+    def workers(self) -> tuple[int, ...]:
+        """W + 1 bounds of the sub-ranges used by the ``rows`` layout."""
+        bounds = [0]
+        for start, stop in zip(self.partitions, self.partitions[1:], strict=False):
+            bounds += [start + b for b in even_bounds(stop - start, self.feature)[1:]]
+        return tuple(bounds)
+
+    @property
+    def nodes(self) -> int:
+        """N, all nodes."""
+        return self.partitions[-1]
+
+    def partition(self, p: int) -> tuple[int, int]:
+        """First and one-past-last node of partition p."""
+        return self.partitions[p], self.partitions[p + 1]
+
+    def worker(self, rank: int) -> tuple[int, int]:
+        """First and one-past-last node of a worker's sub-range."""
+        return self.workers[rank], self.workers[rank + 1]
+
+    def within(self, rank: int) -> tuple[int, int]:
+        """A worker's sub-range counted from its partition's first row."""
+        start = self.partitions[rank // self.feature]
+        return self.workers[rank] - start, self.workers[rank + 1] - start
+
+    def partition_of(self, node: int) -> int:
+        """The partition that owns a node."""
+        return bisect.bisect_right(self.partitions, node) - 1
+
+
+@dataclass(frozen=True)
+class ColumnSlices:
+    """The even split of ``width`` columns over the feature axis."""
+
+    width: int
+    parts: int
+
+    def bounds(self, m: int) -> tuple[int, int]:
+        """First and one-past-last column of slice m."""
+        return self.width * m // self.parts, self.width * (m + 1) // self.parts
+
+    def size(self, m: int) -> int:
+        """Columns in slice m."""
+        start, stop = self.bounds(m)
+        return stop - start
+
+
+def check_fits(grid: Grid, nodes: int, widths: Sequence[int]) -> None:
+    """Refuse a grid with more workers than nodes, or a feature axis wider than a tensor.
+
+    Raises:
+        GridError: says which axis is too long for what.
+    """
+    if grid.world > nodes:
+        raise GridError(
+            f"grid {grid} has {grid.world} workers but the graph has only {nodes} nodes;"
+            f" use at most {nodes} workers"
+        )
+    narrowest = min(widths)
+    if grid.feature > narrowest:
+        raise GridError(
+            f"grid {grid}: the feature axis has {grid.feature} workers but the narrowest tensor"
+            f" of the model has {narrowest} columns; use a feature axis of at most {narrowest}"
+        )

@@ -1,0 +1,1 @@
+"""Local compute: torch only, knows nothing of ranks."""

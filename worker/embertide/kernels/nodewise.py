@@ -1,0 +1,55 @@
+"""Steps that touch each node alone, in place where they can."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+
+def head_dot(x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+    """[n, H*F] and [H, F] -> [n, H]: each head's dot product with its vector."""
+    heads, per_head = vector.shape
+    spread = x.new_zeros(heads * per_head, heads)
+    for head in range(heads):
+        spread[head * per_head : (head + 1) * per_head, head] = vector[head]
+    return x @ spread
+
+
+def pair_dot(a: torch.Tensor, b: torch.Tensor, heads: int) -> torch.Tensor:
+    """[e, H*F] twice -> [e, H]: the dot product of both ends, per head."""
+    return (a * b).reshape(len(a), heads, -1).sum(2)
+
+
+def affine_(
+    x: torch.Tensor, scale: torch.Tensor | None, shift: torch.Tensor | None
+) -> torch.Tensor:
+    """x * scale + shift per column, in place."""
+    if scale is not None:
+        x.mul_(scale)
+    if shift is not None:
+        x.add_(shift)
+    return x
+
+
+def activate_(
+    x: torch.Tensor, kind: str, slope: float, weight: torch.Tensor | None
+) -> torch.Tensor:
+    """An element-wise activation, in place where torch can."""
+    if kind == "prelu":
+        assert weight is not None
+        return torch.where(x > 0, x, x * weight)
+    if kind == "gelu":
+        return functional.gelu(x)
+    if kind == "gelu_tanh":
+        return functional.gelu(x, approximate="tanh")
+    if kind == "softplus":
+        return functional.softplus(x)
+    in_place = {
+        "relu": lambda: functional.relu_(x),
+        "elu": lambda: functional.elu_(x, slope),
+        "leaky_relu": lambda: functional.leaky_relu_(x, slope),
+        "silu": lambda: functional.silu(x, inplace=True),
+        "tanh": x.tanh_,
+        "sigmoid": x.sigmoid_,
+    }
+    return in_place[kind]()

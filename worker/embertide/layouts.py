@@ -1,0 +1,51 @@
+"""The three layouts that a dense node tensor may have, and the letters used everywhere.
+
+N nodes, E edges, D columns of a tensor, P x M workers, W = P * M, Z mean non-zeros per row.
+
+========== ==================================================== =========================
+layout     what worker (p, m) holds                             used by
+========== ==================================================== =========================
+``tile``   rows of partition p, column slice m: [N/P, D/M]      aggregation, in and out
+``rows``   sub-range m of partition p's rows, all columns:      node-wise steps, writing
+           [N/(P*M), D]
+``loaded`` the rows this worker read, any order, all columns    input features
+========== ==================================================== =========================
+
+With M = 1 a tile and its rows are the same tensor and converting costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+Layout = Literal["tile", "rows"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Our part of a dense node tensor of ``width`` columns."""
+
+    layout: Layout
+    data: torch.Tensor
+    width: int
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Input features where they were read.
+
+    Attributes:
+        ids: [n] int64 dense node ids in the order of the rows, over all chunks.
+        data: [n, D] float32.
+    """
+
+    ids: torch.Tensor
+    data: torch.Tensor
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return self.data.shape[1]

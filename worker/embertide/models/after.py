@@ -1,0 +1,71 @@
+"""What may follow a convolution: norms in eval mode, activations, links between layers."""
+
+from __future__ import annotations
+
+import torch
+
+from embertide.models.builder import INPUT, PlanBuilder
+from embertide.models.options import ActivationOptions, NormOptions, SkipOptions
+from embertide.models.weights import Scope
+
+
+def activation(b: PlanBuilder, s: Scope, o: ActivationOptions, h: str) -> str:
+    """An element-wise function; prelu's slopes are one number or one for each column."""
+    weight = None
+    if o.prefix is not None:
+        slopes = Scope(s.weights, o.prefix, s.label, {})
+        count = slopes.weights.found.get(slopes.name("weight"))
+        one = count is not None and count.shape == (1,)
+        weight = slopes.take("weight", 1 if one else b.widths[h] or "columns")
+    return b.activation(h, o.kind, o.slope, weight)
+
+
+def fold_batch_norm(
+    mean: torch.Tensor,
+    var: torch.Tensor,
+    eps: float,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale and shift (float64) of a batch norm in eval mode: (x - mean) / sqrt(var + eps)."""
+    scale = (var.double() + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight.double()
+    shift = -mean.double() * scale
+    return scale, shift if bias is None else shift + bias.double()
+
+
+def batch_norm(b: PlanBuilder, s: Scope, o: NormOptions, h: str) -> str:
+    """One scale and shift per column, from the running statistics."""
+    columns = b.widths[h] or "columns"
+    mean, var = s.raw("running_mean", columns), s.raw("running_var", columns)
+    weight = s.raw("weight", columns) if o.affine else None
+    bias = s.raw("bias", columns) if o.affine else None
+    s.pass_over("num_batches_tracked")
+    names = s.name("scale"), s.name("shift")
+    if mean is not None and var is not None:
+        for name, tensor in zip(names, fold_batch_norm(mean, var, o.eps, weight, bias), strict=True):
+            s.put(name, tensor)
+    return b.affine(h, *names)
+
+
+def layer_norm(b: PlanBuilder, s: Scope, o: NormOptions, h: str) -> str:
+    """Each row on its own, as torch.nn.LayerNorm and PyG's with mode="node"."""
+    columns = b.widths[h] or "columns"
+    scale = s.take("weight", columns) if o.affine else None
+    shift = s.take("bias", columns) if o.affine else None
+    return b.layer_norm(h, scale, shift, o.eps)
+
+
+def skip(b: PlanBuilder, s: Scope, o: SkipOptions, h: str, x: str, outputs: list[str]) -> str:
+    """Add an earlier tensor, projected when ``linear`` says so."""
+    source = {"layer": x, "input": INPUT}.get(str(o.source)) or outputs[int(o.source)]
+    if o.linear is not None:
+        inner = Scope(s.weights, o.linear, s.label, {})
+        weight = inner.take("weight", b.widths[h] or "out", b.widths[source] or "in")
+        bias = inner.take("bias", b.widths[h] or "out") if inner.has("bias") else None
+        source = b.linear(source, weight, b.widths[h], bias)
+    elif b.widths[source] != b.widths[h] and b.widths[h] and b.widths[source]:
+        expected = f"{b.widths[h]} columns, or skip with linear  ({s.label})"
+        s.weights.differ("(skip)", expected, f"{b.widths[source]} columns")
+    return b.combine(source, h)

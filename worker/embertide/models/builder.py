@@ -1,0 +1,186 @@
+"""Writes a plan step by step: fresh names, the width of every tensor, the current layer.
+
+Each method appends one step and returns the name of its tensor. Widths are 0 where parameters
+that tell them are missing; such a plan is never handed out, since the differences are raised
+first.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from embertide.models.plan import (
+    ActivationKind,
+    Activation,
+    Affine,
+    Aggregate,
+    Attend,
+    Combine,
+    DivideByDegree,
+    HeadDot,
+    HeadMean,
+    LayerNorm,
+    Linear,
+    Loops,
+    Norm,
+    PairAttend,
+    RowNormalize,
+    Step,
+)
+
+INPUT = "x"
+
+
+class PlanBuilder:
+    """The steps so far; ``layer`` is the convolution layer that new steps belong to."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.widths: dict[str, int] = {INPUT: 0}
+        self.layer = 0
+
+    def _fresh(self, kind: str) -> str:
+        """A name that tells layer and kind: ``2.linear``, ``2.linear_1``."""
+        name, count = f"{self.layer}.{kind}", 0
+        while name in self.widths:
+            count += 1
+            name = f"{self.layer}.{kind}_{count}"
+        return name
+
+    def _append(self, step: Step, width: int) -> str:
+        self.steps.append(step)
+        self.widths[step.out] = width
+        return step.out
+
+    def linear(self, x: str, weight: str, width: int, bias: str | None = None) -> str:
+        """x @ weight.T + bias, ``width`` columns."""
+        out = self._fresh("linear")
+        step = Linear(out=out, layer=self.layer, x=x, weight=weight, bias=bias)
+        return self._append(step, width)
+
+    def aggregate(
+        self,
+        x: str,
+        *,
+        reduce: Literal["sum", "max"] = "sum",
+        norm: Norm = "none",
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+        edge_weight: bool = False,
+    ) -> str:
+        """Reduce over in-edges; the columns stay."""
+        step = Aggregate(
+            out=self._fresh("aggregate"),
+            layer=self.layer,
+            x=x,
+            reduce=reduce,
+            norm=norm,
+            loops=loops,
+            loop_weight=loop_weight,
+            edge_weight=edge_weight,
+        )
+        return self._append(step, self.widths[x])
+
+    def divide_by_degree(self, x: str, add: int) -> str:
+        """Divide rows by in-degree + ``add``."""
+        out = self._fresh("degree")
+        step = DivideByDegree(out=out, layer=self.layer, x=x, add=add)
+        return self._append(step, self.widths[x])
+
+    def head_dot(self, x: str, vector: str, heads: int) -> str:
+        """One score for each head."""
+        out = self._fresh("score")
+        step = HeadDot(out=out, layer=self.layer, x=x, vector=vector, heads=heads)
+        return self._append(step, heads)
+
+    def attend(
+        self,
+        x: str,
+        source: str,
+        target: str,
+        heads: int,
+        *,
+        negative_slope: float,
+        loops: Loops = "keep",
+        edge_weight: bool = False,
+    ) -> str:
+        """Additive attention over in-edges."""
+        step = Attend(
+            out=self._fresh("attend"),
+            layer=self.layer,
+            x=x,
+            source=source,
+            target=target,
+            heads=heads,
+            negative_slope=negative_slope,
+            loops=loops,
+            edge_weight=edge_weight,
+        )
+        return self._append(step, self.widths[x])
+
+    def pair_attend(
+        self,
+        x: str,
+        query: str,
+        heads: int,
+        *,
+        kind: Literal["gatv2", "dot"],
+        vector: str | None = None,
+        negative_slope: float = 0.2,
+        scale: float = 1.0,
+        loops: Loops = "keep",
+    ) -> str:
+        """Attention that needs both ends' features; the values are the keys."""
+        step = PairAttend(
+            out=self._fresh("attend"),
+            layer=self.layer,
+            x=x,
+            key=x,
+            query=query,
+            heads=heads,
+            kind=kind,
+            vector=vector,
+            negative_slope=negative_slope,
+            scale=scale,
+            loops=loops,
+        )
+        return self._append(step, self.widths[x])
+
+    def head_mean(self, x: str, heads: int) -> str:
+        """The mean over heads."""
+        out = self._fresh("average")
+        width = self.widths[x] // heads if heads else 0
+        return self._append(HeadMean(out=out, layer=self.layer, x=x, heads=heads), width)
+
+    def affine(self, x: str, scale: str | None, shift: str | None) -> str:
+        """Per column x * scale + shift."""
+        out = self._fresh("affine")
+        step = Affine(out=out, layer=self.layer, x=x, scale=scale, shift=shift)
+        return self._append(step, self.widths[x])
+
+    def layer_norm(self, x: str, scale: str | None, shift: str | None, eps: float) -> str:
+        """Normalise each row."""
+        out = self._fresh("layer_norm")
+        step = LayerNorm(out=out, layer=self.layer, x=x, scale=scale, shift=shift, eps=eps)
+        return self._append(step, self.widths[x])
+
+    def activation(
+        self, x: str, kind: ActivationKind, slope: float | None = None, weight: str | None = None
+    ) -> str:
+        """An element-wise function; a slope of None is torch's default."""
+        if slope is None:
+            slope = 1.0 if kind == "elu" else 0.01
+        out = self._fresh(kind)
+        step = Activation(out=out, layer=self.layer, x=x, kind=kind, slope=slope, weight=weight)
+        return self._append(step, self.widths[x])
+
+    def combine(self, a: str, b: str, alpha: float = 1.0) -> str:
+        """alpha * a + b."""
+        out = self._fresh("combine")
+        step = Combine(out=out, layer=self.layer, a=a, b=b, alpha=alpha)
+        return self._append(step, self.widths[a])
+
+    def row_normalize(self, x: str) -> str:
+        """Rows of length one."""
+        out = self._fresh("normalize")
+        return self._append(RowNormalize(out=out, layer=self.layer, x=x), self.widths[x])

@@ -1,0 +1,169 @@
+"""DGL's convolutions as steps, each as ``dgl.nn.pytorch.conv`` computes it.
+
+DGL takes the graph as it is (no self-loops are added), counts degrees without edge weights, and
+gives zeros to nodes without in-edges (``allow_zero_in_degree=True`` is assumed).
+"""
+
+from __future__ import annotations
+
+from embertide.models.builder import PlanBuilder
+from embertide.models.convs.gin import gin
+from embertide.models.options import DglDotGat, DglGat, DglGatv2, DglGcn, DglGin, DglHeads, DglSage
+from embertide.models.plan import Norm
+from embertide.models.weights import Scope
+
+_NORMS: dict[str, Norm] = {"both": "both", "right": "in", "left": "out", "none": "none"}
+
+
+def gcn(b: PlanBuilder, s: Scope, o: DglGcn, x: str) -> str:
+    """GraphConv: its weight is stored [in, out]; the bias comes after both normalisations."""
+    weight = s.take("weight", "in", "out", turned=True) if o.weight else None
+    bias = s.take("bias", "out") if o.bias else None
+    if weight is None:
+        s.bind("out", "in")
+        s.bind("in", "out")
+    return _gcn_steps(b, s, o, x, weight, bias)
+
+
+def _gcn_steps(
+    b: PlanBuilder, s: Scope, o: DglGcn, x: str, weight: str | None, bias: str | None
+) -> str:
+    norm, weighted = _NORMS[o.norm], o.uses_edge_weight
+    if weight is not None and s.size("out") > s.size("in"):
+        total = b.aggregate(x, norm=norm, edge_weight=weighted)
+        return b.linear(total, weight, s.size("out"), bias)
+    h = x if weight is None else b.linear(x, weight, s.size("out"))
+    total = b.aggregate(h, norm=norm, edge_weight=weighted)
+    return total if bias is None else b.affine(total, None, bias)
+
+
+def sage(b: PlanBuilder, s: Scope, o: DglSage, x: str) -> str:
+    """SAGEConv: ``gcn`` has no fc_self but a bias of its own, the others have fc_self."""
+    kind = o.aggregator_type or _sage_kind(s)
+    neighbours = s.take("fc_neigh.weight", "out", "in")
+    own = None if kind == "gcn" else s.take("fc_self.weight", "out", "in")
+    # Until DGL 1.0 the bias stood beside fc_self, not in it.
+    places = ("bias",) if kind == "gcn" else ("fc_self.bias", "bias")
+    bias = s.take_any(places, "out") if o.bias else None
+    if kind == "pool":
+        total = _sage_pool(b, s, o, x, neighbours)
+    elif s.size("out") <= s.size("in"):
+        total = _sage_total(b, o, kind, b.linear(x, neighbours, s.size("out")))
+    else:
+        total = b.linear(_sage_total(b, o, kind, x), neighbours, s.size("out"))
+    if own is not None:
+        return b.combine(b.linear(x, own, s.size("out"), bias), total)
+    return total if bias is None else b.affine(total, None, bias)
+
+
+def _sage_kind(s: Scope) -> str:
+    if s.has("fc_pool.weight"):
+        return "pool"
+    return "mean" if s.has("fc_self.weight") else "gcn"
+
+
+def _sage_pool(b: PlanBuilder, s: Scope, o: DglSage, x: str, neighbours: str) -> str:
+    weight = s.take("fc_pool.weight", "in", "in")
+    bias = s.take("fc_pool.bias", "in")
+    pooled = b.activation(b.linear(x, weight, s.size("in"), bias), "relu")
+    total = b.aggregate(pooled, reduce="max", edge_weight=o.uses_edge_weight)
+    return b.linear(total, neighbours, s.size("out"))
+
+
+def _sage_total(b: PlanBuilder, o: DglSage, kind: str, h: str) -> str:
+    if kind == "mean":
+        return b.aggregate(h, norm="in", edge_weight=o.uses_edge_weight)
+    total = b.aggregate(h, edge_weight=o.uses_edge_weight)
+    return b.divide_by_degree(b.combine(h, total), add=1)
+
+
+def _bind_heads(s: Scope, o: DglHeads) -> None:
+    if o.num_heads is not None:
+        s.agree("heads", o.num_heads)
+
+
+def gat(b: PlanBuilder, s: Scope, o: DglGat, x: str) -> str:
+    """GATConv: attn_l scores the source, attn_r the target, both on the shared projection."""
+    _bind_heads(s, o)
+    left = s.take("attn_l", 1, "heads", "width", heads=True)
+    right = s.take("attn_r", 1, "heads", "width", heads=True)
+    s.bind("out", "heads", "width")
+    h = b.linear(x, s.take("fc.weight", "out", "in"), s.size("out"))
+    heads = s.size("heads")
+    out = b.attend(
+        h,
+        b.head_dot(h, left, heads),
+        b.head_dot(h, right, heads),
+        heads,
+        negative_slope=o.negative_slope,
+        edge_weight=o.uses_edge_weight,
+    )
+    projected = o.residual and s.size("in") != s.size("out")
+    # A projected residual carries the bias; until DGL 1.0 the layer had it in any case.
+    inner = projected and o.bias and not s.has("bias")
+    bias = s.take("bias", "out") if o.bias and not inner else None
+    if o.residual:
+        return _residual(b, s, x, out, projected, "res_fc.bias" if inner else None, bias)
+    return out if bias is None else b.affine(out, None, bias)
+
+
+def _residual(
+    b: PlanBuilder,
+    s: Scope,
+    x: str,
+    out: str,
+    projected: bool,
+    inner: str | None,
+    bias: str | None,
+) -> str:
+    """Add x, projected where its width differs; the bias goes with the projection."""
+    if not projected:
+        total = b.combine(x, out)
+        return total if bias is None else b.affine(total, None, bias)
+    weight = s.take("res_fc.weight", "out", "in")
+    taken = bias if inner is None else s.take(inner, "out")
+    return b.combine(b.linear(x, weight, s.size("out"), taken), out)
+
+
+def gatv2(b: PlanBuilder, s: Scope, o: DglGatv2, x: str) -> str:
+    """GATv2Conv: fc_src gives keys and values, fc_dst queries; there is no bias outside them."""
+    _bind_heads(s, o)
+    vector = s.take("attn", 1, "heads", "width", heads=True)
+    s.bind("out", "heads", "width")
+    name = s.shared("fc_src", "fc_dst") if o.share_weights else "fc_src"
+    key = _linear(b, s, x, name, o.bias)
+    query = key if o.share_weights else _linear(b, s, x, "fc_dst", o.bias)
+    out = b.pair_attend(
+        key,
+        query,
+        s.size("heads"),
+        kind="gatv2",
+        vector=vector,
+        negative_slope=o.negative_slope,
+    )
+    if not o.residual:
+        return out
+    projected = s.size("in") != s.size("out")
+    inner = "res_fc.bias" if projected and o.bias else None
+    return _residual(b, s, x, out, projected, inner, None)
+
+
+def _linear(b: PlanBuilder, s: Scope, x: str, name: str, bias: bool) -> str:
+    weight = s.take(f"{name}.weight", "out", "in")
+    return b.linear(x, weight, s.size("out"), s.take(f"{name}.bias", "out") if bias else None)
+
+
+def dotgat(b: PlanBuilder, s: Scope, o: DglDotGat, x: str) -> str:
+    """DotGatConv: keys, queries and values are one projection, scores scaled by its width."""
+    _bind_heads(s, o)
+    weight = s.take("fc.weight", "out", "in")
+    out, heads = s.size("out"), o.num_heads or 1
+    if out % heads:
+        s.weights.differ(s.name("fc.weight"), f"rows for {heads} heads", f"{out} rows")
+    h = b.linear(x, weight, out)
+    return b.pair_attend(h, h, heads, kind="dot", scale=max(1, out // heads) ** -0.5)
+
+
+def dgl_gin(b: PlanBuilder, s: Scope, o: DglGin, x: str) -> str:
+    """GINConv."""
+    return gin(b, s, o, x, o.aggregator_type, "apply_func")

@@ -1,0 +1,177 @@
+"""Which parameters belong to which layer, told from their names.
+
+Training scripts call their layers ``layers.0``, ``convs.0``, ``conv1``, ``gcn1`` and more. Each
+module is known by marks (``attn_l`` is GATConv's alone); the number in its prefix tells its
+place. Where that leaves a choice, nothing is guessed: the error lists the candidates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import torch
+
+from embertide.errors import ModelError
+from embertide.models.options import Layer
+from embertide.models.weights import Scope, Weights, shape_of
+
+Kind = Literal["linear", "batch_norm", "layer_norm"]
+KINDS: tuple[Kind, ...] = ("linear", "batch_norm", "layer_norm")
+
+# Linear layers inside DGL's modules, whose ``weight`` is not GraphConv's.
+_INNER = re.compile(r"(^|\.)(fc|fc_\w+|res_fc|apply_func(\..+)?|norm|(batch|layer)_norm)$")
+
+
+def find_prefixes(layers: tuple[Layer, ...], library: str, weights: Weights) -> list[str]:
+    """The parameter prefix of every layer; raises ModelError where names leave a choice."""
+    shapes = weights.found
+    given = {layer.prefix for layer in layers if layer.prefix is not None}
+    wanted = [
+        number
+        for number, layer in enumerate(layers)
+        if layer.prefix is None and not _without_parameters(layer)
+    ]
+    per_layer = {
+        number: _candidates(layers[number], library, shapes) - given for number in wanted
+    }
+    found = _in_order(
+        [per_layer[number] for number in wanted],
+        lambda: _explain(layers, wanted, per_layer, weights),
+    )
+    chosen = dict(zip(wanted, found, strict=True))
+    return [
+        layer.prefix if layer.prefix is not None else chosen.get(number, "")
+        for number, layer in enumerate(layers)
+    ]
+
+
+def find_norms(
+    kind: Kind, numbers: list[int], convs: list[str], weights: Weights, used: set[str]
+) -> dict[int, str]:
+    """The prefixes of the norms of layers ``numbers`` that do not give one.
+
+    A norm may be the convolution's own (``layers.0.norm``) or stand beside it (``norms.0``).
+    """
+    free = _norms(kind, weights.found) - used
+    own = {
+        number: f"{convs[number]}.{name}"
+        for number in numbers
+        for name in ("norm", kind)
+        if f"{convs[number]}.{name}" in free
+    }
+    rest = [number for number in numbers if number not in own]
+    # Norms below a convolution belong to its function (GIN's).
+    beside = {
+        name for name in free if not any(c and name.startswith(c + ".") for c in convs)
+    }
+
+    def explain() -> str:
+        places = ", ".join(map(str, rest))
+        return (
+            f"cannot tell which {kind} belongs to which layer: {_count(rest, 'layer')}"
+            f" ({places}) with {kind}: true, and {weights.source} holds"
+            f" {_count(beside, 'candidate')}: {', '.join(_sorted(beside)) or 'none'};"
+            f" write {kind}: {{prefix: ...}}"
+        )
+
+    return own | dict(zip(rest, _in_order([beside] * len(rest), explain), strict=True))
+
+
+def _without_parameters(layer: Layer) -> bool:
+    return getattr(layer, "weight", True) is False and not layer.bias
+
+
+def _in_order(candidates: list[set[str]], explain: Callable[[], str]) -> list[str]:
+    """One prefix for each layer: as many as layers, told apart by their numbers."""
+    names = _sorted(set().union(*candidates))
+    numbers = {numbers_of(name) for name in names}
+    clear = len(names) <= 1 or (len(numbers) == len(names) and len(set(map(len, numbers))) == 1)
+    fits = len(names) == len(candidates) and all(
+        name in allowed for name, allowed in zip(names, candidates, strict=True)
+    )
+    if not (clear and fits):
+        raise ModelError(explain())
+    return names
+
+
+def _candidates(
+    layer: Layer, library: str, tensors: dict[str, torch.Tensor]
+) -> set[str]:
+    marks: Iterable[str] = layer.marks
+    if getattr(layer, "weight", True) is False:
+        marks = ("bias",)
+    found = {
+        name[: -len(mark)].removesuffix(".")
+        for mark in marks
+        for name in tensors
+        if name == mark or name.endswith("." + mark)
+    }
+    if library == "dgl" and layer.conv == "gcn" and marks == ("weight",):
+        return {p for p in found if not _INNER.search(p) and tensors[_join(p)].dim() == 2}
+    return found
+
+
+def _norms(kind: Kind, tensors: dict[str, torch.Tensor]) -> set[str]:
+    batch = {n.removesuffix(".running_mean") for n in tensors if n.endswith(".running_mean")}
+    if kind == "batch_norm":
+        return batch
+    flat = {
+        name.removesuffix(".weight")
+        for name, tensor in tensors.items()
+        if name.endswith(".weight") and tensor.dim() == 1
+    }
+    return flat - batch
+
+
+def _join(prefix: str) -> str:
+    return f"{prefix}.weight" if prefix else "weight"
+
+
+def modules_of(kind: Kind, s: Scope) -> list[str]:
+    """Names below a scope's prefix that hold modules of this kind, by their numbers."""
+    start = s.name("")
+    below = {n.removeprefix(start): t for n, t in s.weights.found.items() if n.startswith(start)}
+    if kind != "linear":
+        return _sorted(_norms(kind, below))
+    return _sorted(
+        name.removesuffix(".weight")
+        for name, tensor in below.items()
+        if name.endswith(".weight") and tensor.dim() == 2
+    )
+
+
+def numbers_of(name: str) -> tuple[int, ...]:
+    """All numbers in a name, which tell its place."""
+    return tuple(int(digits) for digits in re.findall(r"\d+", name))
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=lambda name: (numbers_of(name), name))
+
+
+def _count(things: list[int] | set[str], word: str) -> str:
+    return f"{len(things)} {word}" + ("" if len(things) == 1 else "s")
+
+
+def _explain(
+    layers: tuple[Layer, ...],
+    wanted: list[int],
+    per_layer: dict[int, set[str]],
+    weights: Weights,
+) -> str:
+    lines = [
+        f"cannot tell which parameters of {weights.source} belong to which layer;"
+        " give the layers a prefix (prefix: convs.0), or leave others aside (ignore: [decoder.*]).",
+        "expected by model.yaml:",
+    ]
+    for number in wanted:
+        marks = " or ".join(f"<prefix>.{mark}" for mark in layers[number].marks)
+        names = ", ".join(name or "'' (no prefix)" for name in _sorted(per_layer[number]))
+        lines.append(
+            f"  layer {number} ({layers[number].conv}): {marks}; candidates: {names or 'none'}"
+        )
+    lines.append("found in the weights:")
+    lines += [f"  {name} {shape_of(tensor)}" for name, tensor in weights.found.items()]
+    return "\n".join(lines)

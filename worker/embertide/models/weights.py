@@ -1,0 +1,245 @@
+"""The parameters of a model: reading them, and holding them against what the model expects.
+
+Whoever gets a name or a shape wrong wants to see everything that differs, each expectation
+beside what was found. So nothing here stops at the first difference: a builder asks for
+parameters by name and symbolic shape, differences are collected, and `Weights.check` raises
+them as one error at the end.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import safetensors
+import safetensors.torch
+import torch
+
+from embertide.errors import ModelError
+
+Dim = str | int
+"""A size, or the name of one that is bound to a number where it is first met."""
+
+MISSING = "missing"
+NOTHING = "nothing"
+
+
+def load_tensors(data: bytes, source: str) -> dict[str, torch.Tensor]:
+    """Read safetensors or a torch state_dict (never pickled code); raises ModelError."""
+    if source.endswith(".safetensors"):
+        try:
+            return safetensors.torch.load(data)
+        except safetensors.SafetensorError as error:
+            raise ModelError(f"{source} is not a readable safetensors file: {error}") from None
+    try:
+        loaded = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+        reason = str(error).strip().splitlines()[:1]
+        raise ModelError(
+            f"{source} is not a state_dict that can be read without running code from it"
+            f" ({reason[0] if reason else type(error).__name__}); save it with"
+            " torch.save(model.state_dict(), ...), or as safetensors"
+        ) from None
+    return _state_dict(loaded, source)
+
+
+def _state_dict(loaded: object, source: str) -> dict[str, torch.Tensor]:
+    if not isinstance(loaded, Mapping):
+        raise ModelError(
+            f"{source} holds a {type(loaded).__name__}, not a state_dict; save it with"
+            " torch.save(model.state_dict(), ...)"
+        )
+    other = [str(name) for name, value in loaded.items() if not isinstance(value, torch.Tensor)]
+    if other:
+        raise ModelError(
+            f"{source} holds more than parameters: {', '.join(other[:8])}; save the"
+            " state_dict itself: torch.save(model.state_dict(), ...)"
+        )
+    return {str(name): value for name, value in loaded.items()}
+
+
+@dataclass
+class Weights:
+    """The stored parameters and what became of them.
+
+    ``params`` collects what the plan uses (float32, contiguous), under the stored names.
+    """
+
+    found: dict[str, torch.Tensor]
+    source: str
+    params: dict[str, torch.Tensor] = field(default_factory=dict)
+    differences: list[tuple[str, str, str]] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+
+    def leave_aside(self, patterns: list[str]) -> None:
+        """Forget the parameters whose names match a pattern (``*`` matches any text)."""
+        for pattern in patterns:
+            names = fnmatch.filter(self.found, pattern)
+            if not names:
+                self.differences.append((pattern, "a name that `ignore` matches", NOTHING))
+            for name in names:
+                del self.found[name]
+
+    def differ(self, name: str, expected: str, found: str) -> None:
+        """Note one difference."""
+        self.differences.append((name, expected, found))
+
+    def check(self) -> None:
+        """Raise ModelError with all differences and with parameters that nothing asked for."""
+        left = [name for name in self.found if name not in self.taken]
+        rows = self.differences + [(name, NOTHING, shape_of(self.found[name])) for name in left]
+        if not rows:
+            return
+        table = [("parameter", "expected by model.yaml", "found in the weights"), *rows]
+        wide = [max(len(row[column]) for row in table) for column in (0, 1)]
+        lines = [f"  {a:<{wide[0]}}  {b:<{wide[1]}}  {c}" for a, b, c in table]
+        raise ModelError(
+            f"model.yaml and {self.source} do not fit together:\n"
+            + "\n".join(lines)
+            + "".join(f"\n  {advice}" for advice in _advice(rows))
+        )
+
+
+class Scope:
+    """The parameters of one layer: its name prefix and the sizes known so far.
+
+    A symbolic size is bound by the first parameter that shows it; later ones must agree.
+    """
+
+    def __init__(self, weights: Weights, prefix: str, label: str, sizes: dict[str, int]) -> None:
+        self.weights = weights
+        self.prefix = prefix
+        self.label = label
+        self.sizes = sizes
+
+    def at(self, prefix: str) -> Scope:
+        """The same sizes under another full prefix."""
+        return Scope(self.weights, prefix, self.label, self.sizes)
+
+    def name(self, short: str) -> str:
+        """The stored name of a parameter."""
+        return f"{self.prefix}.{short}" if self.prefix else short
+
+    def has(self, short: str) -> bool:
+        """Whether the weights hold it."""
+        return self.name(short) in self.weights.found
+
+    def size(self, dim: str) -> int:
+        """A bound size; 0 where the parameters that tell it are missing."""
+        return self.sizes.get(dim, 0)
+
+    def bind(self, dim: str, *factors: str) -> None:
+        """Make ``dim`` the product of sizes, as far as they are known."""
+        product = 1
+        for factor in factors:
+            product *= self.size(factor)
+        if product:
+            self.agree(dim, product)
+
+    def agree(self, dim: str, size: int) -> None:
+        """Bind ``dim``, or note that it was something else before."""
+        known = self.sizes.setdefault(dim, size)
+        if known != size:
+            self.weights.differ(self.prefix, f"{dim} {known}  ({self.label})", f"{dim} {size}")
+
+    def take(self, short: str, *dims: Dim, turned: bool = False, heads: bool = False) -> str:
+        """Ask for a parameter of shape ``dims``; returns its name in the plan.
+
+        ``turned`` stores its transpose; ``heads`` drops the leading 1 of [1, heads, width].
+        """
+        tensor = self.raw(short, *dims)
+        if tensor is not None:
+            tensor = tensor[0] if heads else tensor
+            tensor = tensor.t() if turned else tensor
+            self.weights.params[self.name(short)] = tensor.to(torch.float32).contiguous()
+        return self.name(short)
+
+    def take_any(self, shorts: tuple[str, ...], *dims: Dim) -> str:
+        """Ask for the first of several names that is there (libraries' older versions)."""
+        return self.take(next(filter(self.has, shorts), shorts[0]), *dims)
+
+    def raw(self, short: str, *dims: Dim) -> torch.Tensor | None:
+        """The stored tensor, or None after noting how it differs from what was expected."""
+        name = self.name(short)
+        tensor = self.weights.found.get(name)
+        self.weights.taken.add(name)
+        if tensor is None:
+            self.weights.differ(name, self._expected(dims), MISSING)
+            return None
+        fits = tensor.dim() == len(dims) and all(
+            self._known(dim) in (None, size) for dim, size in zip(dims, tensor.shape, strict=True)
+        )
+        if not fits:
+            self.weights.differ(name, self._expected(dims), shape_of(tensor))
+            return None
+        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+            found = "NaN or Inf" if tensor.is_floating_point() else str(tensor.dtype)
+            self.weights.differ(name, f"finite floating-point numbers  ({self.label})", found)
+        for dim, size in zip(dims, tensor.shape, strict=True):
+            if isinstance(dim, str):
+                self.sizes.setdefault(dim, size)
+        return tensor.detach()
+
+    def put(self, name: str, tensor: torch.Tensor) -> str:
+        """Add a derived parameter; returns its name."""
+        self.weights.params[name] = tensor.to(torch.float32).contiguous()
+        return name
+
+    def pass_over(self, short: str) -> None:
+        """Take a parameter that inference has no use for, if it is there."""
+        self.weights.taken.add(self.name(short))
+
+    def shared(self, one: str, other: str) -> str:
+        """Which of two modules that are one to ask for; a file may hold it under either name."""
+        if not self.has(f"{one}.weight") and self.has(f"{other}.weight"):
+            return other
+        for short in ("weight", "bias"):
+            first = self.weights.found.get(self.name(f"{one}.{short}"))
+            second = self.weights.found.get(self.name(f"{other}.{short}"))
+            self.pass_over(f"{other}.{short}")
+            if first is not None and second is not None and not torch.equal(first, second):
+                expected = f"the same as {one}.{short}, as they are shared  ({self.label})"
+                self.weights.differ(self.name(f"{other}.{short}"), expected, "other values")
+        return one
+
+    def _known(self, dim: Dim) -> int | None:
+        return dim if isinstance(dim, int) else self.sizes.get(dim)
+
+    def _expected(self, dims: tuple[Dim, ...]) -> str:
+        shown = [str(dim if self._known(dim) is None else self._known(dim)) for dim in dims]
+        return f"[{', '.join(shown)}]  ({self.label})"
+
+
+def shape_of(tensor: torch.Tensor) -> str:
+    """A shape as people write it: ``[16, 8]``."""
+    return str(list(tensor.shape))
+
+
+_ADVICE = {
+    ("res_fc.weight", NOTHING): "residual: true makes a layer read res_fc",
+    ("res.weight", NOTHING): "residual: true makes a layer read res",
+    ("lin_r.weight", MISSING): "root_weight: false (sage) or share_weights: true (gatv2) do"
+    " without lin_r",
+    ("fc_dst.weight", MISSING): "share_weights: true does without fc_dst",
+    ("apply_func.weight", MISSING): "mlp: [linear, relu, linear] describes GIN's function",
+    ("nn.weight", MISSING): "mlp: [linear, relu, linear] describes GIN's function",
+    ("bias", MISSING): "bias: false describes a layer without bias",
+    ("lin_edge.weight", NOTHING): "edge features (edge_dim) are not supported",
+    ("running_mean", NOTHING): "batch_norm: true makes a layer read running_mean",
+}
+
+
+def _advice(rows: list[tuple[str, str, str]]) -> list[str]:
+    """What in ``model.yaml`` commonly mends these differences."""
+    advice = {
+        text: None
+        for name, expected, found in rows
+        for (ending, side), text in _ADVICE.items()
+        if side in (expected, found) and (name == ending or name.endswith("." + ending))
+    }
+    if any(expected == NOTHING for _, expected, _ in rows):
+        advice["ignore: [pattern, ...] leaves aside parameters that inference does not need"] = None
+    return list(advice)

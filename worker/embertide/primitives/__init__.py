@@ -1,0 +1,1 @@
+"""Distributed primitives: everything that crosses workers, over one module that moves bytes."""

@@ -1,0 +1,204 @@
+"""Features and node ids: each worker reads its share and keeps the rows where they are.
+
+Then the owner of each node learns where that node's features lie (Deal, section 3.5,
+Fig. 13), which is also where missing and duplicate rows come to light.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from embertide.context import RunContext
+from embertide.errors import InputError, ModelError
+from embertide.grid import RowRanges
+from embertide.layouts import Loaded
+from embertide.metrics import Label
+from embertide.primitives.directory import split_by_owner
+from embertide.primitives.idmap import DenseIds, HashedIds, Ids, NodeIds
+from embertide.spec.nodes import NodeInput
+from embertide.store.features import non_finite, read_features
+from embertide.store.nodes import read_nodes
+from embertide.store.pieces import Piece
+from embertide.store.prefetch import prefetch
+
+LABEL = Label("world", "features")
+
+
+@dataclass
+class RawFeatures:
+    """This worker's share: ids as in the files, batch by batch, and values [n, D]."""
+
+    ids: list[Ids]
+    values: torch.Tensor
+
+
+def load_features(ctx: RunContext, pieces: list[Piece], width: int) -> RawFeatures:
+    """Read our share of the feature rows.
+
+    Args:
+        pieces: ours.
+        width: columns that the model expects.
+
+    Raises:
+        ModelError: the features have another width.
+        InputError: NaN or infinite values (how many, and the first id).
+    """
+    node = ctx.job.spec.input.nodes[0]
+    rows = sum(piece.stop - piece.start for piece in pieces)
+    values = torch.empty(rows, width, dtype=torch.float32)
+    ids: list[Ids] = []
+    bad, first_bad, at = 0, None, 0
+    batches = (batch for piece in pieces for batch in read_features(ctx.storage, node.features, node.ids, piece))
+    for batch in prefetch(batches):
+        if batch.values.shape[1] != width:
+            raise ModelError(
+                f"{batch.where.uri}: features have {batch.values.shape[1]} columns, the model"
+                f" {ctx.job.spec.model.uri} expects {width}"
+            )
+        count, first = non_finite(batch)
+        bad, first_bad = bad + count, first if first_bad is None else first_bad
+        values[at : at + len(batch.values)] = torch.from_numpy(batch.values)
+        at += len(batch.values)
+        ids.append(batch.ids)
+        ctx.progress("features", at / max(1, rows))
+    _refuse_non_finite(ctx, node, bad, first_bad)
+    return RawFeatures(ids, values)
+
+
+def _refuse_non_finite(
+    ctx: RunContext, node: NodeInput, count: int, first: int | str | None
+) -> None:
+    found = ctx.exchange.all_objects((count, first))
+    total = sum(n for n, _ in found)
+    if total:
+        name = next(first for n, first in found if n)
+        raise InputError(
+            f"{node.features.uri}: {total} feature row{'s have' if total > 1 else ' has'} NaN or"
+            f" infinite values, first node id {name!r}. Clean or drop them, then run again."
+        )
+
+
+def map_ids(
+    ctx: RunContext, raw: RawFeatures, rows: int, table: list[Piece]
+) -> tuple[NodeIds, npt.NDArray[np.int64]]:
+    """The nodes of the graph, and the dense id of each of our loaded rows.
+
+    The nodes are those of the node table where there is one, else those with features;
+    dense ids are 0..count-1.
+
+    Args:
+        rows: feature rows of all workers.
+        table: our pieces of the node table.
+
+    Raises:
+        InputError: an id twice, or features of a node that does not exist.
+    """
+    node = ctx.job.spec.input.nodes[0]
+    ids: NodeIds
+    if node.ids == "dense":
+        ids = DenseIds(node.count if node.count is not None else rows, ctx.grid.rank)
+    elif node.table is None:
+        ids = HashedIds(ctx.exchange, raw.ids, node.ids, node.features.uri)
+    else:
+        batches = [
+            batch.ids
+            for piece in table
+            for batch in read_nodes(ctx.storage, node.table, node.ids, piece)
+        ]
+        ids = HashedIds(ctx.exchange, batches, node.ids, node.table.uri)
+    return ids, _dense_ids(ctx, node, ids, raw)
+
+
+def _dense_ids(
+    ctx: RunContext, node: NodeInput, ids: NodeIds, raw: RawFeatures
+) -> npt.NDArray[np.int64]:
+    """Dense ids of the loaded rows; refuses rows of unknown nodes."""
+    found: list[npt.NDArray[np.int64]] = []
+    unknown, first = 0, None
+    for number in range(max(ctx.exchange.all_objects(len(raw.ids)))):
+        batch = raw.ids[number] if number < len(raw.ids) else _no_ids(node)
+        dense = ids.find(batch)
+        missing = np.flatnonzero(dense < 0)
+        if len(missing) and first is None:
+            first = _name(batch, int(missing[0]))
+        unknown += len(missing)
+        found.append(dense)
+    everyone = [pair for pair in ctx.exchange.all_objects((unknown, first)) if pair[0]]
+    if everyone:
+        total, where = sum(n for n, _ in everyone), everyone[0][1]
+        known = f"0..{ids.count - 1}" if node.ids == "dense" else str(node.table and node.table.uri)
+        raise InputError(
+            f"{node.features.uri}: {total} feature row{'s' if total > 1 else ''} of unknown nodes,"
+            f" first node id {where!r}; known ids: {known}"
+        )
+    return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _no_ids(node: NodeInput) -> Ids:
+    import pyarrow as pa
+
+    return pa.array([], pa.large_string()) if node.ids == "string" else np.empty(0, np.int64)
+
+
+def _name(ids: Ids, at: int) -> int | str:
+    value = ids[at]
+    return int(value) if isinstance(ids, np.ndarray) else value.as_py()  # type: ignore[no-any-return]
+
+
+def locate_features(
+    ctx: RunContext, ranges: RowRanges, ids: NodeIds, dense: npt.NDArray[np.int64]
+) -> torch.Tensor:
+    """Tell the owner of each node which worker loaded its features, and at which row.
+
+    Every worker must call. Moves 16 bytes per row.
+
+    Returns:
+        [N/(P*M), 2] int64 loader and row of each node of our sub-range, on the CPU.
+
+    Raises:
+        InputError: nodes without features, or with several rows of them.
+    """
+    order, counts, rows = split_by_owner(torch.from_numpy(dense), ranges.workers)
+    device, axis = ctx.device, ctx.grid.world_axis
+    pairs = torch.stack([rows, order], 1).to(device)
+    start, stop = ranges.worker(ctx.grid.rank)
+    place = torch.full((stop - start, 2), -1, dtype=torch.int64)
+    seen = torch.zeros(stop - start, dtype=torch.int64)
+    for rank, part in enumerate(ctx.exchange.all_to_all(LABEL, axis, list(pairs.split(counts)))):
+        at = part[:, 0].cpu()
+        place[at, 0], place[at, 1] = rank, part[:, 1].cpu()
+        seen += torch.bincount(at, minlength=len(seen))
+    _refuse(ctx, ranges, ids, seen == 0, "{n} node{s} without features, first node id {first!r}."
+            " Every node needs one feature row.")
+    _refuse(ctx, ranges, ids, seen > 1, "{n} node{s} with duplicate feature rows, first node id"
+            " {first!r}. Keep one row per id.")
+    return place
+
+
+def _refuse(
+    ctx: RunContext, ranges: RowRanges, ids: NodeIds, bad: torch.Tensor, message: str
+) -> None:
+    """Raise on every worker when any has a bad row; names the first by its id in the files."""
+    rows = bad.nonzero().squeeze(1)
+    counts = ctx.exchange.all_objects(len(rows))
+    if not sum(counts):
+        return
+    names, _ = ids.original(ranges)
+    first = [_name(names, int(at)) for at in rows[:1]]
+    firsts = [name for found in ctx.exchange.all_objects(first) for name in found]
+    uri = ctx.job.spec.input.nodes[0].features.uri
+    total = sum(counts)
+    raise InputError(
+        f"{uri}: " + message.format(n=total, s="s" if total > 1 else "", first=firsts[0])
+    )
+
+
+def place_features(
+    ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]
+) -> Loaded:
+    """Loaded rows with their dense ids, on the device."""
+    return Loaded(torch.from_numpy(dense), raw.values.to(ctx.device))

@@ -1,0 +1,157 @@
+"""Edge lists in: each worker streams its share, maps ids, and keeps the edges packed narrow.
+
+What the manifest says of direction and self-loops is applied batch by batch. A histogram of
+destinations over at most 2^16 buckets of consecutive nodes is kept beside, from which the
+row ranges are cut later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from embertide.context import RunContext
+from embertide.errors import InputError
+from embertide.kernels.csr import column_bits
+from embertide.primitives.idmap import Ids, NodeIds
+from embertide.primitives.shuffle import EdgeChunk
+from embertide.spec.edges import EdgeInput
+from embertide.store.edges import EdgeBatch, read_edges
+from embertide.store.pieces import Piece
+from embertide.store.prefetch import prefetch
+
+HISTOGRAM_BITS = 16
+
+
+@dataclass
+class Edges:
+    """This worker's share of the edges, and where the destinations lie.
+
+    ``histogram[b]`` counts destinations d with ``d >> shift == b``.
+    """
+
+    chunks: list[EdgeChunk]
+    histogram: npt.NDArray[np.int64]
+    shift: int
+    weighted: bool
+    count: int = field(default=0)
+
+
+def ingest(ctx: RunContext, pieces: list[Piece], ids: NodeIds) -> Edges:
+    """Read our share of the edges as dense ids.
+
+    Every worker must call: mapping ``int64`` and ``string`` ids is an exchange per batch.
+
+    Raises:
+        InputError: an edge whose end is no node of the graph (names the row and the field).
+    """
+    edge = ctx.job.spec.input.edges[0]
+    shift = max(0, column_bits(ids.count) - HISTOGRAM_BITS)
+    edges = Edges(
+        [], np.zeros(((ids.count - 1) >> shift) + 1, np.int64), shift, edge.columns.weight is not None
+    )
+    done, total = 0, sum(piece.size for piece in pieces)
+    for batch, size in _in_step(ctx, _batches(ctx, edge, pieces), ids):
+        source, destination = _map(batch, ids, edge, ctx) if batch else _map_nothing(ctx, ids)
+        done += size
+        if batch is not None:
+            _keep(edges, edge, source, destination, batch.weight, ids.count)
+            ctx.progress("ingest", done / max(1, total))
+    return edges
+
+
+def _batches(
+    ctx: RunContext, edge: EdgeInput, pieces: list[Piece]
+) -> Iterator[tuple[EdgeBatch, int]]:
+    """Batches of all our pieces, read ahead; a piece's size is told with its first batch."""
+    kind = ctx.job.spec.input.nodes[0].ids
+
+    def read() -> Iterator[tuple[EdgeBatch, int]]:
+        for piece in pieces:
+            size = piece.size
+            for batch in read_edges(ctx.storage, edge, kind, piece):
+                yield batch, size
+                size = 0
+
+    return prefetch(read())
+
+
+def _in_step(
+    ctx: RunContext, batches: Iterator[tuple[EdgeBatch, int]], ids: NodeIds
+) -> Iterator[tuple[EdgeBatch | None, int]]:
+    """Where mapping is collective, go on with None until every worker is out of batches."""
+    if not ids.collective:
+        yield from batches
+        return
+    while True:
+        batch = next(batches, None)
+        if not any(ctx.exchange.all_objects(batch is not None)):
+            return
+        yield batch or (None, 0)
+
+
+def _map_nothing(ctx: RunContext, ids: NodeIds) -> tuple[Ids, Ids]:
+    """Take part in the others' exchange."""
+    kind = ctx.job.spec.input.nodes[0].ids
+    nothing = ids.find(pa.array([], pa.large_string() if kind == "string" else pa.int64()))
+    return nothing, nothing
+
+
+def _map(
+    batch: EdgeBatch, ids: NodeIds, edge: EdgeInput, ctx: RunContext
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Dense ids of both ends."""
+    if isinstance(batch.source, np.ndarray) and not ids.collective:
+        source, destination = ids.find(batch.source), ids.find(batch.destination)
+    else:
+        both = pa.concat_arrays([pa.array(batch.source), pa.array(batch.destination)])
+        found = ids.find(both)
+        source, destination = found[: len(batch.source)], found[len(batch.source) :]
+    for name, dense, given in (
+        ("source", source, batch.source),
+        ("destination", destination, batch.destination),
+    ):
+        if len(dense) and dense.min() < 0:
+            at = int(np.argmin(dense >= 0))
+            node = ctx.job.spec.input.nodes[0]
+            value = given[at] if isinstance(given, np.ndarray) else given[at].as_py()
+            why = (
+                f"is outside 0..{ids.count - 1}"
+                if node.ids == "dense"
+                else f"is not among the {ids.count} nodes of"
+                f" {node.table.uri if node.table else node.features.uri}"
+            )
+            column = getattr(edge.columns, name)
+            raise InputError(f"{batch.where.row(at)}, column {column!r}: node id {value!r} {why}")
+    return source, destination
+
+
+def _keep(
+    edges: Edges,
+    edge: EdgeInput,
+    source: npt.NDArray[np.int64],
+    destination: npt.NDArray[np.int64],
+    weight: npt.NDArray[np.float32] | None,
+    nodes: int,
+) -> None:
+    """Apply direction and self-loop rules, count destinations, keep the edges narrow."""
+    narrow = np.int32 if nodes < 2**31 else np.int64
+    if edge.self_loops == "remove" or not edge.directed:
+        other = source != destination
+        if edge.self_loops == "remove":
+            source, destination = source[other], destination[other]
+            weight = None if weight is None else weight[other]
+            other = other[other]
+        if not edge.directed:
+            source, destination = (
+                np.concatenate([source, destination[other]]),
+                np.concatenate([destination, source[other]]),
+            )
+            weight = None if weight is None else np.concatenate([weight, weight[other]])
+    edges.histogram += np.bincount(destination >> edges.shift, minlength=len(edges.histogram))
+    edges.count += len(source)
+    edges.chunks.append(EdgeChunk(source.astype(narrow), destination.astype(narrow), weight))

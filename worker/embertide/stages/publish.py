@@ -1,0 +1,61 @@
+"""Embeddings out: every worker writes its rows, then the version becomes visible at once.
+
+Parts are written under the version's own prefix, read back and verified by their writers;
+only then does rank 0 write the version's manifest and move the pointer. Until that moment
+readers see the previous version, whatever happens here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from embertide.context import RunContext
+from embertide.errors import OutputError
+from embertide.primitives.idmap import Ids
+from embertide.store.parts import PartDigest, PartWriter, verify_part
+
+_BATCH_VALUES = 1 << 22
+
+
+def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Tensor) -> PartDigest:
+    """Write and verify our rows; every worker writes one part.
+
+    Args:
+        ids: original ids of our sub-range.
+        embeddings: [N/(P*M), D'] float32.
+
+    Raises:
+        OutputError: not writable, not as written, or NaN or infinite embeddings.
+    """
+    output, node = ctx.job.spec.output, ctx.job.spec.input.nodes[0]
+    rows, width = embeddings.shape
+    _refuse_non_finite(ctx, ids, embeddings)
+    writer = PartWriter(
+        ctx.storage, f"{version_uri}/part-{ctx.grid.rank:05d}", output.format, output.dtype,
+        "string" if node.ids == "string" else "int64", width,
+    )  # fmt: skip
+    step = max(1, _BATCH_VALUES // width)
+    with writer:
+        for at in range(0, rows, step):
+            writer.write(ids[at : at + step], embeddings[at : at + step].cpu().numpy())
+            ctx.progress("publish", 0.8 * at / rows)
+    digest = writer.digest
+    verify_part(ctx.storage, version_uri, digest)
+    ctx.progress("publish", 0.9)
+    return digest
+
+
+def _refuse_non_finite(ctx: RunContext, ids: Ids, embeddings: torch.Tensor) -> None:
+    bad = (~torch.isfinite(embeddings).all(dim=1)).nonzero().squeeze(1)
+    first: Any = None
+    if len(bad):
+        first = ids[int(bad[0])]
+        first = first.as_py() if hasattr(first, "as_py") else int(first)
+    found = [pair for pair in ctx.exchange.all_objects((len(bad), first)) if pair[0]]
+    if found:
+        raise OutputError(
+            f"{sum(n for n, _ in found)} embeddings are NaN or infinite, first node id"
+            f" {found[0][1]!r}; nothing was published. Check the model's weights and edge weights."
+        )

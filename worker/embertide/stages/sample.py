@@ -1,0 +1,67 @@
+"""Layer graphs: k in-neighbours per node and layer, without replacement.
+
+Deal samples column-wise (section 3.2): one-hop graphs of all nodes, one per layer, from one
+graph structure. The choice is made by a counter-based generator keyed by (seed, layer, node
+id), and the candidates of a row are in an order that no grid changes, so the sample is the
+same on every grid and on every run.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from embertide.kernels.csr import Csr
+from embertide.kernels.hashing import Words, random_words
+
+_ROWS = 1 << 15
+
+
+def sample_layer(part: Csr, keys: Words, fanout: int, seed: int, layer: int) -> Csr:
+    """Keep ``fanout`` in-edges of every row that has more, each subset equally likely.
+
+    Args:
+        part: our sub-range, rows ordered by source.
+        keys: [rows] a stable 64-bit key of each row's node.
+    """
+    degree = part.indptr.diff().numpy()
+    counts = np.minimum(degree, fanout)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    chosen = np.empty(int(indptr[-1]), np.int64)
+    starts = part.indptr.numpy()[:-1]
+    few = np.flatnonzero(degree <= fanout)
+    chosen[_spread(indptr[few], counts[few])] = _spread(starts[few], counts[few])
+    many = np.flatnonzero(degree > fanout)
+    for at in range(0, len(many), _ROWS):
+        rows = many[at : at + _ROWS]
+        picks = np.sort(floyd(degree[rows], fanout, keys[rows], seed, layer), axis=1)
+        chosen[indptr[rows, None] + np.arange(fanout)] = starts[rows, None] + picks
+    index = torch.from_numpy(chosen)
+    weights = None if part.weights is None else part.weights[index]
+    return Csr(part.first, torch.from_numpy(indptr.astype(np.int64)), part.cols[index], weights)
+
+
+def _spread(
+    starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """start, start + 1, ... for each run."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
+
+
+def floyd(
+    degree: npt.NDArray[np.int64], fanout: int, keys: Words, seed: int, layer: int
+) -> npt.NDArray[np.int64]:
+    """[rows, fanout] distinct positions below each row's degree, by Floyd's algorithm.
+
+    It needs ``fanout`` random numbers a row, whatever the degree is.
+    """
+    picks = np.empty((len(degree), fanout), np.int64)
+    for step in range(fanout):
+        top = degree - fanout + step
+        draw = random_words(seed, layer, keys, step) >> np.uint64(32)
+        pick = ((draw * (top + 1).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+        taken = (picks[:, :step] == pick[:, None]).any(axis=1)
+        picks[:, step] = np.where(taken, top, pick)
+    return picks

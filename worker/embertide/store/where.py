@@ -1,0 +1,34 @@
+"""Where a row lies, in the words that help a user find it.
+
+Batches carry a `Where` instead of line numbers: positions are worked out only when an error
+is made, so that the good case pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Where:
+    """Position of a batch: the object and its first row (rows count from 0).
+
+    ``line_of`` turns a row into the line number of a text file (lines count from 1); it reads
+    the file again, so it is called for errors only.
+    """
+
+    uri: str
+    first_row: int
+    line_of: Callable[[int], int] | None = None
+
+    def row(self, i: int) -> str:
+        """Name row ``i`` of the batch: ``s3://b/x.parquet row 17 (from 0)`` or ``... line 18``."""
+        row = self.first_row + i
+        if self.line_of is None:
+            return f"{self.uri} row {row} (from 0)"
+        return f"{self.uri} line {self.line_of(row)}"
+
+    def skip(self, rows: int) -> Where:
+        """The position ``rows`` further on."""
+        return replace(self, first_row=self.first_row + rows)

@@ -1,0 +1,162 @@
+"""A whole made-up job: graph, features, weights, and the manifest that runs it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from embertide.errors import ObjectMissing, OutputError
+from embertide.spec.manifest import StorageSettings
+from embertide.store.storage import Storage
+from embertide.synth.options import SynthOptions
+from embertide.synth.write import Progress, write_edges, write_features
+
+
+@dataclass(frozen=True)
+class SynthReport:
+    """What was written. ``seconds`` are of wall clock; ``size`` is in bytes, model excluded."""
+
+    job_uri: str
+    edges_uri: str
+    features_uri: str
+    model_uri: str
+    output_uri: str
+    nodes: int
+    edges: int
+    objects: int
+    size: int
+    edge_seconds: float
+    feature_seconds: float
+
+
+@dataclass(frozen=True)
+class _Places:
+    edges: str
+    features: str
+    feature_ids: str
+    model: str
+    output: str
+    job: str
+
+    @classmethod
+    def under(cls, uri: str) -> _Places:
+        root = uri.rstrip("/") + "/"
+        return cls(
+            edges=root + "edges/",
+            features=root + "features/",
+            feature_ids=root + "feature-ids/",
+            model=root + "model/",
+            output=root + "embeddings/",
+            job=root + "job.yaml",
+        )
+
+
+def synthesize(
+    storage: Storage,
+    out_uri: str,
+    options: SynthOptions,
+    progress: Progress | None = None,
+    settings: StorageSettings | None = None,
+) -> SynthReport:
+    """Write a job ready for ``embertide run`` under ``out_uri``.
+
+    ``job.yaml`` comes last, so that it only exists when everything it names does; ``settings``
+    go into it. Raises OutputError when edges or features are there already, since files of
+    two graphs would be read as one; StorageError as the store does.
+    """
+    places = _Places.under(out_uri)
+    for uri in (places.edges, places.features, places.feature_ids):
+        _refuse_used(storage, uri)
+    report = progress or _silent
+    began = time.perf_counter()
+    edges = write_edges(storage, places.edges, options, report)
+    edges_done = time.perf_counter()
+    features = write_features(storage, places.features, places.feature_ids, options, report)
+    features_done = time.perf_counter()
+    _write_model(storage, places.model, options)
+    storage.write(places.job, manifest_text(places, options, settings).encode())
+    written = [storage.stat(uri) for uri in (*edges.uris, *features.uris)]
+    return SynthReport(
+        job_uri=places.job,
+        edges_uri=places.edges,
+        features_uri=places.features,
+        model_uri=places.model,
+        output_uri=places.output,
+        nodes=options.nodes,
+        edges=options.edges,
+        objects=len(written),
+        size=sum(info.size for info in written if info is not None),
+        edge_seconds=edges_done - began,
+        feature_seconds=features_done - edges_done,
+    )
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    """Report to nobody."""
+
+
+def _refuse_used(storage: Storage, uri: str) -> None:
+    try:
+        found = storage.list(uri)
+    except ObjectMissing:
+        return
+    raise OutputError(
+        f"{uri} holds {len(found)} objects already; delete them or choose another place"
+    )
+
+
+def _write_model(storage: Storage, uri: str, options: SynthOptions) -> None:
+    # Models need torch, which takes seconds to import; edges and features do without.
+    from embertide.models.synth import write_random_model
+
+    write_random_model(
+        storage,
+        uri,
+        options.conv,
+        options.layers,
+        options.width,
+        options.hidden,
+        options.out,
+        options.heads,
+        options.seed,
+    )
+
+
+def manifest_text(places: _Places, options: SynthOptions, settings: StorageSettings | None) -> str:
+    """The EmbeddingJob as yaml."""
+    spec: dict[str, Any] = {
+        "input": {"edges": [_edge_input(places, options)], "nodes": [_node_input(places, options)]},
+        "model": {"uri": places.model},
+        "output": {"uri": places.output},
+    }
+    if settings is not None:
+        spec["storage"] = settings.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    job = {
+        "apiVersion": "embertide.dev/v1alpha1",
+        "kind": "EmbeddingJob",
+        "metadata": {"name": options.name},
+        "spec": spec,
+    }
+    return yaml.safe_dump(job, sort_keys=False)
+
+
+def _edge_input(places: _Places, options: SynthOptions) -> dict[str, Any]:
+    edges: dict[str, Any] = {"uri": places.edges, "format": options.edge_format}
+    if options.weights:
+        edges["columns"] = {"weight": 2 if options.edge_format == "npy" else "weight"}
+    return edges
+
+
+def _node_input(places: _Places, options: SynthOptions) -> dict[str, Any]:
+    features: dict[str, Any] = {"uri": places.features, "format": options.feature_format}
+    if options.feature_format == "parquet":
+        features |= {"idColumn": "id", "vectorColumn": "x"}
+    elif options.ids != "dense":
+        features["idsUri"] = places.feature_ids
+    nodes: dict[str, Any] = {"ids": options.ids, "features": features}
+    if options.ids == "dense":
+        nodes["count"] = options.nodes
+    return nodes
