@@ -44,7 +44,9 @@ def batch_norm(b: PlanBuilder, s: Scope, o: NormOptions, h: str) -> str:
     s.pass_over("num_batches_tracked")
     names = s.name("scale"), s.name("shift")
     if mean is not None and var is not None:
-        for name, tensor in zip(names, fold_batch_norm(mean, var, o.eps, weight, bias), strict=True):
+        for name, tensor in zip(
+            names, fold_batch_norm(mean, var, o.eps, weight, bias), strict=True
+        ):
             s.put(name, tensor)
     return b.affine(h, *names)
 

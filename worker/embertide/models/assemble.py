@@ -50,16 +50,17 @@ def assemble(description: Description, weights: Weights, digest: str) -> Plan:
     layers = description.layers
     prefixes = find_prefixes(layers, description.library, weights)
     norms = {kind: _norm_prefixes(kind, layers, prefixes, weights) for kind in _NORM_KINDS}
-    builder, outputs, x = PlanBuilder(), list[str](), INPUT
-    sizes = {} if description.input_width is None else {"in": description.input_width}
+    width = description.input_width or _input_width(layers[0], prefixes[0], weights)
+    builder, outputs, x = PlanBuilder(width), list[str](), INPUT
     for number, layer in enumerate(layers):
         builder.layer = number
-        scope = Scope(weights, prefixes[number], f"layer {number}, {layer.conv}", sizes)
+        sizes = {"in": builder.widths[x]} if builder.widths[x] else {}
+        label = f"layer {number}, {layer.conv}"
+        scope = Scope(weights, prefixes[number], label, sizes)
         places = {kind: norms[kind].get(number, "") for kind in _NORM_KINDS}
         x = _layer(builder, scope, layer, x, outputs, places)
         outputs.append(x)
-        sizes = {"in": builder.widths[x]} if builder.widths[x] else {}
-    if not builder.widths[INPUT]:
+    if not width:
         weights.differ("input_width", "a number, as no weights of layer 0 tell it", "missing")
     weights.check()
     return Plan(
@@ -71,6 +72,16 @@ def assemble(description: Description, weights: Weights, digest: str) -> Plan:
         output=x,
         digest=digest,
     )
+
+
+def _input_width(layer: Layer, prefix: str, weights: Weights) -> int:
+    """Columns of the features: what the first layer's parameters say, 0 where they do not.
+
+    Steps need the width of what they read, so the layer is built once to learn it.
+    """
+    look = Scope(Weights(weights.found, weights.source), prefix, "", {})
+    _CONVS[type(layer)](PlanBuilder(0), look, layer, INPUT)
+    return look.size("in")
 
 
 _NORM_KINDS: tuple[Kind, ...] = ("batch_norm", "layer_norm")
@@ -105,8 +116,6 @@ def _layer(
 ) -> str:
     """The convolution and what follows it; returns the layer's output."""
     h = _CONVS[type(layer)](b, s, layer, x)
-    if s.layer_reads_input and not b.widths[INPUT]:
-        b.widths[INPUT] = s.size("in")
     for part in layer.order or layer.parts_given():
         if part == "average" and isinstance(layer, DglHeads):
             h = b.head_mean(h, layer.num_heads or s.size("heads"))

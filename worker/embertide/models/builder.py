@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Literal
 
 from embertide.models.plan import (
-    ActivationKind,
     Activation,
+    ActivationKind,
     Affine,
     Aggregate,
     Attend,
@@ -34,9 +34,9 @@ INPUT = "x"
 class PlanBuilder:
     """The steps so far; ``layer`` is the convolution layer that new steps belong to."""
 
-    def __init__(self) -> None:
+    def __init__(self, input_width: int) -> None:
         self.steps: list[Step] = []
-        self.widths: dict[str, int] = {INPUT: 0}
+        self.widths: dict[str, int] = {INPUT: input_width}
         self.layer = 0
 
     def _fresh(self, kind: str) -> str:

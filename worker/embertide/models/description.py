@@ -27,7 +27,7 @@ class Description(Part):
     library: Library = Field(description="dgl or pyg, whose modules saved the weights")
     layers: tuple[Layer, ...] = Field(description="the convolution layers in order")
     weights: str | None = None
-    ignore: list[str] = []
+    ignore: tuple[str, ...] = Field(default=(), strict=False)
     input_width: int | None = Field(default=None, ge=1)
 
     @field_validator("layers", mode="plain")
@@ -85,5 +85,3 @@ def parse_description(data: bytes, source: str) -> Description:
         return parse_document(Description, text, source)
     except ManifestError as error:
         raise ModelError(str(error)) from None
-
-

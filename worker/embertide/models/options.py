@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-
 from embertide.models.plan import ActivationKind
 from embertide.spec.base import FieldProblems
 

@@ -11,7 +11,7 @@ layer, and a layer reads that layer's graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -107,7 +107,7 @@ class Attend(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class PairAttend(Step):
-    """Attention whose score needs both ends' full features, softmax over N(i), then the weighted sum.
+    """Attention whose score needs both ends' features, softmax over N(i), then the weighted sum.
 
     - ``gatv2``: s_ijh = sum_f params[vector][h,f] * leaky_relu(key[j,h,f] + query[i,h,f])
     - ``dot``:   s_ijh = scale * sum_f key[j,h,f] * query[i,h,f]
@@ -199,7 +199,6 @@ class Plan:
     input: str = "x"
     output: str = "out"
     digest: str = ""
-    names: dict[str, str] = field(default_factory=dict)
 
     @property
     def input_width(self) -> int:

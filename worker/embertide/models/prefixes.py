@@ -33,9 +33,7 @@ def find_prefixes(layers: tuple[Layer, ...], library: str, weights: Weights) -> 
         for number, layer in enumerate(layers)
         if layer.prefix is None and not _without_parameters(layer)
     ]
-    per_layer = {
-        number: _candidates(layers[number], library, shapes) - given for number in wanted
-    }
+    per_layer = {number: _candidates(layers[number], library, shapes) - given for number in wanted}
     found = _in_order(
         [per_layer[number] for number in wanted],
         lambda: _explain(layers, wanted, per_layer, weights),
@@ -63,9 +61,7 @@ def find_norms(
     }
     rest = [number for number in numbers if number not in own]
     # Norms below a convolution belong to its function (GIN's).
-    beside = {
-        name for name in free if not any(c and name.startswith(c + ".") for c in convs)
-    }
+    beside = {name for name in free if not any(c and name.startswith(c + ".") for c in convs)}
 
     def explain() -> str:
         places = ", ".join(map(str, rest))
@@ -96,9 +92,7 @@ def _in_order(candidates: list[set[str]], explain: Callable[[], str]) -> list[st
     return names
 
 
-def _candidates(
-    layer: Layer, library: str, tensors: dict[str, torch.Tensor]
-) -> set[str]:
+def _candidates(layer: Layer, library: str, tensors: dict[str, torch.Tensor]) -> set[str]:
     marks: Iterable[str] = layer.marks
     if getattr(layer, "weight", True) is False:
         marks = ("bias",)

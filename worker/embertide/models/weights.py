@@ -74,7 +74,7 @@ class Weights:
     differences: list[tuple[str, str, str]] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
 
-    def leave_aside(self, patterns: list[str]) -> None:
+    def leave_aside(self, patterns: tuple[str, ...]) -> None:
         """Forget the parameters whose names match a pattern (``*`` matches any text)."""
         for pattern in patterns:
             names = fnmatch.filter(self.found, pattern)

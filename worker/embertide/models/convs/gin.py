@@ -28,10 +28,7 @@ def gin(b: PlanBuilder, s: Scope, o: Gin, x: str, aggregator: str, function: str
     total = b.aggregate(x, reduce=reduce, norm=norm, edge_weight=o.uses_edge_weight)
     h = b.combine(x, total, alpha=1.0 + eps)
     inner = s.at(s.name(function))
-    if o.mlp is None:
-        h = _linear(b, inner, h, "", True)
-    else:
-        h = _modules(b, inner, o.mlp, h)
+    h = _linear(b, inner, h, "", True) if o.mlp is None else _modules(b, inner, o.mlp, h)
     if b.widths[h]:
         s.agree("out", b.widths[h])
     return h

@@ -1,0 +1,89 @@
+"""Random models of any size, for benchmarks, examples and tests that need no training.
+
+They are stored exactly as DGL's modules save theirs, so that the same files also load into DGL.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import safetensors.torch
+import torch
+
+from embertide.errors import ModelError
+
+if TYPE_CHECKING:
+    from embertide.store.storage import Storage
+
+Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat"]
+
+
+def write_random_model(
+    storage: Storage,
+    uri: str,
+    conv: Conv,
+    layers: int,
+    width_in: int,
+    hidden: int,
+    out: int,
+    heads: int = 1,
+    seed: int = 0,
+) -> None:
+    """Write ``model.yaml`` and ``weights.safetensors`` of ``layers`` equal layers to ``uri``.
+
+    ``hidden`` and ``out`` are the columns between and after the layers; with attention they are
+    the heads' columns together. Raises ModelError when heads do not divide them.
+    """
+    widths = [width_in] + [hidden] * (layers - 1) + [out]
+    attention = conv in ("gat", "gatv2", "dotgat")
+    wrong = [width for width in widths[1:] if attention and width % heads]
+    if wrong:
+        raise ModelError(f"{heads} heads do not divide a width of {wrong[0]} columns")
+    generator = torch.Generator().manual_seed(seed)
+    tensors: dict[str, torch.Tensor] = {}
+    for number, (columns, rows) in enumerate(zip(widths, widths[1:], strict=False)):
+        for name, shape in _shapes(conv, columns, rows, heads).items():
+            tensors[f"layers.{number}.{name}"] = _glorot(shape, generator)
+    folder = uri.rstrip("/")
+    storage.write(f"{folder}/weights.safetensors", safetensors.torch.save(tensors))
+    storage.write(f"{folder}/model.yaml", _description(conv, layers, heads).encode())
+
+
+def _shapes(conv: Conv, columns: int, rows: int, heads: int) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of one layer's parameters, as DGL's module has them."""
+    square, vector = (rows, columns), (1, heads, rows // heads)
+    match conv:
+        case "gcn":
+            return {"weight": (columns, rows), "bias": (rows,)}
+        case "sage":
+            return {"fc_self.weight": square, "fc_self.bias": (rows,), "fc_neigh.weight": square}
+        case "gat":
+            return {"fc.weight": square, "attn_l": vector, "attn_r": vector, "bias": (rows,)}
+        case "gatv2":
+            ends = {f"fc_{end}.weight": square for end in ("src", "dst")}
+            return ends | {"fc_src.bias": (rows,), "fc_dst.bias": (rows,), "attn": vector}
+        case "gin":
+            first = {"apply_func.0.weight": square, "apply_func.0.bias": (rows,)}
+            second = {"apply_func.2.weight": (rows, rows), "apply_func.2.bias": (rows,)}
+            return {"eps": (1,)} | first | second
+        case "dotgat":
+            return {"fc.weight": square}
+
+
+def _glorot(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Uniform with Glorot's bound; biases are small but not zero, so that they are tested."""
+    bound = math.sqrt(6 / sum(shape[-2:])) if len(shape) > 1 else 0.1
+    return (torch.rand(shape, generator=generator) * 2 - 1) * bound
+
+
+def _description(conv: Conv, layers: int, heads: int) -> str:
+    options = {
+        "gin": ", mlp: [linear, relu, linear]",
+        "dotgat": f", num_heads: {heads}",
+        "sage": ", aggregator_type: mean",
+    }.get(conv, "")
+    activation = "elu" if conv in ("gat", "gatv2", "dotgat") else "relu"
+    inner = f"  - {{conv: {conv}{options}, activation: {activation}}}\n"
+    last = f"  - {{conv: {conv}{options}}}\n"
+    return "library: dgl\nlayers:\n" + inner * (layers - 1) + last
