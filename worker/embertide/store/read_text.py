@@ -19,7 +19,7 @@ from embertide.store.columns import Column
 from embertide.store.pieces import Piece, cut_ranges
 from embertide.store.storage import ObjectInfo, Storage
 from embertide.store.text_errors import BadLines, line_of_row, split_fields
-from embertide.store.text_lines import codec_of, first_line, line_blocks, text_file
+from embertide.store.text_lines import BLOCK_BYTES, codec_of, first_line, line_blocks, text_file
 from embertide.store.where import Where
 
 _ARROW_TYPES = {"integer": pa.int64(), "number": pa.float64(), "text": pa.large_string()}
@@ -128,9 +128,13 @@ def read_text(
     layout = read_layout(storage, info, columns, dialect)
     stop = piece.stop if codec_of(piece.uri) is None else 1 << 62
     with text_file(storage, info) as file:
-        for offset, block in line_blocks(file, piece.uri, piece.start, stop):
+        for offset, block in line_blocks(
+            file, piece.uri, piece.start, stop, BLOCK_BYTES
+        ):
             if offset == 0:
                 offset, block = layout.skip, block[layout.skip :]
+            if not block:
+                continue
             bad = BadLines(storage, info, columns, layout.wanted, layout.fields, dialect.separator)
             table = _parse(block, columns, dialect, layout, bad, offset)
             where = Where(piece.uri, 0, partial(line_of_row, storage, info, offset))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from embertide.errors import InputError
 from embertide.store.columns import Column
 from embertide.store.storage import ObjectInfo, Storage
-from embertide.store.text_lines import count_lines_before, line_blocks, text_file
+from embertide.store.text_lines import BLOCK_BYTES, count_lines_before, line_blocks, text_file
 
 _INTEGER = re.compile(r"\s*-?[0-9]+\s*", re.ASCII)
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.I)
@@ -38,7 +38,7 @@ def line_of_row(storage: Storage, info: ObjectInfo, offset: int, row: int) -> in
         line = 1 + count_lines_before(file, offset)
         held = row
         # Reading goes on where counting ended: a compressed stream cannot seek.
-        for _, block in line_blocks(file, info.uri, 0, 1 << 62):
+        for _, block in line_blocks(file, info.uri, 0, 1 << 62, BLOCK_BYTES):
             lines = [i for i, _ in numbered_lines(block)]
             if held < len(lines):
                 return line + lines[held]

@@ -55,7 +55,7 @@ def text_file(storage: Storage, info: ObjectInfo) -> Iterator[Any]:
 
 
 def line_blocks(
-    file: Bytes, uri: str, start: int, stop: int, block_bytes: int = BLOCK_BYTES
+    file: Bytes, uri: str, start: int, stop: int, block_bytes: int
 ) -> Iterator[tuple[int, bytes]]:
     """The lines that begin in ``[start, stop)`` as (offset, whole lines).
 

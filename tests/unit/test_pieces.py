@@ -1,0 +1,125 @@
+"""Pieces: dealing them out, and cutting objects so that every row is read exactly once."""
+
+from __future__ import annotations
+
+import io
+import json
+from itertools import pairwise
+
+import pytest
+from embertide.errors import InputError
+from embertide.store import text_lines
+from embertide.store.pieces import Piece, cut_ranges, map_objects, share
+from embertide.store.text_lines import codec_of, count_lines_before, first_line, line_blocks
+from embertide.store.where import Where
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+def _piece(i: int, size: int) -> Piece:
+    return Piece(f"file:///e/{i:03}", size, 0, size, size, "tag")
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 9))
+def test_share_keeps_order_and_balances(sizes: list[int], world: int) -> None:
+    pieces = [_piece(i, size) for i, size in enumerate(sizes)]
+    shares = share(pieces, world)
+    assert len(shares) == world
+    assert [piece for rank in shares for piece in rank] == pieces
+    weights = [sum(max(1, piece.size) for piece in rank) for rank in shares]
+    largest = max([max(1, size) for size in sizes], default=0)
+    assert max(weights) <= sum(weights) / world + largest
+
+
+def test_share_of_equal_pieces_is_equal() -> None:
+    shares = share([_piece(i, 10) for i in range(12)], 4)
+    assert [len(rank) for rank in shares] == [3, 3, 3, 3]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 500), st.integers(1, 64), st.integers(1, 4096))
+def test_ranges_cover_everything_once(rows: int, row_bytes: int, target: int) -> None:
+    ranges = cut_ranges(rows, rows * row_bytes, target)
+    assert [row for start, stop in ranges for row in range(start, stop)] == list(range(rows))
+    assert all(stop > start for start, stop in ranges)
+    assert all((stop - start - 1) * row_bytes <= 2 * target for start, stop in ranges)
+
+
+def test_a_piece_travels_as_json() -> None:
+    piece = Piece("s3://b/x.parquet", 9, 3, 7, 100, '"tag"', (1, 2), base=5)
+    assert Piece.from_json(json.loads(json.dumps(piece.to_json()))) == piece
+    text = _piece(0, 5)
+    assert Piece.from_json(json.loads(json.dumps(text.to_json()))) == text
+    assert text.info.etag == "tag"
+    assert text.ids_info is None
+
+
+def test_looks_are_answered_in_order_and_the_first_error_is_raised() -> None:
+    assert map_objects(range(50), lambda i: i * i) == [i * i for i in range(50)]
+
+    def look(i: int) -> int:
+        if i in (7, 30):
+            raise InputError(f"object {i}")
+        return i
+
+    with pytest.raises(InputError, match="object 7"):
+        map_objects(range(50), look)
+
+
+LINES = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=12), max_size=30
+)
+
+
+@settings(deadline=None)
+@given(LINES, st.booleans(), st.data())
+def test_every_line_is_in_exactly_one_range(
+    lines: list[str], ended: bool, data: st.DataObject
+) -> None:
+    text = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=5))
+    bounds = sorted({0, *cuts, len(text)})
+    block = data.draw(st.integers(1, 40))
+    found = []
+    for start, stop in pairwise(bounds):
+        for offset, lines_of in line_blocks(io.BytesIO(text), "u", start, stop, block):
+            assert text[offset : offset + len(lines_of)] == lines_of
+            assert start <= offset < stop
+            assert offset == 0 or text[offset - 1 : offset] == b"\n"
+            found.append(lines_of)
+    assert b"".join(found) == text
+
+
+@pytest.mark.parametrize("start", [0, 10])
+def test_an_endless_line_is_refused(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_lines, "LONGEST_LINE", 1 << 20)
+    file = io.BytesIO(b"x" * (3 << 20))
+    with pytest.raises(
+        InputError, match=rf"^u has no line end in the 1 MiB after byte {start}: it"
+    ):
+        list(line_blocks(file, "u", start, 3 << 20, 1 << 16))
+
+
+def test_an_endless_first_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_lines, "LONGEST_LINE", 1 << 20)
+    with pytest.raises(InputError, match="has no line end"):
+        first_line(io.BytesIO(b"x" * (2 << 20)), "u")
+
+
+def test_first_line_and_line_counts() -> None:
+    text = b"a,b\n1,2\n3,4"
+    assert first_line(io.BytesIO(text), "u") == b"a,b\n"
+    assert first_line(io.BytesIO(b"a,b"), "u") == b"a,b"
+    assert first_line(io.BytesIO(b""), "u") == b""
+    assert [count_lines_before(io.BytesIO(text), n) for n in (0, 3, 4, 8, 11)] == [0, 0, 1, 2, 2]
+
+
+def test_the_name_tells_the_compression() -> None:
+    assert [codec_of(f"s3://b/x.csv{end}") for end in ("", ".gz", ".zst")] == [None, "gzip", "zstd"]
+
+
+def test_where_names_rows_and_lines() -> None:
+    assert Where("s3://b/x.parquet", 10).row(7) == "s3://b/x.parquet row 17 (from 0)"
+    assert Where("s3://b/x.parquet", 10).skip(5).row(2) == "s3://b/x.parquet row 17 (from 0)"
+    assert Where("file:///x.csv", 0, lambda row: row + 2).skip(10).row(6) == "file:///x.csv line 18"
