@@ -140,6 +140,13 @@ class Layer(Part):
         ]
         return [name for name, present in parts if present]
 
+    def named_prefixes(self) -> list[str]:
+        """Every prefix that this layer's description gives."""
+        norms = [norm.prefix for norm in (self.batch_norm, self.layer_norm) if norm is not None]
+        slopes = None if self.activation is None else self.activation.prefix
+        link = None if self.skip is None else self.skip.linear
+        return [name for name in (self.prefix, slopes, link, *norms) if name is not None]
+
     @property
     def uses_edge_weight(self) -> bool:
         """Whether stored edge weights multiply the messages."""

@@ -27,7 +27,7 @@ _INNER = re.compile(r"(^|\.)(fc|fc_\w+|res_fc|apply_func(\..+)?|norm|(batch|laye
 def find_prefixes(layers: tuple[Layer, ...], library: str, weights: Weights) -> list[str]:
     """The parameter prefix of every layer; raises ModelError where names leave a choice."""
     shapes = weights.found
-    given = {layer.prefix for layer in layers if layer.prefix is not None}
+    given = {prefix for layer in layers for prefix in layer.named_prefixes()}
     wanted = [
         number
         for number, layer in enumerate(layers)

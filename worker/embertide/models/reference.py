@@ -149,7 +149,8 @@ def _row_wise(run: _Run, step: Step) -> Tensor:
             return step.alpha * run.tensors[step.a] + step.beta * run.tensors[step.b]
         case RowNormalize():
             x = run.tensors[step.x]
-            return x / torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp(min=step.eps)
+            length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+            return x / length.clamp(min=step.eps)
         case _:
             raise AssertionError(f"no such step: {step}")
 

@@ -6,6 +6,7 @@ They are stored exactly as DGL's modules save theirs, so that the same files als
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import safetensors.torch
@@ -42,7 +43,7 @@ def write_random_model(
         raise ModelError(f"{heads} heads do not divide a width of {wrong[0]} columns")
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
-    for number, (columns, rows) in enumerate(zip(widths, widths[1:], strict=False)):
+    for number, (columns, rows) in enumerate(pairwise(widths)):
         for name, shape in _shapes(conv, columns, rows, heads).items():
             tensors[f"layers.{number}.{name}"] = _glorot(shape, generator)
     folder = uri.rstrip("/")

@@ -1,0 +1,220 @@
+"""Plans read from DGL's own modules give what those modules give on the whole graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from model_support import GRAPHS, NODES, assert_same, features, plan_of, run_plan, shake
+from torch import nn
+from torch.nn import functional
+
+from embertide.models.dgl_interop import load_dgl, why_no_dgl
+
+pytestmark = pytest.mark.skipif(
+    why_no_dgl() != "",
+    reason=f"DGL itself is not compared: {why_no_dgl()}; this is Python {sys.version.split()[0]}",
+)
+
+WIDE, NARROW = (5, 12), (12, 4)
+
+
+@pytest.fixture(scope="module")
+def dgl() -> Any:
+    return load_dgl()
+
+
+def dgl_graph(dgl: Any, kind: str) -> Any:
+    graph = GRAPHS[kind]
+    return dgl.graph((graph.src, graph.dst), num_nodes=NODES)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One convolution: how the user makes it and how model.yaml describes it."""
+
+    make: Callable[[Any], nn.Module]
+    options: str
+    weights: bool = False  # whether stored edge weights are passed to the module
+    after: Callable[[torch.Tensor], torch.Tensor] = lambda out: out.flatten(1)
+
+
+def gcn(norm: str, size: tuple[int, int], **more: Any) -> Callable[[Any], nn.Module]:
+    return lambda c: c.GraphConv(*size, norm=norm, allow_zero_in_degree=True, **more)
+
+
+def sage(kind: str, size: tuple[int, int], **more: Any) -> Callable[[Any], nn.Module]:
+    return lambda c: c.SAGEConv(*size, kind, **more)
+
+
+def attention(name: str, size: tuple[int, int, int], **more: Any) -> Callable[[Any], nn.Module]:
+    return lambda c: getattr(c, name)(*size, allow_zero_in_degree=True, **more)
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(6, 9, bias=False), nn.LayerNorm(9), nn.Tanh(), nn.Dropout(), nn.Linear(9, 4)
+    )
+
+
+def mean_heads(out: torch.Tensor) -> torch.Tensor:
+    return out.mean(1)
+
+
+CASES = {
+    **{
+        f"gcn-{norm}-{'wide' if size == WIDE else 'narrow'}{'-weighted' * weights}": Case(
+            gcn(norm, size), f"conv: gcn, norm: {norm}", weights
+        )
+        for norm in ("both", "right", "left", "none")
+        for size in (WIDE, NARROW)
+        for weights in (False, True)
+    },
+    "gcn-default": Case(gcn("both", NARROW), "conv: gcn", True),
+    "gcn-ignores-weights": Case(gcn("both", NARROW), "conv: gcn, edge_weight: false"),
+    "gcn-no-bias": Case(gcn("both", NARROW, bias=False), "conv: gcn, bias: false"),
+    "gcn-no-bias-wide": Case(gcn("both", WIDE, bias=False), "conv: gcn, bias: false"),
+    "gcn-no-weight": Case(gcn("both", (5, 5), weight=False), "conv: gcn, weight: false"),
+    **{
+        f"sage-{kind}-{'wide' if size == WIDE else 'narrow'}{'-weighted' * weights}": Case(
+            sage(kind, size), f"conv: sage, aggregator_type: {kind}", weights
+        )
+        for kind in ("mean", "gcn", "pool")
+        for size in (WIDE, NARROW)
+        for weights in (False, True)
+    },
+    "sage-infer-mean": Case(sage("mean", NARROW), "conv: sage"),
+    "sage-infer-gcn": Case(sage("gcn", WIDE), "conv: sage"),
+    "sage-infer-pool": Case(sage("pool", WIDE), "conv: sage"),
+    "sage-gcn-no-bias": Case(sage("gcn", WIDE, bias=False), "conv: sage, bias: false"),
+    "sage-mean-no-bias": Case(sage("mean", WIDE, bias=False), "conv: sage, bias: false"),
+    "gat": Case(attention("GATConv", (5, 4, 3)), "conv: gat"),
+    "gat-one-head": Case(attention("GATConv", (5, 4, 1)), "conv: gat, num_heads: 1"),
+    "gat-average": Case(
+        attention("GATConv", (5, 4, 3)), "conv: gat, concat: false", after=mean_heads
+    ),
+    "gat-slope": Case(
+        attention("GATConv", (5, 4, 3), negative_slope=0.7), "conv: gat, negative_slope: 0.7"
+    ),
+    "gat-residual-projected": Case(
+        attention("GATConv", (5, 4, 3), residual=True), "conv: gat, residual: true"
+    ),
+    "gat-residual-projected-no-bias": Case(
+        attention("GATConv", (5, 4, 3), residual=True, bias=False),
+        "conv: gat, residual: true, bias: false",
+    ),
+    "gat-residual-same": Case(
+        attention("GATConv", (12, 4, 3), residual=True), "conv: gat, residual: true"
+    ),
+    "gat-no-bias": Case(attention("GATConv", (5, 4, 3), bias=False), "conv: gat, bias: false"),
+    "gat-weighted": Case(attention("GATConv", (5, 4, 3)), "conv: gat, edge_weight: true", True),
+    "gat-average-behind-activation": Case(
+        attention("GATConv", (5, 4, 3), activation=functional.elu),
+        "conv: gat, concat: false, activation: elu, order: [activation, average]",
+        after=mean_heads,
+    ),
+    "gatv2": Case(attention("GATv2Conv", (5, 4, 3)), "conv: gatv2, num_heads: 3"),
+    "gatv2-average": Case(
+        attention("GATv2Conv", (5, 4, 3)), "conv: gatv2, concat: false", after=mean_heads
+    ),
+    "gatv2-shared": Case(
+        attention("GATv2Conv", (5, 4, 3), share_weights=True), "conv: gatv2, share_weights: true"
+    ),
+    "gatv2-slope-no-bias": Case(
+        attention("GATv2Conv", (5, 4, 3), negative_slope=0.6, bias=False),
+        "conv: gatv2, negative_slope: 0.6, bias: false",
+    ),
+    "gatv2-residual-projected": Case(
+        attention("GATv2Conv", (5, 4, 3), residual=True), "conv: gatv2, residual: true"
+    ),
+    "gatv2-residual-same": Case(
+        attention("GATv2Conv", (12, 4, 3), residual=True), "conv: gatv2, residual: true"
+    ),
+    "dotgat": Case(attention("DotGatConv", (5, 4, 3)), "conv: dotgat, num_heads: 3"),
+    "dotgat-average": Case(
+        attention("DotGatConv", (5, 4, 3)),
+        "conv: dotgat, num_heads: 3, concat: false",
+        after=mean_heads,
+    ),
+    **{
+        f"gin-{kind}{'-weighted' * weights}": Case(
+            lambda c, kind=kind: c.GINConv(nn.Linear(5, 4), kind, init_eps=0.3),
+            f"conv: gin, aggregator_type: {kind}",
+            weights,
+        )
+        for kind in ("sum", "mean", "max")
+        for weights in (False, True)
+    },
+    "gin-mlp": Case(
+        lambda c: c.GINConv(mlp(), "sum", learn_eps=True, activation=torch.relu),
+        "conv: gin, activation: relu,"
+        " mlp: [{linear: '0', bias: false}, layer_norm, tanh, {linear: '4'}]",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize("name", CASES)
+def test_one_layer(dgl: Any, name: str, kind: str) -> None:
+    case, graph = CASES[name], GRAPHS[kind]
+    module = shake(nn.ModuleDict({"conv": case.make(dgl.nn.pytorch)}))
+    plan = plan_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
+    x = features(plan.input_width)
+    more = {"edge_weight": graph.weight.double()} if case.weights else {}
+    with torch.no_grad():
+        expected = case.after(module.double()["conv"](dgl_graph(dgl, kind), x, **more))
+    ignored = "edge_weight: false" in case.options
+    assert_same(run_plan(plan, graph, x, weighted=case.weights or ignored), expected)
+
+
+class Stack(nn.Module):
+    """GAT, then GCN with norms, then SAGE with links to earlier layers."""
+
+    def __init__(self, convs: Any) -> None:
+        super().__init__()
+        zero = {"allow_zero_in_degree": True}
+        self.gat1 = convs.GATConv(7, 4, 3, residual=True, activation=functional.elu, **zero)
+        self.gcn2 = convs.GraphConv(12, 12, norm="right", **zero)
+        self.sage3 = convs.SAGEConv(12, 6, "mean", norm=nn.LayerNorm(6), activation=torch.tanh)
+        self.norm2 = nn.LayerNorm(12, eps=1e-3)
+        self.prelu = nn.PReLU(12)
+        self.link = nn.Linear(12, 6)
+        self.back = nn.Linear(7, 6, bias=False)
+
+    def forward(self, graph: Any, x: torch.Tensor) -> torch.Tensor:
+        one = self.gat1(graph, x).flatten(1)
+        two = one + self.prelu(self.norm2(self.gcn2(graph, one)))
+        return self.sage3(graph, two) + self.link(one)
+
+
+STACK = """
+library: dgl
+ignore: [back.*]
+layers:
+  - {conv: gat, residual: true, activation: elu}
+  - conv: gcn
+    norm: right
+    layer_norm: {eps: 0.001, prefix: norm2}
+    activation: {kind: prelu, prefix: prelu}
+    skip: true
+  - conv: sage
+    activation: tanh
+    layer_norm: true
+    skip: {from: 0, linear: link}
+    order: [activation, layer_norm, skip]
+"""
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_stack_with_norms_and_links(dgl: Any, kind: str) -> None:
+    module = shake(Stack(dgl.nn.pytorch))
+    plan = plan_of(STACK, module)
+    x = features(7)
+    with torch.no_grad():
+        expected = module.double()(dgl_graph(dgl, kind), x)
+    assert plan.output_width == 6
+    assert_same(run_plan(plan, GRAPHS[kind], x, weighted=False), expected)
