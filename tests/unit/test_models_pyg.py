@@ -1,0 +1,219 @@
+"""Plans read from PyG's own modules give what those modules give on the whole graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from model_support import GRAPHS, assert_same, features, plan_of, run_plan, shake
+from torch import nn
+
+from embertide.models.reference import run_reference
+
+with warnings.catch_warnings():
+    # PyG's import uses torch.jit, which current torch deprecates.
+    warnings.simplefilter("ignore")
+    import torch_geometric.nn as pyg
+
+WIDE, NARROW = (5, 12), (12, 4)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One convolution: how the user makes it and how model.yaml describes it."""
+
+    make: Callable[[], nn.Module]
+    options: str
+    weights: bool = False  # whether stored edge weights are passed to the module
+
+
+def gcn(size: tuple[int, int], **more: Any) -> Callable[[], nn.Module]:
+    return lambda: pyg.GCNConv(*size, **more)
+
+
+def sage(size: tuple[int, int], **more: Any) -> Callable[[], nn.Module]:
+    return lambda: pyg.SAGEConv(*size, **more)
+
+
+def gat(*size: int, **more: Any) -> Callable[[], nn.Module]:
+    return lambda: pyg.GATConv(*size, **more)
+
+
+def gatv2(*size: int, **more: Any) -> Callable[[], nn.Module]:
+    return lambda: pyg.GATv2Conv(*size, **more)
+
+
+def gin(function: Callable[[], nn.Module], **more: Any) -> Callable[[], nn.Module]:
+    return lambda: pyg.GINConv(function(), **more)
+
+
+def sequential() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 9), nn.BatchNorm1d(9), nn.ELU(0.5), nn.Linear(9, 4))
+
+
+CASES = {
+    **{
+        f"gcn-{'wide' if size == WIDE else 'narrow'}-{name}{'-weighted' * weights}": Case(
+            gcn(size, **more), f"conv: gcn{options}", weights
+        )
+        for size in (WIDE, NARROW)
+        for weights in (False, True)
+        for name, more, options in (
+            ("default", {}, ""),
+            ("improved", {"improved": True}, ", improved: true"),
+            ("no-loops", {"add_self_loops": False}, ", add_self_loops: false"),
+            ("plain", {"normalize": False}, ", normalize: false"),
+        )
+    },
+    "gcn-no-bias": Case(gcn(NARROW, bias=False), "conv: gcn, bias: false"),
+    "gcn-no-bias-wide": Case(gcn(WIDE, bias=False), "conv: gcn, bias: false"),
+    **{
+        f"sage-{aggr}-{'wide' if size == WIDE else 'narrow'}-{name}": Case(
+            sage(size, aggr=aggr, **more), f"conv: sage, aggr: {aggr}{options}"
+        )
+        for size in (WIDE, NARROW)
+        for aggr in ("mean", "max", "sum", "add")
+        for name, more, options in (
+            ("default", {}, ""),
+            ("rootless", {"root_weight": False}, ", root_weight: false"),
+            ("no-bias", {"bias": False}, ", bias: false"),
+            ("project", {"project": True}, ", project: true"),
+            ("normalize", {"normalize": True}, ", normalize: true"),
+        )
+    },
+    "sage-default": Case(sage(NARROW), "conv: sage"),
+    "sage-all": Case(
+        sage(WIDE, project=True, normalize=True, root_weight=False, bias=False),
+        "conv: sage, project: true, normalize: true, root_weight: false, bias: false",
+    ),
+    **{
+        f"{conv}-{name}": Case(make(5, 4, **more), f"conv: {conv}{options}")
+        for conv, make in (("gat", gat), ("gatv2", gatv2))
+        for name, more, options in (
+            ("one-head", {}, ""),
+            ("heads", {"heads": 3}, ""),
+            ("heads-checked", {"heads": 3}, ", heads: 3"),
+            ("average", {"heads": 3, "concat": False}, ", concat: false"),
+            ("no-loops", {"heads": 3, "add_self_loops": False}, ", add_self_loops: false"),
+            ("slope", {"heads": 3, "negative_slope": 0.7}, ", negative_slope: 0.7"),
+            ("no-bias", {"heads": 3, "bias": False}, ", bias: false"),
+            ("residual", {"heads": 3, "residual": True}, ", residual: true"),
+            (
+                "residual-average-no-bias",
+                {"heads": 3, "residual": True, "concat": False, "bias": False},
+                ", residual: true, concat: false, bias: false",
+            ),
+        )
+    },
+    "gat-two-projections": Case(gat((5, 5), 4, heads=3), "conv: gat"),
+    "gatv2-shared": Case(
+        gatv2(5, 4, heads=3, share_weights=True), "conv: gatv2, share_weights: true"
+    ),
+    **{
+        f"gin-{aggr}": Case(
+            gin(lambda: nn.Linear(5, 4), eps=0.3, aggr=aggr), f"conv: gin, aggr: {aggr}"
+        )
+        for aggr in ("add", "sum", "mean", "max")
+    },
+    "gin-trained-eps": Case(gin(lambda: nn.Linear(5, 4), train_eps=True), "conv: gin"),
+    "gin-sequential": Case(
+        gin(sequential),
+        "conv: gin, mlp: [linear, batch_norm, {activation: {kind: elu, slope: 0.5}}, linear]",
+    ),
+    "gin-mlp": Case(
+        gin(lambda: pyg.MLP([5, 8, 6, 4])),
+        "conv: gin, mlp: [linear, batch_norm, relu, linear, batch_norm, relu, linear]",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize("name", CASES)
+def test_one_layer(name: str, kind: str) -> None:
+    case, graph = CASES[name], GRAPHS[kind]
+    module = shake(nn.ModuleDict({"conv": case.make()}))
+    plan = plan_of(f"library: pyg\nlayers: [{{{case.options}}}]", module)
+    x, edges = features(plan.input_width), torch.stack([graph.src, graph.dst])
+    more = {"edge_weight": graph.weight.double()} if case.weights else {}
+    with torch.no_grad():
+        expected = module.double()["conv"](x, edges, **more)
+    # A folded batch norm is stored in float32.
+    tolerance = 1e-6 if "batch_norm" in case.options else 1e-9
+    assert_same(run_plan(plan, graph, x, case.weights), expected, tolerance)
+
+
+@pytest.mark.parametrize("improved", [False, True])
+def test_edge_weight_false_ignores_the_weights_of_the_graph(improved: bool) -> None:
+    module = shake(nn.ModuleDict({"conv": pyg.GCNConv(5, 4, improved=improved)}))
+    plan = plan_of(
+        "library: pyg\nlayers:"
+        f" [{{conv: gcn, edge_weight: false, improved: {str(improved).lower()}}}]",
+        module,
+    )
+    graph, x = GRAPHS["directed"], features(5)
+    with torch.no_grad():
+        expected = module.double()["conv"](x, torch.stack([graph.src, graph.dst]))
+    assert_same(run_plan(plan, graph, x, weighted=True), expected)
+
+
+MODELS = {
+    "GCN-layer_norm": (
+        lambda: pyg.GCN(6, 8, 3, 5, norm="layer_norm", norm_kwargs={"mode": "node"}),
+        "{conv: gcn, layer_norm: true, activation: relu}",
+        "{conv: gcn}",
+        True,
+    ),
+    "GraphSAGE-batch_norm-act_first": (
+        lambda: pyg.GraphSAGE(6, 8, 3, 5, norm="batch_norm", act="gelu", act_first=True),
+        "{conv: sage, batch_norm: true, activation: gelu, order: [activation, batch_norm]}",
+        "{conv: sage}",
+        False,
+    ),
+    "GAT": (
+        lambda: pyg.GAT(6, 8, 3, 5, heads=4, act="leaky_relu"),
+        "{conv: gat, activation: leaky_relu}",
+        "{conv: gat, concat: false}",
+        False,
+    ),
+    "GATv2": (
+        lambda: pyg.GAT(6, 8, 3, 5, heads=4, v2=True, act="elu"),
+        "{conv: gatv2, activation: elu}",
+        "{conv: gatv2, concat: false}",
+        False,
+    ),
+    "GIN-batch_norm": (
+        lambda: pyg.GIN(6, 8, 3, 5, norm="batch_norm", act="tanh"),
+        "{conv: gin, mlp: [linear, batch_norm, tanh, linear], batch_norm: true, activation: tanh}",
+        "{conv: gin, mlp: [linear, batch_norm, tanh, linear]}",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize("name", MODELS)
+def test_whole_models(name: str, kind: str) -> None:
+    make, inner, last, weighted = MODELS[name]
+    module = shake(make())
+    plan = plan_of(f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n", module)
+    graph, x = GRAPHS[kind], features(6)
+    more = {"edge_weight": graph.weight.double()} if weighted else {}
+    with torch.no_grad():
+        expected = module.double()(x, torch.stack([graph.src, graph.dst]), **more)
+    tolerance = 1e-6 if "batch_norm" in inner else 1e-9
+    assert_same(run_plan(plan, graph, x, weighted), expected, tolerance)
+
+
+def test_several_loops_of_a_node_count_as_the_last() -> None:
+    src, dst = torch.tensor([0, 1, 1, 1, 2]), torch.tensor([1, 1, 1, 0, 0])
+    weight = torch.tensor([0.5, 3.0, 0.25, 0.75, 1.5])
+    module = shake(nn.ModuleDict({"conv": pyg.GCNConv(5, 4)}))
+    plan = plan_of("library: pyg\nlayers: [{conv: gcn}]", module)
+    x = features(5)[:3]
+    with torch.no_grad():
+        expected = module.double()["conv"](x, torch.stack([src, dst]), weight.double())
+    assert_same(run_reference(plan, [(src, dst, weight)], x), expected)
