@@ -102,16 +102,18 @@ def read_features(
     features: FeatureInput,
     ids: IdKind,
     piece: Piece,
-    width: int,
+    width: int | None = None,
     batch_bytes: int = BATCH_BYTES,
     count: int | None = None,
 ) -> Iterator[FeatureBatch]:
     """The rows of a piece, each exactly once and in order, about ``batch_bytes`` a batch.
 
-    ``width`` is `feature_width`'s answer; ``count`` the number of nodes, where it is known and
+    ``width`` is `feature_width`'s answer (asked again for every piece if not given); ``count`` the number of nodes, where it is known and
     ids are dense. Raises InputError naming object and row of the first null, bad id, or vector
     of another width.
     """
+    if width is None:
+        width = feature_width(storage, features)
     rows = max(1, min(_MOST_ROWS, batch_bytes // (4 * max(1, width))))
     if features.format == "npy":
         batches = read_npy_features(storage, ids, piece, width, rows, count)

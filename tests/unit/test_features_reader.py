@@ -1,0 +1,321 @@
+"""Features: every format gives the same rows and ids, and every bad one a message that helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from embertide.store.storage import Storage, open_storage
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from embertide.errors import InputError, ObjectMissing
+from embertide.spec.manifest import FeatureInput
+from embertide.store.features import (
+    FeatureBatch,
+    feature_width,
+    non_finite,
+    read_features,
+    split_features,
+)
+
+WIDTH = 5
+RNG = np.random.default_rng(3)
+VALUES = RNG.standard_normal((203, WIDTH)).astype(np.float32)
+IDS = RNG.permutation(203)
+VECTOR = {"vectorColumn": "x"}
+
+
+@pytest.fixture(scope="module")
+def storage() -> Storage:
+    return open_storage(None)
+
+
+def feature_input(path: Path, form: str = "parquet", **fields: Any) -> FeatureInput:
+    return FeatureInput.model_validate({"uri": f"file://{path}", "format": form, **fields})
+
+
+def read_all(
+    storage: Storage,
+    features: FeatureInput,
+    ids: Any = "dense",
+    target: int = 1 << 20,
+    batch: int = 1 << 20,
+    count: int | None = None,
+) -> tuple[list[Any], np.ndarray[Any, Any]]:
+    """Ids and values of all batches; checks what every batch must be like."""
+    width = feature_width(storage, features)
+    found: list[Any] = []
+    values = [np.empty((0, width), np.float32)]
+    for piece in split_features(storage, features, target, ids):
+        for b in read_features(storage, features, ids, piece, width, batch, count):
+            assert b.values.dtype == np.float32
+            assert b.values.flags.c_contiguous
+            assert b.values.flags.writeable
+            assert len(b) == 1 or b.values.nbytes <= batch
+            found += b.ids.tolist()
+            values.append(b.values)
+    return found, np.concatenate(values)
+
+
+def lists(values: np.ndarray[Any, Any], held: Any) -> Any:
+    return pa.array(list(values), held)
+
+
+KINDS = {
+    "list": pa.list_(pa.float32()),
+    "large_list": pa.large_list(pa.float32()),
+    "fixed": pa.list_(pa.float32(), WIDTH),
+    "double": pa.list_(pa.float64()),
+    "half": pa.list_(pa.float16(), WIDTH),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target", [1, 1 << 30])
+def test_vectors_in_parquet(tmp_path: Path, storage: Storage, kind: str, target: int) -> None:
+    held = VALUES.astype(np.float16) if kind == "half" else VALUES
+    for name, part in {"a": slice(None, 100), "b": slice(100, None)}.items():
+        table = pa.table({"x": lists(held[part], KINDS[kind]), "id": IDS[part]})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=30)
+    features = feature_input(tmp_path, **VECTOR)
+    ids, values = read_all(storage, features, target=target, batch=200)
+    assert ids == IDS.tolist()
+    np.testing.assert_array_equal(values, held.astype(np.float32))
+
+
+def test_scalar_columns_in_parquet(tmp_path: Path, storage: Storage) -> None:
+    table = pa.table(
+        {
+            "b": pa.array([True, False]),
+            "id": pa.array(["n1", "n0"]),
+            "i": pa.array([3, 4], pa.int8()),
+            "f": pa.array([0.5, 1.5]),
+            "d": pa.array([1, 2]).cast(pa.decimal128(21, 2)),
+        }
+    )
+    pq.write_table(table, tmp_path / "f.parquet")
+    features = feature_input(tmp_path / "f.parquet", columns=["f", "i", "b", "d"])
+    ids, values = read_all(storage, features, "string")
+    assert ids == ["n1", "n0"]
+    assert values.tolist() == [[0.5, 3, 1, 1], [1.5, 4, 0, 2]]
+
+
+@pytest.mark.parametrize("fortran", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "int64", "string"])
+@pytest.mark.parametrize("target", [1, 1 << 30])
+def test_npy_with_ids(
+    tmp_path: Path, storage: Storage, fortran: bool, kind: str, target: int
+) -> None:
+    ids = np.array([f"n{i}" for i in IDS]) if kind == "string" else IDS
+    for name, part in {"a": slice(None, 100), "b": slice(100, None)}.items():
+        for folder in ("x", "ids"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+        held = VALUES[part].astype(np.float64)
+        np.save(tmp_path / f"x/{name}.npy", np.asfortranarray(held) if fortran else held)
+        np.save(tmp_path / f"ids/{name}.npy", ids[part])
+    features = feature_input(tmp_path / "x", "npy", idsUri=f"file://{tmp_path}/ids")
+    found, values = read_all(storage, features, kind, target, 200)
+    assert found == ids.tolist()
+    np.testing.assert_array_equal(values, VALUES)
+
+
+@given(target=st.integers(1, 6000), batch=st.integers(1, 6000), cut=st.integers(0, 203))
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
+)
+@pytest.mark.parametrize("form", ["npy", "parquet"])
+def test_rows_without_ids_are_numbered_through_all_objects(
+    tmp_path: Path, storage: Storage, form: str, target: int, batch: int, cut: int
+) -> None:
+    for name, part in {"a": VALUES[:cut], "b": VALUES[cut:]}.items():
+        if form == "npy":
+            np.save(tmp_path / f"{name}.npy", part)
+        else:
+            table = pa.table({"x": lists(part, KINDS["fixed"])})
+            pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=17)
+    fields = {} if form == "npy" else {**VECTOR, "idColumn": None}
+    features = feature_input(tmp_path, form, **fields)
+    ids, values = read_all(storage, features, "dense", target, batch, count=203)
+    assert ids == list(range(203))
+    np.testing.assert_array_equal(values, VALUES)
+
+
+def test_width_comes_from_the_first_object_with_rows(tmp_path: Path, storage: Storage) -> None:
+    for name, rows in {"a": 0, "b": 3}.items():
+        table = pa.table({"id": IDS[:rows], "x": lists(VALUES[:rows], KINDS["list"])})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    assert feature_width(storage, feature_input(tmp_path, **VECTOR)) == WIDTH
+    only = feature_input(tmp_path / "a.parquet", **VECTOR)
+    with pytest.raises(InputError, match=r"a\.parquet holds no feature rows; every node needs one"):
+        feature_width(storage, only)
+
+
+def test_non_finite_values_are_counted_with_the_first_id() -> None:
+    values = np.ones((4, 2), np.float32)
+    where: Any = None
+    assert non_finite(FeatureBatch(np.arange(4), values, where)) == (0, None)
+    values[1] = [np.nan, np.inf]
+    values[3, 0] = -np.inf
+    assert non_finite(FeatureBatch(np.array([7, 8, 9, 5]), values, where)) == (3, 8)
+    names = pa.array(["a", "b", "c", "d"], pa.large_string())
+    assert non_finite(FeatureBatch(names, values, where)) == (3, "b")
+
+
+def test_values_too_large_for_float32_are_not_finite(tmp_path: Path, storage: Storage) -> None:
+    np.save(tmp_path / "x.npy", np.array([[1e300, 1.0]]))
+    _, values = read_all(storage, feature_input(tmp_path / "x.npy", "npy"))
+    assert values.tolist() == [[np.inf, 1.0]]
+    pq.write_table(pa.table({"id": [0], "x": [[1e300, 1.0]]}), tmp_path / "x.parquet")
+    _, values = read_all(storage, feature_input(tmp_path / "x.parquet", **VECTOR))
+    assert values.tolist() == [[np.inf, 1.0]]
+
+
+# ---- bad input
+
+
+def refused(storage: Storage, features: FeatureInput, ids: Any = "dense", **kwargs: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        read_all(storage, features, ids, **kwargs)
+    return str(caught.value)
+
+
+def bad_table(tmp_path: Path, storage: Storage, **columns: Any) -> str:
+    pq.write_table(pa.table(columns), tmp_path / "f.parquet", row_group_size=2)
+    return refused(storage, feature_input(tmp_path / "f.parquet", **VECTOR), target=1)
+
+
+def test_missing_objects(tmp_path: Path, storage: Storage) -> None:
+    with pytest.raises(ObjectMissing):
+        split_features(storage, feature_input(tmp_path / "none.parquet", **VECTOR))
+
+
+def test_bad_vectors(tmp_path: Path, storage: Storage) -> None:
+    where = "f.parquet row 3 (from 0): column 'x' (features.vectorColumn)"
+    two = [[1.0, 2.0]] * 3
+    ids = [0, 1, 2, 3]
+    assert f"{where} holds a vector of width 1, but the features have width 2" in bad_table(
+        tmp_path, storage, id=ids, x=[*two, [1.0]]
+    )
+    assert f"{where} has no value (null); fill it in" in bad_table(
+        tmp_path, storage, id=ids, x=[*two, None]
+    )
+    assert f"{where} has no value (null) at position 1" in bad_table(
+        tmp_path, storage, id=ids, x=[*two, [1.0, None]]
+    )
+    assert "row 3 (from 0): column 'id' (features.idColumn) has no value" in bad_table(
+        tmp_path, storage, id=[0, 1, 2, None], x=[*two, [1.0, 2.0]]
+    )
+    assert "row 3 (from 0): column 'id' (features.idColumn) is -1; dense ids" in bad_table(
+        tmp_path, storage, id=[0, 1, 2, -1], x=[*two, [1.0, 2.0]]
+    )
+
+
+def test_null_vector_of_fixed_size(tmp_path: Path, storage: Storage) -> None:
+    held = pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2))
+    message = bad_table(tmp_path, storage, id=[0, 1], x=held)
+    assert "row 1 (from 0): column 'x' (features.vectorColumn) has no value (null)" in message
+
+
+def test_objects_of_different_width(tmp_path: Path, storage: Storage) -> None:
+    for name, width in {"a": 2, "b": 3}.items():
+        held = pa.array([[1.0] * width], pa.list_(pa.float32(), width))
+        pq.write_table(pa.table({"id": [0], "x": held}), tmp_path / f"{name}.parquet")
+        np.save(tmp_path / f"{name}.npy", np.ones((1, width)))
+    for path in tmp_path.glob("*.npy"):
+        (tmp_path / "npy").mkdir(exist_ok=True)
+        path.rename(tmp_path / "npy" / path.name)
+    npy = refused(storage, feature_input(tmp_path / "npy", "npy"))
+    assert "b.npy has width 3, but the features have width 2 (as in the first object)" in npy
+    for path in (tmp_path / "npy").iterdir():
+        path.unlink()
+    message = refused(storage, feature_input(tmp_path, **VECTOR))
+    assert "b.parquet row 0 (from 0): column 'x'" in message
+    assert "holds a vector of width 3, but the features have width 2" in message
+
+
+def test_wrong_columns(tmp_path: Path, storage: Storage) -> None:
+    assert "has no column 'x' (features.vectorColumn); its columns are 'id', 'y'" in bad_table(
+        tmp_path, storage, id=[1], y=[[1.0]]
+    )
+    assert "has no column 'id' (features.idColumn); its columns are 'x'" in bad_table(
+        tmp_path, storage, x=[[1.0]]
+    )
+    assert "column 'x' (features.vectorColumn) holds double; it must hold lists" in bad_table(
+        tmp_path, storage, id=[1], x=[1.0]
+    )
+    assert "holds list<element: string>; it must hold lists of numbers" in bad_table(
+        tmp_path, storage, id=[1], x=[["a"]]
+    )
+    assert "column 'id' (features.idColumn) holds string; it must hold integers" in bad_table(
+        tmp_path, storage, id=["a"], x=[[1.0]]
+    )
+    pq.write_table(pa.table({"id": [1], "a": ["x"]}), tmp_path / "f.parquet")
+    scalar = feature_input(tmp_path / "f.parquet", columns=["a"])
+    assert "column 'a' (features.columns) holds string; it must hold numbers" in refused(
+        storage, scalar
+    )
+    pq.write_table(pa.table({"id": [0, 1], "a": [0.5, None]}), tmp_path / "f.parquet")
+    assert "row 1 (from 0): column 'a' (features.columns) has no value" in refused(storage, scalar)
+
+
+def test_id_beyond_count(tmp_path: Path, storage: Storage) -> None:
+    pq.write_table(pa.table({"id": [0, 2], "x": [[1.0], [2.0]]}), tmp_path / "f.parquet")
+    message = refused(storage, feature_input(tmp_path / "f.parquet", **VECTOR), count=2)
+    assert (
+        "row 1 (from 0): column 'id' (features.idColumn) is 2; dense ids must be from 0 to 1"
+        in (message)
+    )
+
+
+def test_more_rows_than_count(tmp_path: Path, storage: Storage) -> None:
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.ones((3, 2)))
+    message = refused(storage, feature_input(tmp_path, "npy"), count=4)
+    assert message == (
+        f"file://{tmp_path}/b.npy row 1 (from 0): this is feature row 4 (from 0) of all, but count "
+        "is 4; correct count, or the features"
+    )
+
+
+def bad_npy(tmp_path: Path, storage: Storage, values: Any, ids: Any) -> str:
+    for folder, array in {"x": values, "ids": ids}.items():
+        (tmp_path / folder).mkdir(exist_ok=True)
+        np.save(tmp_path / folder / "a.npy", array)
+    features = feature_input(tmp_path / "x", "npy", idsUri=f"file://{tmp_path}/ids")
+    return refused(storage, features)
+
+
+def test_bad_npy(tmp_path: Path, storage: Storage) -> None:
+    values, ids = np.ones((3, 2), np.float32), np.arange(3)
+    assert "has shape [3]; features must be [rows, width]" in bad_npy(tmp_path, storage, ids, ids)
+    assert "x/a.npy holds <U1; features must be numbers" in bad_npy(
+        tmp_path, storage, values.astype("U1"), ids
+    )
+    assert "ids/a.npy has shape [2]; it must be [3], one id for each row of" in bad_npy(
+        tmp_path, storage, values, ids[:2]
+    )
+    assert "has shape [3, 1]; it must be [3]" in bad_npy(tmp_path, storage, values, ids[:, None])
+    assert "column 0 (features.idsUri) holds float64; it must hold integers" in bad_npy(
+        tmp_path, storage, values, ids * 1.0
+    )
+    assert "ids/a.npy row 2 (from 0): column 0 (features.idsUri) is -1" in bad_npy(
+        tmp_path, storage, values, np.array([0, 1, -1])
+    )
+    np.save(tmp_path / "ids/b.npy", ids)
+    message = bad_npy(tmp_path, storage, values, ids)
+    assert "/x has 1 objects but" in message
+    assert "/ids has 2; every array of features needs one array of ids" in message
+
+
+def test_truncated_npy(tmp_path: Path, storage: Storage) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, VALUES)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "is truncated: an array [203, 5] of float32" in refused(
+        storage, feature_input(path, "npy")
+    )
