@@ -33,7 +33,7 @@ class Shard:
     width: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Loaded:
     """Input features where they were read.
 
@@ -49,3 +49,7 @@ class Loaded:
     def width(self) -> int:
         """D."""
         return self.data.shape[1]
+
+    def release(self) -> None:
+        """Free the values, whoever else holds this object."""
+        self.data = self.data.new_empty(0, self.width)

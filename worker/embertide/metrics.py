@@ -80,26 +80,27 @@ class CountingRecorder:
     def __init__(self) -> None:
         self.totals: dict[Label, Traffic] = {}
 
-    def _at(self, label: Label) -> Traffic:
+    def at(self, label: Label) -> Traffic:
+        """A label's totals."""
         return self.totals.setdefault(label, Traffic())
 
     def sent(self, label: Label, size: int) -> None:
         """Count one message out."""
-        entry = self._at(label)
+        entry = self.at(label)
         entry.bytes_sent += size
         entry.messages += 1
 
     def received(self, label: Label, size: int) -> None:
         """Count one message in."""
-        self._at(label).bytes_received += size
+        self.at(label).bytes_received += size
 
     def waited(self, label: Label, seconds: float) -> None:
         """Count waiting."""
-        self._at(label).wait_seconds += seconds
+        self.at(label).wait_seconds += seconds
 
     def computed(self, label: Label, seconds: float) -> None:
         """Count computing beside a transfer."""
-        self._at(label).compute_seconds += seconds
+        self.at(label).compute_seconds += seconds
 
     def rows(self) -> list[dict[str, str | int | float]]:
         """All totals as plain records, in a stable order."""

@@ -92,18 +92,21 @@ def _keep_best(
 
 def _closeness(queries: _Floats, values: _Floats, metric: Metric) -> _Floats:
     """``[q, n]``, larger is closer (distances negated)."""
-    products = queries @ values.T
+    products: _Floats = queries @ values.T
     if metric == "dot":
         return products
     if metric == "cosine":
         lengths = np.outer(_lengths(queries), _lengths(values))
-        return np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+        zeros = np.zeros_like(products)
+        return np.divide(products, lengths, out=zeros, where=lengths > 0)
     squares = np.square(queries).sum(1)[:, None] + np.square(values).sum(1) - 2 * products
-    return -np.sqrt(np.maximum(squares, 0.0))
+    distances: _Floats = np.sqrt(np.maximum(squares, 0.0))
+    return -distances
 
 
 def _lengths(values: _Floats) -> _Floats:
-    return np.sqrt(np.square(values).sum(1))
+    lengths: _Floats = np.sqrt(np.square(values).sum(1))
+    return lengths
 
 
 def _plain_ids(ids: Any) -> npt.NDArray[Any]:

@@ -13,14 +13,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 # Shares of a run's time on graphs of some million edges; only ratios matter.
+# In the order of the pipeline; sampling happens inside the layers when there is any.
 STAGE_WEIGHTS: Mapping[str, float] = {
     "start": 4.0,
     "plan": 1.0,
+    "features": 10.0,
     "ingest": 25.0,
     "csr": 10.0,
-    "sample": 5.0,
-    "features": 10.0,
-    "infer": 35.0,
+    "sample": 2.0,
+    "infer": 38.0,
     "publish": 10.0,
 }
 # A forecast from the first moments of a run would jump around.
@@ -76,6 +77,13 @@ class ProgressClock:
         done += self._weights[event.stage] * min(1.0, max(0.0, event.fraction))
         self._best = max(self._best, done / sum(self._weights.values()))
         return self._best
+
+    def comes_after(self, stage: str, other: str) -> bool:
+        """Whether a stage starts after another one is done; unknown stages stand nowhere."""
+        names = list(self._weights)
+        if stage not in names or other not in names:
+            return stage != other
+        return names.index(stage) > names.index(other)
 
     def forecast(self, event: Progress) -> Progress:
         """The event with ``eta_seconds`` filled in, where a forecast makes sense."""

@@ -128,8 +128,8 @@ def _sort_weighted(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, n
 def single_loops(csr: Csr, loop_weight: float) -> Csr:
     """The graph with exactly one self-loop per row, placed last in its row.
 
-    An existing loop keeps its weight (the heaviest when there are several); a new one gets
-    ``loop_weight`` where the graph has weights.
+    In a graph with weights an existing loop keeps its weight (the heaviest when there are
+    several) and a new one gets ``loop_weight``.
     """
     ids = torch.arange(csr.rows)
     rows = csr.row_ids()
@@ -149,9 +149,4 @@ def single_loops(csr: Csr, loop_weight: float) -> Csr:
         weights = torch.empty(len(cols))
         weights[place] = csr.weights[kept]
         weights[indptr[1:] - 1] = own
-    elif loop_weight != 1.0:
-        weights = torch.ones(len(cols))
-        weights[indptr[1:] - 1] = torch.where(
-            torch.zeros(csr.rows, dtype=torch.bool).index_fill_(0, rows[loop], True), 1.0, loop_weight
-        )
     return Csr(csr.first, indptr, cols, weights)

@@ -103,14 +103,14 @@ class Exchange:
     ) -> list[torch.Tensor]:
         """Send part i to member i; returns what each member sent us, in member order.
 
-        Parts share dtype and trailing dimensions, their lengths may differ. Ours is passed
-        through without a copy.
+        What a member receives has the dtype and trailing dimensions of the part it keeps for
+        itself; lengths may differ. Ours is passed through without a copy.
         """
         lengths = torch.tensor([[len(part)] for part in parts], dtype=torch.int64)
         incoming = self.sizes(label, axis, lengths)[:, 0].tolist()
-        shape, sample = parts[0].shape[1:], parts[axis.index]
+        sample = parts[axis.index]
         result = [
-            sample if i == axis.index else sample.new_empty((incoming[i], *shape))
+            sample if i == axis.index else sample.new_empty((incoming[i], *sample.shape[1:]))
             for i in range(axis.size)
         ]
         others = axis.others()

@@ -52,7 +52,7 @@ class LayerGraph:
         """This graph, or the one with exactly one self-loop per node.
 
         Args:
-            weighted: the stored weights count; otherwise every edge but the loops weighs 1.
+            weighted: the stored weights count; otherwise every edge weighs 1.
         """
         if loops == "keep":
             return self

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import torch
 
@@ -69,13 +70,13 @@ def arriving(
     ahead: deque[tuple[int, torch.Tensor, Pending]] = deque()
     rounds = iter(range(sources.rounds))
     fetch = _Fetch(exchange, label, sources, pick, width, local.dtype)
-    ahead.extend(fetch(number) for number, _ in zip(rounds, range(depth), strict=False))
+    ahead.extend(map(fetch, islice(rounds, depth)))
     with computing(exchange.recorder, label):
         yield Arrived(sources.local, local, None, label)
     while ahead:
         number, buffer, pending = ahead.popleft()
         pending.wait()
-        ahead.extend(fetch(following) for following, _ in zip(rounds, range(1), strict=False))
+        ahead.extend(map(fetch, islice(rounds, 1)))
         if number < len(sources.remote):
             here = replace(label, group=number + 1)
             with computing(exchange.recorder, here):

@@ -69,7 +69,7 @@ class _Executor:
         self.ctx, self.plan, self.ranges, self.graphs = ctx, plan, ranges, graphs
         self.exchange, self.grid = ctx.exchange, ctx.grid
         self.depth = ctx.job.spec.inference.depth
-        self.loaded: Loaded | None = loaded
+        self.loaded = loaded
         self.place = place
         self.params = {name: value.to(ctx.device) for name, value in plan.params.items()}
         self.alive: dict[str, dict[Layout, Shard]] = {}
@@ -99,7 +99,7 @@ class _Executor:
         for name in [n for n in self.alive if self.last_use.get(n, -1) <= self.at]:
             del self.alive[name]
         if self.last_use.get(self.plan.input, -1) <= self.at:
-            self.loaded = None
+            self.loaded.release()
 
     def _dies(self, name: str) -> bool:
         """No step after this one reads the tensor."""
@@ -130,7 +130,6 @@ class _Executor:
 
     def _land(self, layout: Layout, label: Label) -> Shard:
         """The features as they are, in their place."""
-        assert self.loaded is not None
         width = self.plan.input_width
         return land(
             self.exchange, Label("world", "features", label.layer), self.ranges, self.loaded,
@@ -172,7 +171,6 @@ class _Executor:
         bias = None if step.bias is None else self.params[step.bias]
         width = len(weight)
         if self._is_loaded(step.x):
-            assert self.loaded is not None
             layout: Layout = "rows" if self._wants_rows(step.out) else "tile"
             return land(
                 self.exchange, self._label(step, "world", "features"), self.ranges, self.loaded,
@@ -249,9 +247,9 @@ class _Executor:
     # -- steps over edges ----------------------------------------------------------------
 
     def _aggregate(self, step: steps.Aggregate) -> Shard:
-        base = self.graphs(step.layer)
-        graph = base.variant(step.loops, step.loop_weight, weighted=step.edge_weight)
-        weighted = graph.csr.weights is not None and (step.edge_weight or graph is not base)
+        graph = self.graphs(step.layer)
+        graph = graph.variant(step.loops, step.loop_weight, weighted=step.edge_weight)
+        weighted = step.edge_weight and graph.csr.weights is not None
         source, target = _norms(step, graph, weighted)
         if self._is_loaded(step.x):
             out = self._aggregate_loaded(step, graph, source, weighted)
@@ -274,7 +272,6 @@ class _Executor:
         weighted: bool,
     ) -> torch.Tensor:
         """Aggregate features from where they were loaded."""
-        assert self.loaded is not None
         label = self._label(step, "world", "features")
         scale = None
         if source is not None:

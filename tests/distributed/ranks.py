@@ -1,0 +1,82 @@
+"""Runs a function on every rank of a grid, in real processes that talk over gloo.
+
+Processes come from a fork server that has imported torch and the pipeline once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from embertide.grid import Grid
+from embertide.metrics import CountingRecorder
+from embertide.primitives.exchange import Exchange
+
+Task = Callable[..., Any]
+TIMEOUT_SECONDS = 300
+
+
+def on_grid(p: int, m: int, task: Task, *args: Any) -> list[Any]:
+    """``task(exchange, *args)`` on P x M ranks; their results in rank order.
+
+    An exception on any rank is raised here with that rank's traceback.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch"])
+    with tempfile.TemporaryDirectory() as folder:
+        pipes, processes = [], []
+        for rank in range(p * m):
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_main, args=(theirs, Path(folder) / "store", p, m, rank, task, args)
+            )
+            process.start()
+            theirs.close()
+            pipes.append(ours)
+            processes.append(process)
+        try:
+            return _results(pipes)
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+
+
+def _results(pipes: list[Connection]) -> list[Any]:
+    answers = []
+    for rank, pipe in enumerate(pipes):
+        if not pipe.poll(TIMEOUT_SECONDS):
+            raise TimeoutError(f"rank {rank} gave no result within {TIMEOUT_SECONDS} s")
+        try:
+            answers.append(pipe.recv())
+        except EOFError:
+            answers.append((False, "the process died"))
+    failed = [(rank, text) for rank, (good, text) in enumerate(answers) if not good]
+    # A rank that lost its peer only tells that the peer failed.
+    for rank, text in sorted(failed, key=lambda f: "gloo" in f[1]):
+        raise AssertionError(f"rank {rank} failed:\n{text}")
+    return [value for _, value in answers]
+
+
+def _main(
+    pipe: Connection, store: Path, p: int, m: int, rank: int, task: Task, args: tuple[Any, ...]
+) -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    try:
+        dist.init_process_group(
+            "gloo", store=dist.FileStore(str(store), p * m), rank=rank, world_size=p * m
+        )
+        exchange = Exchange(Grid(p, m, rank), torch.device("cpu"), CountingRecorder())
+        pipe.send((True, task(exchange, *args)))
+        exchange.barrier()
+    except BaseException:
+        pipe.send((False, traceback.format_exc()))

@@ -1,0 +1,87 @@
+"""What a run will read, listed and cut once by one process before any worker starts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from embertide.errors import ManifestError
+from embertide.spec.manifest import EmbeddingJob
+from embertide.store.edges import split_edges
+from embertide.store.features import feature_width, split_features
+from embertide.store.nodes import split_nodes
+from embertide.store.pieces import Piece
+from embertide.store.storage import Storage
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Every input object cut into pieces, in a fixed order.
+
+    Attributes:
+        width: columns of the features, from the first object's metadata.
+    """
+
+    edges: list[Piece]
+    features: list[Piece]
+    table: list[Piece]
+    width: int
+
+    @property
+    def feature_rows(self) -> int:
+        """Rows of all feature objects."""
+        return sum(piece.stop - piece.start for piece in self.features)
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Each input object once: kind, uri, size in bytes, ETag."""
+        found: dict[str, dict[str, Any]] = {}
+        for kind, pieces in (
+            ("edges", self.edges), ("features", self.features), ("nodes", self.table)
+        ):  # fmt: skip
+            for piece in pieces:
+                found[piece.uri] = _entry(kind, piece.uri, piece.object_size, piece.etag)
+                if piece.ids_uri is not None:
+                    found[piece.ids_uri] = _entry(
+                        "ids", piece.ids_uri, piece.ids_size, piece.ids_etag
+                    )
+        return list(found.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; :meth:`from_json` is the way back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Inputs:
+        """What :meth:`to_json` described."""
+        lists = {
+            name: [Piece.from_json(p) for p in data[name]] for name in ("edges", "features", "table")
+        }
+        return cls(**lists, width=data["width"])
+
+
+def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
+    return {"kind": kind, "uri": uri, "size": size, "etag": etag}
+
+
+def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
+    """List and cut all inputs of a job.
+
+    Raises:
+        ManifestError: more than one node or edge type.
+        StorageError, InputError: an input is missing, refused or malformed.
+    """
+    given = job.spec.input
+    problems = [
+        (f"spec.input.{name}", f"{len(types)} {name[:-1]} types; runs take exactly one so far")
+        for name, types in (("edges", given.edges), ("nodes", given.nodes))
+        if len(types) > 1
+    ]
+    if problems:
+        raise ManifestError(problems)
+    edge, node = given.edges[0], given.nodes[0]
+    return Inputs(
+        split_edges(storage, edge, ids=node.ids),
+        split_features(storage, node.features, ids=node.ids),
+        split_nodes(storage, node.table, ids=node.ids) if node.table else [],
+        feature_width(storage, node.features),
+    )

@@ -1,0 +1,244 @@
+"""The story of a run, top-down, as every worker tells it.
+
+features -> ids -> edges -> row ranges -> CSR -> layer graphs -> layers -> parts -> version.
+"""
+
+from __future__ import annotations
+
+import gc
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+import embertide
+from embertide.context import RunContext
+from embertide.errors import ModelError
+from embertide.grid import RowRanges, check_fits
+from embertide.inputs import Inputs
+from embertide.kernels.csr import Csr
+from embertide.kernels.hashing import Words
+from embertide.memory import MemoryWatch
+from embertide.metrics import CountingRecorder
+from embertide.models.plan import PairAttend, Plan
+from embertide.models.read import read_model
+from embertide.primitives.graph import LayerGraph
+from embertide.primitives.idmap import NodeIds
+from embertide.report import RankMemory, RunReport, Traffic
+from embertide.stages.csr import build_graph, choose_ranges, gather_partition
+from embertide.stages.features import (
+    load_features,
+    locate_features,
+    map_ids,
+    place_features,
+)
+from embertide.stages.infer import Graphs, infer
+from embertide.stages.ingest import ingest
+from embertide.stages.publish import write_part
+from embertide.stages.sample import sample_layer
+from embertide.store.pieces import share
+from embertide.store.versions import publish, version_uri
+
+
+@dataclass(frozen=True)
+class WorkOrder:
+    """What all workers are told: the same for each."""
+
+    inputs: Inputs
+    version: str
+    planned_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; :meth:`from_json` is the way back."""
+        return {**asdict(self), "inputs": self.inputs.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> WorkOrder:
+        """What :meth:`to_json` described."""
+        return cls(**{**data, "inputs": Inputs.from_json(data["inputs"])})
+
+
+@dataclass
+class Clock:
+    """Seconds per stage on this worker."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, ctx: RunContext, name: str) -> Iterator[None]:
+        """Time a stage and say that it starts."""
+        ctx.progress(name, 0.0)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunReport | None:
+    """Compute and publish one version. Every worker calls; rank 0 gets the report.
+
+    Raises:
+        EmbertideError: on the worker that found a problem, or on all.
+    """
+    clock, begin = Clock(), time.perf_counter()
+    rank, world, inputs = ctx.grid.rank, ctx.grid.world, order.inputs
+    with MemoryWatch() as memory:
+        with clock.stage(ctx, "features"):
+            plan = read_model(ctx.storage, ctx.job.spec.model.uri)
+            _check_width(ctx, plan, inputs.width)
+            mine = share(inputs.features, world)[rank]
+            raw = load_features(ctx, mine, plan.input_width)
+            table = share(inputs.table, world)[rank]
+            ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
+            raw.ids.clear()
+            check_fits(ctx.grid, ids.count, list(plan.widths.values()))
+        with clock.stage(ctx, "ingest"):
+            edges = ingest(ctx, share(inputs.edges, world)[rank], ids)
+        with clock.stage(ctx, "csr"):
+            ranges = choose_ranges(ctx, edges, ids.count)
+            part = build_graph(ctx, edges, ranges)
+            place = locate_features(ctx, ranges, ids, dense)
+            names, keys = ids.original(ranges)
+            edge_count = sum(ctx.exchange.all_objects(part.nnz))
+        del edges
+        gc.collect()
+        with clock.stage(ctx, "infer"):
+            graphs = layer_graphs(ctx, plan, ranges, part, keys, clock)
+            del part
+            loaded = place_features(ctx, raw, dense)
+            del raw, dense
+            embeddings = infer(ctx, plan, ranges, graphs, loaded, place)
+            del graphs, place
+        with clock.stage(ctx, "publish"):
+            uri = version_uri(ctx.job.spec.output.uri, order.version)
+            digest = write_part(ctx, uri, names, embeddings)
+            digests = ctx.exchange.all_objects(digest)
+            done = _publish(ctx, order, plan, ids, edge_count, digests) if rank == 0 else ""
+    return _report(
+        ctx, order, plan, ids.count, edge_count, done, clock, begin, memory, recorder
+    )
+
+
+def _check_width(ctx: RunContext, plan: Plan, width: int) -> None:
+    if plan.input_width != width:
+        raise ModelError(
+            f"{ctx.job.spec.input.nodes[0].features.uri}: features have {width} columns, the"
+            f" model {ctx.job.spec.model.uri} expects {plan.input_width}"
+        )
+
+
+def layer_graphs(
+    ctx: RunContext, plan: Plan, ranges: RowRanges, part: Csr, keys: Words, clock: Clock
+) -> Graphs:
+    """Layer -> graph: one graph for all layers, or one sample each, made when it is needed."""
+    inference = ctx.job.spec.inference
+    widest = max(plan.widths.values())
+    tile = -(-widest // ctx.grid.feature)
+    group_rows = max(1, inference.group_bytes // (4 * tile))
+    pair_rows = max(1, inference.group_bytes // (4 * widest))
+    pairs = any(isinstance(step, PairAttend) for step in plan.steps)
+
+    def build(sub: Csr) -> LayerGraph:
+        csr = gather_partition(ctx.exchange, ranges, sub)
+        return LayerGraph(ctx.exchange, ranges, csr, group_rows, pair_rows, edges=pairs)
+
+    if inference.fanout == "full":
+        full = build(part)
+        return lambda _layer: full
+    fanout = inference.fanout
+    if len(fanout) != plan.layers:
+        raise ModelError(
+            f"spec.inference.fanout has {len(fanout)} entries, the model"
+            f" {ctx.job.spec.model.uri} has {plan.layers} layers; give one fanout per layer"
+        )
+    current: dict[int, LayerGraph] = {}
+
+    def sampled(layer: int) -> LayerGraph:
+        if layer not in current:
+            current.clear()
+            with clock.stage(ctx, "sample"):
+                sub = sample_layer(part, keys, fanout[layer], inference.seed, layer)
+                current[layer] = build(sub)
+        return current[layer]
+
+    return sampled
+
+
+def _publish(
+    ctx: RunContext, order: WorkOrder, plan: Plan, ids: NodeIds, edges: int, parts: list[Any]
+) -> str:
+    """Write the version's manifest and make it visible; returns the manifest's digest."""
+    spec, node = ctx.job.spec, ctx.job.spec.input.nodes[0]
+    manifest = {
+        "job": ctx.job.metadata.name,
+        "rows": ids.count,
+        "dim": plan.output_width,
+        "edges": edges,
+        "ids": node.ids,
+        "format": spec.output.format,
+        "dtype": spec.output.dtype,
+        "inputs": order.inputs.objects(),
+        "model": {"uri": spec.model.uri, "digest": plan.digest},
+        "grid": {"graph": ctx.grid.graph, "feature": ctx.grid.feature},
+        "fanout": spec.inference.fanout,
+        "seed": spec.inference.seed,
+        "parts": [asdict(part) for part in parts],
+        "libraries": {
+            "embertide": embertide.__version__,
+            "torch": torch.__version__,
+            "pyarrow": pa.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    info = publish(
+        ctx.storage, spec.output.uri, order.version, manifest, keep=spec.output.keep_versions
+    )
+    return info.manifest_digest
+
+
+def _report(
+    ctx: RunContext,
+    order: WorkOrder,
+    plan: Plan,
+    nodes: int,
+    edges: int,
+    manifest_digest: str,
+    clock: Clock,
+    begin: float,
+    memory: MemoryWatch,
+    recorder: CountingRecorder,
+) -> RunReport | None:
+    """Gather every worker's numbers at rank 0."""
+    mine = RankMemory(ctx.grid.rank, memory.baseline, memory.peak, order.planned_bytes)
+    everyone = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals))
+    if ctx.grid.rank:
+        return None
+    totals = CountingRecorder()
+    for _, _, counted in everyone:
+        for label, traffic in counted.items():
+            totals.at(label).add(traffic)
+    stages = {
+        name: max(seconds.get(name, 0.0) for seconds, _, _ in everyone) for name in clock.seconds
+    }
+    return RunReport(
+        version=order.version,
+        uri=version_uri(ctx.job.spec.output.uri, order.version),
+        rows=nodes,
+        dim=plan.output_width,
+        manifest_digest=manifest_digest,
+        grid=(ctx.grid.graph, ctx.grid.feature),
+        nodes=nodes,
+        edges=edges,
+        stages=stages,
+        total_seconds=time.perf_counter() - begin,
+        ingest_edges_per_second=edges / max(1e-9, stages["ingest"] + stages["csr"]),
+        infer_edges_per_second=edges * plan.layers / max(1e-9, stages["infer"]),
+        traffic=[Traffic(**row) for row in totals.rows()],  # type: ignore[arg-type]
+        memory=[memory for _, memory, _ in everyone],
+    )
+
+

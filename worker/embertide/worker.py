@@ -1,0 +1,147 @@
+"""One worker process: join the others, run the pipeline, leave word of what went wrong.
+
+Everything a worker is told lies in its run folder, and everything it has to say goes there:
+``progress.jsonl`` and ``report.json`` from rank 0, ``error-<rank>.json`` from whoever failed.
+Importing this module imports all that a worker needs, so that a fork server can do it once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from embertide.context import RunContext
+from embertide.errors import EmbertideError
+from embertide.grid import Grid
+from embertide.metrics import CountingRecorder
+from embertide.pipeline import WorkOrder, run
+from embertide.primitives.exchange import Exchange
+from embertide.progress import Progress
+from embertide.spec.manifest import EmbeddingJob
+from embertide.store.storage import open_storage
+
+_PR_SET_PDEATHSIG = 1
+_PEER_WORDS = ("Connection closed by peer", "Connection reset", "Socket", "gloo", "NCCL")
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """How the workers of one run are set up."""
+
+    run_dir: str
+    graph: int
+    feature: int
+    threads: int
+    device: str
+    timeout_seconds: float = 1800.0
+
+
+def main(settings: WorkerSettings) -> None:
+    """Run one rank; its number and meeting place come from the environment.
+
+    Exits with the error's exit code when the run fails.
+    """
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(settings.threads)
+    folder, rank = Path(settings.run_dir), int(os.environ["RANK"])
+    try:
+        _run(settings, folder, rank)
+    except EmbertideError as error:
+        _leave_word(folder, rank, error, peer=False)
+        sys.stdout.flush()
+        os._exit(error.exit_code)
+    except Exception as error:
+        _leave_word(folder, rank, error, peer=_is_lost_peer(error))
+        if os.environ.get("EMBERTIDE_DEBUG"):
+            raise
+        os._exit(1)
+
+
+def _run(settings: WorkerSettings, folder: Path, rank: int) -> None:
+    device = _device(settings.device)
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        timeout=timedelta(seconds=settings.timeout_seconds),
+    )
+    grid = Grid(settings.graph, settings.feature, rank)
+    recorder = CountingRecorder()
+    job = EmbeddingJob.model_validate_json((folder / "job.json").read_text())
+    order = WorkOrder.from_json(json.loads((folder / "order.json").read_text()))
+    reporter = _Reporter(folder / "progress.jsonl") if rank == 0 else _ignore
+    ctx = RunContext(
+        job, Exchange(grid, device, recorder), open_storage(job.spec.storage), reporter
+    )
+    report = run(ctx, order, recorder)
+    if report is not None:
+        (folder / "report.json").write_text(json.dumps(report.to_json()))
+    dist.destroy_process_group()
+
+
+def _device(name: str) -> torch.device:
+    if name == "cpu":
+        return torch.device("cpu")
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    torch.cuda.set_device(local % torch.cuda.device_count())
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def _ignore(_event: Progress) -> None:
+    """Only rank 0 reports."""
+
+
+class _Reporter:
+    """Appends progress to a file, a few times a second at most."""
+
+    def __init__(self, path: Path, period_seconds: float = 0.1) -> None:
+        self._path = path
+        self._period = period_seconds
+        self._last = ("", 0, 0.0)
+
+    def __call__(self, event: Progress) -> None:
+        stage, layer, at = self._last
+        now = time.monotonic()
+        if (stage, layer) == (event.stage, event.layer) and now - at < self._period:
+            return
+        self._last = (event.stage, event.layer, now)
+        with self._path.open("a") as file:
+            file.write(json.dumps(asdict(event)) + "\n")
+
+
+def _leave_word(folder: Path, rank: int, error: Exception, *, peer: bool) -> None:
+    """Write the error where the parent looks for it; ``peer`` marks a consequence."""
+    known = isinstance(error, EmbertideError)
+    word: dict[str, Any] = {
+        "rank": rank,
+        "kind": type(error).__name__,
+        "message": str(error) if known else f"{type(error).__name__}: {error}",
+        "known": known,
+        "peer": peer,
+        "time": time.time(),
+    }
+    path = folder / f"error-{rank}.json"
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(word))
+    draft.replace(path)
+
+
+def _is_lost_peer(error: Exception) -> bool:
+    """The error came from a connection to a worker that went away."""
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in _PEER_WORDS)
+
+
+def _die_with_parent() -> None:
+    """Where the system can: end when the process that started us ends, however it ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
