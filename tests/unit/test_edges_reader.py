@@ -12,14 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from embertide.errors import InputError, ObjectMissing
 from embertide.spec.manifest import EdgeInput, NodeTable
 from embertide.store import read_text
 from embertide.store.edges import EdgeBatch, read_edges, split_edges
 from embertide.store.nodes import read_nodes, split_nodes
 from embertide.store.storage import Storage, open_storage
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 RNG = np.random.default_rng(5)
 SOURCE = RNG.integers(0, 500, 997)

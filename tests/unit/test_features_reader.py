@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from embertide.store.storage import Storage, open_storage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from embertide.store.features import (
     read_features,
     split_features,
 )
+from embertide.store.storage import Storage, open_storage
 
 WIDTH = 5
 RNG = np.random.default_rng(3)

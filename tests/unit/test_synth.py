@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from embertide.store.storage import Storage, open_storage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from embertide.errors import ManifestError, OutputError
 from embertide.spec import load_manifest
 from embertide.store.edges import read_edges, split_edges
 from embertide.store.features import feature_width, non_finite, read_features, split_features
+from embertide.store.storage import Storage, open_storage
 from embertide.synth import SynthOptions, job, synthesize, write
 from embertide.synth.graphs import Choice, edge_maker, scramble
 from embertide.synth.tables import plan_files

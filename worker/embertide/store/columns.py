@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from embertide.errors import InputError
 from embertide.store.where import Where
 
@@ -107,7 +108,7 @@ def _to_int64(array: Any, column: Column, where: Where) -> Int64s:
             f"{where.row(i)}: {column} is {held[i]}; ids must be below 2^63, renumber them"
         )
     # A copy, since arrow's memory is read-only and torch refuses to take that in silence.
-    return held.astype(np.int64, copy=True)
+    return np.asarray(held.astype(np.int64, copy=True))
 
 
 def _check_dense(values: Int64s, column: Column, where: Where, count: int | None) -> None:

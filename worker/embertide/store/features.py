@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from embertide.errors import InputError
 from embertide.spec.manifest import FeatureInput
 from embertide.store.columns import (
@@ -108,9 +109,9 @@ def read_features(
 ) -> Iterator[FeatureBatch]:
     """The rows of a piece, each exactly once and in order, about ``batch_bytes`` a batch.
 
-    ``width`` is `feature_width`'s answer (asked again for every piece if not given); ``count`` the number of nodes, where it is known and
-    ids are dense. Raises InputError naming object and row of the first null, bad id, or vector
-    of another width.
+    ``width`` is `feature_width`'s answer (asked again for every piece when left out); ``count``
+    the number of nodes, where it is known and ids are dense. Raises InputError naming object
+    and row of the first null, bad id, or vector of another width.
     """
     if width is None:
         width = feature_width(storage, features)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+
 from embertide.errors import InputError
 from embertide.spec.manifest import FeatureInput
 from embertide.store.columns import Column, Float32s, IdKind, Ids, Int64s, id_column, to_ids

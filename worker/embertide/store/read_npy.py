@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from embertide.errors import InputError
 from embertide.store.columns import Column
 from embertide.store.pieces import Piece, cut_ranges
@@ -162,7 +163,9 @@ def _read(file: Any, uri: str, header: Header, first: int, count: int) -> npt.ND
 def _read_values(file: Any, uri: str, header: Header, start: int, count: int) -> npt.NDArray[Any]:
     """``count`` values from byte ``start`` of the data, writable and in native byte order."""
     values = np.empty(count, header.dtype)
-    view = memoryview(values.view(np.uint8) if count else b"")
+    # Seen as bytes, which a memoryview of strings would not take.
+    as_bytes: Any = values.view(np.uint8)
+    view = memoryview(as_bytes)
     file.seek(header.offset + start)
     while len(view):
         got = file.read(len(view))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from embertide.errors import InputError
 from embertide.store.columns import Column, check_type
 from embertide.store.pieces import Piece

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pc
+
 from embertide.errors import InputError
 from embertide.store.columns import Column
 from embertide.store.pieces import Piece, cut_ranges
@@ -128,9 +129,7 @@ def read_text(
     layout = read_layout(storage, info, columns, dialect)
     stop = piece.stop if codec_of(piece.uri) is None else 1 << 62
     with text_file(storage, info) as file:
-        for offset, block in line_blocks(
-            file, piece.uri, piece.start, stop, BLOCK_BYTES
-        ):
+        for offset, block in line_blocks(file, piece.uri, piece.start, stop, BLOCK_BYTES):
             if offset == 0:
                 offset, block = layout.skip, block[layout.skip :]
             if not block:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
+
 from embertide.errors import InputError
 from embertide.store.storage import ObjectInfo, Storage
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -65,10 +66,10 @@ class Choice:
     @classmethod
     def of(cls, quadrants: npt.NDArray[np.float64], levels: int) -> Choice:
         """Build the table for ``levels`` independent draws of a quadrant [2, 2]."""
-        probabilities = np.ones((1, 1))
+        probabilities: npt.NDArray[np.floating[Any]] = np.ones((1, 1))
         for _ in range(levels):
             probabilities = np.kron(probabilities, quadrants)
-        keep, alias = _alias_table(probabilities.ravel())
+        keep, alias = _alias_table(probabilities.astype(np.float64).ravel())
         return cls(levels, keep, alias)
 
     def draw(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.uint8]:

@@ -65,18 +65,20 @@ def synthesize(
 
     ``job.yaml`` comes last, so that it only exists when everything it names does; ``settings``
     go into it. Raises OutputError when edges or features are there already, since files of
-    two graphs would be read as one; StorageError as the store does.
+    two graphs would be read as one; ModelError for widths that do not go together; StorageError
+    as the store does.
     """
     places = _Places.under(out_uri)
     for uri in (places.edges, places.features, places.feature_ids):
         _refuse_used(storage, uri)
     report = progress or _silent
+    # First, since the widths and heads asked for may be refused.
+    _write_model(storage, places.model, options)
     began = time.perf_counter()
     edges = write_edges(storage, places.edges, options, report)
     edges_done = time.perf_counter()
     features = write_features(storage, places.features, places.feature_ids, options, report)
     features_done = time.perf_counter()
-    _write_model(storage, places.model, options)
     storage.write(places.job, manifest_text(places, options, settings).encode())
     written = [storage.stat(uri) for uri in (*edges.uris, *features.uris)]
     return SynthReport(

@@ -7,6 +7,8 @@ from typing import Literal
 
 from embertide.errors import ManifestError
 
+Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat"]
+
 MOST_NODES = 1 << 31
 """Labels are scaled in 64-bit arithmetic, which holds the product of two such numbers."""
 
@@ -35,7 +37,7 @@ class SynthOptions:
     width: int = 128
     rows_per_group: int = 1 << 20
     rows_per_file: int = 16 << 20
-    conv: str = "gcn"
+    conv: Conv = "gcn"
     layers: int = 3
     hidden: int = 128
     out: int = 128
