@@ -29,10 +29,7 @@ def in_batches(ids: npt.NDArray[np.generic] | pa.Array, values: object, size: in
 
 def brute_force(values: npt.NDArray[np.float32], row: int, k: int, metric: str) -> list[int]:
     x = values.astype(np.float64)
-    if metric == "l2":
-        closeness = -np.sqrt(((x - x[row]) ** 2).sum(1))
-    else:
-        closeness = x @ x[row]
+    closeness = -np.sqrt(((x - x[row]) ** 2).sum(1)) if metric == "l2" else x @ x[row]
     if metric == "cosine":
         closeness = closeness / np.linalg.norm(x, axis=1) / np.linalg.norm(x[row])
     order = [int(i) for i in np.argsort(-closeness, kind="stable") if i != row]
@@ -107,7 +104,7 @@ def test_unknown_number_gets_the_range() -> None:
     batches = in_batches(np.array([4, -7, 90]), np.eye(3), 2)
     with pytest.raises(InputError, match=r"no id '5', which has 3 rows with ids from -7 to 90"):
         nearest(batches, ["5"], 1)
-    with pytest.raises(InputError, match="no id 'five', .*; its ids are whole numbers"):
+    with pytest.raises(InputError, match=r"no id 'five', .*; its ids are whole numbers"):
         nearest(batches, ["five"], 1)
     with pytest.raises(InputError, match="no id '99999999999999999999'"):
         nearest(batches, ["9" * 20], 1)

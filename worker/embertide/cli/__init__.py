@@ -13,20 +13,13 @@ from typing import Annotated
 import typer
 
 import embertide
-from embertide.cli.errors import error_exit, exit_codes
+from embertide.cli.errors import error_exit
+from embertide.cli.help import exit_code_help, help_of
 from embertide.cli.neighbors import neighbors
 from embertide.cli.plan import plan
 from embertide.cli.run import run
+from embertide.cli.synth import synth
 from embertide.cli.versions import rollback, versions
-
-
-def _epilog() -> str:
-    codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in exit_codes())
-    return (
-        "[bold]Exit codes[/bold]\n\n\b\n" + codes + "\n\n"
-        "Errors go to stderr (with --json also to stdout); set EMBERTIDE_DEBUG=1 for tracebacks."
-    )
-
 
 app = typer.Typer(
     name="embertide",
@@ -34,7 +27,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=_epilog(),
 )
 
 
@@ -44,7 +36,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool,
@@ -61,7 +52,6 @@ def _root(
 
     [bold]Start here[/bold]
 
-    \b
       embertide plan job.yaml                  # what it will read, hold and send
       embertide run job.yaml --grid 2x2        # compute and publish a new version
       embertide versions job.yaml              # what is published
@@ -70,11 +60,9 @@ def _root(
     """
 
 
-app.command()(run)
-app.command()(plan)
-app.command()(versions)
-app.command()(rollback)
-app.command()(neighbors)
+app.callback(help=help_of(_root, *exit_code_help()))(_root)
+for _command in (run, plan, versions, rollback, neighbors, synth):
+    app.command(help=help_of(_command))(_command)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -25,17 +25,16 @@ def error_exit(json_output: bool) -> Iterator[None]:
         yield
     except EmbertideError as error:
         _leave(error, str(error), error.exit_code, json_output)
-    except KeyboardInterrupt as error:
-        _leave(error, "interrupted", Interrupted.exit_code, json_output)
+    except SystemExit as error:
+        # The command line library catches Ctrl-C and leaves without a word.
+        if error.code == Interrupted.exit_code:
+            _leave(Interrupted(), "interrupted", Interrupted.exit_code, json_output)
+        raise
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in _WORKER_LIBRARIES:
             raise
         message = f"this command needs {error.name}: pip install 'embertide[worker]'"
         _leave(error, message, EmbertideError.exit_code, json_output)
-    except BrokenPipeError:
-        # The reader of our output went away (`| head`); Python would complain at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EmbertideError.exit_code)
 
 
 def _leave(error: BaseException, message: str, code: int, json_output: bool) -> None:

@@ -34,7 +34,7 @@ def neighbors(
     ids: Annotated[
         list[str],
         typer.Argument(
-            metavar="ID...",
+            metavar="ID",
             help="Ids as in the input. Put -- before negative ones.",
             show_default=False,
         ),
@@ -60,7 +60,6 @@ def neighbors(
 
     [bold]Examples[/bold]
 
-    \b
       embertide neighbors job.yaml nginx
       embertide neighbors job.yaml 42 7 -k 5 --metric l2
       embertide neighbors job.yaml nginx --features

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from embertide.spec import EmbeddingJob
+    from embertide.spec.manifest import EmbeddingJob, StorageSettings
 
 _GRID_FORM = "must be GRAPHxFEATURE, two whole numbers from 1, such as 2x2; or auto"
 
@@ -61,6 +61,12 @@ WorkersOption = Annotated[
         show_default=False,
     ),
 ]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint-url", metavar="URL", help="An S3-compatible store.", show_default=False
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for machines to stdout.")]
 
 
@@ -80,3 +86,26 @@ def with_workers(job: EmbeddingJob, **changes: Any) -> EmbeddingJob:
     """The job with some of ``spec.workers`` replaced by options of the command line."""
     workers = job.spec.workers.model_copy(update=changes)
     return job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
+
+
+def location(name: str, text: str) -> str:
+    """A URI or path of the command line, where relative paths start here."""
+    from embertide.spec.manifest import normalise_uri
+
+    try:
+        return normalise_uri(text, Path.cwd())
+    except ValueError as error:
+        raise typer.BadParameter(f"{name} {error}") from None
+
+
+def endpoint_settings(endpoint_url: str | None) -> StorageSettings | None:
+    """The storage settings that ``--endpoint-url`` means."""
+    from embertide.spec.manifest import StorageSettings
+
+    if endpoint_url is None:
+        return None
+    try:
+        return StorageSettings(endpoint_url=endpoint_url)
+    except ValueError:
+        message = f"--endpoint-url is {endpoint_url!r}; must be like https://minio.example:9000"
+        raise typer.BadParameter(message) from None

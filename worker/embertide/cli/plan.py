@@ -33,7 +33,6 @@ def plan(
 
     [bold]Examples[/bold]
 
-    \b
       embertide plan job.yaml
       embertide plan job.yaml --grid 4x2
       embertide plan job.yaml --workers 8 --json

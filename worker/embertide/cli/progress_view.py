@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from embertide.cli.format import human_count, human_seconds
-from embertide.progress import OnProgress, Progress, ProgressClock
+from embertide.progress import STAGE_WEIGHTS, OnProgress, Progress, ProgressClock
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,7 +105,7 @@ class LiveProgress:
     def __call__(self, event: Progress) -> None:
         """Move the bar."""
         event = self._clock.forecast(event)
-        if event.stage != self._stage:
+        if self._clock.comes_after(event.stage, self._stage):
             self.finish_stage()
             self._stage, self._stage_start = event.stage, self._now()
         self._bar.update(
@@ -147,21 +147,27 @@ def _details(event: Progress) -> list[str]:
 
 @contextmanager
 def progress_view(
-    *, json_output: bool, quiet: bool, stdout: IO[str], stderr: IO[str]
+    *,
+    json_output: bool,
+    quiet: bool,
+    stdout: IO[str],
+    stderr: IO[str],
+    weights: Mapping[str, float] = STAGE_WEIGHTS,
 ) -> Iterator[OnProgress]:
     """The view that fits: JSON on stdout, else a bar on a terminal, else lines, on stderr."""
+    clock = ProgressClock(weights)
     if json_output:
-        yield JsonProgress(stdout, ProgressClock())
+        yield JsonProgress(stdout, clock)
     elif quiet:
         yield ignore
     elif stderr.isatty():
         from rich.console import Console
 
-        with LiveProgress(Console(file=stderr), ProgressClock()) as live:
+        with LiveProgress(Console(file=stderr), clock) as live:
             yield live
             live.finish_stage()
     else:
-        yield PlainProgress(stderr, ProgressClock())
+        yield PlainProgress(stderr, clock)
 
 
 def write_json(stream: IO[str], data: Any) -> None:

@@ -60,7 +60,6 @@ def run(
 
     [bold]Examples[/bold]
 
-    \b
       embertide run job.yaml
       embertide run job.yaml --grid 2x2
       embertide run job.yaml --workers 4 --threads 1

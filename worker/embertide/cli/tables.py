@@ -53,9 +53,8 @@ def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> Non
     )
     _line(
         console,
-        f"[bold]Grid[/]    {p}x{m}: {estimate.workers} worker{'s' if estimate.workers > 1 else ''}, "
-        f"{p} graph partition{'s' if p > 1 else ''} "
-        f"times {m} feature partition{'s' if m > 1 else ''}",
+        f"[bold]Grid[/]    {p}x{m}: {_some(estimate.workers, 'worker')}, "
+        f"{_some(p, 'graph partition')} times {_some(m, 'feature partition')}",
     )
     console.print(_planned_memory_table(estimate))
     if estimate.traffic:
@@ -158,6 +157,10 @@ def _traffic_words(item: PlannedTraffic) -> list[str]:
 
 def _about(count: int, exact: bool) -> str:
     return f"{count:,}" if exact else f"about {count:,}"
+
+
+def _some(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
