@@ -19,16 +19,20 @@ from embertide.store.pieces import Piece
 from embertide.store.storage import ObjectInfo, Storage
 from embertide.store.where import Where
 
+_WHOLE_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
-"""Column chunks are read through buffers of this size, so a huge row group costs no memory."""
+"""Column chunks are fetched whole, which stores like best, unless a piece is over 64 MiB: that
+is one huge row group, and reading it through small buffers keeps memory bounded."""
 
 
 @contextmanager
-def parquet_file(storage: Storage, info: ObjectInfo, columns: Sequence[Column]) -> Iterator[Any]:
+def parquet_file(
+    storage: Storage, info: ObjectInfo, columns: Sequence[Column], buffer_bytes: int = 0
+) -> Iterator[Any]:
     """An open ``pq.ParquetFile`` whose schema has ``columns`` with fitting types."""
     with storage.open(info.uri, info) as raw, _readable(info.uri):
         source = pa.PythonFile(raw, mode="r")
-        file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+        file = pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_bytes)
         _check_schema(info.uri, file.schema_arrow, columns)
         yield file
 
@@ -93,7 +97,8 @@ def read_parquet(
     """The rows of a piece in order, in batches of at most ``batch_rows``: arrays per column."""
     names = [column.name for column in columns]
     where = Where(piece.uri, piece.start)
-    with parquet_file(storage, piece.info, columns) as file:
+    buffer_bytes = _BUFFER_BYTES if piece.size > _WHOLE_BYTES else 0
+    with parquet_file(storage, piece.info, columns, buffer_bytes) as file:
         batches = file.iter_batches(
             batch_rows, row_groups=list(piece.row_groups or ()), columns=names, use_threads=False
         )

@@ -1,0 +1,272 @@
+"""Edge lists: every bad one gets a message that says where, what, and what to do."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from edge_files import (
+    COMPRESS,
+    DESTINATION,
+    SOURCE,
+    csv_text,
+    edge_input,
+    refused,
+    write_parquet,
+)
+
+from embertide.errors import InputError, ObjectMissing
+from embertide.store import read_text
+from embertide.store.edges import read_edges, split_edges
+from embertide.store.storage import Storage, open_storage
+
+
+@pytest.fixture(scope="module")
+def storage() -> Storage:
+    return open_storage(None)
+
+
+def test_missing_objects(tmp_path: Path, storage: Storage) -> None:
+    with pytest.raises(ObjectMissing, match=r"none\.parquet"):
+        split_edges(storage, edge_input(tmp_path / "none.parquet", "parquet"))
+
+
+def test_missing_parquet_column(tmp_path: Path, storage: Storage) -> None:
+    write_parquet(tmp_path / "e.parquet", a=[1], b=[2])
+    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"))
+    assert message == (
+        f"file://{tmp_path}/e.parquet has no column 'src' (columns.source); its columns are "
+        "'a', 'b'"
+    )
+
+
+def test_column_of_the_wrong_type(tmp_path: Path, storage: Storage) -> None:
+    write_parquet(tmp_path / "e.parquet", src=["a"], dst=[1.5], w=["x"])
+    edges = edge_input(tmp_path / "e.parquet", "parquet")
+    assert (
+        "column 'src' (columns.source) holds string; it must hold integers (or set ids"
+        in refused(storage, edges)
+    )
+    assert "column 'dst' (columns.destination) holds double; it must hold strings" in refused(
+        storage, edges, "string"
+    )
+    write_parquet(tmp_path / "e.parquet", src=[1], dst=[2], w=["x"])
+    weighted = edge_input(tmp_path / "e.parquet", "parquet", columns={"weight": "w"})
+    assert "column 'w' (columns.weight) holds string; it must hold numbers" in refused(
+        storage, weighted
+    )
+
+
+@pytest.mark.parametrize("keep", [0, 3, 100, -1])
+def test_truncated_parquet(tmp_path: Path, storage: Storage, keep: int) -> None:
+    path = tmp_path / "e.parquet"
+    write_parquet(path, src=SOURCE, dst=DESTINATION)
+    path.write_bytes(path.read_bytes()[:keep])
+    message = refused(storage, edge_input(path, "parquet"))
+    assert message.startswith(f"file://{path} is not readable as parquet (")
+    assert "truncated, damaged or of another format" in message
+
+
+def test_damaged_parquet_page(tmp_path: Path, storage: Storage) -> None:
+    path = tmp_path / "e.parquet"
+    write_parquet(path, 1000, src=SOURCE, dst=DESTINATION)
+    data = bytearray(path.read_bytes())
+    data[4:400] = b"\xff" * 396
+    path.write_bytes(bytes(data))
+    assert "is not readable as parquet (" in refused(storage, edge_input(path, "parquet"))
+
+
+def test_null_in_parquet(tmp_path: Path, storage: Storage) -> None:
+    write_parquet(tmp_path / "e.parquet", 10, src=[1] * 25, dst=[1] * 23 + [None, 1])
+    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"), target=1, rows=4)
+    assert message == (
+        f"file://{tmp_path}/e.parquet row 23 (from 0): column 'dst' (columns.destination) has no "
+        "value (null); fill it in or drop the row"
+    )
+
+
+def test_negative_dense_id(tmp_path: Path, storage: Storage) -> None:
+    write_parquet(tmp_path / "e.parquet", 10, src=[0] * 12 + [-7], dst=[0] * 13)
+    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"))
+    assert "e.parquet row 12 (from 0): column 'src' (columns.source) is -7; dense ids" in message
+    assert "must be 0 or more" in message
+
+
+def test_dense_id_beyond_count(tmp_path: Path, storage: Storage) -> None:
+    write_parquet(tmp_path / "e.parquet", src=[0, 9], dst=[9, 10])
+    edges = edge_input(tmp_path / "e.parquet", "parquet")
+    (piece,) = split_edges(storage, edges)
+    with pytest.raises(InputError, match=r"row 1 .*is 10; .*from 0 to 9 \(count is 10\)"):
+        list(read_edges(storage, edges, "dense", piece, count=10))
+    assert len(list(read_edges(storage, edges, "dense", piece, count=11))) == 1
+
+
+def test_unsigned_id_beyond_int64(tmp_path: Path, storage: Storage) -> None:
+    ids = pa.array([1, 2**63], pa.uint64())
+    write_parquet(tmp_path / "e.parquet", src=ids, dst=ids)
+    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"), "int64")
+    assert "row 1 (from 0): column 'src' (columns.source) is 9223372036854775808" in message
+
+
+@pytest.mark.parametrize(("bad", "shown"), [(np.nan, "nan"), (np.inf, "inf"), (1e300, "1e+300")])
+def test_weight_that_is_not_finite(
+    tmp_path: Path, storage: Storage, bad: float, shown: str
+) -> None:
+    write_parquet(tmp_path / "e.parquet", src=[1, 2], dst=[1, 2], w=[0.5, bad])
+    edges = edge_input(tmp_path / "e.parquet", "parquet", columns={"weight": "w"})
+    message = refused(storage, edges)
+    assert f"row 1 (from 0): column 'w' (columns.weight) is {shown}; weights must be" in message
+
+
+def bad_csv(
+    tmp_path: Path, storage: Storage, body: str | bytes, ids: Any = "dense", **fields: Any
+) -> str:
+    """The message for a bad line 51 in the middle of a file that is read in many pieces."""
+    text = body.encode() if isinstance(body, str) else body
+    good = b"1,2,0.5\n"
+    (tmp_path / "e.csv").write_bytes(b"src,dst,w\n" + good * 49 + text + b"\n" + good * 50)
+    edges = edge_input(tmp_path / "e.csv", "csv", columns={"weight": "w"}, **fields)
+    message = refused(storage, edges, ids, target=100, rows=7)
+    assert message.startswith(f"file://{tmp_path}/e.csv line 51: ")
+    return message.split(": ", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1,x7,1", "column 'dst' (columns.destination) is 'x7'; ids must be integers"),
+        ("1.5,2,1", "column 'src' (columns.source) is '1.5'; ids must be integers"),
+        ("1,99999999999999999999,1", "is '99999999999999999999'; ids must be integers from -2^63"),
+        (",2,1", "column 'src' (columns.source) has no value (null)"),
+        ("1,2,heavy", "column 'w' (columns.weight) is 'heavy'; it must be a number"),
+        ("1,2,nan", "column 'w' (columns.weight) is nan; weights must be finite"),
+        ("1,2,", "column 'w' (columns.weight) has no value (null)"),
+        ("1,2", "has 2 columns where the first line has 3: '1,2'; correct the line"),
+        ("1,2,3,4", "has 4 columns where the first line has 3: '1,2,3,4'; correct the line"),
+        ("-3,2,1", "column 'src' (columns.source) is -3; dense ids must be 0 or more"),
+        ('1,2,"0.5', "a quoted field does not end on this line: '1,2,\"0.5'"),
+        ("1,2,0.5\r1,2,0.5", "has a carriage return inside; end lines with"),
+    ],
+)
+def test_bad_csv_line(tmp_path: Path, storage: Storage, line: str, message: str) -> None:
+    assert message in bad_csv(tmp_path, storage, line)
+
+
+def test_csv_line_that_is_not_utf8(tmp_path: Path, storage: Storage) -> None:
+    assert "is not UTF-8" in bad_csv(tmp_path, storage, b"a\xff,b,1", "string")
+
+
+def test_empty_string_id_in_csv(tmp_path: Path, storage: Storage) -> None:
+    assert "column 'dst' (columns.destination) has no value" in bad_csv(
+        tmp_path, storage, 'a,"",1', "string"
+    )
+
+
+def test_quoted_line_end_is_found_whatever_the_cut(tmp_path: Path, storage: Storage) -> None:
+    lines = ["src,dst,note"] + ["1,2,x"] * 40 + ['1,2,"two', 'lines"'] + ["1,2,x"] * 40
+    path = tmp_path / "e.csv"
+    path.write_text("\n".join(lines) + "\n")
+    for target in range(5, 400, 31):
+        message = refused(storage, edge_input(path, "csv"), target=target)
+        assert "line 42: a quoted field does not end on this line" in message
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_line_numbers_count_blank_lines_and_blocks(
+    tmp_path: Path, storage: Storage, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_text, "BLOCK_BYTES", 64)
+    text = "src,dst\n" + "1,2\n\n\r\n" * 50 + "1,-2\n"
+    path = tmp_path / f"e.csv{suffix}"
+    path.write_bytes(COMPRESS[suffix](text.encode()))
+    assert f"e.csv{suffix} line 152: column 'dst'" in refused(storage, edge_input(path, "csv"))
+    path.write_bytes(COMPRESS[suffix](text.replace("-2", "z").encode()))
+    assert f"e.csv{suffix} line 152: column 'dst'" in refused(storage, edge_input(path, "csv"))
+
+
+def test_missing_csv_column(tmp_path: Path, storage: Storage) -> None:
+    (tmp_path / "e.csv").write_text("a,b\n1,2\n")
+    assert refused(storage, edge_input(tmp_path / "e.csv", "csv")) == (
+        f"file://{tmp_path}/e.csv has no column 'src' (columns.source); the columns in its first "
+        "line are 'a', 'b' (wrong delimiter? no header? then set header: false)"
+    )
+    (tmp_path / "e.csv").write_text("src,src,dst\n1,2,3\n")
+    assert "has several columns 'src'" in refused(storage, edge_input(tmp_path / "e.csv", "csv"))
+    (tmp_path / "e.csv").write_text("")
+    assert "has no header line" in refused(storage, edge_input(tmp_path / "e.csv", "csv"))
+    (tmp_path / "e.csv").write_text("1\n")
+    headless = edge_input(tmp_path / "e.csv", "csv", header=False)
+    assert "its lines have 1 columns, 0 to 0; correct the index" in refused(storage, headless)
+
+
+@pytest.mark.parametrize("form", ["parquet", "npy", "gzip"])
+def test_another_format_called_csv(tmp_path: Path, storage: Storage, form: str) -> None:
+    path = tmp_path / "e.csv"
+    if form == "parquet":
+        write_parquet(path, src=SOURCE, dst=DESTINATION)
+    elif form == "npy":
+        with path.open("wb") as file:
+            np.save(file, SOURCE)
+    else:
+        path.write_bytes(gzip.compress(b"src,dst\n"))
+    assert f"is {form}, not plain csv or tsv" in refused(storage, edge_input(path, "csv"))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_damaged_compression(tmp_path: Path, storage: Storage, suffix: str) -> None:
+    path = tmp_path / f"e.csv{suffix}"
+    whole = COMPRESS[suffix](csv_text().encode())
+    path.write_bytes(whole[:-20])
+    assert "cannot be decompressed as" in refused(storage, edge_input(path, "csv"))
+    path.write_text("src,dst\n1,2\n")
+    assert "or its name ends in a suffix" in refused(storage, edge_input(path, "csv"))
+
+
+def bad_npy(tmp_path: Path, storage: Storage, array: Any, **columns: int) -> str:
+    np.save(tmp_path / "e.npy", array)
+    return refused(storage, edge_input(tmp_path / "e.npy", "npy", columns=columns), "int64")
+
+
+def test_bad_npy(tmp_path: Path, storage: Storage) -> None:
+    two = np.zeros((2, 50), np.int64)
+    assert "has shape [2, 50]; an edge list is [edges, 2]" in bad_npy(tmp_path, storage, two)
+    assert "has no column 1 (columns.destination): its shape is [7]" in bad_npy(
+        tmp_path, storage, np.zeros(7, np.int64)
+    )
+    assert "has no column 2 (columns.weight)" in bad_npy(tmp_path, storage, two.T, weight=2)
+    assert "column 0 (columns.source) holds float64; it must hold integers" in bad_npy(
+        tmp_path, storage, two.T.astype(float)
+    )
+    halves = np.array([[1, 2, 3], [1, 2.5, 3]])
+    assert (
+        "row 1 (from 0): column 1 (columns.destination) is 2.5; ids in a float64 array"
+        in bad_npy(tmp_path, storage, halves, weight=2)
+    )
+    large = np.array([[1, 2**24 + 2, 3]], np.float32)
+    assert "must be whole numbers up to 16777216" in bad_npy(tmp_path, storage, large, weight=2)
+    assert "must be a list of rows" in bad_npy(tmp_path, storage, np.zeros((2, 2, 2), int))
+
+
+def test_npy_of_python_objects_is_never_loaded(tmp_path: Path, storage: Storage) -> None:
+    np.save(tmp_path / "e.npy", np.array([[1, "a"]], object), allow_pickle=True)
+    message = refused(storage, edge_input(tmp_path / "e.npy", "npy"))
+    assert "holds Python objects (pickle), which are never loaded" in message
+
+
+def test_damaged_npy(tmp_path: Path, storage: Storage) -> None:
+    path = tmp_path / "e.npy"
+    np.save(path, np.zeros((10, 2), np.int64))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-8])
+    assert "is truncated: an array [10, 2] of int64 takes 288 bytes, the object has 280" in refused(
+        storage, edge_input(path, "npy")
+    )
+    path.write_bytes(whole + b"x")
+    assert "has bytes after its end" in refused(storage, edge_input(path, "npy"))
+    for data in (b"", whole[:20], b"src,dst\n1,2\n"):
+        path.write_bytes(data)
+        assert "is not readable as npy (" in refused(storage, edge_input(path, "npy"))
