@@ -198,8 +198,13 @@ def test_missing_csv_column(tmp_path: Path, storage: Storage) -> None:
     assert "has several columns 'src'" in refused(storage, edge_input(tmp_path / "e.csv", "csv"))
     (tmp_path / "e.csv").write_text("")
     assert "has no header line" in refused(storage, edge_input(tmp_path / "e.csv", "csv"))
-    (tmp_path / "e.csv").write_text("1\n")
     headless = edge_input(tmp_path / "e.csv", "csv", header=False)
+    (tmp_path / "e.csv").write_text("\n1,2\n")
+    assert "line 1 is empty, so its columns cannot be counted" in refused(storage, headless)
+    (tmp_path / "e.csv").write_text('src,"dst\n1,2\n')
+    named = edge_input(tmp_path / "e.csv", "csv")
+    assert "line 1: a quoted field does not end on it" in refused(storage, named)
+    (tmp_path / "e.csv").write_text("1\n")
     assert "its lines have 1 columns, 0 to 0; correct the index" in refused(storage, headless)
 
 

@@ -29,6 +29,7 @@ from embertide.store import read_text
 from embertide.store.edges import split_edges
 from embertide.store.nodes import read_nodes, split_nodes
 from embertide.store.storage import Storage, open_storage
+from embertide.store.text_errors import is_whole
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +207,27 @@ def test_node_tables(tmp_path: Path, storage: Storage) -> None:
     assert ids("parquet", "id", "int64") == SOURCE.tolist()
     assert ids("parquet", "name", "string") == [str(i) for i in SOURCE]
     assert ids("npy", "id", "int64") == SOURCE.tolist()
+
+
+@given(st.lists(st.text('a",\r ', max_size=8), min_size=1, max_size=5))
+def test_a_line_is_whole_when_its_quotes_end(fields: list[str]) -> None:
+    written = ['"' + field.replace('"', '""') + '"' for field in fields]
+    line = ",".join(written)
+    assert is_whole(line.encode(), ",")
+    assert not is_whole(line.encode()[:-1], ",")
+
+
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [(b'5" pipe,x', True), (b'"a""b,c', False), (b'"a"b,"c"', True), (b',"', False), (b"", True)],
+)
+def test_quotes_count_at_the_start_of_a_field(line: bytes, whole: bool) -> None:
+    assert is_whole(line, ",") is whole
+    assert is_whole(line.replace(b",", b"|") + b"\n", "|") is whole
+
+
+def test_stray_quotes_and_long_fields_beside_blank_lines(tmp_path: Path, storage: Storage) -> None:
+    text = f'src,dst,note\n1,2,5" pipe\n\n3,4,{"x" * 200_000}\n5,6,"a ""b"" c"\n'
+    (tmp_path / "e.csv").write_text(text)
+    rows = rows_of(read_all(storage, edge_input(tmp_path / "e.csv", "csv")))
+    assert rows == [(1, 2), (3, 4), (5, 6)]

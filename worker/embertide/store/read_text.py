@@ -19,7 +19,7 @@ from embertide.errors import InputError
 from embertide.store.columns import Column
 from embertide.store.pieces import Piece, cut_ranges
 from embertide.store.storage import ObjectInfo, Storage
-from embertide.store.text_errors import BadLines, line_of_row, split_fields
+from embertide.store.text_errors import BadLines, is_whole, line_of_row, split_fields
 from embertide.store.text_lines import BLOCK_BYTES, codec_of, first_line, line_blocks, text_file
 from embertide.store.where import Where
 
@@ -84,7 +84,13 @@ def read_layout(
         names = split_fields(line[bom:].decode(), dialect.separator)
     except UnicodeDecodeError as error:
         raise InputError(f"{info.uri} line 1 is not UTF-8 ({error}); convert the file") from error
+    if not is_whole(line, dialect.separator):
+        raise InputError(f"{info.uri} line 1: a quoted field does not end on it; correct the line")
     if not dialect.header:
+        if line and not names:
+            raise InputError(
+                f"{info.uri} line 1 is empty, so its columns cannot be counted; drop it"
+            )
         wanted = tuple(_by_index(info.uri, column, len(names)) for column in columns)
         return Layout(len(names), wanted, bom)
     if not line.strip():
@@ -172,8 +178,9 @@ def _parse(
     except pa.ArrowInvalid as error:
         raise bad.explain(block, offset, str(error)) from error
     # A quoted line end or a lone carriage return makes rows and lines differ (so do blank
-    # lines, which are fine); an odd quote may be a field that the end of the block cut.
+    # lines, which are fine), unless the end of the block cuts the quoted field.
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
-    if table.num_rows != lines or block.count(b'"') % 2:
+    last = block[block.rfind(b"\n", 0, -1) + 1 :]
+    if table.num_rows != lines or not is_whole(last, dialect.separator):
         bad.refuse_broken(block, offset)
     return table

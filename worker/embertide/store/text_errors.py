@@ -18,11 +18,21 @@ _SHOWN = 80
 
 
 def split_fields(line: str, separator: str) -> list[str]:
-    """The fields of one line; csv.Error when a quoted one does not end on it."""
+    """The fields of one line (none when it is blank)."""
     text = line.rstrip("\r\n")
-    if not text:
-        return []
-    return next(csv.reader([text], delimiter=separator, strict=True))
+    return next(csv.reader([text], delimiter=separator)) if text else []
+
+
+def is_whole(line: bytes, separator: str) -> bool:
+    """Whether every quoted field of the line also ends on it.
+
+    As arrow reads it: a quote means something at the start of a field only, and two quotes
+    inside a quoted field are one.
+    """
+    apart = re.escape(separator.encode())
+    quoted = rb'"(?:[^"]|"")*+"[^%b]*' % apart
+    field = rb'(?:%b|[^"%b][^%b]*|)' % (quoted, apart, apart)
+    return re.fullmatch(rb"%b(?:%b%b)*" % (field, apart, field), line, re.DOTALL) is not None
 
 
 def numbered_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
@@ -81,14 +91,12 @@ class BadLines:
     def _broken(self, line: bytes) -> str | None:
         if b"\r" in line.removesuffix(b"\r"):
             return "has a carriage return inside; end lines with \\n or \\r\\n"
-        try:
-            split_fields(line.decode(errors="replace"), self.separator)
-        except csv.Error:
-            return (
-                f"a quoted field does not end on this line: {_shown(line)}; a value may hold no "
-                "line end, write it without or as parquet"
-            )
-        return None
+        if is_whole(line, self.separator):
+            return None
+        return (
+            f"a quoted field does not end on this line: {_shown(line)}; a value may hold no "
+            "line end, write it without or as parquet"
+        )
 
     def _complaint(self, line: bytes) -> str | None:
         broken = self._broken(line)
