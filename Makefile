@@ -32,6 +32,7 @@ help:
 	@echo "PYTHON=python3.13 make ... picks another interpreter (3.11 or later)."
 
 setup: $(STAMP)
+	@echo "[setup] .venv is as uv.lock says"
 
 .cache/uv/bin/uv:
 	@echo "[setup] no uv on PATH: installing uv $(UV_VERSION) into .cache/uv"
@@ -48,7 +49,6 @@ $(STAMP): $(filter .cache/%,$(UV))
 	  "has no wheel for this Python and machine (it needs 3.11 on x86-64): everything else works,", \
 	  "tests against dgl are left out")'
 	@rm -f .venv/.ready-* && touch $@
-	@echo "[setup] done"
 
 demo: $(STAMP)
 	@$(BIN)/python examples/debian/demo.py
