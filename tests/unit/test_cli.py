@@ -287,6 +287,40 @@ def test_plan(cli: Callable[..., Any], engine: Engine, job: str) -> None:
     assert json.loads(out) == json.loads(json.dumps(ESTIMATE.to_json()))
 
 
+# versions
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    version: str
+    created: str = "2026-11-21T04:19:22Z"
+    rows: int = 1000
+    dim: int = 4
+    size: int = 2048
+    current: bool = False
+
+
+def test_versions_marks_the_current_one(
+    cli: Callable[..., Any], job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage: Any = types.ModuleType("embertide.store.storage")
+    storage.open_storage = lambda _settings: "storage"
+    versions: Any = types.ModuleType("embertide.store.versions")
+    found = [Version("20261120T000000Z-aaaaaa"), Version("20261121T000000Z-bbbbbb", current=True)]
+    versions.list_versions = lambda _storage, uri: found if uri.endswith("/out") else []
+    monkeypatch.setitem(sys.modules, "embertide.store.storage", storage)
+    monkeypatch.setitem(sys.modules, "embertide.store.versions", versions)
+    code, out, _ = cli("versions", job)
+    rows = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert [found[0].version, found[0].created, "1,000", "4", "2.0", "KiB"] in rows
+    assert ["*", found[1].version, found[1].created, "1,000", "4", "2.0", "KiB"] in rows
+    code, out, _ = cli("versions", job, "--json")
+    assert json.loads(out) == [dataclasses.asdict(item) for item in found]
+    code, out, _ = cli("versions", "--output", "/elsewhere")
+    assert (code, out) == (0, "nothing was published to file:///elsewhere yet\n")
+
+
 # How errors end
 
 

@@ -51,20 +51,19 @@ def versions(
     uri, settings = _output(job_path, output, endpoint_url)
 
     from embertide.store.storage import open_storage
-    from embertide.store.versions import latest, list_versions
+    from embertide.store.versions import list_versions
 
-    storage = open_storage(settings)
-    found = list_versions(storage, uri)
-    current = latest(storage, uri)
+    found = list_versions(open_storage(settings), uri)
     if json_output:
         from embertide.cli.progress_view import write_json
 
-        write_json(sys.stdout, [_described(item, current.version) for item in found])
-        return
+        write_json(sys.stdout, [dataclasses.asdict(info) for info in found])
+    elif not found:
+        print(f"nothing was published to {uri} yet")
+    else:
+        from rich.console import Console
 
-    from rich.console import Console
-
-    Console().print(_table(uri, found, current.version))
+        Console().print(_table(uri, found))
 
 
 def rollback(
@@ -93,7 +92,7 @@ def rollback(
     if json_output:
         from embertide.cli.progress_view import write_json
 
-        write_json(sys.stdout, _described(info, info.version))
+        write_json(sys.stdout, dataclasses.asdict(info))
         return
     print(f"{info.version} is now the current version of {job.spec.output.uri}")
 
@@ -113,11 +112,7 @@ def _output(
     return job.spec.output.uri, job.spec.storage
 
 
-def _described(info: VersionInfo, current: str | None) -> dict[str, object]:
-    return {**dataclasses.asdict(info), "current": info.version == current}
-
-
-def _table(uri: str, found: list[VersionInfo], current: str | None) -> Table:
+def _table(uri: str, found: list[VersionInfo]) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
@@ -129,7 +124,7 @@ def _table(uri: str, found: list[VersionInfo], current: str | None) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for info in found:
         table.add_row(
-            "*" if info.version == current else "",
+            "*" if info.current else "",
             info.version,
             info.created,
             f"{info.rows:,}",
