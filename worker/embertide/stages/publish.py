@@ -34,7 +34,7 @@ def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Te
     _refuse_non_finite(ctx, ids, embeddings)
     writer = PartWriter(
         ctx.storage, f"{version_uri}/part-{ctx.grid.rank:05d}", output.format, output.dtype,
-        "string" if node.ids == "string" else "int64", width,
+        "string" if node.ids == "string" else "int64", width, rows,
     )  # fmt: skip
     step = max(1, _BATCH_VALUES // width)
     with writer:

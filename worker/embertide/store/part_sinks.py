@@ -1,0 +1,123 @@
+"""How rows become bytes: parquet and npy, written front to back (S3 cannot seek)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ID_COLUMN, VECTOR_COLUMN = "id", "embedding"
+
+
+class HashedSink:
+    """Counts and hashes all bytes on their way; a file that arrow can write to."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream: BinaryIO | None = stream
+        self._hash = hashlib.sha256()
+        self.size = 0
+        self.closed = False
+
+    @property
+    def sha256(self) -> str:
+        """Of everything written, in hex."""
+        return self._hash.hexdigest()
+
+    def write(self, data: Any) -> int:
+        """Pass on bytes or any C-contiguous buffer; returns its length in bytes."""
+        view = memoryview(data).cast("B")
+        if self._stream is not None:
+            self._stream.write(view)
+        self._hash.update(view)
+        self.size += len(view)
+        return len(view)
+
+    def detach(self) -> None:
+        """Swallow all that follows: arrow writes a footer even when a writer is dropped."""
+        self._stream = None
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self.size
+
+    def flush(self) -> None:
+        """Nothing to do: bytes count once the stream's own block ends."""
+
+    def close(self) -> None:
+        """Arrow is done; the stream stays open for its owner."""
+        self.closed = True
+
+
+class Sink(Protocol):
+    """Takes rows in order."""
+
+    def write(self, ids: Any, values: npt.NDArray[Any]) -> None:
+        """Append n rows: their ids and values ``[n, D]``."""
+
+    def finish(self) -> None:
+        """All rows were written."""
+
+
+class ParquetSink:
+    """One row group for each batch; without ``width`` the ids alone."""
+
+    def __init__(
+        self,
+        sink: HashedSink,
+        ids_kind: str,
+        dtype: np.dtype[Any] | None = None,
+        width: int | None = None,
+    ) -> None:
+        ids = pa.large_string() if ids_kind == "string" else pa.int64()
+        fields = [pa.field(ID_COLUMN, ids, nullable=False)]
+        if width is not None:
+            element = pa.field("element", pa.from_numpy_dtype(dtype), nullable=False)
+            fields.append(pa.field(VECTOR_COLUMN, pa.list_(element, width), nullable=False))
+        self._schema = pa.schema(fields)
+        # Embeddings are noise to a compressor: dictionaries and statistics cost time and space.
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(sink, mode="w"),
+            self._schema,
+            compression={ID_COLUMN: "zstd"},
+            use_dictionary=False,
+            write_statistics=[ID_COLUMN],
+        )
+
+    def write(self, ids: Any, values: npt.NDArray[Any]) -> None:
+        """Append one row group."""
+        columns = [pa.array(ids, self._schema.field(0).type)]
+        if len(self._schema) > 1:
+            flat = pa.array(values.reshape(-1))
+            columns.append(pa.FixedSizeListArray.from_arrays(flat, type=self._schema.field(1).type))
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def finish(self) -> None:
+        """Write the footer."""
+        self._writer.close()
+
+
+class NpySink:
+    """One array whose shape is known from the start, in C order and little-endian.
+
+    With ``of_ids`` it takes the ids, else the values.
+    """
+
+    def __init__(
+        self, sink: HashedSink, dtype: np.dtype[Any], shape: tuple[int, ...], of_ids: bool = False
+    ) -> None:
+        self._sink, self._dtype, self._of_ids = sink, dtype.newbyteorder("<"), of_ids
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(sink, header)  # type: ignore[arg-type]
+
+    def write(self, ids: Any, values: npt.NDArray[Any]) -> None:
+        """Append n values."""
+        rows = ids if self._of_ids else values
+        if len(rows):
+            self._sink.write(np.ascontiguousarray(rows, self._dtype))
+
+    def finish(self) -> None:
+        """The header said it all."""

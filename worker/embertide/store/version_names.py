@@ -1,0 +1,41 @@
+"""Names: a version is named by when its run began, so that sorting names sorts versions by age."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+
+MANIFEST = "manifest.json"
+
+_NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
+_STAMP = "%Y%m%dT%H%M%SZ"
+_FRACTIONS = 1 << 16
+
+
+def new_version(now: datetime | None = None) -> str:
+    """A name like ``20261121T041922Z-3fa9c1`` for a run that begins now (UTC).
+
+    The first four of the last six digits are the fraction of the second, so that runs begun
+    in one second sort as they began; the other two are random.
+    """
+    now = (now or datetime.now(UTC)).astimezone(UTC)
+    fraction = now.microsecond * _FRACTIONS // 1_000_000
+    return f"{now.strftime(_STAMP)}-{fraction:04x}{secrets.token_hex(1)}"
+
+
+def is_version(name: str) -> bool:
+    """Whether a folder's name is a version's."""
+    return _NAME.fullmatch(name) is not None
+
+
+def begun(version: str) -> datetime:
+    """When the run began, within 16 microseconds (UTC)."""
+    stamp, digits = version.split("-")
+    second = datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)
+    return second.replace(microsecond=int(digits[:4], 16) * 1_000_000 // _FRACTIONS)
+
+
+def version_uri(output_uri: str, version: str) -> str:
+    """Where a version's objects lie."""
+    return f"{output_uri.rstrip('/')}/versions/{version}"
