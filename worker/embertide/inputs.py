@@ -53,10 +53,11 @@ class Inputs:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Inputs:
         """What :meth:`to_json` described."""
-        lists = {
-            name: [Piece.from_json(p) for p in data[name]] for name in ("edges", "features", "table")
-        }
-        return cls(**lists, width=data["width"])
+        edges, features, table = (
+            [Piece.from_json(piece) for piece in data[name]]
+            for name in ("edges", "features", "table")
+        )
+        return cls(edges, features, table, data["width"])
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:

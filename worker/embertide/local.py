@@ -143,9 +143,7 @@ def _first_cause(
     causes = sorted((w for w in words if not w["peer"]), key=lambda w: w["time"])
     for word in causes:
         if word["known"]:
-            kind = getattr(errors, word["kind"])
-            error: EmbertideError = kind.__new__(kind)
-            Exception.__init__(error, word["message"])
+            error: EmbertideError = getattr(errors, word["kind"])(word["message"])
             return error
     if causes:
         where = _place(settings, causes[0]["rank"])

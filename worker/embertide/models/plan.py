@@ -44,6 +44,11 @@ class Step:
     out: str
     layer: int
 
+    def reads(self) -> list[str]:
+        """Names of the tensors that the step reads."""
+        names = ("x", "a", "b", "source", "target", "key", "query")
+        return [getattr(self, f.name) for f in fields(self) if f.name in names]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Linear(Step):

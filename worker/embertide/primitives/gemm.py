@@ -130,9 +130,7 @@ def rows_to_tile(
     return out
 
 
-def gather_rows(
-    exchange: Exchange, label: Label, ranges: RowRanges, rows: torch.Tensor
-) -> torch.Tensor:
+def gather_rows(exchange: Exchange, label: Label, rows: torch.Tensor) -> torch.Tensor:
     """[N/(P*M), k] of narrow per-node numbers -> [N/P, k] for the whole partition.
 
     Moves N*k/P * (M - 1)/M values in.

@@ -8,7 +8,7 @@ order over the whole graph, hence the same on every grid.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,8 @@ from embertide.kernels.hashing import Words, hash_integers, hash_strings, string
 from embertide.metrics import Label
 from embertide.primitives.exchange import Exchange
 
-Ids = npt.NDArray[np.int64] | pa.Array
+Ids = npt.NDArray[np.int64] | Any
+"""``np.int64 [k]``, or an arrow array of k strings."""
 Dense = npt.NDArray[np.int64]
 
 LABEL = Label("world", "idmap")

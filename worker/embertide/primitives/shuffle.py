@@ -31,6 +31,20 @@ class EdgeChunk:
 
 
 @dataclass
+class Edges:
+    """This worker's share of the edges, and where the destinations lie.
+
+    ``histogram[b]`` counts destinations d with ``d >> shift == b``.
+    """
+
+    chunks: list[EdgeChunk]
+    histogram: npt.NDArray[np.int64]
+    shift: int
+    weighted: bool
+    count: int = 0
+
+
+@dataclass
 class _Packed:
     """A chunk's keys ordered by owner, and how many each owner gets."""
 

@@ -19,8 +19,7 @@ from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, build_csr, column_bits, id_type
 from embertide.metrics import Label
 from embertide.primitives.exchange import Exchange
-from embertide.primitives.shuffle import shuffle_edges
-from embertide.stages.ingest import Edges
+from embertide.primitives.shuffle import Edges, shuffle_edges
 
 LABEL = Label("feature", "csr")
 

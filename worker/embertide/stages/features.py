@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from embertide.context import RunContext
-from embertide.errors import InputError, ModelError
+from embertide.errors import InputError
 from embertide.grid import RowRanges
 from embertide.layouts import Loaded
 from embertide.metrics import Label
@@ -44,21 +44,19 @@ def load_features(ctx: RunContext, pieces: list[Piece], width: int) -> RawFeatur
         width: columns that the model expects.
 
     Raises:
-        ModelError: the features have another width.
-        InputError: NaN or infinite values (how many, and the first id).
+        InputError: rows of another width, NaN or infinite values (how many, and the first id).
     """
     node = ctx.job.spec.input.nodes[0]
     rows = sum(piece.stop - piece.start for piece in pieces)
     values = torch.empty(rows, width, dtype=torch.float32)
     ids: list[Ids] = []
     bad, first_bad, at = 0, None, 0
-    batches = (batch for piece in pieces for batch in read_features(ctx.storage, node.features, node.ids, piece))
+    batches = (
+        batch
+        for piece in pieces
+        for batch in read_features(ctx.storage, node.features, node.ids, piece, width)
+    )
     for batch in prefetch(batches):
-        if batch.values.shape[1] != width:
-            raise ModelError(
-                f"{batch.where.uri}: features have {batch.values.shape[1]} columns, the model"
-                f" {ctx.job.spec.model.uri} expects {width}"
-            )
         count, first = non_finite(batch)
         bad, first_bad = bad + count, first if first_bad is None else first_bad
         values[at : at + len(batch.values)] = torch.from_numpy(batch.values)

@@ -8,7 +8,6 @@ needs it any more. The features are read where they were loaded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 
 import torch
 
@@ -73,7 +72,7 @@ class _Executor:
         self.place = place
         self.params = {name: value.to(ctx.device) for name, value in plan.params.items()}
         self.alive: dict[str, dict[Layout, Shard]] = {}
-        self.last_use = {name: at for at, step in enumerate(plan.steps) for name in inputs(step)}
+        self.last_use = {name: at for at, step in enumerate(plan.steps) for name in step.reads()}
         self.last_use[plan.output] = len(plan.steps)
         self.at = 0
 
@@ -157,7 +156,7 @@ class _Executor:
         """A step that reads the tensor needs whole rows (or it is the output)."""
         if name == self.plan.output:
             return True
-        readers = [step for step in self.plan.steps if name in inputs(step)]
+        readers = [step for step in self.plan.steps if name in step.reads()]
         return any(
             isinstance(step, ROWS_STEPS)
             or (isinstance(step, steps.PairAttend) and name in (step.key, step.query))
@@ -291,7 +290,7 @@ class _Executor:
         graph = self.graphs(step.layer).variant(step.loops, 1.0, weighted=step.edge_weight)
         label = self._label(step, "feature", "scalars")
         ends = [self._get(n, "rows", label).data for n in (step.source, step.target)]
-        source, target = (gather_rows(self.exchange, label, self.ranges, end) for end in ends)
+        source, target = (gather_rows(self.exchange, label, end) for end in ends)
         x = self._get(step.x, "tile", self._label(step, "feature", "gemm"))
         sources = graph.tiles()
         scalars = attention.fetch_scalars(
@@ -321,9 +320,7 @@ class _Executor:
         lengths = graph.sub_range().indptr.diff().to(self.ctx.device)
         shares = attention.row_softmax(scores, lengths)
         del key, query, scores
-        shares = gather_rows(
-            self.exchange, self._label(step, "feature", "sddmm"), self.ranges, shares
-        )
+        shares = gather_rows(self.exchange, self._label(step, "feature", "sddmm"), shares)
         x = self._get(step.x, "tile", label)
         out = attention.attend(
             self.exchange, self._label(step, "graph", "spmm"), graph.tiles(), x.data,
@@ -363,9 +360,3 @@ def _norms(
     if step.norm == "out":
         return out_degree.reciprocal(), None
     return out_degree.rsqrt(), graph.in_degree().clamp_(min=1).rsqrt_()
-
-
-def inputs(step: Step) -> list[str]:
-    """The tensors that a step reads."""
-    names = ("x", "a", "b", "source", "target", "key", "query")
-    return [getattr(step, f.name) for f in fields(step) if f.name in names]

@@ -8,7 +8,6 @@ row ranges are cut later.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,27 +17,13 @@ from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.csr import column_bits
 from embertide.primitives.idmap import Ids, NodeIds
-from embertide.primitives.shuffle import EdgeChunk
+from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.spec.edges import EdgeInput
 from embertide.store.edges import EdgeBatch, read_edges
 from embertide.store.pieces import Piece
 from embertide.store.prefetch import prefetch
 
 HISTOGRAM_BITS = 16
-
-
-@dataclass
-class Edges:
-    """This worker's share of the edges, and where the destinations lie.
-
-    ``histogram[b]`` counts destinations d with ``d >> shift == b``.
-    """
-
-    chunks: list[EdgeChunk]
-    histogram: npt.NDArray[np.int64]
-    shift: int
-    weighted: bool
-    count: int = field(default=0)
 
 
 def ingest(ctx: RunContext, pieces: list[Piece], ids: NodeIds) -> Edges:

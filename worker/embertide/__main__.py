@@ -1,0 +1,5 @@
+"""``python -m embertide``."""
+
+from embertide.cli import main
+
+main()

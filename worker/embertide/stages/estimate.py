@@ -1,0 +1,183 @@
+"""What a job will read, hold and move, before anything runs.
+
+Sizes come from the inputs' metadata. Memory is the sum of what each stage holds at its
+fullest moment; traffic follows the formulas in ``docs/traffic.md``.
+"""
+
+from __future__ import annotations
+
+import os
+
+from embertide.errors import GridError
+from embertide.inputs import Inputs, list_inputs
+from embertide.models import plan as steps
+from embertide.models.plan import Plan
+from embertide.models.read import read_model
+from embertide.report import Estimate, InputSize, PlannedTraffic
+from embertide.spec.edges import EdgeInput
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.workers import Grid as GridSpec
+from embertide.stages.footprint import Size, tensor_peak
+from embertide.store.storage import Storage, open_storage
+
+_TEXT_BYTES_PER_EDGE = 16
+_OVERHEAD = 64 << 20
+"""Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
+
+
+def estimate_job(
+    job: EmbeddingJob, *, grid: tuple[int, int] | None = None, workers: int | None = None
+) -> Estimate:
+    """List the inputs and estimate a run of the job.
+
+    Raises:
+        EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
+    """
+    storage = open_storage(job.spec.storage)
+    inputs = list_inputs(storage, job)
+    return estimate(storage, job, inputs, choose_grid(job, inputs, grid, workers))
+
+
+def choose_grid(
+    job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int] | None, workers: int | None
+) -> tuple[int, int]:
+    """(P, M): the one asked for, else the manifest's, else one for the number of workers.
+
+    Left to choose, graph partitions come first: they cut the memory for edges as well, and a
+    feature axis makes every dense step exchange. The workers are the cores that nobody needs
+    for threads, so one worker, where the machine is not told otherwise.
+    """
+    given = job.spec.workers.grid
+    count = workers or job.spec.workers.count
+    if grid is None and workers is None and isinstance(given, GridSpec):
+        grid = (given.graph, given.feature)
+    if grid is None:
+        grid = (count or 1, 1)
+    nodes = _nodes(job, inputs)
+    if grid[0] * grid[1] > nodes:
+        raise GridError(
+            f"grid {grid[0]}x{grid[1]} has {grid[0] * grid[1]} workers but the graph has only"
+            f" {nodes} nodes; use at most {nodes} workers"
+        )
+    if grid[1] > inputs.width:
+        raise GridError(
+            f"grid {grid[0]}x{grid[1]}: the feature axis has {grid[1]} workers but the features"
+            f" have {inputs.width} columns; use a feature axis of at most {inputs.width}"
+        )
+    return grid
+
+
+def estimate(
+    storage: Storage, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]
+) -> Estimate:
+    """The estimate for inputs that are listed already."""
+    plan = read_model(storage, job.spec.model.uri)
+    nodes = _nodes(job, inputs)
+    edge = job.spec.input.edges[0]
+    edges, exact = _edges(edge, inputs)
+    inference = job.spec.inference
+    size = Size(nodes, edges, *grid, inference.group_bytes, inference.depth)
+    memory = _memory(job, inputs, plan, size)
+    traffic = _traffic(plan, size, inputs.width)
+    notes = []
+    if (os.cpu_count() or 1) < size.workers:
+        notes.append(f"{size.workers} workers share {os.cpu_count()} cores of this machine")
+    return Estimate(
+        inputs=[InputSize(o["uri"], o["size"], o["kind"]) for o in inputs.objects()],
+        total_bytes=sum(o["size"] for o in inputs.objects()),
+        nodes=nodes,
+        nodes_exact=True,
+        edges=edges,
+        edges_exact=exact,
+        width=inputs.width,
+        grid=grid,
+        memory_per_worker_bytes=memory,
+        peak_memory_per_worker_bytes=max(memory.values()),
+        traffic=traffic,
+        traffic_total_bytes=sum(t.bytes_per_worker for t in traffic) * size.workers,
+        notes=notes,
+    )
+
+
+def _nodes(job: EmbeddingJob, inputs: Inputs) -> int:
+    node = job.spec.input.nodes[0]
+    if node.count is not None:
+        return node.count
+    if inputs.table:
+        return sum(piece.stop - piece.start for piece in inputs.table)
+    return inputs.feature_rows
+
+
+def _edges(edge: EdgeInput, inputs: Inputs) -> tuple[int, bool]:
+    """Edges after direction is applied, and whether the number is exact."""
+    if edge.format in ("csv", "tsv"):
+        rows = sum(piece.size for piece in inputs.edges) // _TEXT_BYTES_PER_EDGE
+    else:
+        rows = sum(piece.stop - piece.start for piece in inputs.edges)
+    exact = (
+        edge.format in ("parquet", "npy")
+        and edge.directed
+        and edge.duplicates == "keep"
+        and edge.self_loops == "keep"
+    )
+    return rows * (1 if edge.directed else 2), exact
+
+
+def _memory(job: EmbeddingJob, inputs: Inputs, plan: Plan, size: Size) -> dict[str, int]:
+    """Bytes of the fullest worker per stage, beyond its imports."""
+    world, nodes = size.workers, size.nodes
+    weighted = job.spec.input.edges[0].columns.weight is not None
+    index = 4 if nodes < 2**31 else 8
+    ids = 0 if job.spec.input.nodes[0].ids == "dense" else 40 * nodes // world
+    loaded = (4 * inputs.width + 8) * inputs.feature_rows // world + ids
+    edges = size.edges / world
+    weight = 4 if weighted else 0
+    held = edges * (2 * index + weight)
+    sorting = edges * (8 + index + 2 * weight)
+    partition = size.edges / size.graph * (index + weight) + 8 * nodes / size.graph
+    blocks = 0.0
+    if size.graph > 1:
+        pairs = any(isinstance(step, steps.PairAttend) for step in plan.steps)
+        blocks = size.edges / size.graph * (index + weight + (4 if pairs else 0))
+        blocks += 32 * nodes / size.graph + 4 * nodes
+    single = any(getattr(step, "loops", "keep") == "single" for step in plan.steps)
+    graph = partition * (2 if single else 1) + blocks
+    stages = {
+        "features": loaded,
+        "ingest": loaded + held,
+        "csr": loaded + max(held + edges * 8, sorting) + (partition if size.feature > 1 else 0),
+        "infer": graph + ids + tensor_peak(plan, size) + 24 * nodes / world,
+        "publish": graph + ids + size.tensor(plan.output_width),
+    }
+    return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
+
+
+def _traffic(plan: Plan, size: Size, width: int) -> list[PlannedTraffic]:
+    """Bytes one worker sends, per primitive and layer; see ``docs/traffic.md``."""
+    world, p, m = size.workers, size.graph, size.feature
+    found: list[PlannedTraffic] = []
+
+    def add(axis: str, primitive: str, layer: int, sent: float, messages: float) -> None:
+        if sent:
+            found.append(PlannedTraffic(axis, primitive, layer, int(sent), int(messages)))
+
+    others = (world - 1) / world
+    add("world", "shuffle", -1, 8 * size.edges / world * others, world - 1)
+    add("feature", "csr", -1, (4 * size.edges + 8 * size.nodes) / world * (m - 1), m - 1)
+    add("world", "features", -1, 16 * size.nodes / world * others, world - 1)
+    add("graph", "ids", 0, 8 * size.unique(), p - 1)
+    for step in plan.steps:
+        convert = size.tensor(plan.widths[step.out]) * (m - 1) / m
+        if isinstance(step, steps.Linear) and step.x == plan.input:
+            landed = 4 * size.nodes / world * plan.widths[step.out] * others
+            add("world", "features", step.layer, landed + 8 * size.nodes * m / world, world - 1)
+        elif isinstance(step, steps.Linear):
+            given = size.tensor(plan.widths[step.x]) * (m - 1) / m
+            add("feature", "gemm", step.layer, given, m - 1)
+        elif isinstance(step, steps.Aggregate | steps.Attend):
+            groups = max(1, round(4 * size.unique() * plan.widths[step.x] / m / size.group_bytes))
+            sent = 4 * size.unique() * plan.widths[step.x] / m
+            axis = "world" if step.x == plan.input else "graph"
+            add("feature", "gemm", step.layer, convert, m - 1)
+            add(axis, "spmm" if axis == "graph" else "features", step.layer, sent, groups * (p - 1))
+    return found
