@@ -45,16 +45,17 @@ class VersionInfo:
 
 def objects_by_version(storage: Storage, output_uri: str) -> dict[str, list[ObjectInfo]]:
     """Objects of each version, complete or not, oldest version first; {} when there is none."""
+    folders = storage.list_folders(f"{output_uri.rstrip('/')}/versions/")
+    versions = sorted(name for name in folders if is_version(name))
+    return {version: objects_of(storage, output_uri, version) for version in versions}
+
+
+def objects_of(storage: Storage, output_uri: str, version: str) -> list[ObjectInfo]:
+    """Objects of one version; [] also when another run removes them right now."""
     try:
-        found = storage.list(f"{output_uri.rstrip('/')}/versions/")
+        return storage.list(f"{version_uri(output_uri, version)}/")
     except ObjectMissing:
-        return {}
-    versions: dict[str, list[ObjectInfo]] = {}
-    for info in found:
-        folder = info.uri.rsplit("/", 2)[1]
-        if is_version(folder):
-            versions.setdefault(folder, []).append(info)
-    return dict(sorted(versions.items()))
+        return []
 
 
 def is_complete(objects: list[ObjectInfo]) -> bool:
@@ -126,7 +127,7 @@ def check_objects(
         OutputError: names the first object that is missing, of another size, or not listed.
     """
     uri = version_uri(output_uri, version)
-    objects = objects_by_version(storage, output_uri).get(version, [])
+    objects = objects_of(storage, output_uri, version)
     there = {info.uri.rsplit("/", 1)[1]: info.size for info in objects}
     there.pop(MANIFEST, None)
     for part in part_digests(manifest):

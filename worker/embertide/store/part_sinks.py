@@ -111,7 +111,7 @@ class NpySink:
     ) -> None:
         self._sink, self._dtype, self._of_ids = sink, dtype.newbyteorder("<"), of_ids
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(sink, header)  # type: ignore[arg-type]
+        np.lib.format.write_array_header_1_0(sink, header)
 
     def write(self, ids: Any, values: npt.NDArray[Any]) -> None:
         """Append n values."""

@@ -176,10 +176,12 @@ class PartWriter:
         """Leave nothing: neither open streams nor the first object of an unfinished pair."""
         for sink in self._objects.values():
             sink.detach()
-        with suppress(type(error)):
-            self._streams.__exit__(type(error), error, error.__traceback__)
-        with suppress(EmbertideError):
-            self._storage.delete(self._objects)
+        try:
+            with suppress(type(error)):
+                self._streams.__exit__(type(error), error, error.__traceback__)
+        finally:
+            with suppress(EmbertideError):
+                self._storage.delete(self._objects)
 
 
 def verify_part(storage: Storage, version_uri: str, digest: PartDigest) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -65,19 +66,19 @@ def pointer_uri(output_uri: str) -> str:
     return f"{output_uri.rstrip('/')}/LATEST"
 
 
-def read_pointer(storage: Storage, output_uri: str) -> tuple[Pointer | None, str | None]:
-    """LATEST and its ETag; (None, None) before the first version.
+def read_pointer(storage: Storage, output_uri: str) -> Pointer | None:
+    """LATEST, or None before the first version.
 
     Raises:
         OutputError: LATEST is not what this program writes.
     """
     uri = pointer_uri(output_uri)
-    # In this order: when LATEST moves in between, the ETag is too old and a put with it fails.
-    info = storage.stat(uri)
-    if info is None:
-        return None, None
+    return _parse(uri, storage.read(uri)) if storage.stat(uri) is not None else None
+
+
+def _parse(uri: str, data: bytes) -> Pointer:
     try:
-        fields = json.loads(storage.read(uri))
+        fields = json.loads(data)
         pointer = Pointer(*(fields[_camel(name)] for name in Pointer.__annotations__))
         if not is_version(pointer.version):
             raise ValueError(f"version is {pointer.version!r}")
@@ -87,7 +88,7 @@ def read_pointer(storage: Storage, output_uri: str) -> tuple[Pointer | None, str
             f"{uri} is damaged ({error!r}); embertide rollback with the version that shall be"
             " current writes it anew"
         ) from error
-    return pointer, info.etag
+    return pointer
 
 
 def advance(storage: Storage, output_uri: str, version: str, digest: str) -> bool:
@@ -96,18 +97,18 @@ def advance(storage: Storage, output_uri: str, version: str, digest: str) -> boo
     Raises:
         StoreUnavailable: others moved LATEST at each of 100 attempts.
     """
-    for attempt in range(_ATTEMPTS):
-        held, etag = read_pointer(storage, output_uri)
-        if held is not None and held.holds_against(version):
-            return held.version == version
-        data = Pointer(version, digest, "publish", utc_now()).to_json()
-        if storage.write_if(pointer_uri(output_uri), data, etag):
-            return True
-        time.sleep(_PAUSE_SECONDS * random.random() * min(attempt, 10))
-    raise StoreUnavailable(
-        f"{pointer_uri(output_uri)} was changed by others at each of {_ATTEMPTS} attempts to"
-        f" make {version} current; the version is complete, choose it with embertide rollback"
-    )
+    current = True
+
+    def choose(held: bytes | None) -> bytes | None:
+        nonlocal current
+        pointer = _parse(pointer_uri(output_uri), held) if held is not None else None
+        if pointer is not None and pointer.holds_against(version):
+            current = pointer.version == version
+            return None
+        return Pointer(version, digest, "publish", utc_now()).to_json()
+
+    _put(storage, pointer_uri(output_uri), choose)
+    return current
 
 
 def move_back(storage: Storage, output_uri: str, version: str, digest: str) -> None:
@@ -115,14 +116,38 @@ def move_back(storage: Storage, output_uri: str, version: str, digest: str) -> N
 
     Raises:
         ObjectMissing: the version was removed at this very moment; LATEST is as before.
+        StoreUnavailable: others moved LATEST at each of 100 attempts.
     """
-    uri = pointer_uri(output_uri)
-    before = storage.read(uri) if storage.stat(uri) is not None else None
-    ours = storage.write(uri, Pointer(version, digest, "rollback", utc_now()).to_json())
+    uri, before = pointer_uri(output_uri), None
+    ours = Pointer(version, digest, "rollback", utc_now()).to_json()
+
+    def choose(held: bytes | None) -> bytes:
+        nonlocal before
+        before = held if held != ours else before
+        return ours
+
+    _put(storage, uri, choose)
     if storage.stat(f"{version_uri(output_uri, version)}/{MANIFEST}") is None:
-        if before is not None:
-            storage.write_if(uri, before, ours.etag)
+        _put(storage, uri, lambda held: before if held == ours else None)
         raise ObjectMissing(
             f"{version} of {output_uri} was removed by a run that published just now; see what"
             " is left with embertide versions"
         )
+
+
+def _put(storage: Storage, uri: str, choose: Callable[[bytes | None], bytes | None]) -> None:
+    """Write what ``choose`` makes of the contents, unless it answers None.
+
+    Asks again whenever somebody else wrote in between.
+    """
+    for attempt in range(_ATTEMPTS):
+        # In this order: contents newer than the tag make the put fail, older ones cannot be.
+        info = storage.stat(uri)
+        data = choose(storage.read(uri) if info is not None else None)
+        if data is None or storage.write_if(uri, data, info.etag if info is not None else None):
+            return
+        time.sleep(_PAUSE_SECONDS * random.random() * min(attempt, 10))
+    raise StoreUnavailable(
+        f"{uri} was changed by others at each of {_ATTEMPTS} attempts to move it; choose the"
+        " current version with embertide rollback"
+    )

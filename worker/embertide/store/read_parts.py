@@ -61,7 +61,8 @@ def _ids(storage: Storage, uri: str, rows: int) -> Iterator[Ids]:
 def _next_rows(file: Any, header: Header, rows: int) -> npt.NDArray[np.float32]:
     """``float32 [rows, D]`` from where the file is."""
     values = np.empty((rows, header.width), header.dtype)
-    view = memoryview(values).cast("B")
+    as_bytes: Any = values.view(np.uint8)
+    view = memoryview(as_bytes).cast("B")
     while len(view):
         got = file.read(len(view))
         if not got:

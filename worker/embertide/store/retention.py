@@ -58,5 +58,5 @@ def _remove_complete(
 
 
 def _is_current(storage: Storage, output_uri: str, version: str) -> bool:
-    pointer, _ = read_pointer(storage, output_uri)
+    pointer = read_pointer(storage, output_uri)
     return pointer is not None and pointer.version == version

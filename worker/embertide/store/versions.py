@@ -18,7 +18,7 @@ from embertide.store.catalog import (
     complete_versions,
     describe,
     is_complete,
-    objects_by_version,
+    objects_of,
     part_digests,
     read_manifest,
 )
@@ -89,7 +89,7 @@ def _write_manifest(storage: Storage, uri: str, manifest: dict[str, Any]) -> Non
 
 def list_versions(storage: Storage, output_uri: str) -> list[VersionInfo]:
     """All complete versions, oldest first; [] before the first."""
-    pointer, _ = read_pointer(storage, output_uri)
+    pointer = read_pointer(storage, output_uri)
     current = pointer.version if pointer is not None else None
     found = []
     for version in complete_versions(storage, output_uri):
@@ -108,7 +108,7 @@ def latest(storage: Storage, output_uri: str) -> VersionInfo:
         ObjectMissing: nothing was published yet, or the version was removed by hand.
         OutputError: LATEST or the manifest is damaged, or they do not belong together.
     """
-    pointer, _ = read_pointer(storage, output_uri)
+    pointer = read_pointer(storage, output_uri)
     if pointer is None:
         raise ObjectMissing(_nothing_current(storage, output_uri))
     manifest, digest = read_manifest(storage, output_uri, pointer.version)
@@ -151,7 +151,7 @@ def discard(storage: Storage, output_uri: str, version: str) -> None:
     Raises:
         OutputError: the version is complete, so it may have readers.
     """
-    objects = objects_by_version(storage, output_uri).get(version, [])
+    objects = objects_of(storage, output_uri, version)
     if is_complete(objects):
         raise OutputError(f"{version_uri(output_uri, version)} is complete; it is not removed")
     storage.delete(info.uri for info in objects)

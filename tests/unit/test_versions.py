@@ -1,0 +1,394 @@
+"""Versions on files: publishing, racing, going back, retention, and what is left after a crash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from version_support import (
+    CURRENT,
+    LATER,
+    NEXT,
+    OLD,
+    Hooked,
+    check_crashes,
+    check_race,
+    is_intact,
+    manifest_of,
+    publish_one,
+    write_parts,
+)
+
+from embertide.errors import AccessDenied, ObjectMissing, OutputError
+from embertide.store.pointer import read_pointer
+from embertide.store.retention import remove_old
+from embertide.store.storage import Storage, open_storage
+from embertide.store.version_names import begun, is_version
+from embertide.store.versions import (
+    discard,
+    iter_embeddings,
+    latest,
+    list_versions,
+    new_version,
+    publish,
+    rollback,
+    version_uri,
+)
+
+MISSING = "20200101T000000Z-000000"
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return open_storage()
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/out"
+
+
+def names(storage: Storage, output: str) -> list[str]:
+    return [info.version for info in list_versions(storage, output)]
+
+
+def path_of(output: str, name: str) -> Path:
+    return Path(output.removeprefix("file://")) / name
+
+
+def once(operation: str, name: str, act: Callable[[], object]) -> Callable[[str, str], None]:
+    """A hook that acts before the first such operation on an object whose uri ends in name."""
+    left = [act]
+
+    def before(found: str, uri: str) -> None:
+        if found == operation and uri.endswith(name) and left:
+            left.pop()()
+
+    return before
+
+
+def hooked(storage: Storage, before: Callable[[str, str], None]) -> Any:
+    return Hooked(storage, before)
+
+
+# Names
+
+
+def test_names_sort_as_runs_begin_even_within_a_second() -> None:
+    start = datetime(2026, 11, 21, 4, 19, 22, 999_000, UTC)
+    moments = [start + timedelta(microseconds=20 * i) for i in range(200)]
+    versions = [new_version(moment) for moment in moments]
+    assert versions == sorted(versions)
+    assert versions[0].startswith("20261121T041922Z-ff")
+    assert versions[-1].startswith("20261121T041923Z-00")
+    for version, moment in zip(versions, moments, strict=True):
+        assert is_version(version)
+        assert timedelta(0) <= moment - begun(version) < timedelta(microseconds=17)
+
+
+def test_names_are_in_utc() -> None:
+    local = datetime.fromisoformat("2026-11-21T06:19:22+02:00")
+    assert new_version(local).startswith("20261121T041922Z-0000")
+
+
+# Publishing
+
+
+def test_a_published_version_is_described_listed_and_read(storage: Storage, output: str) -> None:
+    info = publish_one(storage, output, OLD)
+    assert (info.version, info.rows, info.dim, info.current) == (OLD, 7, 3, True)
+    assert info.uri == f"{output}/versions/{OLD}"
+    assert datetime.fromisoformat(info.created) <= datetime.now(UTC)
+    parts = path_of(output, f"versions/{OLD}").glob("part-*")
+    assert info.size == sum(path.stat().st_size for path in parts)
+    assert latest(storage, output) == info
+    assert list_versions(storage, output) == [info]
+    assert is_intact(storage, output, OLD)
+
+
+def test_manifest_and_pointer_as_consumers_see_them(storage: Storage, output: str) -> None:
+    digests = write_parts(storage, output, OLD)
+    info = publish(storage, output, OLD, {**manifest_of(digests), "seed": 5}, keep=1)
+    manifest = json.loads(path_of(output, f"versions/{OLD}/manifest.json").read_text())
+    assert (manifest["version"], manifest["seed"], manifest["rows"]) == (OLD, 5, 7)
+    assert manifest["parts"][0]["sha256"] == digests[0].sha256
+    pointer = json.loads(path_of(output, "LATEST").read_text())
+    assert (pointer["version"], pointer["movedBy"]) == (OLD, "publish")
+    assert pointer["manifestDigest"] == info.manifest_digest
+
+
+@pytest.mark.parametrize("format", ["parquet", "npy"])
+def test_the_current_version_is_the_default(storage: Storage, output: str, format: str) -> None:
+    publish_one(storage, output, OLD, format=format)
+    publish_one(storage, output, CURRENT, format=format)
+    assert is_intact(storage, output, CURRENT)
+    default = [values.tolist() for _, values in iter_embeddings(storage, output)]
+    chosen = [values.tolist() for _, values in iter_embeddings(storage, output, CURRENT)]
+    assert default == chosen
+
+
+def test_an_output_with_nothing_in_it(storage: Storage, output: str) -> None:
+    assert list_versions(storage, output) == []
+    with pytest.raises(ObjectMissing, match="nothing was published to .*/out yet"):
+        latest(storage, output)
+    with pytest.raises(ObjectMissing, match="no complete version .*; nothing was published there"):
+        rollback(storage, output, OLD)
+
+
+def test_a_version_is_published_once(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    with pytest.raises(OutputError, match=r"manifest.json exists already"):
+        publish_one(storage, output, OLD)
+
+
+# Damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), r"part-00002.parquet is missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), r"part-00002.parquet has \d+ byte"),
+    ],
+    ids=["missing", "truncated"],
+)
+def test_a_damaged_part_is_not_published(
+    storage: Storage, output: str, damage: Callable[[Path], object], message: str
+) -> None:
+    publish_one(storage, output, OLD)
+    digests = write_parts(storage, output, CURRENT)
+    damage(path_of(output, f"versions/{CURRENT}/part-00002.parquet"))
+    with pytest.raises(OutputError, match=message):
+        publish(storage, output, CURRENT, manifest_of(digests), keep=1)
+    assert names(storage, output) == [OLD]
+    assert latest(storage, output).version == OLD
+
+
+def test_rows_that_do_not_add_up_and_strangers_are_not_published(
+    storage: Storage, output: str
+) -> None:
+    manifest = manifest_of(write_parts(storage, output, OLD))
+    with pytest.raises(OutputError, match="have 7 rows, the graph has 8 nodes"):
+        publish(storage, output, OLD, {**manifest, "rows": 8}, keep=1)
+    storage.write(f"{version_uri(output, OLD)}/part-00009.parquet", b"x")
+    with pytest.raises(OutputError, match=r"part-00009.parquet belongs to no part"):
+        publish(storage, output, OLD, manifest, keep=1)
+    assert names(storage, output) == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 3}'])
+def test_a_damaged_pointer_is_named_and_rollback_mends_it(
+    storage: Storage, output: str, text: str
+) -> None:
+    publish_one(storage, output, OLD)
+    path_of(output, "LATEST").write_text(text)
+    with pytest.raises(OutputError, match=r"out/LATEST is damaged .* embertide rollback"):
+        latest(storage, output)
+    rollback(storage, output, OLD)
+    assert latest(storage, output).version == OLD
+
+
+def test_a_damaged_or_changed_manifest_is_named(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    path = path_of(output, f"versions/{OLD}/manifest.json")
+    path.write_text(path.read_text().replace('"dim": 3', '"dim": 4'))
+    with pytest.raises(OutputError, match=r"manifest.json was changed after it was published"):
+        latest(storage, output)
+    path.write_text('{"rows": 1}')
+    with pytest.raises(OutputError, match=r"manifest.json is damaged"):
+        list_versions(storage, output)
+
+
+# Going back
+
+
+def test_rollback_moves_the_pointer_only(storage: Storage, output: str) -> None:
+    for version in (OLD, CURRENT, NEXT):
+        publish_one(storage, output, version)
+    assert rollback(storage, output, OLD).current
+    assert latest(storage, output).version == OLD
+    assert names(storage, output) == [OLD, CURRENT, NEXT]
+    assert [info.current for info in list_versions(storage, output)] == [True, False, False]
+    rollback(storage, output, NEXT)
+    assert latest(storage, output).version == NEXT
+
+
+def test_rollback_to_a_missing_version_lists_what_there_is(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    publish_one(storage, output, CURRENT)
+    write_parts(storage, output, NEXT)
+    for version in (MISSING, NEXT, "../.."):
+        with pytest.raises(ObjectMissing) as caught:
+            rollback(storage, output, version)
+        there = f"has no complete version {version}; it has {OLD}, {CURRENT}"
+        assert str(caught.value) == f"{output} {there}"
+    with pytest.raises(ObjectMissing, match=f"no complete version {MISSING}; it has {OLD}"):
+        list(iter_embeddings(storage, output, MISSING))
+    assert latest(storage, output).version == CURRENT
+
+
+def test_rollback_refuses_a_version_with_lost_parts(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    publish_one(storage, output, CURRENT)
+    path_of(output, f"versions/{OLD}/part-00000.parquet").unlink()
+    with pytest.raises(OutputError, match=rf"{OLD}/part-00000.parquet is missing"):
+        rollback(storage, output, OLD)
+    assert latest(storage, output).version == CURRENT
+
+
+def test_a_rollback_holds_against_runs_begun_before_it(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    publish_one(storage, output, CURRENT)
+    running = new_version()
+    rollback(storage, output, OLD)
+    assert not publish_one(storage, output, running).current
+    assert latest(storage, output).version == OLD
+    assert names(storage, output) == [OLD, CURRENT, running]
+    begun_later = new_version()
+    assert publish_one(storage, output, begun_later).current
+    assert latest(storage, output).version == begun_later
+
+
+# Races
+
+
+def test_the_run_begun_last_wins_in_either_order(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    publish_one(storage, output, NEXT)
+    assert not publish_one(storage, output, CURRENT).current
+    assert latest(storage, output).version == NEXT
+
+
+@pytest.mark.parametrize(("mine", "winner"), [(CURRENT, NEXT), (LATER, LATER)])
+def test_another_run_publishes_just_before_the_pointer_moves(
+    storage: Storage, output: str, mine: str, winner: str
+) -> None:
+    publish_one(storage, output, OLD)
+    hook = once("write_if", "LATEST", lambda: publish_one(storage, output, NEXT))
+    info = publish_one(hooked(storage, hook), output, mine)
+    assert info.current == (winner == mine)
+    assert latest(storage, output).version == winner
+    assert names(storage, output) == sorted([OLD, NEXT, mine])
+
+
+def test_a_rollback_just_before_the_pointer_moves_is_kept(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    publish_one(storage, output, CURRENT)
+    hook = once("write_if", "LATEST", lambda: rollback(storage, output, OLD))
+    assert not publish_one(hooked(storage, hook), output, NEXT).current
+    assert latest(storage, output).version == OLD
+
+
+def test_a_version_removed_during_a_rollback_to_it(storage: Storage, output: str) -> None:
+    for version in (OLD, CURRENT, NEXT):
+        publish_one(storage, output, version)
+    hook = once("write_if", "LATEST", lambda: remove_old(storage, output, keep=2))
+    with pytest.raises(ObjectMissing, match="was removed by a run that published just now"):
+        rollback(hooked(storage, hook), output, OLD)
+    assert latest(storage, output).version == NEXT
+    assert names(storage, output) == [CURRENT, NEXT]
+
+
+def test_a_rollback_to_a_version_about_to_be_removed_saves_it(
+    storage: Storage, output: str
+) -> None:
+    for version in (OLD, CURRENT, NEXT):
+        publish_one(storage, output, version)
+    manifest = f"{OLD}/manifest.json"
+    hook = once("delete", manifest, lambda: rollback(storage, output, OLD))
+    remove_old(hooked(storage, hook), output, keep=1)
+    assert latest(storage, output).version == OLD
+    assert names(storage, output) == [OLD, NEXT]
+    assert is_intact(storage, output, OLD)
+
+
+def test_processes_race_for_the_pointer(output: str) -> None:
+    for round in range(5):
+        check_race(None, f"{output}/{round}", processes=6)
+
+
+# Crashes
+
+
+def test_a_process_that_dies_anywhere_leaves_a_whole_version(output: str) -> None:
+    check_crashes(None, output)
+
+
+# Retention
+
+
+def test_versions_beyond_keep_are_removed_oldest_first(storage: Storage, output: str) -> None:
+    for version in (OLD, CURRENT, NEXT, LATER):
+        publish_one(storage, output, version, keep=2)
+    assert names(storage, output) == [NEXT, LATER]
+    assert not path_of(output, f"versions/{OLD}").exists()
+    removed: list[str] = []
+    publish_one(
+        hooked(storage, lambda name, uri: removed.append(uri) if name == "delete" else None),
+        output, new_version(), keep=1,
+    )  # fmt: skip
+    folders = [uri.split("/")[-2] for uri in removed]
+    assert folders == sorted(folders)
+    assert set(folders) == {NEXT, LATER}
+
+
+def test_the_current_version_is_never_removed(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    publish_one(storage, output, CURRENT)
+    rollback(storage, output, OLD)
+    publish_one(storage, output, NEXT, keep=1)
+    assert names(storage, output) == [OLD, NEXT]
+    assert latest(storage, output).version == OLD
+
+
+def test_remains_of_ended_runs_are_removed_after_a_day(storage: Storage, output: str) -> None:
+    now = datetime.now(UTC)
+    ended, running = (new_version(now - timedelta(hours=hours)) for hours in (24.1, 23.9))
+    write_parts(storage, output, ended)
+    write_parts(storage, output, running)
+    storage.write(f"{output}/versions/notes/kept.txt", b"not ours")
+    publish_one(storage, output, new_version(now), keep=1)
+    assert not path_of(output, f"versions/{ended}").exists()
+    assert len(list(path_of(output, f"versions/{running}").iterdir())) == 3
+    assert path_of(output, "versions/notes/kept.txt").exists()
+
+
+def test_old_versions_that_may_not_be_removed_do_not_unpublish(
+    storage: Storage, output: str
+) -> None:
+    publish_one(storage, output, OLD)
+
+    def refuse(name: str, uri: str) -> None:
+        if name == "delete":
+            raise AccessDenied(f"{uri} may not be removed")
+
+    with pytest.raises(OutputError, match=rf"{CURRENT} of .* is published, but .*may not be rem"):
+        publish_one(hooked(storage, refuse), output, CURRENT, keep=1)
+    assert latest(storage, output).version == CURRENT
+    assert is_intact(storage, output, OLD)
+
+
+# Discarding
+
+
+def test_what_a_failed_run_wrote_is_discarded(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    write_parts(storage, output, CURRENT)
+    discard(storage, output, CURRENT)
+    assert not path_of(output, f"versions/{CURRENT}").exists()
+    discard(storage, output, NEXT)
+    with pytest.raises(OutputError, match=rf"{OLD} is complete; it is not removed"):
+        discard(storage, output, OLD)
+    assert is_intact(storage, output, OLD)
+
+
+def test_a_pointer_is_read_back_as_written(storage: Storage, output: str) -> None:
+    info = publish_one(storage, output, OLD)
+    pointer = read_pointer(storage, output)
+    assert pointer is not None
+    assert (pointer.version, pointer.manifest_digest) == (OLD, info.manifest_digest)
+    assert pointer.moved_at.endswith("Z")
