@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def crash_everywhere(settings: StorageSettings | None, uri: str) -> None:
     operation, status = 0, KILLED
     while status == KILLED:
         operation += 1
-        status = _in_child(lambda: crash_at(settings, f"{uri}/{operation}", operation))()
+        status = _in_child(partial(crash_at, settings, f"{uri}/{operation}", operation))()
     assert status == 0, f"operation {operation} ended with status {status}"
     print(json.dumps(operation))
 

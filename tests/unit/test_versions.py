@@ -133,9 +133,9 @@ def test_the_current_version_is_the_default(storage: Storage, output: str, forma
 
 def test_an_output_with_nothing_in_it(storage: Storage, output: str) -> None:
     assert list_versions(storage, output) == []
-    with pytest.raises(ObjectMissing, match="nothing was published to .*/out yet"):
+    with pytest.raises(ObjectMissing, match=r"nothing was published to .*/out yet"):
         latest(storage, output)
-    with pytest.raises(ObjectMissing, match="no complete version .*; nothing was published there"):
+    with pytest.raises(ObjectMissing, match=r"no complete version .*; nothing was published there"):
         rollback(storage, output, OLD)
 
 
