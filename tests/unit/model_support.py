@@ -52,7 +52,8 @@ def make_graph(directed: bool) -> Graph:
     hub = torch.arange(20)
     src = torch.cat([src, hub, torch.full_like(hub, 1), torch.tensor([3, 4, 5, 9]), src[:15]])
     dst = torch.cat([dst, torch.full_like(hub, 2), hub, torch.tensor([3, 4, 5, 9]), dst[:15]])
-    weight = torch.rand(len(src), generator=g) + 0.25
+    # Ascending: of several loops on a node PyG takes the last, a plan the heaviest.
+    weight = torch.rand(len(src), generator=g).sort().values + 0.25
     if not directed:
         other = src != dst
         src, dst = torch.cat([src, dst[other]]), torch.cat([dst, src[other]])
@@ -77,10 +78,10 @@ def shake(module: torch.nn.Module, seed: int = 3) -> torch.nn.Module:
     return module.eval()
 
 
-def plan_of(yaml: str, module: torch.nn.Module) -> Plan:
+def plan_of(yaml: str, weights: torch.nn.Module | dict[str, torch.Tensor]) -> Plan:
     """The plan read from a module's own state_dict, saved as torch saves it."""
     data = io.BytesIO()
-    torch.save(module.state_dict(), data)
+    torch.save(weights if isinstance(weights, dict) else weights.state_dict(), data)
     files = {"file:///m/model.yaml": yaml.encode(), "file:///m/weights.pt": data.getvalue()}
     return read_model(Files(files), "file:///m")
 

@@ -11,7 +11,10 @@ import pytest
 import torch
 from model_support import GRAPHS, assert_same, features, plan_of, run_plan, shake
 from torch import nn
+from torch.nn import functional
 
+from embertide.models.after import fold_batch_norm
+from embertide.models.plan import Linear
 from embertide.models.reference import run_reference
 
 with warnings.catch_warnings():
@@ -208,12 +211,84 @@ def test_whole_models(name: str, kind: str) -> None:
     assert_same(run_plan(plan, graph, x, weighted), expected, tolerance)
 
 
-def test_several_loops_of_a_node_count_as_the_last() -> None:
+def test_the_heaviest_of_several_loops_counts() -> None:
     src, dst = torch.tensor([0, 1, 1, 1, 2]), torch.tensor([1, 1, 1, 0, 0])
     weight = torch.tensor([0.5, 3.0, 0.25, 0.75, 1.5])
     module = shake(nn.ModuleDict({"conv": pyg.GCNConv(5, 4)}))
     plan = plan_of("library: pyg\nlayers: [{conv: gcn}]", module)
     x = features(5)[:3]
     with torch.no_grad():
-        expected = module.double()["conv"](x, torch.stack([src, dst]), weight.double())
+        # PyG takes the last of several, so they come to it in order of weight.
+        edges, weights = torch.stack([src, dst]), weight.double()
+        ascending = weights.argsort()
+        expected = module.double()["conv"](x, edges[:, ascending], weights[ascending])
     assert_same(run_reference(plan, [(src, dst, weight)], x), expected)
+
+
+@pytest.mark.parametrize("names", [("lin_src",), ("lin_src", "lin_dst")])
+def test_names_of_gat_before_pyg_2_5(names: tuple[str, ...]) -> None:
+    module = shake(pyg.GATConv(5, 4, heads=3))
+    tensors = dict(module.state_dict())
+    weight = tensors.pop("lin.weight")
+    tensors |= {f"{name}.weight": weight for name in names}
+    plan = plan_of("library: pyg\nlayers: [{conv: gat}]", tensors)
+    assert sum(isinstance(step, Linear) for step in plan.steps) == 1
+    graph, x = GRAPHS["directed"], features(5)
+    with torch.no_grad():
+        expected = module.double()(x, torch.stack([graph.src, graph.dst]))
+    assert_same(run_plan(plan, graph, x, weighted=False), expected)
+
+
+def test_products_come_first_where_that_is_cheaper() -> None:
+    def kinds(conv: str, module: nn.Module) -> list[str]:
+        plan = plan_of(f"library: pyg\nlayers: [{{{conv}}}]", module)
+        return [type(step).__name__ for step in plan.steps]
+
+    assert kinds("conv: gcn", pyg.GCNConv(8, 4)) == ["Linear", "Aggregate", "Affine"]
+    assert kinds("conv: gcn", pyg.GCNConv(4, 4)) == ["Linear", "Aggregate", "Affine"]
+    assert kinds("conv: gcn", pyg.GCNConv(4, 8)) == ["Aggregate", "Linear"]
+    after = ["Aggregate", "Linear", "Linear", "Combine"]
+    assert kinds("conv: sage", pyg.SAGEConv(4, 8)) == after
+    assert kinds("conv: sage, aggr: max", pyg.SAGEConv(8, 4, aggr="max")) == after
+    assert kinds("conv: gat", pyg.GATConv(8, 4)) == [
+        "Linear",
+        "HeadDot",
+        "HeadDot",
+        "Attend",
+        "Affine",
+    ]
+
+
+def test_batch_norm_is_folded_in_float64() -> None:
+    norm = shake(nn.BatchNorm1d(6, eps=1e-3)).double()
+    scale, shift = fold_batch_norm(
+        norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+    )
+    x = features(6)
+    with torch.no_grad():
+        assert_same(x * scale + shift, norm(x), 1e-14)
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"),
+    [
+        ("relu", functional.relu),
+        ("elu", functional.elu),
+        ("leaky_relu", functional.leaky_relu),
+        ("gelu", functional.gelu),
+        ("gelu_tanh", lambda x: functional.gelu(x, approximate="tanh")),
+        ("silu", functional.silu),
+        ("tanh", torch.tanh),
+        ("sigmoid", torch.sigmoid),
+        ("softplus", functional.softplus),
+        ("{kind: leaky_relu, slope: 0.3}", lambda x: functional.leaky_relu(x, 0.3)),
+        ("{kind: elu, slope: 0.3}", lambda x: functional.elu(x, 0.3)),
+    ],
+)
+def test_activations(kind: str, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    module = shake(pyg.SAGEConv(5, 4))
+    plan = plan_of(f"library: pyg\nlayers: [{{conv: sage, activation: {kind}}}]", module)
+    graph, x = GRAPHS["directed"], features(5)
+    with torch.no_grad():
+        expected = function(module.double()(x, torch.stack([graph.src, graph.dst])))
+    assert_same(run_plan(plan, graph, x, weighted=False), expected)

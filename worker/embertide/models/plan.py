@@ -11,7 +11,7 @@ layer, and a layer reads that layer's graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import torch
@@ -19,8 +19,9 @@ import torch
 Loops = Literal["keep", "single"]
 """``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
 ``keep``: as it is. Where edge weights count, an existing loop keeps its weight (of several the
-last in edge order) and a new one gets ``loop_weight``; where they do not (not asked for, or the
-graph has none) every edge and loop counts 1, whatever ``loop_weight`` says: PyG does so."""
+heaviest, so that the order of edges never matters) and a new one gets ``loop_weight``; where
+they do not (not asked for, or the graph has none) every edge and loop counts 1, whatever
+``loop_weight`` says: PyG does so."""
 
 Norm = Literal["none", "in", "out", "both", "sym_in_weighted"]
 """Normalisation of a sum over in-edges j -> i (degrees count edges of the layer graph, whole):

@@ -97,10 +97,10 @@ def _edges(run: _Run, step: Aggregate | Attend | PairAttend, loop_weight: float 
         weight = stored.double()
     if step.loops == "keep":
         return _Edges(src, dst, weight, run.nodes)
-    loops = torch.full((run.nodes,), loop_weight if counts else 1.0, dtype=torch.float64)
-    for edge in torch.nonzero(src == dst).flatten().tolist():
-        loops[src[edge]] = weight[edge]
-    other, every = src != dst, torch.arange(run.nodes)
+    own, other, every = src == dst, src != dst, torch.arange(run.nodes)
+    heaviest = torch.full((run.nodes,), -torch.inf, dtype=torch.float64)
+    heaviest = heaviest.scatter_reduce(0, src[own], weight[own], "amax")
+    loops = torch.where(heaviest > -torch.inf, heaviest, loop_weight if counts else 1.0)
     return _Edges(
         torch.cat([src[other], every]),
         torch.cat([dst[other], every]),
