@@ -95,7 +95,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
             table = share(inputs.table, world)[rank]
             ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
             raw.ids.clear()
-            check_fits(ctx.grid, ids.count, list(plan.widths.values()))
+            check_fits(ctx.grid, ids.count, plan.sliced_widths)
         with clock.stage(ctx, "ingest"):
             edges = ingest(ctx, share(inputs.edges, world)[rank], ids)
         with clock.stage(ctx, "csr"):

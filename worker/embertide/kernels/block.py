@@ -177,7 +177,11 @@ def _max_sparse(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         matrix = torch.sparse_csr_tensor(
-            chunk.offsets, chunk.indices, values, (len(chunk.lengths), len(source))
+            chunk.offsets,
+            chunk.indices,
+            values,
+            (len(chunk.lengths), len(source)),
+            check_invariants=False,
         )
     best = torch.sparse.mm(matrix, source, "amax")
     best[chunk.lengths == 0] = float("-inf")

@@ -215,3 +215,9 @@ class Plan:
     def output_width(self) -> int:
         """Columns of the embeddings."""
         return self.widths[self.output]
+
+    @property
+    def sliced_widths(self) -> list[int]:
+        """Widths of the tensors whose columns a grid may slice: all but attention's scores."""
+        scores = {step.out for step in self.steps if isinstance(step, HeadDot)}
+        return [width for name, width in self.widths.items() if name not in scores]
