@@ -1,0 +1,139 @@
+"""What S3 and its client say, in the words of the error tree: who has to do what.
+
+The codes come from AWS; MinIO, Ceph and versitygw send the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from botocore import exceptions as boto
+
+from embertide.errors import (
+    AccessDenied,
+    EmbertideError,
+    ObjectMissing,
+    OutputError,
+    StorageError,
+    StoreUnavailable,
+)
+
+CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+NO_OBJECT = {"NoSuchKey", "NotFound", "404"}
+BEYOND_END = {"InvalidRange", "416"}
+BROKEN_OFF = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
+"""No connection, or one that ended or fell silent."""
+
+_CREDENTIALS = {
+    "InvalidAccessKeyId": "the access key id is unknown",
+    "SignatureDoesNotMatch": "the secret key is wrong",
+    "ExpiredToken": "the credentials have expired",
+    "ExpiredTokenException": "the credentials have expired",
+    "TokenRefreshRequired": "the credentials have expired",
+    "InvalidToken": "the session token is wrong",
+    "RequestTimeTooSkewed": "this machine's clock differs too much from the store's",
+}
+_FULL = {"XMinioStorageFull", "QuotaExceeded", "InsufficientStorage", "EntityTooLarge"}
+_WRONG_REGION = {
+    "PermanentRedirect",
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "301",
+}
+_NO_CREDENTIALS = (
+    boto.NoCredentialsError,
+    boto.PartialCredentialsError,
+    boto.CredentialRetrievalError,
+    boto.TokenRetrievalError,
+    boto.SSOError,
+    boto.ProfileNotFound,
+    boto.ConfigNotFound,
+)
+_HOW_TO_SIGN_IN = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or give the machine a role"
+)
+
+
+def code_of(error: boto.ClientError) -> str:
+    """Such as ``NoSuchKey``; the HTTP status where the answer had no body."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+@contextmanager
+def translated(uri: str, endpoint: str) -> Iterator[None]:
+    """Raise the client's exceptions as this project's, naming ``uri`` and the endpoint."""
+    try:
+        yield
+    except boto.ClientError as error:
+        raise of_answer(error, uri, endpoint) from error
+    except boto.BotoCoreError as error:
+        raise _of_client(error, uri, endpoint) from error
+
+
+def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideError:
+    """The error for what the store answered."""
+    code, bucket = code_of(error), uri.removeprefix("s3://").partition("/")[0]
+    said = _said(error)
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code == "NoSuchBucket":
+        return ObjectMissing(f"{uri}: no bucket {bucket!r} at {endpoint}; check the uri")
+    if code in NO_OBJECT:
+        return ObjectMissing(f"{uri}: no such object at {endpoint}; check the uri")
+    if code in _CREDENTIALS:
+        return AccessDenied(f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {_HOW_TO_SIGN_IN}")
+    if code in _WRONG_REGION:
+        return StorageError(
+            f"{uri}: bucket {bucket!r} is in another region ({said}); set spec.storage.region"
+        )
+    if code in _FULL:
+        return OutputError(
+            f"{uri} cannot be written: the store has no room for it ({said}); raise its quota,"
+            " lower output.keepVersions or choose another output"
+        )
+    return _of_status(status, said, uri, endpoint)
+
+
+def _of_status(status: int, said: str, uri: str, endpoint: str) -> StorageError:
+    if status in (401, 403):
+        return AccessDenied(
+            f"{uri}: {endpoint} does not allow this with these credentials ({said}); allow"
+            " s3:ListBucket on the bucket and s3:GetObject, s3:PutObject, s3:DeleteObject and"
+            " s3:AbortMultipartUpload on its objects as far as they are needed"
+        )
+    if status == 501:
+        return StorageError(
+            f"{uri}: {endpoint} cannot do this ({said}); publishing needs a store with"
+            " conditional writes (If-Match and If-None-Match)"
+        )
+    if status >= 500 or status == 429:
+        return StoreUnavailable(
+            f"{uri}: {endpoint} kept failing ({said}); wait and run the job again, or raise"
+            " spec.storage.maxAttempts"
+        )
+    return StorageError(f"{uri}: {endpoint} refused the request ({said})")
+
+
+def _said(error: boto.ClientError) -> str:
+    details: dict[str, Any] = error.response.get("Error", {})
+    retries = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0)
+    message = str(details.get("Message", "")).strip()
+    text = f"{details.get('Code', '?')}: {message}" if message else str(details.get("Code", "?"))
+    return f"{text}, {retries + 1} attempts" if retries else text
+
+
+def _of_client(error: boto.BotoCoreError, uri: str, endpoint: str) -> StorageError:
+    if isinstance(error, _NO_CREDENTIALS):
+        return AccessDenied(f"{uri}: no usable credentials for S3 ({error}); {_HOW_TO_SIGN_IN}")
+    if isinstance(error, boto.SSLError):
+        return StorageError(
+            f"{uri}: no trusted connection to {endpoint} ({error}); for a private certificate set"
+            " AWS_CA_BUNDLE to its authority's file"
+        )
+    if isinstance(error, BROKEN_OFF):
+        return StoreUnavailable(
+            f"{uri}: {endpoint} did not answer ({error}); check spec.storage.endpointUrl and the"
+            " network, then run the job again"
+        )
+    return StorageError(f"{uri}: {error}")

@@ -1,0 +1,217 @@
+"""S3 objects as files: parts on their way in or out while the caller computes.
+
+One connection is slow and every request has its latency, so both directions keep a few ranges
+in flight, in the threads of the storage, and never hold more than those few in memory.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Protocol, cast
+
+from embertide.errors import EmbertideError
+
+BLOCK_BYTES = 4 << 20
+"""A read's range."""
+
+PART_BYTES = 8 << 20
+"""An upload's part; S3 asks for at least 5 MiB."""
+
+_AHEAD = 3
+_HELD_BLOCKS = 6
+_UPLOADS_IN_FLIGHT = 2
+_PARTS_PER_SIZE = 500
+
+
+class RangedFile(io.RawIOBase):
+    """Seekable, read by ranges of ``block_bytes``; holds at most six of them.
+
+    A long read fetches its ranges side by side. Reading on from one block into the next
+    starts fetching ahead, further the longer it goes on; several places may be read in turn.
+
+    Args:
+        fetch: (start, length) -> bytes of the object; called in threads of ``pool``.
+        size: of the object, in bytes.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[int, int], bytes],
+        size: int,
+        pool: Executor,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        super().__init__()
+        self._fetch, self._size, self._pool, self._block_bytes = fetch, size, pool, block_bytes
+        self._position = 0
+        self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def tell(self) -> int:
+        """The position in bytes."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move without reading."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"negative seek position {base + offset}")
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer``, or as much of it as there is."""
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._size - self._position))
+        last = (self._position + count - 1) // self._block_bytes
+        done = 0
+        while done < count:
+            index, inside = divmod(self._position, self._block_bytes)
+            piece = memoryview(self._block(index, last))[inside : inside + count - done]
+            view[done : done + len(piece)] = piece
+            self._position += len(piece)
+            done += len(piece)
+        return count
+
+    def readall(self) -> bytes:
+        """The rest in one long read."""
+        rest = bytearray(max(0, self._size - self._position))
+        return bytes(memoryview(rest)[: self.readinto(rest)])
+
+    def _block(self, index: int, last: int) -> bytes:
+        """One block's bytes; those up to ``last`` are needed next."""
+        run = 0
+        while run < _AHEAD and index - run - 1 in self._blocks:
+            run += 1
+        end = max(min(last, index + _AHEAD), index + run)
+        for wanted in range(index, min(end, (self._size - 1) // self._block_bytes) + 1):
+            if wanted not in self._blocks:
+                start = wanted * self._block_bytes
+                length = min(self._block_bytes, self._size - start)
+                self._blocks[wanted] = self._pool.submit(self._fetch, start, length)
+            self._blocks.move_to_end(wanted)
+        while len(self._blocks) > _HELD_BLOCKS:
+            self._blocks.popitem(last=False)[1].cancel()
+        return self._blocks[index].result()
+
+    def close(self) -> None:
+        """Drop what was fetched ahead."""
+        for future in self._blocks.values():
+            future.cancel()
+        self._blocks.clear()
+        super().close()
+
+
+class Upload(Protocol):
+    """One object's way into the store."""
+
+    def put(self, data: bytes | bytearray) -> None:
+        """The whole object in one request."""
+
+    def begin(self) -> None:
+        """Start an upload in parts."""
+
+    def put_part(self, number: int, data: bytes | bytearray) -> Any:
+        """Send part ``number`` (from 1); returns what ``finish`` needs. Called in threads."""
+
+    def finish(self, parts: list[Any]) -> None:
+        """Make the object visible."""
+
+    def cancel(self) -> None:
+        """Remove the parts."""
+
+
+class PartedSink(io.RawIOBase):
+    """Cuts a stream into parts and sends them while the next one fills.
+
+    Holds at most four parts: one that fills, one that waits and two on their way. Parts grow
+    for very large objects, since S3 takes at most 10,000 of them.
+    """
+
+    def __init__(self, upload: Upload, pool: Executor, part_bytes: int = PART_BYTES) -> None:
+        super().__init__()
+        self._upload, self._pool, self._part_bytes = upload, pool, part_bytes
+        self._held = bytearray()
+        self._size = 0
+        self._sent: deque[Future[Any]] = deque()
+        self._parts: list[Any] = []
+        self._number = 0
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._size
+
+    def write(self, data: Any) -> int:
+        """All of ``data``; raises what went wrong with earlier parts."""
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            room = self._wanted() - len(self._held)
+            self._held += view[done : done + room]
+            done += min(room, len(view) - done)
+            if len(self._held) >= self._wanted():
+                self._send()
+        self._size += done
+        return done
+
+    def _wanted(self) -> int:
+        return int(self._part_bytes) << (self._number // _PARTS_PER_SIZE)
+
+    def _send(self) -> None:
+        if self._number == 0:
+            self._upload.begin()
+        while len(self._sent) >= _UPLOADS_IN_FLIGHT:
+            self._parts.append(self._sent.popleft().result())
+        self._number += 1
+        self._sent.append(self._pool.submit(self._upload.put_part, self._number, self._held))
+        self._held = bytearray()
+
+    def commit(self) -> None:
+        """Make the object visible."""
+        if self._number == 0:
+            self._upload.put(self._held)
+            return
+        if self._held:
+            self._send()
+        while self._sent:
+            self._parts.append(self._sent.popleft().result())
+        self._upload.finish(self._parts)
+
+    def abort(self) -> None:
+        """Remove the parts; nothing was visible."""
+        for future in self._sent:
+            future.cancel()
+        # A part that arrives after the upload was cancelled would stay, and be paid for.
+        for future in self._sent:
+            if not future.cancelled():
+                future.exception()
+        if self._number:
+            with suppress(EmbertideError):
+                self._upload.cancel()
+
+
+@contextmanager
+def committing(make: Callable[[], PartedSink]) -> Iterator[BinaryIO]:
+    """Begin an object, commit it at the block's end, abort it on any exception."""
+    sink = make()
+    try:
+        yield cast(BinaryIO, sink)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
