@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+import safetensors.torch
 import torch
-from model_support import GRAPHS, NODES, assert_same, features, plan_of, run_plan, shake
+from model_support import GRAPHS, NODES, Files, assert_same, features, plan_of, run_plan, shake
 from torch import nn
 from torch.nn import functional
 
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.read import read_model
+from embertide.models.synth import Conv, write_random_model
 
 pytestmark = pytest.mark.skipif(
     why_no_dgl() != "",
@@ -218,3 +221,54 @@ def test_stack_with_norms_and_links(dgl: Any, kind: str) -> None:
         expected = module.double()(dgl_graph(dgl, kind), x)
     assert plan.output_width == 6
     assert_same(run_plan(plan, GRAPHS[kind], x, weighted=False), expected)
+
+
+OLDER = {
+    "sage": (sage("mean", WIDE), "conv: sage", {"fc_self.bias": "bias"}),
+    "gat-residual": (
+        attention("GATConv", (5, 4, 3), residual=True),
+        "conv: gat, residual: true",
+        {"res_fc.bias": "bias"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_places_of_the_bias_before_dgl_1(dgl: Any, name: str) -> None:
+    make, options, renamed = OLDER[name]
+    module = shake(make(dgl.nn.pytorch))
+    tensors = {renamed.get(key, key): value for key, value in module.state_dict().items()}
+    plan = plan_of(f"library: dgl\nlayers: [{{{options}}}]", tensors)
+    x = features(5)
+    with torch.no_grad():
+        expected = module.double()(dgl_graph(dgl, "directed"), x).flatten(1)
+    assert_same(run_plan(plan, GRAPHS["directed"], x, weighted=False), expected)
+
+
+@pytest.mark.parametrize("conv", get_args(Conv))
+def test_random_models_load_into_dgl(dgl: Any, conv: Conv) -> None:
+    files = Files()
+    write_random_model(files, "file:///r", conv, 2, 5, 12, 6, heads=3, seed=8)
+    tensors = safetensors.torch.load(files.read("file:///r/weights.safetensors"))
+    c, zero = dgl.nn.pytorch, {"allow_zero_in_degree": True}
+
+    def make(columns: int, rows: int) -> nn.Module:
+        function = nn.Sequential(nn.Linear(columns, rows), nn.ReLU(), nn.Linear(rows, rows))
+        return {
+            "gcn": lambda: c.GraphConv(columns, rows, **zero),
+            "sage": lambda: c.SAGEConv(columns, rows, "mean"),
+            "gat": lambda: c.GATConv(columns, rows // 3, 3, **zero),
+            "gatv2": lambda: c.GATv2Conv(columns, rows // 3, 3, **zero),
+            "gin": lambda: c.GINConv(function),
+            "dotgat": lambda: c.DotGatConv(columns, rows // 3, 3, **zero),
+        }[conv]()
+
+    module = nn.ModuleDict({"layers": nn.ModuleList([make(5, 12), make(12, 6)])})
+    module.load_state_dict(tensors, strict=True)
+    plan = read_model(files, "file:///r")
+    graph, x = dgl_graph(dgl, "directed"), features(5)
+    act = functional.elu if "gat" in conv else torch.relu
+    one, two = module.double()["layers"]
+    with torch.no_grad():
+        expected = two(graph, act(one(graph, x).flatten(1))).flatten(1)
+    assert_same(run_plan(plan, GRAPHS["directed"], x, weighted=False), expected)

@@ -21,10 +21,10 @@ class DglUnavailable(EmbertideError):
 
 def why_no_dgl() -> str:
     """Why DGL cannot be imported on this Python, or an empty text where it should be."""
-    version = sys.version_info
-    if version >= (3, 12):
+    major, minor = sys.version_info[:2]
+    if (major, minor) >= (3, 12):
         return (
-            f"dgl has no working wheel for Python {version.major}.{version.minor}"
+            f"dgl has no working wheel for Python {major}.{minor}"
             " (the last one, 1.1.3, is for Python 3.11 and older)"
         )
     return ""

@@ -69,7 +69,9 @@ def find_norms(
             f"cannot tell which {kind} belongs to which layer: {_count(rest, 'layer')}"
             f" ({places}) with {kind}: true, and {weights.source} holds"
             f" {_count(beside, 'candidate')}: {', '.join(_sorted(beside)) or 'none'};"
-            f" write {kind}: {{prefix: ...}}"
+            f" write {kind}: {{prefix: ...}}\n"
+            f"expected: <prefix>.{'running_mean' if kind == 'batch_norm' else 'weight [width]'};"
+            f" found in the weights:\n{_listing(weights)}"
         )
 
     return own | dict(zip(rest, _in_order([beside] * len(rest), explain), strict=True))
@@ -166,6 +168,8 @@ def _explain(
         lines.append(
             f"  layer {number} ({layers[number].conv}): {marks}; candidates: {names or 'none'}"
         )
-    lines.append("found in the weights:")
-    lines += [f"  {name} {shape_of(tensor)}" for name, tensor in weights.found.items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, "found in the weights:", _listing(weights)])
+
+
+def _listing(weights: Weights) -> str:
+    return "\n".join(f"  {name} {shape_of(tensor)}" for name, tensor in weights.found.items())

@@ -1,0 +1,49 @@
+"""Random models, and what is said where DGL is not to be had."""
+
+from __future__ import annotations
+
+import sys
+from typing import get_args
+
+import pytest
+from model_support import Files
+
+from embertide.errors import EmbertideError, ModelError
+from embertide.models import dgl_interop
+from embertide.models.read import read_model
+from embertide.models.synth import Conv, write_random_model
+
+
+@pytest.mark.parametrize("conv", get_args(Conv))
+def test_random_models_can_be_read(conv: Conv) -> None:
+    files = Files()
+    write_random_model(files, "file:///r/", conv, 3, 7, 12, 8, heads=4, seed=1)
+    plan = read_model(files, "file:///r")
+    assert (plan.layers, plan.input_width, plan.output_width) == (3, 7, 8)
+    assert plan.widths[plan.output] == 8
+
+
+def test_the_seed_decides() -> None:
+    one, same, other = Files(), Files(), Files()
+    for files, seed in ((one, 1), (same, 1), (other, 2)):
+        write_random_model(files, "file:///r", "gcn", 2, 7, 12, 8, seed=seed)
+    assert one.objects == same.objects
+    assert one.objects != other.objects
+
+
+def test_heads_that_do_not_divide_the_width() -> None:
+    with pytest.raises(ModelError, match="3 heads do not divide a width of 16 columns"):
+        write_random_model(Files(), "file:///r", "gat", 2, 7, 16, 9, heads=3)
+
+
+def test_python_without_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 12, 1))
+    with pytest.raises(EmbertideError, match=r"no working wheel for Python 3\.12"):
+        dgl_interop.load_dgl()
+
+
+def test_dgl_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 11, 1))
+    monkeypatch.setitem(sys.modules, "dgl", None)
+    with pytest.raises(dgl_interop.DglUnavailable, match=r"install it with: pip install"):
+        dgl_interop.load_dgl()
