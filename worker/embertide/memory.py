@@ -6,11 +6,15 @@ can predict, and what a memory limit is spent on, is what the worker allocates.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 import psutil
+import pyarrow as pa
 
 _STATUS = Path("/proc/self/status")
 
@@ -24,16 +28,28 @@ def allocated_bytes() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
+def release_memory() -> None:
+    """Give freed memory back to the system: Python's cycles, arrow's pool, the C heap."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class MemoryWatch:
     """Samples :func:`allocated_bytes` from a thread between ``with`` and its end.
 
     Attributes:
         baseline: bytes at the start.
         peak: largest sample so far.
+        stage: what the samples are counted under from now on.
+        peaks: stage -> largest sample beyond the baseline.
     """
 
     def __init__(self, period_seconds: float = 0.02) -> None:
         self.baseline = self.peak = 0
+        self.stage = "start"
+        self.peaks: dict[str, int] = {}
         self._period = period_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
@@ -51,8 +67,13 @@ class MemoryWatch:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        self.peak = max(self.peak, allocated_bytes())
+        self._look()
 
     def _sample(self) -> None:
         while not self._stop.wait(self._period):
-            self.peak = max(self.peak, allocated_bytes())
+            self._look()
+
+    def _look(self) -> None:
+        now = allocated_bytes()
+        self.peak = max(self.peak, now)
+        self.peaks[self.stage] = max(self.peaks.get(self.stage, 0), now - self.baseline)

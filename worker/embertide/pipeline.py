@@ -5,7 +5,7 @@ features -> ids -> edges -> row ranges -> CSR -> layer graphs -> layers -> parts
 
 from __future__ import annotations
 
-import gc
+import os, sys
 import platform
 import time
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from embertide.grid import RowRanges, check_fits
 from embertide.inputs import Inputs
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
-from embertide.memory import MemoryWatch
+from embertide.memory import MemoryWatch, release_memory
 from embertide.metrics import CountingRecorder
 from embertide.models.plan import PairAttend, Plan
 from embertide.models.read import read_model
@@ -65,14 +65,16 @@ class WorkOrder:
 
 @dataclass
 class Clock:
-    """Seconds per stage on this worker."""
+    """Seconds and memory per stage on this worker."""
 
+    memory: MemoryWatch
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def stage(self, ctx: RunContext, name: str) -> Iterator[None]:
         """Time a stage and say that it starts."""
         ctx.progress(name, 0.0)
+        self.memory.stage = name
         start = time.perf_counter()
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
@@ -84,9 +86,10 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
     Raises:
         EmbertideError: on the worker that found a problem, or on all.
     """
-    clock, begin = Clock(), time.perf_counter()
+    begin = time.perf_counter()
     rank, world, inputs = ctx.grid.rank, ctx.grid.world, order.inputs
     with MemoryWatch() as memory:
+        clock = Clock(memory)
         with clock.stage(ctx, "features"):
             plan = read_model(ctx.storage, ctx.job.spec.model.uri)
             _check_width(ctx, plan, inputs.width)
@@ -105,7 +108,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
             names, keys = ids.original(ranges)
             edge_count = sum(ctx.exchange.all_objects(part.nnz))
         del edges
-        gc.collect()
+        release_memory()
         with clock.stage(ctx, "infer"):
             graphs = layer_graphs(ctx, plan, ranges, part, keys, clock)
             del part
@@ -119,7 +122,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
             digests = ctx.exchange.all_objects(digest)
             done = _publish(ctx, order, plan, ids, edge_count, digests) if rank == 0 else ""
     return _report(
-        ctx, order, plan, ids.count, edge_count, done, clock, begin, memory, recorder
+        ctx, order, plan, ids.count, edge_count, done, clock, begin, recorder
     )
 
 
@@ -209,11 +212,12 @@ def _report(
     manifest_digest: str,
     clock: Clock,
     begin: float,
-    memory: MemoryWatch,
     recorder: CountingRecorder,
 ) -> RunReport | None:
     """Gather every worker's numbers at rank 0."""
-    mine = RankMemory(ctx.grid.rank, memory.baseline, memory.peak, order.planned_bytes)
+    watch = clock.memory
+    mine = RankMemory(ctx.grid.rank, watch.baseline, watch.peak, order.planned_bytes)
+    if os.environ.get('EMB_MEM'): print(ctx.grid.rank, {k: v >> 20 for k, v in watch.peaks.items()}, file=sys.stderr)
     everyone = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals))
     if ctx.grid.rank:
         return None

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import embedding_bag
 
-CHUNK_EDGES = 1 << 20
-"""Non-zeros handled at a time; a longer row is one chunk of its own."""
+CHUNK_EDGES = 1 << 17
+"""Non-zeros reduced at a time: the sums of a chunk's rows stay in the cache. A longer row is one
+chunk of its own."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from embertide.kernels.block import CHUNK_EDGES, Block
+from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
+
+
+SPAN = 1 << 20
+"""Non-zeros sorted at a time."""
 
 
 def cut_by_group(
@@ -60,7 +64,7 @@ def cut_by_group(
 
 
 def _spans(nnz: int) -> Iterator[slice]:
-    return (slice(at, min(at + CHUNK_EDGES, nnz)) for at in range(0, nnz, CHUNK_EDGES))
+    return (slice(at, min(at + SPAN, nnz)) for at in range(0, nnz, SPAN))
 
 
 def _groups(slot: np.ndarray, group_rows: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from embertide.grid import Axis, RowRanges
@@ -17,11 +18,16 @@ def split_by_owner(
     Returns:
         order [k] (stable), how many each range owns, and the row within its owner [k], ordered.
     """
-    edges = torch.tensor(bounds, dtype=torch.int64)
-    owner = torch.searchsorted(edges, nodes, right=True) - 1
-    order = torch.argsort(owner, stable=True)
-    counts = torch.bincount(owner, minlength=len(bounds) - 1).tolist()
-    return order, counts, nodes[order] - edges[owner[order]]
+    owners = len(bounds) - 1
+    if owners == 1:
+        return torch.arange(len(nodes)), [len(nodes)], nodes - bounds[0]
+    owner = np.searchsorted(np.array(bounds), nodes.numpy(), side="right") - 1
+    # numpy sorts 16-bit keys by radix.
+    owner = owner.astype(np.uint16) if owners < 2**16 else owner
+    order = torch.from_numpy(np.argsort(owner, kind="stable"))
+    counts = np.bincount(owner, minlength=owners)
+    starts = torch.from_numpy(np.repeat(np.array(bounds[:-1]), counts))
+    return order, counts.tolist(), nodes[order] - starts
 
 
 def look_up(

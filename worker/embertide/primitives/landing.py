@@ -94,8 +94,16 @@ def land(
             result = result[order.to(exchange.device)]
             _scatter(exchange, label, axis, result, rows, counts, slices, out)
         else:
-            out[loaded.ids[batch].to(exchange.device)] = result
+            put_rows(out, loaded.ids[batch].to(exchange.device), result)
     return Shard(layout, out, width)
+
+
+def put_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
+    """out[rows] = values; a plain copy where the rows are consecutive, as in sorted files."""
+    if len(rows) and int(rows[-1] - rows[0]) == len(rows) - 1 and bool((rows.diff() == 1).all()):
+        out[int(rows[0]) : int(rows[-1]) + 1] = values
+    else:
+        out.index_copy_(0, rows, values)
 
 
 def _scatter(
@@ -119,4 +127,4 @@ def _scatter(
     arrived_places = exchange.all_to_all(label, axis, places)
     arrived = exchange.all_to_all(label, axis, parts)
     for place, part in zip(arrived_places, arrived, strict=True):
-        out[place] = part
+        put_rows(out, place, part)

@@ -15,9 +15,9 @@ from typing import Protocol
 import torch
 
 from embertide.grid import Axis, RowRanges
-from embertide.kernels.block import CHUNK_EDGES, Block
+from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr, id_type
-from embertide.kernels.cut import cut_by_group
+from embertide.kernels.cut import SPAN, cut_by_group
 from embertide.metrics import Label
 from embertide.primitives.exchange import Exchange
 
@@ -141,8 +141,8 @@ def find_sources(
     """
     axis = holders.axis
     table = torch.zeros(nodes, dtype=id_type(nodes))
-    for at in range(0, csr.nnz, CHUNK_EDGES):
-        table[csr.cols[at : at + CHUNK_EDGES].long()] = 1
+    for at in range(0, csr.nnz, SPAN):
+        table[csr.cols[at : at + SPAN].long()] = 1
     needed = table.nonzero().squeeze(1)
     holder, row = holders.locate(needed)
     distance = (holder - axis.index) % axis.size

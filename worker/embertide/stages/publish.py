@@ -48,7 +48,10 @@ def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Te
 
 
 def _refuse_non_finite(ctx: RunContext, ids: Ids, embeddings: torch.Tensor) -> None:
-    bad = (~torch.isfinite(embeddings).all(dim=1)).nonzero().squeeze(1)
+    # A row's sum is not finite when any of its values is not; a sum that merely overflowed
+    # is told apart below.
+    bad = (~torch.isfinite(embeddings.sum(dim=1))).nonzero().squeeze(1)
+    bad = bad[~torch.isfinite(embeddings[bad]).all(dim=1)]
     first: Any = None
     if len(bad):
         first = ids[int(bad[0])]
