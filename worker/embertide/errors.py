@@ -18,7 +18,7 @@ An error is *permanent* when running the same job again cannot succeed.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 
 class EmbertideError(Exception):
@@ -27,6 +27,20 @@ class EmbertideError(Exception):
     exit_code: ClassVar[int] = 1
     permanent: ClassVar[bool] = True
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, so that an error can leave the process it happened in."""
+        return {"kind": type(self).__name__, "message": str(self)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> EmbertideError:
+        """The error that :meth:`to_json` described, of the same class."""
+        kind: type[EmbertideError] = globals()[data["kind"]]
+        return kind._rebuild(data)
+
+    @classmethod
+    def _rebuild(cls, data: dict[str, Any]) -> Self:
+        return cls(data["message"])
+
 
 class ManifestError(EmbertideError):
     """The manifest is wrong; ``problems`` lists each as (path, message)."""
@@ -34,10 +48,18 @@ class ManifestError(EmbertideError):
     exit_code = 2
 
     def __init__(self, problems: list[tuple[str, str]], source: str = "manifest") -> None:
-        self.problems = problems
+        self.problems, self.source = problems, source
         lines = [f"  {path}: {message}" if path else f"  {message}" for path, message in problems]
         count = f"{len(problems)} problem" + ("s" if len(problems) != 1 else "")
         super().__init__(f"{source} has {count}:\n" + "\n".join(lines))
+
+    def to_json(self) -> dict[str, Any]:
+        """With the problems one by one."""
+        return {**super().to_json(), "problems": self.problems, "source": self.source}
+
+    @classmethod
+    def _rebuild(cls, data: dict[str, Any]) -> Self:
+        return cls([(path, message) for path, message in data["problems"]], data["source"])
 
 
 class InputError(EmbertideError):

@@ -17,25 +17,31 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import embertide.errors as errors
-from embertide.errors import EmbertideError, GridError, Interrupted, WorkerFailed
-from embertide.inputs import list_inputs
+import psutil
+
+from embertide.errors import (
+    EmbertideError,
+    GridError,
+    Interrupted,
+    OutputError,
+    StorageError,
+    WorkerFailed,
+)
+from embertide.postmortem import Ending, Workers, first_cause
 from embertide.progress import OnProgress, Progress
 from embertide.report import RunReport
 from embertide.spec.manifest import EmbeddingJob
-from embertide.stages.estimate import choose_grid, estimate
-from embertide.store.storage import open_storage
-from embertide.store.versions import discard, new_version
 
 if TYPE_CHECKING:
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
+    from embertide.store.storage import Storage
     from embertide.worker import WorkerSettings
 
+_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_SECONDS = 0.1
 
 
@@ -58,70 +64,195 @@ def run_job(
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
     """
-    on_progress(Progress("start", message="starting workers"))
-    _warm_fork_server()
-    storage = open_storage(job.spec.storage)
-    inputs = list_inputs(storage, job)
-    on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
-    p, m = choose_grid(job, inputs, grid, workers)
-    version = new_version()
-    planned = estimate(storage, job, inputs, (p, m)).peak_memory_per_worker_bytes
+    with _interruptible(), _fork_server():
+        on_progress(Progress("start", message="starting workers"))
+        # Imported beside the fork server's imports, not before them.
+        from embertide.inputs import list_inputs
+        from embertide.store.storage import open_storage
+
+        storage = open_storage(job.spec.storage)
+        inputs = list_inputs(storage, job)
+        on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
+        # Last, since this imports torch.
+        from embertide.stages.estimate import choose_grid, estimate
+        from embertide.store.versions import new_version
+
+        p, m = choose_grid(job, inputs, grid, workers)
+        planned = estimate(storage, job, inputs, (p, m)).peak_memory_per_worker_bytes
+        version = new_version()
+        if job.spec.workers.device == "cuda":
+            _check_devices(p * m)
+        _check_output(storage, job.spec.output.uri, version)
+        order = {"inputs": inputs.to_json(), "version": version, "planned_bytes": planned}
+        threads = threads or max(1, (os.cpu_count() or 1) // (p * m))
+        try:
+            return _run_workers(job, order, (p, m), threads, on_progress)
+        except BaseException as error:
+            raise _clean_up(error, storage, job.spec.output.uri, version) from None
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let signals that ask to stop raise Interrupted; after the first, cleaning up is left alone.
+
+    Signals that were ignored before, as by nohup, stay so. Only a main thread can do this.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    mine = [number for number in _STOP if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def stop(number: int, _frame: object) -> None:
+        for other in mine:
+            signal.signal(other, signal.SIG_IGN)
+        raise Interrupted(f"stopped by {signal.Signals(number).name}")
+
+    before = {number: signal.signal(number, stop) for number in mine}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _fork_server() -> Iterator[None]:
+    """Start the fork server, which imports what workers need; after an error, end it at once.
+
+    It would end by itself, but not before it is done importing, and it holds our stderr.
+    """
+    me = psutil.Process()
+    multiprocessing.set_forkserver_preload(["embertide.worker", "embertide.cli"])
+    # First, since it unblocks signals.
+    resource_tracker.ensure_running()
+    others = me.children()
+    # Ctrl-C reaches every process of the terminal. The server and the workers it makes inherit
+    # that it is blocked: we stop them.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        yield
+    except BaseException:
+        for server in set(me.children()) - set(others):
+            with suppress(psutil.NoSuchProcess):
+                server.kill()
+        raise
+
+
+def _check_output(storage: Storage, output_uri: str, version: str) -> None:
+    """Learn before the work that the output cannot be written, not after it."""
+    from embertide.store.versions import version_uri
+
+    probe = f"{version_uri(output_uri, version)}/_begun"
+    storage.write(probe, b"")
+    # Where objects may be made but not removed, one is left behind; it is hidden and empty.
+    with suppress(EmbertideError):
+        storage.delete([probe])
+
+
+def _clean_up(
+    error: BaseException, storage: Storage, output_uri: str, version: str
+) -> BaseException:
+    """Remove what a failed run has written; returns the error, with the outcome if it is open."""
+    from embertide.store.versions import discard
+
+    outcome = "Nothing was published, the previous version is intact"
+    try:
+        discard(storage, output_uri, version)
+    except OutputError:
+        outcome = f"Version {version} was complete by then and stays; see embertide versions"
+    except StorageError as failure:
+        outcome += f". What was written could not be removed ({failure})"
+    if isinstance(error, Interrupted | WorkerFailed):
+        return type(error)(f"{error}\n{outcome}." if "\n" in str(error) else f"{error}. {outcome}.")
+    return error
+
+
+def _run_workers(
+    job: EmbeddingJob,
+    order: dict[str, Any],
+    grid: tuple[int, int],
+    threads: int,
+    on_progress: OnProgress,
+) -> RunReport:
+    """Tell the workers by files what to do, run them, and read what they report."""
+    from embertide.worker import WorkerSettings
+
     folder = Path(tempfile.mkdtemp(prefix="embertide-run-"))
     try:
-        order = {"inputs": inputs.to_json(), "version": version, "planned_bytes": planned}
         (folder / "order.json").write_text(json.dumps(order))
         (folder / "job.json").write_text(job.model_dump_json(by_alias=True))
-        threads = threads or max(1, (os.cpu_count() or 1) // (p * m))
-        _launch(folder, p, m, threads, job.spec.workers.device, on_progress)
+        settings = WorkerSettings(str(folder), *grid, threads, job.spec.workers.device)
+        with _following(folder / "progress.jsonl", on_progress), _no_child_left():
+            _launch(Workers(folder, *grid), settings)
         return RunReport.from_json(json.loads((folder / "report.json").read_text()))
-    except BaseException:
-        with suppress(EmbertideError):
-            discard(storage, job.spec.output.uri, version)
-        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _warm_fork_server() -> None:
-    """Start the fork server; it imports what workers need while we go on."""
-    multiprocessing.set_forkserver_preload(["embertide.worker"])
-    multiprocessing.forkserver.ensure_running()
-
-
-def _launch(
-    folder: Path, p: int, m: int, threads: int, device: str, on_progress: OnProgress
-) -> None:
-    """Start P * M workers and wait for their end."""
-    from torch.distributed.elastic.multiprocessing import SignalException
+def _launch(workers: Workers, settings: WorkerSettings) -> None:
+    """Start the P * M workers and wait for their end."""
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    from embertide.worker import WorkerSettings, main
+    from embertide.worker import main
 
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
-    if device == "cuda":
-        _check_devices(p * m)
-    settings = WorkerSettings(str(folder), p, m, threads, device)
+    debug = bool(os.environ.get("EMBERTIDE_DEBUG"))
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
-        nproc_per_node=p * m,
+        nproc_per_node=workers.graph * workers.feature,
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",
-        run_id=folder.name,
+        run_id=workers.folder.name,
         max_restarts=0,
         monitor_interval=_POLL_SECONDS,
         start_method="forkserver",
+        # What libraries print as their peers vanish is no message for users.
+        logs_specs=DefaultLogsSpecs(
+            str(workers.folder / "logs"), redirects=Std.NONE if debug else Std.ALL
+        ),
+        # Signals are ours already.
+        signals_to_handle="",
     )
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with _following(folder / "progress.jsonl", on_progress):
+    with nullcontext() if debug else _quiet(logging.getLogger("torch.distributed")):
         try:
             elastic_launch(config, main)(settings)
         except ChildFailedError as failure:
-            raise _first_cause(folder, settings, failure) from None
-        except (SignalException, KeyboardInterrupt) as interrupt:
-            name = signal.Signals(getattr(interrupt, "sigval", signal.SIGINT)).name
-            raise Interrupted(f"stopped by {name}; nothing was published") from None
+            endings = sorted(failure.failures.items(), key=lambda item: item[1].timestamp)
+            stage = _stage(workers.folder)
+            raise first_cause(
+                workers, [Ending(rank, found.exitcode) for rank, found in endings], stage
+            ) from None
+
+
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Keep a library's log off stderr: what it says of failed workers, we say better."""
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _no_child_left() -> Iterator[None]:
+    """End workers that the launcher did not know yet when it was interrupted."""
+    before = multiprocessing.active_children()
+    try:
+        yield
+    finally:
+        for child in multiprocessing.active_children():
+            if child not in before:
+                child.kill()
+                child.join()
 
 
 def _check_devices(workers: int) -> None:
@@ -135,49 +266,11 @@ def _check_devices(workers: int) -> None:
         )
 
 
-def _first_cause(
-    folder: Path, settings: WorkerSettings, failure: ChildFailedError
-) -> EmbertideError:
-    """The error that started it: a worker's own word, else the worker that died silently."""
-    words = [json.loads(path.read_text()) for path in folder.glob("error-*.json")]
-    causes = sorted((w for w in words if not w["peer"]), key=lambda w: w["time"])
-    for word in causes:
-        if word["known"]:
-            error: EmbertideError = getattr(errors, word["kind"])(word["message"])
-            return error
-    if causes:
-        where = _place(settings, causes[0]["rank"])
-        return WorkerFailed(f"{where} failed: {causes[0]['message']}")
-    spoke = {word["rank"] for word in words}
-    silent = {rank: f for rank, f in failure.failures.items() if rank not in spoke}
-    rank, found = min((silent or failure.failures).items(), key=lambda item: item[1].timestamp)
-    how = (
-        f"was killed by {signal.Signals(-found.exitcode).name}"
-        if found.exitcode < 0
-        else f"exited with code {found.exitcode}"
-    )
-    hint = (
-        "; if that was the system running out of memory, use more workers"
-        if found.exitcode == -signal.SIGKILL
-        else ""
-    )
-    return WorkerFailed(
-        f"{_place(settings, rank)} {how}{_stage(folder)}{hint}. Nothing was published, the"
-        " previous version is intact."
-    )
-
-
-def _place(settings: WorkerSettings, rank: int) -> str:
-    total = settings.graph * settings.feature
-    p, m = divmod(rank, settings.feature)
-    return f"worker {rank} of {total} (graph {p}, feature {m})"
-
-
 def _stage(folder: Path) -> str:
-    """What the run was doing last."""
+    """What the run was doing last, "" before it did anything."""
     path = folder / "progress.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    return f" during {json.loads(lines[-1])['stage']}" if lines else " while starting"
+    return str(json.loads(lines[-1])["stage"]) if lines else ""
 
 
 @contextmanager

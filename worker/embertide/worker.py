@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
+import traceback
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -26,13 +29,15 @@ from embertide.errors import EmbertideError
 from embertide.grid import Grid
 from embertide.metrics import CountingRecorder
 from embertide.pipeline import WorkOrder, run
+from embertide.postmortem import leave_word
 from embertide.primitives.exchange import Exchange
 from embertide.progress import Progress
 from embertide.spec.manifest import EmbeddingJob
 from embertide.store.storage import open_storage
 
 _PR_SET_PDEATHSIG = 1
-_PEER_WORDS = ("Connection closed by peer", "Connection reset", "Socket", "gloo", "NCCL")
+_PEER_WORDS = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo", "NCCL")
+_PEER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -52,21 +57,22 @@ def main(settings: WorkerSettings) -> None:
 
     Exits with the error's exit code when the run fails.
     """
-    _die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_launcher()
     torch.set_num_threads(settings.threads)
     folder, rank = Path(settings.run_dir), int(os.environ["RANK"])
     try:
         _run(settings, folder, rank)
-    except EmbertideError as error:
-        _leave_word(folder, rank, error, peer=False)
-        sys.stdout.flush()
-        os._exit(error.exit_code)
     except Exception as error:
-        _leave_word(folder, rank, error, peer=_is_lost_peer(error))
         if os.environ.get("EMBERTIDE_DEBUG"):
-            raise
-        os._exit(1)
+            traceback.print_exc()
+        peer = _is_lost_peer(error)
+        leave_word(folder, rank, error, peer=peer)
+        if peer:
+            # The launcher looks at its processes every so often. It must find the one that
+            # failed, not us; then it stops us.
+            time.sleep(_PEER_SECONDS)
+        sys.stderr.flush()
+        os._exit(error.exit_code if isinstance(error, EmbertideError) else 1)
 
 
 def _run(settings: WorkerSettings, folder: Path, rank: int) -> None:
@@ -119,29 +125,26 @@ class _Reporter:
             file.write(json.dumps(asdict(event)) + "\n")
 
 
-def _leave_word(folder: Path, rank: int, error: Exception, *, peer: bool) -> None:
-    """Write the error where the parent looks for it; ``peer`` marks a consequence."""
-    known = isinstance(error, EmbertideError)
-    word: dict[str, Any] = {
-        "rank": rank,
-        "kind": type(error).__name__,
-        "message": str(error) if known else f"{type(error).__name__}: {error}",
-        "known": known,
-        "peer": peer,
-        "time": time.time(),
-    }
-    path = folder / f"error-{rank}.json"
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(word))
-    draft.replace(path)
-
-
 def _is_lost_peer(error: Exception) -> bool:
     """The error came from a connection to a worker that went away."""
+    if isinstance(error, dist.DistError):
+        return True
     return isinstance(error, RuntimeError) and any(word in str(error) for word in _PEER_WORDS)
 
 
-def _die_with_parent() -> None:
-    """Where the system can: end when the process that started us ends, however it ends."""
+def _die_with_launcher() -> None:
+    """End when the process that started the run ends, however it ends.
+
+    The fork server, our parent, outlives it: every worker holds the pipe that it waits on.
+    """
+    launcher = multiprocessing.parent_process()
+    if launcher is not None:
+        threading.Thread(target=_follow, args=(launcher,), name="launcher", daemon=True).start()
     if sys.platform == "linux":
+        # For the fork server being killed: the launcher could no longer stop us.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _follow(launcher: Any) -> None:
+    launcher.join()
+    os._exit(1)

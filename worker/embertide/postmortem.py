@@ -1,0 +1,114 @@
+"""Why a run ended: what failing workers write down, and what is made of it afterwards.
+
+One dead worker takes the others down with broken connections, within milliseconds and in any
+order, so the first to report is seldom the first to fail. Every worker that can still speak
+leaves a word in the run's folder: its own error, or that it lost a peer. The launcher knows how
+processes ended. Together they tell the cause.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from embertide.errors import EmbertideError, WorkerFailed
+
+_MEMORY_WORDS = ("can't allocate memory", "out of memory", "MemoryError")
+_TAIL_LINES = 5
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a worker process ended; a negative ``exit_code`` is the signal that killed it."""
+
+    rank: int
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where the workers of one run leave their words, and the P x M grid they form."""
+
+    folder: Path
+    graph: int
+    feature: int
+
+    def place(self, rank: int) -> str:
+        """A worker as users know it."""
+        p, m = divmod(rank, self.feature)
+        return f"worker {rank} of {self.graph * self.feature} (graph {p}, feature {m})"
+
+
+def leave_word(folder: Path, rank: int, error: Exception, *, peer: bool) -> None:
+    """Write down a worker's error; ``peer`` says that it is only that another worker is gone."""
+    word = {
+        "rank": rank,
+        "time": time.time(),
+        "peer": peer,
+        "error": error.to_json() if isinstance(error, EmbertideError) else None,
+        "message": f"{type(error).__name__}: {error}",
+    }
+    path = folder / f"error-{rank}.json"
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(word))
+    draft.replace(path)
+
+
+def first_cause(workers: Workers, endings: Iterable[Ending], stage: str) -> EmbertideError:
+    """The error that started it: a worker's own word, else the worker that died silently.
+
+    Args:
+        endings: of the workers that the launcher saw fail.
+        stage: what the run was doing, "" while it started.
+    """
+    words: list[dict[str, Any]] = [
+        json.loads(path.read_text()) for path in workers.folder.glob("error-*.json")
+    ]
+    words.sort(key=lambda word: float(word["time"]))
+    own = [word for word in words if not word["peer"]]
+    for word in own:
+        if word["error"] is not None:
+            return EmbertideError.from_json(word["error"])
+    when = f"during {stage}" if stage else "while it started"
+    if own:
+        return WorkerFailed(f"{workers.place(own[0]['rank'])} failed {when}: {_unknown(own[0])}")
+    spoke = {word["rank"] for word in words}
+    for ending in sorted(endings, key=lambda ending: ending.rank in spoke):
+        if ending.rank not in spoke:
+            return WorkerFailed(f"{workers.place(ending.rank)} {_died(workers, ending, when)}")
+    lost = words[0] if words else {"rank": 0, "message": "no worker said why"}
+    place = workers.place(lost["rank"])
+    return WorkerFailed(f"{place} lost the connection to another worker {when}: {lost['message']}")
+
+
+def _unknown(word: dict[str, Any]) -> str:
+    message = str(word["message"]).splitlines()[0]
+    if any(hint in message for hint in _MEMORY_WORDS):
+        return f"{message}. Use more workers, or machines with more memory"
+    return f"{message}. EMBERTIDE_DEBUG=1 shows where"
+
+
+def _died(workers: Workers, ending: Ending, when: str) -> str:
+    if ending.exit_code >= 0:
+        text = f"ended with exit code {ending.exit_code} {when}"
+    else:
+        text = f"was killed by {signal.Signals(-ending.exit_code).name} {when}"
+    if ending.exit_code == -signal.SIGKILL:
+        return f"{text}; if that was the system running out of memory, use more workers"
+    last = _last_words(workers.folder, ending.rank)
+    return f"{text}; its last words:\n{last}" if last else text
+
+
+def _last_words(folder: Path, rank: int) -> str:
+    """The end of what the process wrote to stderr, such as a native library's last message."""
+    lines = [
+        line
+        for path in sorted(folder.glob(f"logs/**/{rank}/stderr.log"))
+        for line in path.read_text(errors="replace").splitlines()
+    ]
+    return "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])
