@@ -5,7 +5,6 @@ features -> ids -> edges -> row ranges -> CSR -> layer graphs -> layers -> parts
 
 from __future__ import annotations
 
-import os, sys
 import platform
 import time
 from collections.abc import Iterator
@@ -121,9 +120,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
             digest = write_part(ctx, uri, names, embeddings)
             digests = ctx.exchange.all_objects(digest)
             done = _publish(ctx, order, plan, ids, edge_count, digests) if rank == 0 else ""
-    return _report(
-        ctx, order, plan, ids.count, edge_count, done, clock, begin, recorder
-    )
+    return _report(ctx, order, plan, ids.count, edge_count, done, clock, begin, recorder)
 
 
 def _check_width(ctx: RunContext, plan: Plan, width: int) -> None:
@@ -217,7 +214,6 @@ def _report(
     """Gather every worker's numbers at rank 0."""
     watch = clock.memory
     mine = RankMemory(ctx.grid.rank, watch.baseline, watch.peak, order.planned_bytes)
-    if os.environ.get('EMB_MEM'): print(ctx.grid.rank, {k: v >> 20 for k, v in watch.peaks.items()}, file=sys.stderr)
     everyone = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals))
     if ctx.grid.rank:
         return None
@@ -244,5 +240,3 @@ def _report(
         traffic=[Traffic(**row) for row in totals.rows()],  # type: ignore[arg-type]
         memory=[memory for _, memory, _ in everyone],
     )
-
-

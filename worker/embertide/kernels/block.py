@@ -128,9 +128,7 @@ def no_weights(_chunk: Chunk) -> torch.Tensor | None:
     return None
 
 
-def sum_chunk(
-    chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None
-) -> torch.Tensor:
+def sum_chunk(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
     """[rows, width] sum of w * source[j] over each row of the chunk; source is contiguous."""
     return embedding_bag(
         chunk.indices,
@@ -170,9 +168,7 @@ def max_rows(out: torch.Tensor, block: Block, source: torch.Tensor, weights: Edg
         out[chunk.rows] = torch.maximum(out[chunk.rows], best)
 
 
-def _max_sparse(
-    chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None
-) -> torch.Tensor:
+def _max_sparse(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
     """[rows, width]: torch's vectorised sparse reduction, which exists on CPU only."""
     values = torch.ones(len(chunk.indices)) if weights is None else weights
     with warnings.catch_warnings():
@@ -184,14 +180,12 @@ def _max_sparse(
             (len(chunk.lengths), len(source)),
             check_invariants=False,
         )
-    best = torch.sparse.mm(matrix, source, "amax")
+    best: torch.Tensor = torch.sparse.mm(matrix, source, "amax")
     best[chunk.lengths == 0] = float("-inf")
     return best
 
 
-def max_gathered(
-    chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None
-) -> torch.Tensor:
+def max_gathered(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
     """[rows, width]: gather, then a segment reduction; works on every device."""
     values = source.index_select(0, chunk.indices)
     if weights is not None:

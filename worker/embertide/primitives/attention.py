@@ -117,9 +117,9 @@ def attend(
         scores: [e, H] of a chunk; asked once for every chunk.
         width: H*F.
     """
-    spans = head_spans(heads, width, *ColumnSlices(width, exchange.grid.feature).bounds(
-        exchange.grid.m
-    ))
+    spans = head_spans(
+        heads, width, *ColumnSlices(width, exchange.grid.feature).bounds(exchange.grid.m)
+    )
     out = tile.new_zeros(sources.outputs, tile.shape[1])
     operand = tile_operand(tile)
     groups = arriving(

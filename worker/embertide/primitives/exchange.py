@@ -79,9 +79,7 @@ class Exchange:
         return Pending(works, buffers, self.recorder, label)
 
     @staticmethod
-    def _operation(
-        kind: Any, tensor: torch.Tensor, peer: int, numbers: Counter[int]
-    ) -> dist.P2POp:
+    def _operation(kind: Any, tensor: torch.Tensor, peer: int, numbers: Counter[int]) -> dist.P2POp:
         numbers[peer] += 1
         return dist.P2POp(kind, tensor, peer, tag=numbers[peer] % (1 << 30))
 

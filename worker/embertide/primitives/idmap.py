@@ -31,9 +31,13 @@ LABEL = Label("world", "idmap")
 class NodeIds(Protocol):
     """N nodes and the two directions of their ids."""
 
-    count: int
-    collective: bool
-    """Whether :meth:`find` is an exchange that every worker must join."""
+    @property
+    def count(self) -> int:
+        """N."""
+
+    @property
+    def collective(self) -> bool:
+        """Whether :meth:`find` is an exchange that every worker must join."""
 
     def find(self, ids: Ids) -> Dense:
         """[k] dense ids; -1 for an unknown id."""
@@ -146,7 +150,8 @@ class HashedIds:
         replies = self._answers(np.concatenate(found), [len(part) for part in found])
         dense = np.empty(len(order), np.int64)
         dense[order] = np.concatenate(replies)
-        return dense[encoded.indices.to_numpy(zero_copy_only=False)]
+        place: Dense = encoded.indices.to_numpy(zero_copy_only=False)
+        return dense[place]
 
     def _local(self, high: Dense, low: Dense) -> Dense:
         """Dense ids of hashes in our range; -1 where there is none."""
@@ -201,4 +206,3 @@ def send_ids(exchange: Exchange, ids: pa.Array, counts: list[int]) -> pa.Array:
     text = swap(data, sizes)
     bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return pa.LargeStringArray.from_buffers(len(lengths), pa.py_buffer(bounds), pa.py_buffer(text))
-

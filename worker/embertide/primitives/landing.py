@@ -42,9 +42,7 @@ class LoadedHolders:
         return self.rank[at], self.row[at]
 
 
-def loaded_operand(
-    exchange: Exchange, loaded: Loaded, scale: torch.Tensor | None
-) -> Operand:
+def loaded_operand(exchange: Exchange, loaded: Loaded, scale: torch.Tensor | None) -> Operand:
     """Loaded rows as the source of an aggregation; a peer gets the columns of its own slice.
 
     Args:

@@ -78,8 +78,10 @@ def shuffle_edges(
     weights = np.empty(total, np.float32) if weighted else None
     at = 0
     for _ in range(max(exchange.all_objects(len(packed)))):
-        chunk = packed.pop() if packed else _Packed(
-            np.empty(0, np.int64), np.empty(0, np.float32), [0] * world
+        chunk = (
+            packed.pop()
+            if packed
+            else _Packed(np.empty(0, np.int64), np.empty(0, np.float32), [0] * world)
         )
         got = _swap(exchange, chunk.keys, chunk.counts)
         keys[at : at + len(got)] = got

@@ -25,7 +25,9 @@ from embertide.primitives.exchange import Exchange
 class Holders(Protocol):
     """Says where source rows lie; ``direct`` when our own node i lies at row i - first."""
 
-    axis: Axis
+    @property
+    def axis(self) -> Axis:
+        """The workers among which the holders are."""
 
     def locate(self, nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """[k] ascending node ids -> ([k] axis index of the holder, [k] row there)."""
@@ -186,9 +188,7 @@ def _tell(
         header[i] = torch.tensor([stop - start, start])
     wanted = exchange.sizes(label, axis, header)
     rows = rows.to(exchange.device)
-    asked = {
-        i: Ask(rows.new_empty(int(wanted[i, 0])), int(wanted[i, 1])) for i in axis.others()
-    }
+    asked = {i: Ask(rows.new_empty(int(wanted[i, 0])), int(wanted[i, 1])) for i in axis.others()}
     exchange.start(
         label,
         [(axis.ranks[i], rows[start:stop]) for i, (start, stop) in slots.items()],

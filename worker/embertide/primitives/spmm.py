@@ -103,9 +103,7 @@ class _Fetch:
             (axis.ranks[i], buffer[a - start : b - start])
             for i, a, b in self.sources.incoming(number)
         ]
-        sends = [
-            (axis.ranks[i], self.pick(i, rows)) for i, rows in self.sources.outgoing(number)
-        ]
+        sends = [(axis.ranks[i], self.pick(i, rows)) for i, rows in self.sources.outgoing(number)]
         label = replace(self.label, group=number + 1)
         return number, buffer, self.exchange.start(label, sends, receives)
 

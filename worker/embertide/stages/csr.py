@@ -31,9 +31,7 @@ def choose_ranges(ctx: RunContext, edges: Edges, nodes: int) -> RowRanges:
     return cut_ranges(histogram, 1 << edges.shift, nodes, ctx.grid)
 
 
-def cut_ranges(
-    histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: Grid
-) -> RowRanges:
+def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: Grid) -> RowRanges:
     """Balanced partition bounds; inside a bucket the cut is interpolated.
 
     Args:

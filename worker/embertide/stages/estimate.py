@@ -17,7 +17,7 @@ from embertide.report import Estimate, InputSize, PlannedTraffic
 from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import Grid as GridSpec
-from embertide.stages.footprint import Size, tensor_peak
+from embertide.models.footprint import Size, tensor_peak
 from embertide.store.storage import Storage, open_storage
 
 _TEXT_BYTES_PER_EDGE = 16
@@ -78,7 +78,7 @@ def estimate(
     inference = job.spec.inference
     size = Size(nodes, edges, *grid, inference.group_bytes, inference.depth)
     memory = _memory(job, inputs, plan, size)
-    traffic = _traffic(plan, size, inputs.width)
+    traffic = _traffic(plan, size)
     notes = []
     if (os.cpu_count() or 1) < size.workers:
         notes.append(f"{size.workers} workers share {os.cpu_count()} cores of this machine")
@@ -152,7 +152,7 @@ def _memory(job: EmbeddingJob, inputs: Inputs, plan: Plan, size: Size) -> dict[s
     return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
 
 
-def _traffic(plan: Plan, size: Size, width: int) -> list[PlannedTraffic]:
+def _traffic(plan: Plan, size: Size) -> list[PlannedTraffic]:
     """Bytes one worker sends, per primitive and layer; see ``docs/traffic.md``."""
     world, p, m = size.workers, size.graph, size.feature
     found: list[PlannedTraffic] = []

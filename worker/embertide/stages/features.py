@@ -144,7 +144,7 @@ def _no_ids(node: NodeInput) -> Ids:
 
 def _name(ids: Ids, at: int) -> int | str:
     value = ids[at]
-    return int(value) if isinstance(ids, np.ndarray) else value.as_py()  # type: ignore[no-any-return]
+    return int(value) if isinstance(ids, np.ndarray) else str(value)
 
 
 def locate_features(
@@ -170,10 +170,20 @@ def locate_features(
         at = part[:, 0].cpu()
         place[at, 0], place[at, 1] = rank, part[:, 1].cpu()
         seen += torch.bincount(at, minlength=len(seen))
-    _refuse(ctx, ranges, ids, seen == 0, "{n} node{s} without features, first node id {first!r}."
-            " Every node needs one feature row.")
-    _refuse(ctx, ranges, ids, seen > 1, "{n} node{s} with duplicate feature rows, first node id"
-            " {first!r}. Keep one row per id.")
+    _refuse(
+        ctx,
+        ranges,
+        ids,
+        seen == 0,
+        "{n} node{s} without features, first node id {first!r}. Every node needs one feature row.",
+    )
+    _refuse(
+        ctx,
+        ranges,
+        ids,
+        seen > 1,
+        "{n} node{s} with duplicate feature rows, first node id {first!r}. Keep one row per id.",
+    )
     return place
 
 
@@ -195,8 +205,6 @@ def _refuse(
     )
 
 
-def place_features(
-    ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]
-) -> Loaded:
+def place_features(ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]) -> Loaded:
     """Loaded rows with their dense ids, on the device."""
     return Loaded(torch.from_numpy(dense), raw.values.to(ctx.device))

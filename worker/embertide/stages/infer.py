@@ -78,7 +78,8 @@ class _Executor:
 
     def run(self) -> torch.Tensor:
         """Every step in order, then the output in the ``rows`` layout."""
-        for self.at, step in enumerate(self.plan.steps):
+        for at, step in enumerate(self.plan.steps):
+            self.at = at
             handler = getattr(self, f"_{type(step).__name__.lower()}")
             result = handler(step)
             self._free()

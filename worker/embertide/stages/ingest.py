@@ -36,9 +36,8 @@ def ingest(ctx: RunContext, pieces: list[Piece], ids: NodeIds) -> Edges:
     """
     edge = ctx.job.spec.input.edges[0]
     shift = max(0, column_bits(ids.count) - HISTOGRAM_BITS)
-    edges = Edges(
-        [], np.zeros(((ids.count - 1) >> shift) + 1, np.int64), shift, edge.columns.weight is not None
-    )
+    histogram = np.zeros(((ids.count - 1) >> shift) + 1, np.int64)
+    edges = Edges([], histogram, shift, edge.columns.weight is not None)
     done, total = 0, sum(piece.size for piece in pieces)
     for batch, size in _in_step(ctx, _batches(ctx, edge, pieces), ids):
         source, destination = _map(batch, ids, edge, ctx) if batch else _map_nothing(ctx, ids)

@@ -42,9 +42,7 @@ def sample_layer(part: Csr, keys: Words, fanout: int, seed: int, layer: int) -> 
     return Csr(part.first, torch.from_numpy(indptr.astype(np.int64)), part.cols[index], weights)
 
 
-def _spread(
-    starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _spread(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """start, start + 1, ... for each run."""
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))

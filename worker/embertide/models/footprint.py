@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from embertide.models import plan as steps
@@ -32,7 +33,7 @@ class Size:
         """Expected unique remote sources of one partition, if sources were drawn evenly."""
         remote = self.nodes * (self.graph - 1) / self.graph
         draws = self.edges / self.graph
-        return remote * (1.0 - (1.0 - 1.0 / self.nodes) ** draws)
+        return remote * -math.expm1(draws * math.log1p(-1.0 / (self.nodes + 1)))
 
     def in_flight(self, width: int) -> float:
         """Bytes of the groups on their way, in and out, one being computed."""
