@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
 from embertide.grid import Grid
 from embertide.metrics import CountingRecorder
 from embertide.primitives.exchange import Exchange
@@ -30,13 +32,15 @@ def on_grid(p: int, m: int, task: Task, *args: Any) -> list[Any]:
     An exception on any rank is raised here with that rank's traceback.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch"])
+    context.set_forkserver_preload(["embertide.worker"])
+    # Pickled plainly, by value: multiprocessing would pass every tensor as an open file.
+    call = pickle.dumps((task, args))
     with tempfile.TemporaryDirectory() as folder:
         pipes, processes = [], []
         for rank in range(p * m):
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(
-                target=_main, args=(theirs, Path(folder) / "store", p, m, rank, task, args)
+                target=_main, args=(theirs, Path(folder) / "store", p, m, rank, call)
             )
             process.start()
             theirs.close()
@@ -66,12 +70,11 @@ def _results(pipes: list[Connection]) -> list[Any]:
     return [value for _, value in answers]
 
 
-def _main(
-    pipe: Connection, store: Path, p: int, m: int, rank: int, task: Task, args: tuple[Any, ...]
-) -> None:
+def _main(pipe: Connection, store: Path, p: int, m: int, rank: int, call: bytes) -> None:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     try:
+        task, args = pickle.loads(call)  # noqa: S301 - written by the test itself
         dist.init_process_group(
             "gloo", store=dist.FileStore(str(store), p * m), rank=rank, world_size=p * m
         )

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
 from embertide.errors import ManifestError
 from embertide.spec import EmbeddingJob, load_manifest
 from embertide.spec.base import SpecModel, normalise_uri
 from embertide.spec.manifest import EdgeInput, FeatureInput, Grid, Inference, NodeInput
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import BaseModel
 
 EXAMPLE = """\
 apiVersion: embertide.dev/v1alpha1

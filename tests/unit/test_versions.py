@@ -151,8 +151,8 @@ def test_a_version_is_published_once(storage: Storage, output: str) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: path.unlink(), r"part-00002.parquet is missing"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-1]), r"part-00002.parquet has \d+ byte"),
+        (lambda path: path.unlink(), r"part-00001.parquet is missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), r"part-00001.parquet has \d+ byte"),
     ],
     ids=["missing", "truncated"],
 )
@@ -161,7 +161,7 @@ def test_a_damaged_part_is_not_published(
 ) -> None:
     publish_one(storage, output, OLD)
     digests = write_parts(storage, output, CURRENT)
-    damage(path_of(output, f"versions/{CURRENT}/part-00002.parquet"))
+    damage(path_of(output, f"versions/{CURRENT}/part-00001.parquet"))
     with pytest.raises(OutputError, match=message):
         publish(storage, output, CURRENT, manifest_of(digests), keep=1)
     assert names(storage, output) == [OLD]
@@ -353,7 +353,7 @@ def test_remains_of_ended_runs_are_removed_after_a_day(storage: Storage, output:
     storage.write(f"{output}/versions/notes/kept.txt", b"not ours")
     publish_one(storage, output, new_version(now), keep=1)
     assert not path_of(output, f"versions/{ended}").exists()
-    assert len(list(path_of(output, f"versions/{running}").iterdir())) == 3
+    assert len(list(path_of(output, f"versions/{running}").iterdir())) == 2
     assert path_of(output, "versions/notes/kept.txt").exists()
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from embertide.errors import ManifestError
+from embertide.errors import ManifestError, ModelError
+from embertide.grid import Grid, check_fits
+from embertide.models.plan import Plan
 from embertide.spec.manifest import EmbeddingJob
 from embertide.store.edges import split_edges
 from embertide.store.features import feature_width, split_features
@@ -73,7 +75,11 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
     """
     given = job.spec.input
     problems = [
-        (f"spec.input.{name}", f"{len(types)} {name[:-1]} types; runs take exactly one so far")
+        (
+            f"spec.input.{name}",
+            f"has {len(types)} {name[:-1]} types ({', '.join(type.name for type in types)}); runs"
+            " take exactly one so far, leave the others out",
+        )
         for name, types in (("edges", given.edges), ("nodes", given.nodes))
         if len(types) > 1
     ]
@@ -86,3 +92,28 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         split_nodes(storage, node.table, ids=node.ids) if node.table else [],
         feature_width(storage, node.features),
     )
+
+
+def check_model(job: EmbeddingJob, width: int, plan: Plan, grid: Grid, nodes: int) -> None:
+    """Refuse a model that does not fit the features, the fanout or the grid.
+
+    Args:
+        width: columns of the features.
+
+    Raises:
+        ModelError: another input width, or another number of layers than fanouts.
+        GridError: more workers than nodes, or than a tensor of the model has columns.
+    """
+    features, model = job.spec.input.nodes[0].features.uri, job.spec.model.uri
+    if plan.input_width != width:
+        raise ModelError(
+            f"{features}: the features have {width} columns, but the model {model} takes"
+            f" {plan.input_width}; give the features or the model that belong together"
+        )
+    fanout = job.spec.inference.fanout
+    if fanout != "full" and len(fanout) != plan.layers:
+        raise ModelError(
+            f"spec.inference.fanout is {fanout}, which has {len(fanout)} entries, but the model"
+            f" {model} has {plan.layers} layers; give one number for each layer, or full"
+        )
+    check_fits(grid, nodes, plan.sliced_widths)

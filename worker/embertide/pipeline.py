@@ -17,9 +17,8 @@ import torch
 
 import embertide
 from embertide.context import RunContext
-from embertide.errors import ModelError
-from embertide.grid import RowRanges, check_fits
-from embertide.inputs import Inputs
+from embertide.grid import RowRanges
+from embertide.inputs import Inputs, check_model
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
 from embertide.memory import MemoryWatch, release_memory
@@ -91,13 +90,12 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
         clock = Clock(memory)
         with clock.stage(ctx, "features"):
             plan = read_model(ctx.storage, ctx.job.spec.model.uri)
-            _check_width(ctx, plan, inputs.width)
             mine = share(inputs.features, world)[rank]
             raw = load_features(ctx, mine, plan.input_width)
             table = share(inputs.table, world)[rank]
             ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
             raw.ids.clear()
-            check_fits(ctx.grid, ids.count, plan.sliced_widths)
+            check_model(ctx.job, inputs.width, plan, ctx.grid, ids.count)
         with clock.stage(ctx, "ingest"):
             edges = ingest(ctx, share(inputs.edges, world)[rank], ids)
         with clock.stage(ctx, "csr"):
@@ -123,14 +121,6 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
     return _report(ctx, order, plan, ids.count, edge_count, done, clock, begin, recorder)
 
 
-def _check_width(ctx: RunContext, plan: Plan, width: int) -> None:
-    if plan.input_width != width:
-        raise ModelError(
-            f"{ctx.job.spec.input.nodes[0].features.uri}: features have {width} columns, the"
-            f" model {ctx.job.spec.model.uri} expects {plan.input_width}"
-        )
-
-
 def layer_graphs(
     ctx: RunContext, plan: Plan, ranges: RowRanges, part: Csr, keys: Words, clock: Clock
 ) -> Graphs:
@@ -150,11 +140,6 @@ def layer_graphs(
         full = build(part)
         return lambda _layer: full
     fanout = inference.fanout
-    if len(fanout) != plan.layers:
-        raise ModelError(
-            f"spec.inference.fanout has {len(fanout)} entries, the model"
-            f" {ctx.job.spec.model.uri} has {plan.layers} layers; give one fanout per layer"
-        )
     current: dict[int, LayerGraph] = {}
 
     def sampled(layer: int) -> LayerGraph:
@@ -213,7 +198,9 @@ def _report(
 ) -> RunReport | None:
     """Gather every worker's numbers at rank 0."""
     watch = clock.memory
-    mine = RankMemory(ctx.grid.rank, watch.baseline, watch.peak, order.planned_bytes)
+    mine = RankMemory(
+        ctx.grid.rank, watch.baseline, watch.peak, order.planned_bytes, watch.peaks
+    )
     everyone = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals))
     if ctx.grid.rank:
         return None

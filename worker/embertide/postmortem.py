@@ -81,9 +81,8 @@ def first_cause(workers: Workers, endings: Iterable[Ending], stage: str) -> Embe
     for ending in sorted(endings, key=lambda ending: ending.rank in spoke):
         if ending.rank not in spoke:
             return WorkerFailed(f"{workers.place(ending.rank)} {_died(workers, ending, when)}")
-    lost = words[0] if words else {"rank": 0, "message": "no worker said why"}
-    place = workers.place(lost["rank"])
-    return WorkerFailed(f"{place} lost the connection to another worker {when}: {lost['message']}")
+    place, why = workers.place(words[0]["rank"]), words[0]["message"]
+    return WorkerFailed(f"{place} lost the connection to another worker {when}: {why}")
 
 
 def _unknown(word: dict[str, Any]) -> str:

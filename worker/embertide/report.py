@@ -35,13 +35,15 @@ class Traffic:
 class RankMemory:
     """Memory of one rank in bytes; ``planned_bytes`` and the use are beyond the baseline.
 
-    The baseline is the process after its imports, before it read anything.
+    The baseline is the process after its imports, before it read anything; ``stage_bytes`` is
+    each stage's peak beyond it.
     """
 
     rank: int
     baseline_bytes: int
     peak_bytes: int
     planned_bytes: int
+    stage_bytes: dict[str, int] = field(default_factory=dict)
 
     @property
     def used_bytes(self) -> int:

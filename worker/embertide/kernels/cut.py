@@ -7,13 +7,13 @@ result only chunk-sized temporaries exist.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import torch
 
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
-
 
 SPAN = 1 << 20
 """Non-zeros sorted at a time."""
@@ -56,7 +56,7 @@ def cut_by_group(
             positions[place] = span.start + order
         if weights is not None and csr.weights is not None:
             weights[place] = csr.weights.numpy()[span][order]
-    parts = [slice(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts = [slice(a, b) for a, b in pairwise(bounds)]
     return [
         _block(csr.rows, part, indices, rows, weights, positions, every_row=number == 0)
         for number, part in enumerate(parts)

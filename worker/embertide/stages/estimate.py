@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 
 from embertide.errors import GridError
-from embertide.inputs import Inputs, list_inputs
+from embertide.grid import Grid
+from embertide.inputs import Inputs, check_model, list_inputs
 from embertide.models import plan as steps
+from embertide.models.footprint import Size, tensor_peak
 from embertide.models.plan import Plan
 from embertide.models.read import read_model
 from embertide.report import Estimate, InputSize, PlannedTraffic
 from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import Grid as GridSpec
-from embertide.models.footprint import Size, tensor_peak
 from embertide.store.storage import Storage, open_storage
 
 _TEXT_BYTES_PER_EDGE = 16
@@ -73,6 +74,7 @@ def estimate(
     """The estimate for inputs that are listed already."""
     plan = read_model(storage, job.spec.model.uri)
     nodes = _nodes(job, inputs)
+    check_model(job, inputs.width, plan, Grid(*grid), nodes)
     edge = job.spec.input.edges[0]
     edges, exact = _edges(edge, inputs)
     inference = job.spec.inference

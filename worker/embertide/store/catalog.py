@@ -45,22 +45,15 @@ class VersionInfo:
 
 def objects_by_version(storage: Storage, output_uri: str) -> dict[str, list[ObjectInfo]]:
     """Objects of each version, complete or not, oldest version first; {} when there is none."""
-    try:
-        found = storage.list(f"{output_uri.rstrip('/')}/versions/")
-    except ObjectMissing:
-        return {}
-    versions: dict[str, list[ObjectInfo]] = {}
-    for info in found:
-        folder = info.uri.rsplit("/", 2)[1]
-        if is_version(folder):
-            versions.setdefault(folder, []).append(info)
-    return dict(sorted(versions.items()))
+    folders = storage.list_folders(f"{output_uri.rstrip('/')}/versions")
+    versions = sorted(name for name in folders if is_version(name))
+    return {version: objects_of(storage, output_uri, version) for version in versions}
 
 
 def objects_of(storage: Storage, output_uri: str, version: str) -> list[ObjectInfo]:
     """Objects of one version; [] also when another run removes them right now."""
     try:
-        return storage.list(f"{version_uri(output_uri, version)}/")
+        return storage.list(version_uri(output_uri, version))
     except ObjectMissing:
         return []
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from botocore.exceptions import ClientError
 
-from embertide.errors import ObjectMissing, StorageError
+from embertide.errors import AccessDenied, ObjectMissing, StorageError
 from embertide.spec.workers import StorageSettings
 from embertide.store.s3_client import (
     THREADS,
@@ -20,7 +20,13 @@ from embertide.store.s3_client import (
     require_key,
     split,
 )
-from embertide.store.s3_errors import CONDITION_FAILED, NO_OBJECT, code_of, of_answer
+from embertide.store.s3_errors import (
+    CONDITION_FAILED,
+    NO_OBJECT,
+    code_of,
+    is_missing_object,
+    of_answer,
+)
 from embertide.store.s3_streams import PartedSink, RangedFile, committing
 from embertide.store.storage import ObjectInfo
 
@@ -80,14 +86,24 @@ class S3Store:
         return sorted(item["Prefix"].removeprefix(prefix).rstrip("/") for item in found)
 
     def stat(self, uri: str) -> ObjectInfo | None:
-        """None also when the bucket does not exist: a HEAD request does not tell."""
+        """Size and ETag of an object; a bucket that does not exist is an error."""
         if uri.endswith("/") or not split(uri)[1]:
             return None
         try:
             found = self._client.call("head_object", uri)
-        except ObjectMissing:
-            return None
+        except (ObjectMissing, AccessDenied):
+            return self._stat_by_get(uri)
         return ObjectInfo(uri, found["ContentLength"], plain(found["ETag"]))
+
+    def _stat_by_get(self, uri: str) -> ObjectInfo | None:
+        # Answers to HEAD have no body, so 403 and 404 come without the reason: the bucket, the
+        # object, or the credentials.
+        try:
+            return self._client.get(uri, 0, 1)[1]
+        except ObjectMissing as error:
+            if is_missing_object(error):
+                return None
+            raise
 
     def read(self, uri: str) -> bytes:
         """The whole object in one state; a large one by several ranges at once."""
@@ -107,8 +123,6 @@ class S3Store:
         if info is None:
             info = self.stat(uri)
         if info is None:
-            # Unlike HEAD, this tells a missing bucket from a missing object.
-            self._client.call("list_objects_v2", uri, MaxKeys=1)
             raise ObjectMissing(f"{uri}: no such object at {self._client.endpoint}; check the uri")
         etag = info.etag
 

@@ -1,6 +1,6 @@
 """What S3 and its client say, in the words of the error tree: who has to do what.
 
-The codes come from AWS; MinIO, Ceph and versitygw send the same ones.
+The codes come from AWS; MinIO, Ceph and versitygw send the same ones and a few of their own.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ BROKEN_OFF = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadErr
 
 _CREDENTIALS = {
     "InvalidAccessKeyId": "the access key id is unknown",
+    "XAdminUserNotFound": "the access key id is unknown",
     "SignatureDoesNotMatch": "the secret key is wrong",
     "ExpiredToken": "the credentials have expired",
     "ExpiredTokenException": "the credentials have expired",
@@ -59,6 +60,12 @@ _HOW_TO_SIGN_IN = (
 def code_of(error: boto.ClientError) -> str:
     """Such as ``NoSuchKey``; the HTTP status where the answer had no body."""
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def is_missing_object(error: ObjectMissing) -> bool:
+    """Whether the bucket is there and only the object is not."""
+    cause = error.__cause__
+    return isinstance(cause, boto.ClientError) and code_of(cause) in NO_OBJECT
 
 
 @contextmanager
