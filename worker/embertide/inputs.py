@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from embertide.errors import ManifestError, ModelError
 from embertide.grid import Grid, check_fits
-from embertide.models.plan import Plan
 from embertide.spec.manifest import EmbeddingJob
 from embertide.store.edges import split_edges
 from embertide.store.features import feature_width, split_features
 from embertide.store.nodes import split_nodes
 from embertide.store.pieces import Piece
 from embertide.store.storage import Storage
+
+if TYPE_CHECKING:
+    # Importing it imports torch, which those who only list inputs need not wait for.
+    from embertide.models.plan import Plan
 
 
 @dataclass(frozen=True)
