@@ -1,0 +1,104 @@
+"""Every model the library reads, as plans with weights from DGL's and PyG's own modules.
+
+The modules and their descriptions are those that the unit tests compare with the libraries;
+left out are the ones that differ in how a model is read, not in what it computes.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from world import Graph, make_graph
+
+from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.plan import Aggregate, Combine, Linear, Plan
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+import test_models_dgl
+import test_models_pyg
+from model_support import plan_of, shake
+
+READING_ONLY = ("no-bias", "infer", "default", "checked", "-all", "-plain", "sage-sum")
+GRAPHS = {
+    (kind, weighted): make_graph(directed=kind == "directed", weighted=weighted)
+    for kind in ("directed", "undirected")
+    for weighted in (False, True)
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan and the graph it runs on."""
+
+    plan: Plan
+    kind: str
+    weighted: bool
+
+    @property
+    def graph(self) -> Graph:
+        return GRAPHS[self.kind, self.weighted]
+
+
+def catalogue() -> dict[str, Case]:
+    """Name -> case; models take turns on the directed and the undirected graph."""
+    plans = {**_pyg(), **_made()}
+    if not why_no_dgl():
+        plans |= _dgl()
+    return {
+        name: Case(plan, ("directed", "undirected")[number % 2], weighted)
+        for number, (name, (plan, weighted)) in enumerate(plans.items())
+    }
+
+
+def _kept(name: str) -> bool:
+    return not any(word in name for word in READING_ONLY)
+
+
+def _dgl() -> dict[str, tuple[Plan, bool]]:
+    convs = load_dgl().nn.pytorch
+    plans = {
+        "dgl stack": (plan_of(test_models_dgl.STACK, shake(test_models_dgl.Stack(convs))), False)
+    }
+    for name, case in test_models_dgl.CASES.items():
+        if _kept(name):
+            module = shake(nn.ModuleDict({"conv": case.make(convs)}))
+            plan = plan_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
+            plans[f"dgl {name}"] = (plan, case.weights)
+    return plans
+
+
+def _pyg() -> dict[str, tuple[Plan, bool]]:
+    plans = {}
+    for name, (make, inner, last, weighted) in test_models_pyg.MODELS.items():
+        text = f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n"
+        plans[f"pyg {name}"] = (plan_of(text, shake(make())), weighted)
+    for name, case in test_models_pyg.CASES.items():
+        if _kept(name):
+            module = shake(nn.ModuleDict({"conv": case.make()}))
+            plan = plan_of(f"library: pyg\nlayers: [{{{case.options}}}]", module)
+            plans[f"pyg {name}"] = (plan, case.weights)
+    return plans
+
+
+def _made() -> dict[str, tuple[Plan, bool]]:
+    """Every norm with both kinds of loops, on the features themselves and behind a product."""
+    plans = {}
+    g = torch.Generator().manual_seed(1)
+    params = {"w": torch.randn(7, 10, generator=g), "v": torch.randn(7, 10, generator=g)}
+    widths = {"x": 10, "h": 7, "r": 7, "a": 10, "b": 7, "out": 7}
+    for norm in ("none", "in", "out", "both", "sym_in_weighted"):
+        for loops in ("keep", "single"):
+            how = {"norm": norm, "loops": loops, "loop_weight": 2.0, "edge_weight": True}
+            steps = (
+                Aggregate(out="a", layer=0, x="x", **how),
+                Linear(out="h", layer=0, x="a", weight="w"),
+                Linear(out="r", layer=0, x="x", weight="v"),
+                Aggregate(out="b", layer=1, x="h", **how),
+                Combine(out="out", layer=1, a="b", b="r", alpha=0.5),
+            )
+            plans[f"made {norm} {loops}"] = (Plan(steps, params, widths, layers=2), loops == "keep")
+    return plans

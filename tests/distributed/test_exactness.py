@@ -1,0 +1,59 @@
+"""Every model gives, on every grid, what the float64 reference gives in one process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from catalogue import GRAPHS, Case, catalogue
+from ranks import on_grid
+from tasks import embed_all
+from world import make_features
+
+from embertide.models.reference import run_reference
+
+pytestmark = pytest.mark.distributed
+
+TOLERANCE = 1e-5
+"""Largest error allowed, as a share of the largest magnitude."""
+
+GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3), (4, 1), (1, 4), (3, 2))
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Case]:
+    return catalogue()
+
+
+@pytest.fixture(scope="module")
+def expected(cases: dict[str, Case]) -> dict[str, np.ndarray]:
+    """[N, D'] float64 of every case."""
+    return {
+        name: run_reference(
+            case.plan, [case.graph.layer()] * case.plan.layers, make_features(case.plan.input_width)
+        ).numpy()
+        for name, case in cases.items()
+    }
+
+
+@pytest.mark.parametrize(("p", "m"), GRIDS)
+def test_every_model_is_exact(
+    p: int, m: int, cases: dict[str, Case], expected: dict[str, np.ndarray]
+) -> None:
+    plans = [(case.plan, case.kind, case.weighted) for case in cases.values()]
+    answers = on_grid(p, m, embed_all, GRAPHS, plans)
+    wrong = {}
+    for name, *parts in zip(cases, *answers, strict=True):
+        found = np.concatenate(parts)
+        assert found.dtype == np.float32
+        assert found.shape == expected[name].shape
+        error = np.abs(found - expected[name]).max() / np.abs(expected[name]).max()
+        if not error <= TOLERANCE:
+            wrong[name] = error
+    assert not wrong
+
+
+def test_cases_can_tell_models_apart(expected: dict[str, np.ndarray]) -> None:
+    """No two models agree by accident (no weights that are zero, no graph without effect)."""
+    values = [torch.from_numpy(value).flatten()[:50] for value in expected.values()]
+    assert all(float(value.abs().max()) > 1e-3 for value in values)
