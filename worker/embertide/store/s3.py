@@ -15,7 +15,6 @@ from embertide.spec.workers import StorageSettings
 from embertide.store.s3_client import (
     THREADS,
     S3Client,
-    TransferStats,
     plain,
     require_key,
     split,
@@ -28,7 +27,7 @@ from embertide.store.s3_errors import (
     of_answer,
 )
 from embertide.store.s3_streams import PartedSink, RangedFile, committing
-from embertide.store.storage import ObjectInfo
+from embertide.store.storage import ObjectInfo, TransferStats
 
 _DELETE_AT_ONCE = 1000
 _FIRST_READ_BYTES = 8 << 20

@@ -10,7 +10,6 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from botocore.exceptions import ClientError
 from embertide.errors import InputError, StorageError, StoreUnavailable
 from embertide.spec.workers import StorageSettings
 from embertide.store.s3_errors import BEYOND_END, BROKEN_OFF, CONDITION_FAILED, code_of, translated
-from embertide.store.storage import ObjectInfo
+from embertide.store.storage import ObjectInfo, TransferStats
 
 THREADS = 8
 """Requests at one time."""
@@ -29,16 +28,6 @@ THREADS = 8
 _READ_TIMEOUT_SECONDS = 60
 _LONGEST_PAUSE_SECONDS = 20
 _OF_BUCKETS = {"list_objects_v2", "delete_objects"}
-
-
-@dataclass
-class TransferStats:
-    """What went over the network; ``requests`` counts attempts, ``retries`` all but the first."""
-
-    requests: int = 0
-    retries: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
 
 
 class S3Client:

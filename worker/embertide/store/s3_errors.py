@@ -105,9 +105,10 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideErro
 def _of_status(status: int, said: str, uri: str, endpoint: str) -> StorageError:
     if status in (401, 403):
         return AccessDenied(
-            f"{uri}: {endpoint} does not allow this with these credentials ({said}); allow"
-            " s3:ListBucket on the bucket and s3:GetObject, s3:PutObject, s3:DeleteObject and"
-            " s3:AbortMultipartUpload on its objects as far as they are needed"
+            f"{uri}: {endpoint} does not allow this with these credentials ({said}): correct"
+            f" them ({_HOW_TO_SIGN_IN}), or allow s3:ListBucket on the bucket and s3:GetObject,"
+            " s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on its objects as far as"
+            " they are needed"
         )
     if status == 501:
         return StorageError(
