@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from embertide.errors import AccessDenied, InputError, ObjectMissing, OutputError, StorageError
-from embertide.store.storage import ObjectInfo
+from embertide.store.storage import ObjectInfo, TransferStats
 
 _BUFFER_BYTES = 1 << 20
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
@@ -34,6 +34,17 @@ _ADVICE = {
 class LocalStore:
     """``file:///absolute/path``; see :class:`embertide.store.storage.Storage`."""
 
+    @property
+    def stats(self) -> TransferStats:
+        """Nothing goes over a network that this process could see."""
+        return TransferStats()
+
+    def list_folders(self, uri: str) -> list[str]:
+        """Directories directly below."""
+        path = to_path(uri)
+        with _reading(uri):
+            return sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+
     def list(self, uri: str) -> list[ObjectInfo]:
         """One file, or all below a directory; links are followed."""
         path = to_path(uri)
@@ -46,12 +57,6 @@ class LocalStore:
                 "count); check the path"
             )
         return sorted(found, key=lambda info: info.uri)
-
-    def list_folders(self, uri: str) -> list[str]:  # type: ignore[valid-type]
-        """Directories directly below."""
-        path = to_path(uri)
-        with _reading(uri):
-            return sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
 
     def stat(self, uri: str) -> ObjectInfo | None:
         """A file, not a directory."""

@@ -8,6 +8,7 @@ all of them raise :class:`~embertide.errors.StorageError` or
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,8 +27,28 @@ class ObjectInfo:
     etag: str
 
 
+@dataclass
+class TransferStats:
+    """What went over the network; ``requests`` counts attempts, ``retries`` all but the first."""
+
+    requests: int = 0
+    retries: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
 class Storage(Protocol):
-    """What the rest of the package asks of a store."""
+    """What the rest of the package asks of a store. Safe to use from several threads.
+
+    A storage can be pickled; the copy connects anew.
+    """
+
+    @property
+    def stats(self) -> TransferStats:
+        """What was transferred so far; local files count nothing."""
+
+    def list_folders(self, uri: str) -> list[str]:
+        """Names directly below a prefix that have objects below them, sorted; none if missing."""
 
     def list(self, uri: str) -> list[ObjectInfo]:
         """The object at ``uri``, or all objects below it, by URI.
@@ -38,9 +59,6 @@ class Storage(Protocol):
         Raises:
             ObjectMissing: there is nothing.
         """
-
-    def list_folders(self, uri: str) -> list[str]:
-        """Names directly below a prefix that have objects below them, sorted; none if missing."""
 
     def stat(self, uri: str) -> ObjectInfo | None:
         """The object, or None."""
@@ -85,22 +103,33 @@ class Stores:
     def __init__(self, settings: StorageSettings) -> None:
         self._settings = settings
         self._made: dict[str, Storage] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stores, (self._settings,)
+
+    @property
+    def stats(self) -> TransferStats:
+        """What was transferred so far; local files count nothing."""
+        s3 = self._made.get("s3")
+        return s3.stats if s3 is not None else TransferStats()
 
     def _store(self, uri: str) -> Storage:
         scheme = uri.partition("://")[0]
-        if scheme not in self._made:
-            self._made[scheme] = _make(scheme, uri, self._settings)
-        return self._made[scheme]
+        with self._lock:
+            if scheme not in self._made:
+                self._made[scheme] = _make(scheme, uri, self._settings)
+            return self._made[scheme]
+
+    def list_folders(self, uri: str) -> list[str]:
+        """See :class:`Storage`."""
+        uri = as_uri(uri)
+        return self._store(uri).list_folders(uri)
 
     def list(self, uri: str) -> list[ObjectInfo]:
         """See :class:`Storage`."""
         uri = as_uri(uri)
         return self._store(uri).list(uri)
-
-    def list_folders(self, uri: str) -> list[str]:  # type: ignore[valid-type]
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).list_folders(uri)
 
     def stat(self, uri: str) -> ObjectInfo | None:
         """See :class:`Storage`."""
