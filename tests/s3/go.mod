@@ -1,6 +1,6 @@
 module embertide.dev/tests/s3
 
-go 1.26.8
+go 1.25.0
 
 tool github.com/versity/versitygw/cmd/versitygw
 
