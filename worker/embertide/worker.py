@@ -35,7 +35,7 @@ from embertide.progress import Progress
 from embertide.spec.manifest import EmbeddingJob
 from embertide.store.storage import open_storage
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _PEER_WORDS = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo", "NCCL")
 _PEER_SECONDS = 5.0
 
@@ -57,9 +57,11 @@ def main(settings: WorkerSettings) -> None:
 
     Exits with the error's exit code when the run fails.
     """
+    rank = int(os.environ["RANK"])
     _die_with_launcher()
+    _show_rank(rank)
     torch.set_num_threads(settings.threads)
-    folder, rank = Path(settings.run_dir), int(os.environ["RANK"])
+    folder = Path(settings.run_dir)
     try:
         _run(settings, folder, rank)
     except Exception as error:
@@ -148,3 +150,9 @@ def _die_with_launcher() -> None:
 def _follow(launcher: Any) -> None:
     launcher.join()
     os._exit(1)
+
+
+def _show_rank(rank: int) -> None:
+    """Where the system can: name the process, so that ``top`` tells the workers apart."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, f"embertide-{rank}".encode())

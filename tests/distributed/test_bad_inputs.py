@@ -1,0 +1,323 @@
+"""Bad input gets an error that says what, where and what to do, and loses nothing.
+
+Every case runs the real command on a small job that has a version published, and spoils one
+thing. Those in the first table are found before any worker starts.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commands import Commands, Published
+from small_job import NODES, WIDTH, SmallJob
+
+MANIFEST, INPUT, MODEL, STORAGE, OUTPUT, GRID = 2, 3, 4, 5, 6, 7
+
+RING = np.arange(NODES)
+VALUES = np.ones((NODES, WIDTH))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is spoilt, and the exit code and parts of the message that it must give.
+
+    ``{job}`` in ``says`` stands for the job's folder.
+    """
+
+    spoil: Callable[[SmallJob], object]
+    code: int
+    says: tuple[str, ...]
+    argv: tuple[str, ...] = ("--grid", "1x1")
+
+
+def _hundred_bytes_less(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _as_csv(path: Path) -> None:
+    path.write_text("src,dst\n0,1\n")
+
+
+def _integers(path: Path) -> None:
+    pq.write_table(pa.table({"src": RING.astype(str), "dst": RING}), path)
+
+
+def _second_edge_type(job: SmallJob) -> None:
+    edge = {"name": "likes", "uri": "likes/", "format": "parquet"}
+    job.write_manifest(input__edges__1=edge)
+
+
+def _second_node_type(job: SmallJob) -> None:
+    features = {"uri": "users/", "format": "parquet", "vectorColumn": "x"}
+    job.write_manifest(input__nodes__1={"name": "user", "features": features})
+
+
+def _renamed_weight(job: SmallJob) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    path = job.model / "weights.safetensors"
+    tensors = load_file(path)
+    name = next(name for name in tensors if name.startswith("layers.1.") and "weight" in name)
+    tensors[name.replace("weight", "wait")] = tensors.pop(name)
+    save_file(tensors, path)
+
+
+def _misshapen_weight(job: SmallJob) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    path = job.model / "weights.safetensors"
+    tensors = load_file(path)
+    name = next(name for name in tensors if name.startswith("layers.0.") and "bias" in name)
+    tensors[name] = np.zeros(WIDTH + 3, np.float32)
+    save_file(tensors, path)
+
+
+class Trap:
+    """Unpickling it would create a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return (Path.touch, (self.path,))
+
+
+def _pickle(job: SmallJob) -> None:
+    import torch
+
+    (job.model / "weights.safetensors").unlink()
+    torch.save({"layers.0.weight": Trap(job.folder / "sprung")}, job.model / "weights.pt")
+
+
+EARLY = {
+    "missing object": Case(
+        lambda job: job.write_manifest(input__edges__0__uri="edges/gone.parquet"),
+        STORAGE,
+        ("{job}/edges/gone.parquet", "does not exist"),
+    ),
+    "missing prefix": Case(
+        lambda job: shutil.rmtree(job.folder / "features"),
+        STORAGE,
+        ("{job}/features/ does not exist", "check the path"),
+    ),
+    "empty prefix": Case(
+        lambda job: job.edges.rename(job.edges.with_name("_part.parquet")),
+        STORAGE,
+        ("{job}/edges/", "without files", "check the path"),
+    ),
+    "missing model": Case(
+        lambda job: shutil.rmtree(job.model), STORAGE, ("{job}/model/model.yaml", "does not exist")
+    ),
+    "csv as parquet": Case(
+        lambda job: _as_csv(job.edges), INPUT, ("{job}/edges/part.parquet", "parquet", "format")
+    ),
+    "parquet as csv": Case(
+        lambda job: job.write_manifest(input__edges__0__format="csv"),
+        INPUT,
+        ("{job}/edges/part.parquet", "parquet", "format"),
+    ),
+    "truncated parquet": Case(
+        lambda job: _hundred_bytes_less(job.features), INPUT, ("{job}/features/part.parquet",)
+    ),
+    "missing column": Case(
+        lambda job: job.write_manifest(input__edges__0__columns={"source": "from"}),
+        INPUT,
+        ("{job}/edges/part.parquet", "'from'", "columns.source", "src, dst"),
+    ),
+    "wrong type": Case(
+        lambda job: _integers(job.edges),
+        INPUT,
+        ("{job}/edges/part.parquet", "'src'", "must hold integers", "ids: string"),
+    ),
+    "width of the model": Case(
+        lambda job: job.write_model(WIDTH + 1),
+        MODEL,
+        ("{job}/features/", f"{WIDTH} columns", "{job}/model/", f"takes {WIDTH + 1}"),
+    ),
+    "missing weight": Case(
+        _renamed_weight,
+        MODEL,
+        ("{job}/model/weights.safetensors", "layers.1.weight", "layers.1.wait"),
+    ),
+    "wrong shape": Case(
+        _misshapen_weight,
+        MODEL,
+        ("{job}/model/weights.safetensors", "layers.0.bias", str(WIDTH + 3), str(WIDTH)),
+    ),
+    "pickled weights": Case(_pickle, MODEL, ("{job}/model/weights.pt", "safetensors")),
+    "more workers than nodes": Case(
+        lambda _job: None, GRID, ("13x1", f"{NODES} nodes", "at most 12"), ("--grid", "13x1")
+    ),
+    "feature axis beyond the width": Case(
+        lambda _job: None, GRID, ("1x5", f"{WIDTH} columns", "at most 4"), ("--grid", "1x5")
+    ),
+    "fanout of another length": Case(
+        lambda job: job.write_manifest(inference__fanout=[3, 3, 3]),
+        MODEL,
+        ("spec.inference.fanout", "3 entries", "2 layers", "one number for each layer"),
+    ),
+    "output is an input": Case(
+        lambda job: job.write_manifest(output__uri="features/"),
+        MANIFEST,
+        ("spec.output.uri", "{job}/features/", "prefix of its own"),
+    ),
+    "two edge types": Case(
+        _second_edge_type,
+        MANIFEST,
+        ("spec.input.edges", "2 edge types (edge, likes)", "exactly one"),
+    ),
+    "two node types": Case(
+        _second_node_type,
+        MANIFEST,
+        ("spec.input.nodes", "2 node types (node, user)", "exactly one"),
+    ),
+    "no gpu": Case(
+        lambda _job: None,
+        GRID,
+        ("cuda", "13 workers", "CUDA devices", "device: cpu"),
+        ("--grid", "12x1", "--device", "cuda"),
+    ),
+}
+
+
+def _with_rows(job: SmallJob, ids: list[int], change: Callable[[np.ndarray], object]) -> None:
+    values = np.ones((len(ids), WIDTH), np.float32)
+    change(values)
+    job.write_features(ids, values)
+
+
+def _nan_and_inf(values: np.ndarray) -> None:
+    values[5, 1], values[9, 0] = np.nan, np.inf
+
+
+def _unknown_string(job: SmallJob) -> None:
+    names = [f"n{i}" for i in range(NODES)]
+    job.write_features(names, VALUES)
+    job.write_edges(names, [*names[1:-1], "n99", "n0"])
+    job.write_manifest(input__nodes__0__ids="string")
+
+
+def _unknown_int64(job: SmallJob) -> None:
+    job.write_features(RING * 10, VALUES)
+    job.write_edges(RING * 10, np.where(RING == 7, 71, RING * 10))
+    job.write_manifest(input__nodes__0__ids="int64")
+
+
+def _dense_edge(job: SmallJob, row: int, value: int) -> None:
+    job.write_edges(np.where(row == RING, value, RING), RING)
+
+
+def _no_node(job: SmallJob) -> None:
+    job.write_features([*range(NODES), 40], np.ones((NODES + 1, WIDTH)))
+    job.write_manifest(input__nodes__0__count=NODES)
+
+
+def _ragged(job: SmallJob) -> None:
+    job.write_features(RING, [np.ones(3 if i == 4 else WIDTH) for i in range(NODES)])
+
+
+TWO = ("--grid", "2x1")
+LATE = {
+    "text in csv": Case(
+        lambda job: job.write_csv("src,dst\n0,1\n1,2\nx7,3\n"),
+        INPUT,
+        ("{job}/edges/part.csv line 4", "'x7'", "src"),
+    ),
+    "negative id": Case(
+        lambda job: _dense_edge(job, 3, -1),
+        INPUT,
+        ("{job}/edges/part.parquet row 3", "'src'", "-1", "Correct the row"),
+    ),
+    "id out of range": Case(
+        lambda job: _dense_edge(job, 8, NODES),
+        INPUT,
+        ("{job}/edges/part.parquet row 8", "'src'", str(NODES), f"0 to {NODES - 1}"),
+        TWO,
+    ),
+    "edge of an unknown int64": Case(
+        _unknown_int64,
+        INPUT,
+        ("{job}/edges/part.parquet row 7", "'dst'", "71", f"{NODES} nodes of", "{job}/features/"),
+        TWO,
+    ),
+    "edge of an unknown string": Case(
+        _unknown_string,
+        INPUT,
+        ("{job}/edges/part.parquet row 10", "'dst'", "'n99'", "{job}/features/"),
+    ),
+    "features of an unknown node": Case(
+        _no_node, INPUT, ("{job}/features/", "1 feature row", "40", f"0 to {NODES - 1}")
+    ),
+    "node without features": Case(
+        lambda job: (
+            job.write_features(RING[:-2], VALUES[:-2]),
+            job.write_manifest(input__nodes__0__count=NODES),
+        ),
+        INPUT,
+        ("{job}/features/", "2 nodes", "without features", "10", "one feature row"),
+    ),
+    "duplicate features": Case(
+        lambda job: _with_rows(job, [0, 1, 2, 3, 4, 4, 6, 7, 8, 9, 10, 11], lambda _values: None),
+        INPUT,
+        ("{job}/features/", "4"),
+        TWO,
+    ),
+    "nan and inf": Case(
+        lambda job: _with_rows(job, list(RING), _nan_and_inf),
+        INPUT,
+        ("{job}/features/", "2 feature rows", "NaN or infinite", "node id 5"),
+    ),
+    "ragged vectors": Case(
+        _ragged, INPUT, ("{job}/features/part.parquet row 4", "'x'", "3", str(WIDTH))
+    ),
+    "overflowing embeddings": Case(
+        lambda job: job.write_model(WIDTH, scale=1e30),
+        OUTPUT,
+        ("embeddings", "NaN or infinite", "first node id 0", "model's weights"),
+        TWO,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    commands = Commands(tmp_path_factory.mktemp("commands"))
+    yield commands
+    commands.stop()
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory, commands: Commands) -> SmallJob:
+    job = SmallJob.make(tmp_path_factory.mktemp("good"))
+    done = commands.run("run", job.manifest, "--grid", "2x1", "--quiet")
+    assert done.code == 0, done.err
+    assert done.err == ""
+    return job
+
+
+@pytest.fixture
+def job(good: SmallJob, tmp_path: Path) -> SmallJob:
+    return good.copy(tmp_path / "job")
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("name", [*EARLY, *LATE])
+def test_bad_input(name: str, commands: Commands, job: SmallJob) -> None:
+    case = EARLY.get(name) or LATE[name]
+    published = Published(job.output)
+    case.spoil(job)
+    done = commands.run("run", job.manifest, *case.argv)
+    print(done.message)
+    for part in case.says:
+        assert part.format(job=job.folder) in done.message
+    assert done.code == case.code
+    assert (" features " in done.err) == (name in LATE)
+    published.check_untouched()
+    assert not (job.folder / "sprung").exists()
