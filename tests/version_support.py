@@ -126,8 +126,11 @@ class _HookedStream:
         return int(self._stream.write(data))
 
 
-def crash_at(settings: StorageSettings | None, uri: str, operation: int) -> None:
-    """Publish OLD and CURRENT, then NEXT with keep=1, dying at its n-th operation."""
+def crash_at(settings: StorageSettings | None, uri: str, operation: int, parts: bool) -> None:
+    """Publish OLD and CURRENT, then NEXT with keep=1, dying at the n-th operation of that.
+
+    Without ``parts`` those of writing the parts do not count.
+    """
     storage = open_storage(settings)
     publish_one(storage, uri, OLD)
     publish_one(storage, uri, CURRENT)
@@ -139,17 +142,21 @@ def crash_at(settings: StorageSettings | None, uri: str, operation: int) -> None
         if left == 0:
             os._exit(KILLED)
 
-    publish_one(Hooked(storage, die), uri, NEXT, keep=1)  # type: ignore[arg-type]
+    deadly: Any = Hooked(storage, die)
+    digests = write_parts(deadly if parts else storage, uri, NEXT)
+    publish(deadly, uri, NEXT, manifest_of(digests), keep=1)
 
 
-def crash_everywhere(settings: StorageSettings | None, uri: str) -> None:
+def crash_everywhere(settings: StorageSettings | None, uri: str, parts: int) -> None:
     """One output for each operation a process can die at, until it outlives them all."""
     # Imports the store's libraries before the forks, not in each.
     open_storage(settings).stat(uri)
     operation, status = 0, KILLED
     while status == KILLED:
         operation += 1
-        status = _in_child(partial(crash_at, settings, f"{uri}/{operation}", operation))()
+        status = _in_child(
+            partial(crash_at, settings, f"{uri}/{operation}", operation, bool(parts))
+        )()
     assert status == 0, f"operation {operation} ended with status {status}"
     print(json.dumps(operation))
 
@@ -198,13 +205,13 @@ def call(function: str, settings: StorageSettings | None, uri: str, *args: int) 
     return json.loads(ended.stdout)
 
 
-def check_crashes(settings: StorageSettings | None, uri: str) -> None:
+def check_crashes(settings: StorageSettings | None, uri: str, parts: bool = True) -> None:
     """Die at every storage operation of a run's end; readers must have a whole version always.
 
     And the next run must publish as if nothing had been.
     """
     storage = open_storage(settings)
-    operations = call("crash_everywhere", settings, uri)
+    operations = call("crash_everywhere", settings, uri, int(parts))
     seen = []
     for operation in range(1, operations + 1):
         output = f"{uri}/{operation}"
