@@ -110,7 +110,7 @@ def test_a_small_manifest_gets_the_documented_defaults(example: dict[str, Any]) 
     assert job.spec.input.edges[0].uri == "file:///data/edges"
     assert job.spec.input.nodes[0].ids == "dense"
     assert job.spec.input.nodes[0].features.format == "parquet"
-    assert job.spec.inference == Inference(fanout="full", seed=0, group_bytes=32 << 20, depth=2)
+    assert job.spec.inference == Inference(fanout="full", seed=0, group_bytes=8 << 20, depth=2)
     assert job.spec.output.keep_versions == 7
     assert job.spec.backoff_limit == 3
     assert job.spec.progress_deadline_seconds == 900

@@ -23,9 +23,9 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
 from embertide.memory import MemoryWatch, release_memory
 from embertide.metrics import CountingRecorder
-from embertide.models.plan import PairAttend, Plan
+from embertide.models.plan import Plan
 from embertide.models.read import read_model
-from embertide.primitives.graph import LayerGraph
+from embertide.primitives.graph import LayerGraph, edge_needs
 from embertide.primitives.idmap import NodeIds
 from embertide.report import RankMemory, RunReport, Traffic
 from embertide.stages.csr import build_graph, choose_ranges, gather_partition
@@ -113,6 +113,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
             del raw, dense
             embeddings = infer(ctx, plan, ranges, graphs, loaded, place)
             del graphs, place
+            release_memory()
         with clock.stage(ctx, "publish"):
             uri = version_uri(ctx.job.spec.output.uri, order.version)
             digest = write_part(ctx, uri, names, embeddings)
@@ -130,11 +131,11 @@ def layer_graphs(
     tile = -(-widest // ctx.grid.feature)
     group_rows = max(1, inference.group_bytes // (4 * tile))
     pair_rows = max(1, inference.group_bytes // (4 * widest))
-    pairs = any(isinstance(step, PairAttend) for step in plan.steps)
+    needs = edge_needs(plan)
 
     def build(sub: Csr) -> LayerGraph:
         csr = gather_partition(ctx.exchange, ranges, sub)
-        return LayerGraph(ctx.exchange, ranges, csr, group_rows, pair_rows, edges=pairs)
+        return LayerGraph(ctx.exchange, ranges, csr, group_rows, pair_rows, needs)
 
     if inference.fanout == "full":
         full = build(part)

@@ -67,13 +67,11 @@ def _added(plan: Plan, step: Step, size: Size, last: dict[str, int], at: int) ->
         # Loaded rows land group by group; a ring holds two blocks.
         return out + (size.tensor(width) / size.feature * 2 if size.feature > 1 else 0.0)
     if isinstance(step, steps.Aggregate):
-        converted = size.tensor(width) if size.feature > 1 else 0.0
-        return out + converted + size.in_flight(width)
+        return out + size.in_flight(width)
     if isinstance(step, steps.Attend | steps.PairAttend):
-        converted = size.tensor(width) if size.feature > 1 else 0.0
         heads = size.tensor(width)
         scalars = 4.0 * step.heads * (size.nodes / size.graph * 4 + size.unique())
         pairs = 4.0 * step.heads * size.edges / size.graph * 2
         extra = pairs if isinstance(step, steps.PairAttend) else 0.0
-        return out + converted + heads + scalars + extra + size.in_flight(width)
+        return out + heads + scalars + extra + size.in_flight(width)
     return out

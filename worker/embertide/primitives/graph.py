@@ -6,14 +6,14 @@ that is found lazily is collective: all workers ask for the same things in the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr, single_loops
 from embertide.metrics import Label
-from embertide.models.plan import Loops
+from embertide.models.plan import Aggregate, Attend, Loops, PairAttend, Plan
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.landing import LoadedHolders
 from embertide.primitives.sources import (
@@ -26,15 +26,39 @@ from embertide.primitives.sources import (
 SETUP = Label("graph", "ids")
 
 
+@dataclass(frozen=True)
+class EdgeNeeds:
+    """What a plan asks of a layer graph beside the tile pattern.
+
+    Attributes:
+        positions: tile blocks carry each non-zero's position in the CSR (pair attention).
+        again: the CSR's columns are read again after the tile pattern has been found.
+    """
+
+    positions: bool
+    again: bool
+
+
+def edge_needs(plan: Plan) -> EdgeNeeds:
+    """Look through all steps of a plan."""
+    pairs = any(isinstance(step, PairAttend) for step in plan.steps)
+    over_edges = [s for s in plan.steps if isinstance(s, Aggregate | Attend | PairAttend)]
+    kinds = {(s.loops, s.edge_weight, getattr(s, "loop_weight", 1.0)) for s in over_edges}
+    mixed = len({kind if kind[0] == "single" else "keep" for kind in kinds}) > 1
+    from_files = any(plan.input in step.reads() for step in over_edges)
+    return EdgeNeeds(pairs, pairs or mixed or from_files)
+
+
 @dataclass
 class LayerGraph:
     """The whole layer graph, seen by the worker that holds the rows of its partition.
 
     Attributes:
-        csr: in-edges of partition p, node ids as columns, on the CPU.
+        csr: in-edges of partition p, node ids as columns, on the CPU. Once nothing will read
+            the columns again they are dropped; rows and weights stay.
         group_rows: slots per remote group of tiles.
         pair_rows: slots per remote group of whole rows.
-        edges: keep each non-zero's CSR position in the tile blocks (pair attention needs it).
+        needs: what the plan will ask for.
     """
 
     exchange: Exchange
@@ -42,10 +66,11 @@ class LayerGraph:
     csr: Csr
     group_rows: int
     pair_rows: int
-    edges: bool = False
+    needs: EdgeNeeds
     _tiles: Sources | None = None
     _pairs: Sources | None = None
     _out_degree: torch.Tensor | None = None
+    _weighted_in_degree: torch.Tensor | None = None
     _variants: dict[tuple[float, bool], LayerGraph] = field(default_factory=dict)
 
     def variant(self, loops: Loops, loop_weight: float, *, weighted: bool) -> LayerGraph:
@@ -65,8 +90,9 @@ class LayerGraph:
                 single_loops(csr, loop_weight),
                 self.group_rows,
                 self.pair_rows,
-                self.edges,
+                self.needs,
             )
+            self._drop_columns()
         return self._variants[key]
 
     def tiles(self) -> Sources:
@@ -77,7 +103,9 @@ class LayerGraph:
                 self._tiles = local_sources(self.exchange, self.csr, axis)
             else:
                 holders = RangeHolders.tiles(self.ranges, axis)
-                self._tiles = self._find(self.csr, holders, SETUP, self.group_rows, self.edges)
+                positions = self.needs.positions
+                self._tiles = self._find(self.csr, holders, SETUP, self.group_rows, positions)
+                self._drop_columns()
         return self._tiles
 
     def pairs(self) -> Sources:
@@ -107,6 +135,10 @@ class LayerGraph:
         nodes = self.ranges.nodes
         return find_sources(self.exchange, label, csr, holders, nodes, group_rows, edges=edges)
 
+    def _drop_columns(self) -> None:
+        if not self.needs.again:
+            self.csr = replace(self.csr, cols=self.csr.cols.new_empty(0))
+
     def sub_range(self) -> Csr:
         """Our sub-range's rows of the partition."""
         return self.csr.slice(*self.ranges.within(self.exchange.grid.rank))
@@ -119,9 +151,11 @@ class LayerGraph:
         """[N/P] sum of the stored weights of each row's in-edges; of ones without weights."""
         if self.csr.weights is None:
             return self.in_degree()
-        total = torch.zeros(self.csr.rows)
-        total.index_add_(0, self.csr.row_ids(), self.csr.weights)
-        return total.to(self.exchange.device)
+        if self._weighted_in_degree is None:
+            total = torch.zeros(self.csr.rows)
+            total.index_add_(0, self.csr.row_ids(), self.csr.weights)
+            self._weighted_in_degree = total.to(self.exchange.device)
+        return self._weighted_in_degree
 
     def out_degree(self) -> torch.Tensor:
         """[N/P] out-edges of each row of our partition *in the whole graph*, float32.

@@ -127,7 +127,7 @@ class Inference(SpecModel):
         description="Seed of the sampling. The same seed gives the same sample on every grid.",
     )
     group_bytes: int = Field(
-        default=32 * MIB,
+        default=8 * MIB,
         ge=4096,
         description="Size in bytes of one receive buffer when neighbours' features are exchanged.",
     )

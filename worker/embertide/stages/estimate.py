@@ -15,6 +15,7 @@ from embertide.models import plan as steps
 from embertide.models.footprint import Size, tensor_peak
 from embertide.models.plan import Plan
 from embertide.models.read import read_model
+from embertide.primitives.graph import edge_needs
 from embertide.report import Estimate, InputSize, PlannedTraffic
 from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
@@ -137,13 +138,13 @@ def _memory(job: EmbeddingJob, inputs: Inputs, plan: Plan, size: Size) -> dict[s
     held = edges * (2 * index + weight)
     sorting = edges * (8 + index + 2 * weight)
     partition = size.edges / size.graph * (index + weight) + 8 * nodes / size.graph
-    blocks = 0.0
+    blocks, needs = 0.0, edge_needs(plan)
     if size.graph > 1:
-        pairs = any(isinstance(step, steps.PairAttend) for step in plan.steps)
-        blocks = size.edges / size.graph * (index + weight + (4 if pairs else 0))
-        blocks += 32 * nodes / size.graph + 4 * nodes
+        blocks = size.edges / size.graph * (index + weight + (4 if needs.positions else 0))
+        blocks += 32 * nodes / size.graph
+        partition -= 0 if needs.again else size.edges / size.graph * index
     single = any(getattr(step, "loops", "keep") == "single" for step in plan.steps)
-    graph = partition * (2 if single else 1) + blocks
+    graph = partition * (2 if single and needs.again else 1) + blocks
     stages = {
         "features": loaded,
         "ingest": loaded + held,

@@ -16,7 +16,7 @@ from embertide.errors import OutputError
 from embertide.primitives.idmap import Ids
 from embertide.store.parts import PartDigest, PartWriter, verify_part
 
-_BATCH_VALUES = 1 << 22
+_BATCH_VALUES = 1 << 20
 
 
 def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Tensor) -> PartDigest:
