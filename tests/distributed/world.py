@@ -26,8 +26,8 @@ from embertide.stages.features import RawFeatures, locate_features, place_featur
 from embertide.stages.infer import infer
 
 NODES = 97
-GROUP_BYTES = 384
-"""Five whole rows of 19 columns: every remote exchange takes many groups."""
+GROUP_BYTES = 512
+"""Ten whole rows of 12 columns: every remote exchange takes many groups."""
 
 
 @dataclass(frozen=True)

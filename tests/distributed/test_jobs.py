@@ -1,0 +1,170 @@
+"""Whole jobs, from files to published rows, against the float64 reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from job_files import WIDTH, JobFiles, write_job
+from world import NODES, Graph, make_features, make_graph
+
+from embertide.grid import Grid, RowRanges
+from embertide.kernels.csr import build_csr, pack
+from embertide.local import run_job
+from embertide.metrics import NullRecorder
+from embertide.models.read import read_model
+from embertide.models.reference import LayerGraph, run_reference
+from embertide.primitives.exchange import Exchange
+from embertide.primitives.idmap import HashedIds
+from embertide.stages.sample import sample_layer
+from embertide.store.storage import open_storage
+
+pytestmark = pytest.mark.distributed
+
+FULL_WEIGHTED = make_graph(weighted=True)
+FULL = make_graph()
+
+
+def run(files: JobFiles, grid: tuple[int, int]) -> torch.Tensor:
+    """[N, D'] as published."""
+    report = run_job(files.job, grid=grid, threads=1)
+    assert report.rows == NODES
+    return files.published()
+
+
+def assert_exact(found: torch.Tensor, files: JobFiles, graphs: list[LayerGraph]) -> None:
+    plan = read_model(open_storage(None), files.job.spec.model.uri)
+    expected = run_reference(plan, graphs, files.features)
+    assert float((found - expected).abs().max()) <= 1e-5 * float(expected.abs().max())
+
+
+def undirected(graph: Graph) -> Graph:
+    """Every edge both ways, but each loop once."""
+    other = graph.src != graph.dst
+    return replace(
+        graph,
+        src=np.concatenate([graph.src, graph.dst[other]]),
+        dst=np.concatenate([graph.dst, graph.src[other]]),
+    )
+
+
+def without_duplicates(graph: Graph) -> Graph:
+    src, dst = np.array(sorted(set(zip(graph.src, graph.dst, strict=True)))).T
+    return replace(graph, src=src, dst=dst)
+
+
+def heaviest_only(graph: Graph) -> Graph:
+    assert graph.weight is not None
+    best: dict[tuple[int, int], float] = {}
+    for src, dst, weight in zip(graph.src, graph.dst, graph.weight, strict=True):
+        best[src, dst] = max(best.get((src, dst), 0.0), weight)
+    src, dst = np.array(list(best)).T
+    return Graph(src, dst, np.array(list(best.values()), np.float32))
+
+
+def without_loops(graph: Graph) -> Graph:
+    other = graph.src != graph.dst
+    return replace(graph, src=graph.src[other], dst=graph.dst[other])
+
+
+def with_all_loops(graph: Graph) -> Graph:
+    lacking = np.setdiff1d(np.arange(graph.nodes), graph.src[graph.src == graph.dst])
+    return replace(
+        graph,
+        src=np.concatenate([graph.src, lacking]),
+        dst=np.concatenate([graph.dst, lacking]),
+    )
+
+
+JOBS: dict[str, tuple[dict[str, Any], Graph, Callable[[Graph], Graph]]] = {
+    "dense parquet, weighted gcn": ({}, FULL_WEIGHTED, lambda graph: graph),
+    "dense npy, heavier duplicates": (
+        {"nodes": "npy", "edges": "csv", "duplicates": "remove", "output": "npy"},
+        FULL_WEIGHTED,
+        heaviest_only,
+    ),
+    "dense npy edges, undirected sage": (
+        {"edges": "npy", "conv": "sage", "directed": False},
+        FULL,
+        undirected,
+    ),
+    "int64 csv, simple undirected gat": (
+        {
+            "ids": "int64", "edges": "csv", "nodes": "npy", "conv": "gat", "directed": False,
+            "duplicates": "remove", "selfLoops": "remove",
+        },
+        FULL,
+        lambda graph: without_duplicates(without_loops(undirected(graph))),
+    ),
+    "string parquet, gatv2 with loops": (
+        {"ids": "string", "conv": "gatv2", "selfLoops": "add"},
+        FULL,
+        with_all_loops,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_published_rows_are_the_reference(tmp_path: Path, name: str) -> None:
+    options, graph, meant = JOBS[name]
+    files = write_job(tmp_path, graph, make_features(WIDTH), **options)
+    assert_exact(run(files, (2, 2)), files, [meant(graph).layer()] * 2)
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (3, 1), (1, 3)])
+def test_other_grids_publish_the_same(tmp_path: Path, grid: tuple[int, int]) -> None:
+    files = write_job(tmp_path, FULL, make_features(WIDTH), ids="string", conv="gcn")
+    assert_exact(run(files, grid), files, [FULL.layer()] * 2)
+
+
+FANOUT = [3, 5]
+
+
+def sampled_layers(files: JobFiles, seed: int) -> list[LayerGraph]:
+    """The layer graphs that a job samples, made in this process; ends as positions in names."""
+    exchange = Exchange(Grid(1, 1), torch.device("cpu"), NullRecorder())
+    if files.job.spec.input.nodes[0].ids == "string":
+        ids = HashedIds(exchange, [np.array(files.names)], "string", "names")
+        dense = ids.find(np.array(files.names))
+        keys = ids.original(RowRanges((0, NODES), 1))[1]
+    else:
+        dense = np.arange(NODES)
+        keys = dense.view(np.uint64)
+    edges = pack(dense[files.graph.dst], dense[files.graph.src], NODES)
+    csr = build_csr(edges, None, NODES, NODES, first=0)
+    position = torch.from_numpy(np.argsort(dense))
+    layers: list[LayerGraph] = []
+    for layer, fanout in enumerate(FANOUT):
+        sample = sample_layer(csr, keys, fanout, seed, layer)
+        layers.append((position[sample.cols.long()], position[sample.row_ids()], None))
+    return layers
+
+
+@pytest.mark.parametrize("ids", ["dense", "string"])
+def test_samples_are_the_same_on_every_grid(tmp_path: Path, ids: str) -> None:
+    files = write_job(
+        tmp_path, FULL, make_features(WIDTH), ids=ids, inference={"fanout": FANOUT, "seed": 11}
+    )
+    expected = sampled_layers(files, 11)
+    assert len(expected[0][0]) < len(FULL.src)
+    for grid in ((2, 2), (1, 2)):
+        assert_exact(run(files, grid), files, expected)
+
+
+def test_runs_repeat_bit_by_bit_and_seeds_differ(tmp_path: Path) -> None:
+    def embeddings(name: str, seed: int) -> torch.Tensor:
+        files = write_job(
+            tmp_path / name, FULL, make_features(WIDTH), inference={"fanout": FANOUT, "seed": seed}
+        )
+        return run(files, (2, 2))
+
+    first, second, other = embeddings("a", 1), embeddings("b", 1), embeddings("c", 2)
+    assert torch.equal(first, second)
+    isolated = torch.arange(NODES) >= 93
+    assert not torch.equal(first, other)
+    assert torch.equal(first[isolated], other[isolated])
