@@ -129,7 +129,7 @@ EARLY = {
     "missing column": Case(
         lambda job: job.write_manifest(input__edges__0__columns={"source": "from"}),
         INPUT,
-        ("{job}/edges/part.parquet", "'from'", "columns.source", "src, dst"),
+        ("{job}/edges/part.parquet", "'from'", "columns.source", "'src', 'dst'"),
     ),
     "wrong type": Case(
         lambda job: _integers(job.edges),
@@ -144,7 +144,7 @@ EARLY = {
     "missing weight": Case(
         _renamed_weight,
         MODEL,
-        ("{job}/model/weights.safetensors", "layers.1.weight", "layers.1.wait"),
+        ("{job}/model/weights.safetensors", "layers.1", "layers.1.wait"),
     ),
     "wrong shape": Case(
         _misshapen_weight,
@@ -181,7 +181,7 @@ EARLY = {
     "no gpu": Case(
         lambda _job: None,
         GRID,
-        ("cuda", "13 workers", "CUDA devices", "device: cpu"),
+        ("cuda", "12 workers", "CUDA devices", "device: cpu"),
         ("--grid", "12x1", "--device", "cuda"),
     ),
 }
@@ -253,7 +253,22 @@ LATE = {
         ("{job}/edges/part.parquet row 10", "'dst'", "'n99'", "{job}/features/"),
     ),
     "features of an unknown node": Case(
-        _no_node, INPUT, ("{job}/features/", "1 feature row", "40", f"0 to {NODES - 1}")
+        _no_node,
+        INPUT,
+        ("{job}/features/part.parquet row 12", "'id'", "40", f"0 to {NODES - 1}"),
+    ),
+    "features beyond the count of rows": Case(
+        lambda job: job.write_features([*range(NODES - 1), 40], VALUES),
+        INPUT,
+        ("{job}/features/", "1 feature row of", "node id 40", f"0 to {NODES - 1}", "Renumber"),
+    ),
+    "features twice by int64": Case(
+        lambda job: (
+            job.write_features([*range(NODES - 1), 7], VALUES),
+            job.write_manifest(input__nodes__0__ids="int64"),
+        ),
+        INPUT,
+        ("{job}/features/", "'7' occurs more than once", "one row per id"),
     ),
     "node without features": Case(
         lambda job: (
@@ -261,12 +276,12 @@ LATE = {
             job.write_manifest(input__nodes__0__count=NODES),
         ),
         INPUT,
-        ("{job}/features/", "2 nodes", "without features", "10", "one feature row"),
+        ("{job}/features/", "2 nodes have no features", "node id 10", "correct count"),
     ),
     "duplicate features": Case(
         lambda job: _with_rows(job, [0, 1, 2, 3, 4, 4, 6, 7, 8, 9, 10, 11], lambda _values: None),
         INPUT,
-        ("{job}/features/", "4"),
+        ("{job}/features/", "1 node has duplicate feature rows", "node id 4", "one row per id"),
         TWO,
     ),
     "nan and inf": Case(
@@ -318,6 +333,6 @@ def test_bad_input(name: str, commands: Commands, job: SmallJob) -> None:
     for part in case.says:
         assert part.format(job=job.folder) in done.message
     assert done.code == case.code
-    assert (" features " in done.err) == (name in LATE)
+    assert ("embertide: features " in done.err) == (name in LATE)
     published.check_untouched()
     assert not (job.folder / "sprung").exists()

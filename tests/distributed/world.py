@@ -126,16 +126,22 @@ def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:
     return order[bounds[rank] : bounds[rank + 1]]
 
 
-def _share_edges(graph: Graph, rank: int, world: int) -> Edges:
-    """A rank's edges in ``rank + 1`` chunks, so that ranks differ in their rounds."""
+def read_edges_of(graph: Graph, rank: int, world: int) -> list[np.ndarray]:
+    """The edges that a rank read, in ``rank + 1`` chunks: ranks differ in their rounds."""
     mine = np.random.default_rng(9).permutation(len(graph.src))[rank::world]
+    return np.array_split(mine, rank + 1)
+
+
+def _share_edges(graph: Graph, rank: int, world: int) -> Edges:
+    parts = read_edges_of(graph, rank, world)
     chunks = [
         EdgeChunk(
             graph.src[part].astype(np.int32),
             graph.dst[part].astype(np.int32),
             None if graph.weight is None else graph.weight[part],
         )
-        for part in np.array_split(mine, rank + 1)
+        for part in parts
     ]
+    mine = np.concatenate(parts)
     histogram = np.bincount(graph.dst[mine], minlength=graph.nodes)
     return Edges(chunks, histogram, 0, graph.weight is not None, len(mine))

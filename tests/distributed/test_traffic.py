@@ -1,0 +1,206 @@
+"""Counted bytes equal the formulas of ``docs/traffic.md``; groups are bounded and overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from formulas import Formulas
+from ranks import on_grid
+from tasks import count_traffic, log_events
+from world import GROUP_BYTES, NODES, make_graph
+
+from embertide.grid import Grid
+from embertide.metrics import Label
+from embertide.models.plan import (
+    Activation,
+    Aggregate,
+    Attend,
+    HeadDot,
+    Linear,
+    PairAttend,
+    Plan,
+    Step,
+)
+
+pytestmark = pytest.mark.distributed
+
+GRIDS = ((2, 2), (3, 1), (1, 3), (3, 2))
+GRAPH = make_graph(weighted=True)
+WIDTH = 10
+
+
+def plan(*steps: Step, **widths: int) -> Plan:
+    """A plan with random parameters: ``w`` names [D', D] by their digits, ``v`` is [3, 4]."""
+    g = torch.Generator().manual_seed(2)
+    params = {"v": torch.randn(3, 4, generator=g)}
+    for step in steps:
+        if isinstance(step, Linear):
+            shape = widths[step.out], widths.get(step.x, WIDTH)
+            params[step.weight] = torch.randn(*shape, generator=g)
+    layers = steps[-1].layer + 1
+    return Plan(steps, params, {"x": WIDTH, **widths}, layers, output=steps[-1].out)
+
+
+PLANS = {
+    "gcn": plan(
+        Linear(out="h", layer=0, x="x", weight="w0"),
+        Aggregate(out="a", layer=0, x="h", norm="both", edge_weight=True),
+        Activation(out="b", layer=0, x="a", kind="relu"),
+        Linear(out="c", layer=1, x="b", weight="w1"),
+        Aggregate(out="d", layer=1, x="c", norm="in"),
+        h=7, a=7, b=7, c=9, d=9,
+    ),
+    "aggregate first": plan(
+        Aggregate(out="a", layer=0, x="x", norm="both"),
+        Linear(out="h", layer=0, x="a", weight="w0"),
+        a=WIDTH, h=7,
+    ),
+    "gat": plan(
+        Linear(out="h", layer=0, x="x", weight="w0"),
+        HeadDot(out="l", layer=0, x="h", vector="v", heads=3),
+        HeadDot(out="r", layer=0, x="h", vector="v", heads=3),
+        Attend(out="o", layer=0, x="h", source="l", target="r", heads=3),
+        h=12, l=3, r=3, o=12,
+    ),
+    "dot": plan(
+        Linear(out="h", layer=0, x="x", weight="w0"),
+        Linear(out="q", layer=0, x="x", weight="w1"),
+        PairAttend(out="o", layer=0, x="h", key="h", query="q", heads=3, kind="dot"),
+        h=12, q=12, o=12,
+    ),
+}  # fmt: skip
+
+
+def group_rows(name: str, grid: Grid) -> int:
+    """Slots per group of tiles."""
+    widest = max(PLANS[name].widths.values())
+    return GROUP_BYTES // (4 * -(-widest // grid.feature))
+
+
+def setup(f: Formulas) -> None:
+    f.histogram(buckets=NODES)
+    f.shuffle(weighted=True)
+
+
+def gcn(f: Formulas) -> None:
+    f.land(0, 7, tile=True, input_width=WIDTH)
+    sources = f.tile_sources()
+    sources.ids(Label("graph", "ids"))
+    sources.degrees()
+    rows = group_rows("gcn", f.grid)
+    sources.values("graph", "spmm", 0, rows, lambda rank: 4 * f.columns(rank, 7))
+    f.ring(1, 7)
+    f.back(1, 9)
+    sources.values("graph", "spmm", 1, rows, lambda rank: 4 * f.columns(rank, 9))
+    f.ring(2, 9)
+
+
+def aggregate_first(f: Formulas) -> None:
+    tiles = f.tile_sources()
+    tiles.ids(Label("graph", "ids"))
+    tiles.degrees()
+    label = Label("world", "features", 0)
+    f.look_up(label, f.loaded, 4)
+    m = f.grid.feature
+    f.look_up(label, lambda rank: f.needs(*f.ranges.partition(rank // m)), 16)
+    sources = f.loaded_sources()
+    sources.ids(Label("world", "ids"))
+    rows = group_rows("aggregate first", f.grid)
+    sources.values("world", "features", 0, rows, lambda rank: 4 * f.columns(rank, WIDTH))
+    f.ring(0, WIDTH)
+
+
+def gat(f: Formulas) -> None:
+    f.land(0, 12, tile=False, input_width=WIDTH)
+    if f.grid.feature > 1:
+        for _end in ("source", "target"):
+            f.gather(Label("feature", "scalars", 0), lambda rank: 4 * 3 * f.rows(rank))
+    f.back(0, 12)
+    sources = f.tile_sources()
+    sources.ids(Label("graph", "ids"))
+    rows = group_rows("gat", f.grid)
+    sources.values("graph", "scalars", 0, rows, lambda _rank: 4 * 3)
+    sources.values("graph", "spmm", 0, rows, lambda rank: 4 * f.columns(rank, 12))
+    f.ring(1, 12)
+
+
+def dot(f: Formulas) -> None:
+    f.land(0, 12, tile=False, input_width=WIDTH)
+    f.land(0, 12, tile=False, input_width=WIDTH)
+    pairs = f.row_sources()
+    pairs.ids(Label("world", "ids"))
+    pairs.values("world", "sddmm", 0, GROUP_BYTES // (4 * 12), lambda _rank: 4 * 12)
+    if f.grid.feature > 1:
+        f.gather(Label("feature", "sddmm", 0), lambda rank: 4 * 3 * f.edges(rank))
+    f.back(0, 12)
+    tiles = f.tile_sources()
+    tiles.ids(Label("graph", "ids"))
+    rows = group_rows("dot", f.grid)
+    tiles.values("graph", "spmm", 0, rows, lambda rank: 4 * f.columns(rank, 12))
+    f.ring(1, 12)
+
+
+FORMULAS: dict[str, Callable[[Formulas], None]] = {
+    "gcn": gcn,
+    "aggregate first": aggregate_first,
+    "gat": gat,
+    "dot": dot,
+}
+
+
+@pytest.mark.parametrize(("p", "m"), GRIDS)
+def test_bytes_equal_the_formulas(p: int, m: int) -> None:
+    answers = on_grid(p, m, count_traffic, GRAPH, PLANS)
+    grid, ranges = Grid(p, m), answers[0][0]
+    for name in ("setup", *PLANS):
+        expected = Formulas(grid, ranges, GRAPH, GROUP_BYTES)
+        if name == "setup":
+            setup(expected)
+        else:
+            expected.locate()
+            expected.csr(weighted=True)
+            FORMULAS[name](expected)
+        for rank, (_, counted) in enumerate(answers):
+            assert counted[name] == expected.bytes_of(rank), f"{name}, rank {rank}"
+
+
+def test_one_worker_moves_nothing() -> None:
+    ((_, counted),) = on_grid(1, 1, count_traffic, GRAPH, PLANS)
+    assert counted == {name: {} for name in ("setup", *PLANS)}
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("depth", [1, 3])
+def test_groups_travel_while_others_are_computed(name: str, depth: int) -> None:
+    """At every computed block but the last ones the next group is on its way, never too many."""
+    for events in on_grid(3, 1, log_events, make_graph(), PLANS[name], depth):
+        spmm = [
+            (what, label.group)
+            for what, label in events
+            if label.primitive in ("spmm", "features") and label.layer == 0
+        ]
+        last = max(group for what, group in spmm if what == "posted")
+        assert last >= 3
+        flying: set[int] = set()
+        for what, group in spmm:
+            if what == "posted":
+                flying.add(group)
+            elif what == "arrived":
+                flying.discard(group)
+            elif group < last:
+                assert group + 1 in flying
+                assert len(flying) <= depth
+
+
+@pytest.mark.parametrize(("p", "m"), [(3, 1), (2, 2)])
+def test_no_receive_buffer_is_larger_than_a_group(p: int, m: int) -> None:
+    groups = 0
+    for _, counted in on_grid(p, m, count_traffic, GRAPH, PLANS):
+        for totals in counted.values():
+            for label, (_, received) in totals.items():
+                if label.primitive in ("spmm", "sddmm", "scalars", "features") and label.group:
+                    assert received <= GROUP_BYTES
+                    groups = max(groups, label.group)
+    assert groups > 3
