@@ -220,7 +220,7 @@ def _launch(workers: Workers, settings: WorkerSettings) -> None:
         signals_to_handle="",
     )
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with nullcontext() if debug else _quiet(logging.getLogger("torch.distributed")):
+    with nullcontext() if debug else _quiet("torch.distributed", "torch.multiprocessing"):
         try:
             elastic_launch(config, main)(settings)
         except ChildFailedError as failure:
@@ -232,14 +232,17 @@ def _launch(workers: Workers, settings: WorkerSettings) -> None:
 
 
 @contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Keep a library's log off stderr: what it says of failed workers, we say better."""
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+def _quiet(*names: str) -> Iterator[None]:
+    """Keep libraries' logs off stderr: what they say of failed workers, we say better."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager

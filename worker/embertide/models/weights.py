@@ -36,12 +36,11 @@ def load_tensors(data: bytes, source: str) -> dict[str, torch.Tensor]:
             raise ModelError(f"{source} is not a readable safetensors file: {error}") from None
     try:
         loaded = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
-        reason = str(error).strip().splitlines()[:1]
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError):
+        # Not torch's own words: they say how to trust the file and run its code.
         raise ModelError(
-            f"{source} is not a state_dict that can be read without running code from it"
-            f" ({reason[0] if reason else type(error).__name__}); save it with"
-            " torch.save(model.state_dict(), ...), or as safetensors"
+            f"{source} is damaged, or no state_dict that can be read without running code from"
+            " it; save it with torch.save(model.state_dict(), ...), or as safetensors"
         ) from None
     return _state_dict(loaded, source)
 

@@ -54,7 +54,9 @@ def load_features(ctx: RunContext, pieces: list[Piece], width: int) -> RawFeatur
     batches = (
         batch
         for piece in pieces
-        for batch in read_features(ctx.storage, node.features, node.ids, piece, width)
+        for batch in read_features(
+            ctx.storage, node.features, node.ids, piece, width, count=node.count
+        )
     )
     for batch in prefetch(batches):
         count, first = non_finite(batch)
@@ -127,13 +129,22 @@ def _dense_ids(
         found.append(dense)
     everyone = [pair for pair in ctx.exchange.all_objects((unknown, first)) if pair[0]]
     if everyone:
-        total, where = sum(n for n, _ in everyone), everyone[0][1]
-        known = f"0..{ids.count - 1}" if node.ids == "dense" else str(node.table and node.table.uri)
+        total, name = sum(n for n, _ in everyone), everyone[0][1]
         raise InputError(
             f"{node.features.uri}: {total} feature row{'s' if total > 1 else ''} of unknown nodes,"
-            f" first node id {where!r}; known ids: {known}"
+            f" first node id {name!r}; {_known(node, ids.count)}"
         )
     return np.concatenate([np.empty(0, np.int64), *found])
+
+
+def _known(node: NodeInput, count: int) -> str:
+    """Which nodes there are, and what to do about others."""
+    if node.table is not None:
+        return f"the nodes are those of {node.table.uri}. Drop the rows, or add the nodes there"
+    return (
+        f"there are {count} feature rows and no count, so the nodes are 0 to {count - 1}. Renumber"
+        " the nodes, or set ids: int64"
+    )
 
 
 def _no_ids(node: NodeInput) -> Ids:
@@ -170,39 +181,39 @@ def locate_features(
         at = part[:, 0].cpu()
         place[at, 0], place[at, 1] = rank, part[:, 1].cpu()
         seen += torch.bincount(at, minlength=len(seen))
-    _refuse(
-        ctx,
-        ranges,
-        ids,
-        seen == 0,
-        "{n} node{s} without features, first node id {first!r}. Every node needs one feature row.",
-    )
-    _refuse(
-        ctx,
-        ranges,
-        ids,
-        seen > 1,
-        "{n} node{s} with duplicate feature rows, first node id {first!r}. Keep one row per id.",
-    )
+    # First, since one id in place of another makes both.
+    _refuse(ctx, ranges, ids, seen > 1, "duplicate feature rows", "Keep one row per id.")
+    _refuse(ctx, ranges, ids, seen == 0, "no features", _missing_advice(ctx))
     return place
 
 
+def _missing_advice(ctx: RunContext) -> str:
+    node = ctx.job.spec.input.nodes[0]
+    if node.table is not None:
+        return f"Add one row for each of them, or drop them from {node.table.uri}."
+    return "Every node needs one row; add the missing ones, or correct count."
+
+
 def _refuse(
-    ctx: RunContext, ranges: RowRanges, ids: NodeIds, bad: torch.Tensor, message: str
+    ctx: RunContext,
+    ranges: RowRanges,
+    ids: NodeIds,
+    bad: torch.Tensor,
+    what: str,
+    advice: str,
 ) -> None:
     """Raise on every worker when any has a bad row; names the first by its id in the files."""
     rows = bad.nonzero().squeeze(1)
     counts = ctx.exchange.all_objects(len(rows))
-    if not sum(counts):
+    total = sum(counts)
+    if not total:
         return
     names, _ = ids.original(ranges)
     first = [_name(names, int(at)) for at in rows[:1]]
     firsts = [name for found in ctx.exchange.all_objects(first) for name in found]
     uri = ctx.job.spec.input.nodes[0].features.uri
-    total = sum(counts)
-    raise InputError(
-        f"{uri}: " + message.format(n=total, s="s" if total > 1 else "", first=firsts[0])
-    )
+    nodes = "1 node has" if total == 1 else f"{total} nodes have"
+    raise InputError(f"{uri}: {nodes} {what}, first node id {firsts[0]!r}. {advice}")
 
 
 def place_features(ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]) -> Loaded:

@@ -8,6 +8,7 @@ row ranges are cut later.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +40,8 @@ def ingest(ctx: RunContext, pieces: list[Piece], ids: NodeIds) -> Edges:
     histogram = np.zeros(((ids.count - 1) >> shift) + 1, np.int64)
     edges = Edges([], histogram, shift, edge.columns.weight is not None)
     done, total = 0, sum(piece.size for piece in pieces)
-    for batch, size in _in_step(ctx, _batches(ctx, edge, pieces), ids):
-        source, destination = _map(batch, ids, edge, ctx) if batch else _map_nothing(ctx, ids)
+    for batch, size in _in_step(ctx, _batches(ctx, edge, pieces, ids.count), ids):
+        source, destination = _map(batch, ids, ctx) if batch else _map_nothing(ctx, ids)
         done += size
         if batch is not None:
             _keep(edges, edge, source, destination, batch.weight, ids.count)
@@ -49,15 +50,16 @@ def ingest(ctx: RunContext, pieces: list[Piece], ids: NodeIds) -> Edges:
 
 
 def _batches(
-    ctx: RunContext, edge: EdgeInput, pieces: list[Piece]
+    ctx: RunContext, edge: EdgeInput, pieces: list[Piece], nodes: int
 ) -> Iterator[tuple[EdgeBatch, int]]:
     """Batches of all our pieces, read ahead; a piece's size is told with its first batch."""
     kind = ctx.job.spec.input.nodes[0].ids
+    count = nodes if kind == "dense" else None
 
     def read() -> Iterator[tuple[EdgeBatch, int]]:
         for piece in pieces:
             size = piece.size
-            for batch in read_edges(ctx.storage, edge, kind, piece):
+            for batch in read_edges(ctx.storage, edge, kind, piece, count=count):
                 yield batch, size
                 size = 0
 
@@ -86,7 +88,7 @@ def _map_nothing(ctx: RunContext, ids: NodeIds) -> tuple[Ids, Ids]:
 
 
 def _map(
-    batch: EdgeBatch, ids: NodeIds, edge: EdgeInput, ctx: RunContext
+    batch: EdgeBatch, ids: NodeIds, ctx: RunContext
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Dense ids of both ends."""
     if isinstance(batch.source, np.ndarray) and not ids.collective:
@@ -95,23 +97,32 @@ def _map(
         both = pa.concat_arrays([pa.array(batch.source), pa.array(batch.destination)])
         found = ids.find(both)
         source, destination = found[: len(batch.source)], found[len(batch.source) :]
-    for name, dense, given in (
-        ("source", source, batch.source),
-        ("destination", destination, batch.destination),
-    ):
-        if len(dense) and dense.min() < 0:
-            at = int(np.argmin(dense >= 0))
-            node = ctx.job.spec.input.nodes[0]
-            value = given[at] if isinstance(given, np.ndarray) else given[at].as_py()
-            why = (
-                f"is outside 0..{ids.count - 1}"
-                if node.ids == "dense"
-                else f"is not among the {ids.count} nodes of"
-                f" {node.table.uri if node.table else node.features.uri}"
-            )
-            column = getattr(edge.columns, name)
-            raise InputError(f"{batch.where.row(at)}, column {column!r}: node id {value!r} {why}")
+    _refuse_unknown(batch, "source", source, ids, ctx)
+    _refuse_unknown(batch, "destination", destination, ids, ctx)
     return source, destination
+
+
+def _refuse_unknown(
+    batch: EdgeBatch,
+    end: Literal["source", "destination"],
+    dense: npt.NDArray[np.int64],
+    ids: NodeIds,
+    ctx: RunContext,
+) -> None:
+    """Dense ids are in range already: the reader has checked them."""
+    if not len(dense) or dense.min() >= 0:
+        return
+    at = int(np.argmin(dense >= 0))
+    edge, node = ctx.job.spec.input.edges[0], ctx.job.spec.input.nodes[0]
+    given = batch.source if end == "source" else batch.destination
+    value = int(given[at]) if isinstance(given, np.ndarray) else given[at].as_py()
+    nodes = node.table.uri if node.table else node.features.uri
+    more = " and its features" if node.table else ""
+    raise InputError(
+        f"{batch.where.row(at)}: column {getattr(edge.columns, end)!r} (columns.{end}) is"
+        f" {value!r}, which is not among the {ids.count} nodes of {nodes}. Correct or drop the"
+        f" row, or add the node there{more}"
+    )
 
 
 def _keep(
