@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from s3.server import S3Server, build
+
+# Machines that run tests are busy; how long one example takes says nothing.
+settings.register_profile("embertide", deadline=None)
+settings.load_profile("embertide")
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 from world import Graph, Rank, make_features, make_job
 
-from embertide.grid import RowRanges
+from embertide.grid import RowRanges, even_bounds
 from embertide.metrics import CountingRecorder, Label, NullRecorder
 from embertide.models.plan import Plan
 from embertide.primitives.exchange import Exchange
+from embertide.primitives.idmap import HashedIds
+from embertide.stages.sample import sample_layer
 
 
 def embed_all(
@@ -66,3 +71,47 @@ def log_events(exchange: Exchange, graph: Graph, plan: Plan, depth: int) -> list
     exchange.recorder = EventLog()
     rank.embed(plan, make_features(plan.input_width))
     return exchange.recorder.events
+
+
+def map_ids(
+    exchange: Exchange, names: list[Any], kind: str, probes: list[Any]
+) -> tuple[list[Any], np.ndarray, np.ndarray]:
+    """Ids and keys of our sub-range of an even cut, and the dense ids of the probes."""
+    ids = _hashed(exchange, names, kind)
+    grid = exchange.grid
+    ranges = RowRanges(tuple(even_bounds(len(names), grid.graph)), grid.feature)
+    assert ids.count == len(names)
+    original, keys = ids.original(ranges)
+    # Ranks ask for different numbers of ids, one of them for none.
+    asked = _arrow(probes, kind)[: len(probes) if grid.rank == 0 else grid.rank - 1]
+    return original.tolist(), keys, ids.find(asked)
+
+
+def sample_edges(
+    exchange: Exchange, graph: Graph, names: list[str] | None, fanout: list[int], seed: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Sources and destinations (dense ids) that our sub-range samples in each layer."""
+    if names is None:
+        rank = Rank(exchange, graph, make_job())
+        keys = rank.keys
+    else:
+        ids = _hashed(exchange, names, "string")
+        dense = ids.find(_arrow(names, "string"))
+        rank = Rank(exchange, Graph(dense[graph.src], dense[graph.dst]), make_job())
+        keys = ids.original(rank.ranges)[1]
+    samples = [
+        sample_layer(rank.part, keys, count, seed, layer) for layer, count in enumerate(fanout)
+    ]
+    return [(s.cols.numpy(), (s.row_ids() + s.first).numpy()) for s in samples]
+
+
+def _hashed(exchange: Exchange, names: list[Any], kind: str) -> HashedIds:
+    """Made from a scattered share of the names, in two batches."""
+    order = np.random.default_rng(3).permutation(len(names))
+    mine = [names[i] for i in order[exchange.grid.rank :: exchange.grid.world]]
+    batches = [_arrow(mine[:5], kind), _arrow(mine[5:], kind)]
+    return HashedIds(exchange, batches, kind, "the nodes")
+
+
+def _arrow(names: list[Any], kind: str) -> pa.Array:
+    return pa.array(names, pa.large_string() if kind == "string" else pa.int64())

@@ -1,0 +1,58 @@
+"""Ranks, axes and column slices."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from embertide.errors import GridError
+from embertide.grid import ColumnSlices, Grid, check_fits, even_bounds
+
+SIDES = st.integers(1, 7)
+
+
+@given(SIDES, SIDES, st.data())
+def test_axes_cross_in_one_rank(p: int, m: int, data: st.DataObject) -> None:
+    rank = data.draw(st.integers(0, p * m - 1))
+    grid = Grid(p, m, rank)
+    assert grid.rank_of(grid.p, grid.m) == rank
+    for axis, size in ((grid.graph_axis, p), (grid.feature_axis, m), (grid.world_axis, p * m)):
+        assert axis.size == size
+        assert axis.ranks[axis.index] == rank
+        assert sorted(axis.others()) == [i for i in range(size) if i != axis.index]
+    assert set(grid.graph_axis.ranks) & set(grid.feature_axis.ranks) == {rank}
+
+
+def test_the_next_member_comes_first() -> None:
+    assert Grid(4, 1, 2).graph_axis.others() == [3, 0, 1]
+
+
+@given(st.integers(0, 1000), st.integers(1, 20))
+def test_even_bounds_differ_by_one_at_most(total: int, parts: int) -> None:
+    bounds = even_bounds(total, parts)
+    sizes = [b - a for a, b in pairwise(bounds)]
+    assert (bounds[0], bounds[-1], len(sizes)) == (0, total, parts)
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(st.integers(1, 300), st.integers(1, 9))
+def test_slices_cover_the_columns(width: int, parts: int) -> None:
+    slices = ColumnSlices(width, parts)
+    columns = [c for m in range(parts) for c in range(*slices.bounds(m))]
+    assert columns == list(range(width))
+    assert max(map(slices.size, range(parts))) == -(-width // parts)
+
+
+def test_grids_that_do_not_fit_are_refused() -> None:
+    check_fits(Grid(2, 3), 6, [3, 9])
+    with pytest.raises(GridError, match="6 workers but the graph has only 5 nodes; use at most 5"):
+        check_fits(Grid(2, 3), 5, [9])
+    with pytest.raises(GridError, match="narrowest tensor of the model has 2 columns"):
+        check_fits(Grid(2, 3), 6, [9, 2])
+    with pytest.raises(GridError, match="both axes must be at least 1"):
+        Grid(0, 3)
+    with pytest.raises(GridError, match="rank 6 is outside a grid of 6 workers"):
+        Grid(2, 3, 6)
