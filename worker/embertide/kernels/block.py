@@ -26,8 +26,8 @@ class Block:
     """Some rows' non-zeros.
 
     Attributes:
-        rows: [R] the output row of each row here, ascending; None when they are 0..R-1.
-        indptr: [R + 1] int64, on the CPU, ascending from 0.
+        rows: [R] int32 output row of each row here, ascending; None when they are 0..R-1.
+        indptr: [R + 1] int32 or int64, on the CPU, ascending from 0.
         indices: [nnz] row of the source tensor, int32 or int64.
         weights: [nnz] float32 or None.
         edges: [nnz] each non-zero's position in the CSR it was cut from; None when identical.

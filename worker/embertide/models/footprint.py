@@ -35,6 +35,16 @@ class Size:
         draws = self.edges / self.graph
         return remote * -math.expm1(draws * math.log1p(-1.0 / (self.nodes + 1)))
 
+    def pattern(self, width: int) -> float:
+        """Bytes of the remote blocks' rows: 8 for each row that each group touches."""
+        if self.graph == 1:
+            return 0.0
+        group_rows = max(1.0, self.group_bytes * self.feature / (4.0 * width))
+        groups = max(1.0, self.unique() / group_rows)
+        rows = self.nodes / self.graph
+        remote = self.edges / self.graph * (self.graph - 1) / self.graph
+        return 8.0 * groups * rows * -math.expm1(-remote / groups / rows)
+
     def in_flight(self, width: int) -> float:
         """Bytes of the groups on their way, in and out, one being computed."""
         if self.graph == 1:
@@ -64,8 +74,7 @@ def _added(plan: Plan, step: Step, size: Size, last: dict[str, int], at: int) ->
     if isinstance(step, in_place) and last[names[-1]] <= at:
         return 0.0 if size.feature == 1 else out
     if isinstance(step, steps.Linear):
-        # Loaded rows land group by group; a ring holds two blocks.
-        return out + (size.tensor(width) / size.feature * 2 if size.feature > 1 else 0.0)
+        return out
     if isinstance(step, steps.Aggregate):
         return out + size.in_flight(width)
     if isinstance(step, steps.Attend | steps.PairAttend):

@@ -9,17 +9,19 @@ both directions are free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 import torch
 
-from embertide.grid import ColumnSlices, RowRanges
+from embertide.grid import ColumnSlices, Grid, RowRanges
 from embertide.metrics import Label, computing
-from embertide.primitives.exchange import Exchange
+from embertide.primitives.exchange import Exchange, Pending
 
 BLOCK_ROWS = 1 << 14
-"""Rows multiplied at a time."""
+"""Rows sent at a time: what is in flight stays small however many rows a worker has."""
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -48,15 +50,16 @@ def ring_gemm(
         [N/(P*M), D'].
     """
     slices = ColumnSlices(weight.shape[1], exchange.grid.feature)
-    out: torch.Tensor | None = None
-    for m, block in ring_blocks(exchange, label, ranges, tile, slices):
-        start, stop = slices.bounds(m)
-        part = weight[:, start:stop]
-        if out is None:
-            out = torch.nn.functional.linear(block, part, bias)
+    start, stop = ranges.within(exchange.grid.rank)
+    out = tile.new_empty(stop - start, len(weight))
+    for m, span, block in ring_blocks(exchange, label, ranges, tile, slices):
+        part = weight[:, slice(*slices.bounds(m))]
+        if m == exchange.grid.m:
+            torch.mm(block, part.T, out=out)
         else:
-            out.addmm_(block, part.T)
-    assert out is not None
+            out[span].addmm_(block, part.T)
+    if bias is not None:
+        out += bias
     return out
 
 
@@ -69,8 +72,8 @@ def tile_to_rows(
     slices = ColumnSlices(width, exchange.grid.feature)
     start, stop = ranges.within(exchange.grid.rank)
     out = tile.new_empty(stop - start, width)
-    for m, block in ring_blocks(exchange, label, ranges, tile, slices):
-        out[:, slice(*slices.bounds(m))] = block
+    for m, span, block in ring_blocks(exchange, label, ranges, tile, slices):
+        out[span, slice(*slices.bounds(m))] = block
     return out
 
 
@@ -80,33 +83,50 @@ def ring_blocks(
     ranges: RowRanges,
     tile: torch.Tensor,
     slices: ColumnSlices,
-) -> Iterator[tuple[int, torch.Tensor]]:
-    """(slice m, [N/(P*M), D/M] block of our sub-range), ours first, one step ahead."""
-    grid, axis = exchange.grid, exchange.grid.feature_axis
-    mine = slice(*ranges.within(grid.rank))
-    rows = mine.stop - mine.start
+) -> Iterator[tuple[int, slice, torch.Tensor]]:
+    """(slice m, rows of our sub-range, their columns of that slice), ours first and whole.
 
-    def step(number: int) -> tuple[int, torch.Tensor, Callable[[], None]]:
-        target, origin = (axis.index + number) % axis.size, (axis.index - number) % axis.size
-        theirs = tile[slice(*ranges.within(axis.ranks[target]))]
-        block = tile.new_empty(rows, slices.size(origin))
+    What other workers hold comes in blocks of ``BLOCK_ROWS`` rows, one on its way while the
+    one before is used.
+    """
+    grid, axis = exchange.grid, exchange.grid.feature_axis
+    first, last = ranges.within(grid.rank)
+    ahead: deque[tuple[int, slice, torch.Tensor, Pending]] = deque()
+    posts = iter(_ring_rounds(grid, ranges))
+
+    def post(step: int, give: slice, take: slice) -> tuple[int, slice, torch.Tensor, Pending]:
+        target, origin = (axis.index + step) % axis.size, (axis.index - step) % axis.size
+        base = ranges.within(axis.ranks[target])[0]
+        block = tile.new_empty(take.stop - take.start, slices.size(origin))
         pending = exchange.start(
-            replace(label, group=number),
-            [(axis.ranks[target], theirs)],
+            replace(label, group=step),
+            [(axis.ranks[target], tile[base + give.start : base + give.stop])],
             [(axis.ranks[origin], block)],
         )
-        return origin, block, pending.wait
+        return origin, take, block, pending
 
-    current: tuple[int, torch.Tensor, Callable[[], None]] = (axis.index, tile[mine], lambda: None)
-    for number in range(1, axis.size + 1):
-        following = step(number) if number < axis.size else None
-        origin, block, wait = current
-        wait()
-        with computing(exchange.recorder, replace(label, group=number - 1)):
-            yield origin, block
-        if following is None:
-            return
-        current = following
+    ahead.extend(post(*work) for work in islice(posts, 1))
+    with computing(exchange.recorder, label):
+        yield axis.index, slice(0, last - first), tile[first:last]
+    while ahead:
+        origin, span, block, pending = ahead.popleft()
+        ahead.extend(post(*work) for work in islice(posts, 1))
+        pending.wait()
+        with computing(exchange.recorder, label):
+            yield origin, span, block
+
+
+def _ring_rounds(grid: Grid, ranges: RowRanges) -> Iterator[tuple[int, slice, slice]]:
+    """(ring step, rows to give counted from the target's first, rows of ours to take)."""
+    axis = grid.feature_axis
+    sizes = [stop - start for start, stop in map(ranges.within, axis.ranks)]
+    for step in range(1, axis.size):
+        theirs, ours = sizes[(axis.index + step) % axis.size], sizes[axis.index]
+        for at in range(0, max(theirs, ours), BLOCK_ROWS):
+            give, take = (
+                slice(min(at, size), min(at + BLOCK_ROWS, size)) for size in (theirs, ours)
+            )
+            yield step, give, take
 
 
 def rows_to_tile(
@@ -120,13 +140,21 @@ def rows_to_tile(
     start, stop = ranges.partition(grid.p)
     out = rows.new_empty(stop - start, slices.size(grid.m))
     out[slice(*ranges.within(grid.rank))] = rows[:, slice(*slices.bounds(grid.m))]
-    for number in range(1, axis.size):
-        target, origin = (axis.index + number) % axis.size, (axis.index - number) % axis.size
-        exchange.start(
-            replace(label, group=number),
-            [(axis.ranks[target], rows[:, slice(*slices.bounds(target))].contiguous())],
-            [(axis.ranks[origin], out[slice(*ranges.within(axis.ranks[origin]))])],
-        ).wait()
+    before: Pending | None = None
+    # The ring's rounds with both ends exchanged: we give rows of ours, and take theirs.
+    for step, take, give in _ring_rounds(grid, ranges):
+        target, origin = (axis.index - step) % axis.size, (axis.index + step) % axis.size
+        base = ranges.within(axis.ranks[origin])[0]
+        pending = exchange.start(
+            replace(label, group=step),
+            [(axis.ranks[target], rows[give, slice(*slices.bounds(target))].contiguous())],
+            [(axis.ranks[origin], out[base + take.start : base + take.stop])],
+        )
+        if before is not None:
+            before.wait()
+        before = pending
+    if before is not None:
+        before.wait()
     return out
 
 

@@ -141,7 +141,7 @@ def _memory(job: EmbeddingJob, inputs: Inputs, plan: Plan, size: Size) -> dict[s
     blocks, needs = 0.0, edge_needs(plan)
     if size.graph > 1:
         blocks = size.edges / size.graph * (index + weight + (4 if needs.positions else 0))
-        blocks += 32 * nodes / size.graph
+        blocks += size.pattern(max(plan.widths.values())) + 8 * nodes / size.graph
         partition -= 0 if needs.again else size.edges / size.graph * index
     single = any(getattr(step, "loops", "keep") == "single" for step in plan.steps)
     graph = partition * (2 if single and needs.again else 1) + blocks

@@ -84,6 +84,7 @@ class _Executor:
             result = handler(step)
             self._free()
             self.alive[step.out] = {result.layout: result}
+            del result
             done = (self.at + 1) / len(self.plan.steps)
             self.ctx.progress("infer", done, step.layer + 1, self.plan.layers)
         self.at = len(self.plan.steps)
