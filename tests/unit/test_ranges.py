@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,16 @@ def test_no_partition_costs_much_more_than_its_share(
     for p in range(grid.graph):
         start, stop = ranges.partition(p)
         assert cost[start:stop].sum() <= allowed + 1e-9
+
+
+@pytest.mark.parametrize("hub", [0, 4, 9])
+def test_every_worker_has_a_row_when_all_edges_enter_one_node(hub: int) -> None:
+    histogram = np.zeros(10, np.int64)
+    histogram[hub] = 10**6
+    for grid in (Grid(5, 2), Grid(4, 2), Grid(3, 3), Grid(10, 1)):
+        bounds = cut_ranges(histogram, 1, 10, grid).workers
+        assert (bounds[0], bounds[-1]) == (0, 10)
+        assert min(np.diff(bounds)) >= 1
 
 
 def test_a_hub_gets_a_partition_with_few_rows() -> None:
