@@ -134,10 +134,10 @@ class Formulas:
             self.move(label, axis[at], target, size)
 
     def back(self, layer: int, width: int) -> None:
-        """Rows -> tile: in step s the s-th next slice's columns of our rows."""
+        """Rows -> tile: in step s the s-th slice before us gets its columns of our rows."""
         for axis, at, step in self._steps():
             label = Label("feature", "gemm", layer, step)
-            target = axis[(at + step) % len(axis)]
+            target = axis[(at - step) % len(axis)]
             size = 4 * self.rows(axis[at]) * self.columns(target, width)
             self.move(label, axis[at], target, size)
 

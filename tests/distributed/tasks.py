@@ -11,6 +11,7 @@ from world import Graph, Rank, make_features, make_job
 from embertide.grid import RowRanges, even_bounds
 from embertide.metrics import CountingRecorder, Label, NullRecorder
 from embertide.models.plan import Plan
+from embertide.primitives import attention, gemm
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.sample import sample_layer
@@ -19,7 +20,8 @@ from embertide.stages.sample import sample_layer
 def embed_all(
     exchange: Exchange, graphs: dict[tuple[str, bool], Graph], cases: list[tuple[Plan, str, bool]]
 ) -> list[np.ndarray]:
-    """Our rows of every case's embeddings."""
+    """Our rows of every case's embeddings, with buffers so small that all are used often."""
+    gemm.BLOCK_ROWS, attention.PAIR_VALUES = 7, 100
     ranks = {key: Rank(exchange, graph, make_job(weighted=key[1])) for key, graph in graphs.items()}
     return [
         ranks[kind, weighted].embed(plan, make_features(plan.input_width))
