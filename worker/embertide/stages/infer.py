@@ -1,8 +1,8 @@
 """The layers: a plan's steps lowered to the distributed primitives.
 
-The executor walks the plan once. A tensor is freed after its last use, converted between
-``tile`` and ``rows`` when a step needs the other layout, and changed in place where nobody
-needs it any more. The features are read where they were loaded.
+The executor walks the plan once. Tensors come in the layout that a step needs and are changed
+in place where nobody reads them any more (:mod:`embertide.primitives.tensors`). The features
+are read where they were loaded.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from embertide.models import plan as steps
 from embertide.models.plan import Plan, Step
 from embertide.primitives import attention
 from embertide.primitives.directory import look_up
-from embertide.primitives.gemm import gather_rows, linear, ring_gemm, rows_to_tile, tile_to_rows
+from embertide.primitives.gemm import gather_rows, linear, ring_gemm
 from embertide.primitives.graph import LayerGraph
-from embertide.primitives.landing import LoadedHolders, land, loaded_operand
+from embertide.primitives.landing import LoadedHolders, loaded_operand
 from embertide.primitives.spmm import spmm, tile_operand
-
-ROWS_STEPS = (steps.Linear, steps.HeadDot, steps.LayerNorm, steps.RowNormalize, steps.HeadMean)
-"""Steps that need all columns of a row."""
+from embertide.primitives.tensors import Tensors
 
 Graphs = Callable[[int], LayerGraph]
 """Layer -> its graph; asked in ascending order by every worker."""
@@ -54,7 +52,7 @@ def infer(
 
 
 class _Executor:
-    """State of one walk over the plan: the tensors that are alive, by name and layout."""
+    """One walk over the plan; each kind of step has a method of its name."""
 
     def __init__(
         self,
@@ -67,183 +65,100 @@ class _Executor:
     ) -> None:
         self.ctx, self.plan, self.ranges, self.graphs = ctx, plan, ranges, graphs
         self.exchange, self.grid = ctx.exchange, ctx.grid
-        self.depth = ctx.job.spec.inference.depth
-        self.loaded = loaded
+        inference = ctx.job.spec.inference
+        self.depth = inference.depth
+        self.tensors = Tensors(ctx.exchange, plan, ranges, loaded, inference.group_bytes)
         self.place = place
-        self.params = {name: value.to(ctx.device) for name, value in plan.params.items()}
-        self.alive: dict[str, dict[Layout, Shard]] = {}
-        self.last_use = {name: at for at, step in enumerate(plan.steps) for name in step.reads()}
-        self.last_use[plan.output] = len(plan.steps)
-        self.at = 0
 
     def run(self) -> torch.Tensor:
         """Every step in order, then the output in the ``rows`` layout."""
         for at, step in enumerate(self.plan.steps):
-            self.at = at
-            handler = getattr(self, f"_{type(step).__name__.lower()}")
-            result = handler(step)
-            self._free()
-            self.alive[step.out] = {result.layout: result}
-            del result
-            done = (self.at + 1) / len(self.plan.steps)
+            self.tensors.advance(at)
+            self.tensors.keep(step.out, getattr(self, f"_{type(step).__name__.lower()}")(step))
+            done = (at + 1) / len(self.plan.steps)
             self.ctx.progress("infer", done, step.layer + 1, self.plan.layers)
-        self.at = len(self.plan.steps)
-        return self._get(self.plan.output, "rows", Label("feature", "gemm", self.plan.layers)).data
+        self.tensors.advance(len(self.plan.steps))
+        last = Label("feature", "gemm", self.plan.layers)
+        return self.tensors.get(self.plan.output, "rows", last).data
 
-    def _label(self, step: Step, axis: str, primitive: str) -> Label:
+    def _label(self, step: Step, axis: str = "feature", primitive: str = "gemm") -> Label:
         return Label(axis, primitive, step.layer)
-
-    # -- tensors -------------------------------------------------------------------------
-
-    def _free(self) -> None:
-        """Drop what no later step reads."""
-        for name in [n for n in self.alive if self.last_use.get(n, -1) <= self.at]:
-            del self.alive[name]
-        if self.last_use.get(self.plan.input, -1) <= self.at:
-            self.loaded.release()
-
-    def _dies(self, name: str) -> bool:
-        """No step after this one reads the tensor."""
-        return self.last_use[name] <= self.at
-
-    def _get(self, name: str, layout: Layout, label: Label) -> Shard:
-        """The tensor in a layout, converting once; the input lands where it is needed."""
-        if name == self.plan.input and name not in self.alive:
-            self.alive[name] = {layout: self._land(layout, label)}
-            return self.alive[name][layout]
-        shards = self.alive[name]
-        if layout not in shards:
-            (given,) = shards.values()
-            if layout == "rows":
-                data = tile_to_rows(self.exchange, label, self.ranges, given.data, given.width)
-            else:
-                data = rows_to_tile(self.exchange, label, self.ranges, given.data)
-            if self._dies(name):
-                shards.clear()
-            shards[layout] = Shard(layout, data, given.width)
-        return shards[layout]
-
-    def _any(self, name: str, step: Step) -> Shard:
-        """The tensor in the layout it has; the input lands as rows."""
-        if name in self.alive:
-            return next(iter(self.alive[name].values()))
-        return self._get(name, "rows", self._label(step, "world", "features"))
-
-    def _land(self, layout: Layout, label: Label) -> Shard:
-        """The features as they are, in their place."""
-        width = self.plan.input_width
-        return land(
-            self.exchange, Label("world", "features", label.layer), self.ranges, self.loaded,
-            layout, width, lambda batch: batch, batch_rows=self._batch_rows(width),
-        )  # fmt: skip
-
-    def _batch_rows(self, width: int) -> int:
-        """Loaded rows handled at a time, from the size of a group."""
-        wide = max(width, self.plan.input_width)
-        return max(1, self.ctx.job.spec.inference.group_bytes // (4 * wide))
-
-    def _is_loaded(self, name: str) -> bool:
-        return name == self.plan.input and name not in self.alive
-
-    def _columns(self, param: str | None, shard: Shard) -> torch.Tensor | None:
-        """A per-column parameter, cut to the shard's columns."""
-        if param is None:
-            return None
-        if shard.layout == "rows":
-            return self.params[param]
-        start, stop = ColumnSlices(shard.width, self.grid.feature).bounds(self.grid.m)
-        return self.params[param][start:stop]
-
-    def _wants_rows(self, name: str) -> bool:
-        """A step that reads the tensor needs whole rows (or it is the output)."""
-        if name == self.plan.output:
-            return True
-        readers = [step for step in self.plan.steps if name in step.reads()]
-        return any(
-            isinstance(step, ROWS_STEPS)
-            or (isinstance(step, steps.PairAttend) and name in (step.key, step.query))
-            for step in readers
-        )
 
     # -- node-wise steps -----------------------------------------------------------------
 
     def _linear(self, step: steps.Linear) -> Shard:
-        weight = self.params[step.weight]
-        bias = None if step.bias is None else self.params[step.bias]
+        weight, bias = self._param(step.weight), self.tensors.param(step.bias)
         width = len(weight)
-        if self._is_loaded(step.x):
-            layout: Layout = "rows" if self._wants_rows(step.out) else "tile"
-            return land(
-                self.exchange, self._label(step, "world", "features"), self.ranges, self.loaded,
-                layout, width, lambda batch: linear(batch, weight, bias),
-                batch_rows=self._batch_rows(width),
-            )  # fmt: skip
-        shards = self.alive[step.x]
-        label = self._label(step, "feature", "gemm")
-        if "rows" in shards or self.grid.feature == 1:
-            data = linear(self._get(step.x, "rows", label).data, weight, bias)
+        if self.tensors.is_loaded(step.x):
+            label = self._label(step, "world", "features")
+            layout: Layout = "rows" if self.tensors.wants_rows(step.out) else "tile"
+            return self.tensors.land(label, layout, width, lambda x: linear(x, weight, bias))
+        label = self._label(step)
+        if self.tensors.has(step.x, "rows") or self.grid.feature == 1:
+            data = linear(self.tensors.get(step.x, "rows", label).data, weight, bias)
         else:
-            tile = shards["tile"].data
+            tile = self.tensors.get(step.x, "tile", label).data
             data = ring_gemm(self.exchange, label, self.ranges, tile, weight, bias)
         return Shard("rows", data, width)
 
+    def _param(self, name: str) -> torch.Tensor:
+        param = self.tensors.param(name)
+        assert param is not None
+        return param
+
     def _headdot(self, step: steps.HeadDot) -> Shard:
-        x = self._get(step.x, "rows", self._label(step, "feature", "gemm"))
-        vector = self.params[step.vector].reshape(step.heads, -1)
+        x = self.tensors.get(step.x, "rows", self._label(step))
+        vector = self._param(step.vector).reshape(step.heads, -1)
         return Shard("rows", nodewise.head_dot(x.data, vector), step.heads)
 
     def _headmean(self, step: steps.HeadMean) -> Shard:
-        x = self._get(step.x, "rows", self._label(step, "feature", "gemm"))
+        x = self.tensors.get(step.x, "rows", self._label(step))
         data = x.data.reshape(len(x.data), step.heads, -1).mean(1)
         return Shard("rows", data, x.width // step.heads)
 
     def _layernorm(self, step: steps.LayerNorm) -> Shard:
-        x = self._get(step.x, "rows", self._label(step, "feature", "gemm"))
-        scale, shift = self._columns(step.scale, x), self._columns(step.shift, x)
+        x = self.tensors.get(step.x, "rows", self._label(step))
+        scale, shift = self.tensors.param(step.scale), self.tensors.param(step.shift)
         data = torch.nn.functional.layer_norm(x.data, (x.width,), scale, shift, step.eps)
         return Shard("rows", data, x.width)
 
     def _rownormalize(self, step: steps.RowNormalize) -> Shard:
-        x = self._get(step.x, "rows", self._label(step, "feature", "gemm"))
+        x = self.tensors.get(step.x, "rows", self._label(step))
         data = torch.nn.functional.normalize(x.data, dim=1, eps=step.eps)
         return Shard("rows", data, x.width)
 
     def _affine(self, step: steps.Affine) -> Shard:
-        x = self._any(step.x, step)
-        data = x.data if self._dies(step.x) else x.data.clone()
-        return Shard(
-            x.layout,
-            nodewise.affine_(data, self._columns(step.scale, x), self._columns(step.shift, x)),
-            x.width,
-        )
+        x = self.tensors.own(step.x, self._label(step))
+        scale, shift = self.tensors.columns(step.scale, x), self.tensors.columns(step.shift, x)
+        return Shard(x.layout, nodewise.affine_(x.data, scale, shift), x.width)
 
     def _activation(self, step: steps.Activation) -> Shard:
-        x = self._any(step.x, step)
-        data = x.data if self._dies(step.x) else x.data.clone()
-        weight = self.params[step.weight] if step.weight is not None else None
+        x = self.tensors.own(step.x, self._label(step))
+        weight = self.tensors.param(step.weight)
         if weight is not None and weight.numel() > 1:
-            weight = self._columns(step.weight, x)
-        return Shard(x.layout, nodewise.activate_(data, step.kind, step.slope, weight), x.width)
+            weight = self.tensors.columns(step.weight, x)
+        return Shard(x.layout, nodewise.activate_(x.data, step.kind, step.slope, weight), x.width)
 
     def _combine(self, step: steps.Combine) -> Shard:
-        """In the layout of whichever is a tile already, if both are; else in rows."""
-        label = self._label(step, "feature", "gemm")
-        both = all(n in self.alive and "tile" in self.alive[n] for n in (step.a, step.b))
-        layout: Layout = "tile" if both or self.grid.feature == 1 else "rows"
-        a, b = self._get(step.a, layout, label), self._get(step.b, layout, label)
-        fresh = self._dies(step.b) and step.a != step.b
+        """In tiles if both are tiles already; else in rows."""
+        label = self._label(step)
+        tiles = all(self.tensors.has(name, "tile") for name in (step.a, step.b))
+        layout: Layout = "tile" if tiles or self.grid.feature == 1 else "rows"
+        a = self.tensors.get(step.a, layout, label)
+        b = self.tensors.get(step.b, layout, label)
+        fresh = self.tensors.dies(step.b) and step.a != step.b
         data = b.data if fresh else b.data.clone()
         if step.beta != 1.0:
             data.mul_(step.beta)
         return Shard(layout, data.add_(a.data, alpha=step.alpha), a.width)
 
     def _dividebydegree(self, step: steps.DivideByDegree) -> Shard:
-        x = self._any(step.x, step)
+        x = self.tensors.own(step.x, self._label(step))
         degree = self.graphs(step.layer).in_degree()
         if x.layout == "rows":
             degree = degree[slice(*self.ranges.within(self.grid.rank))]
-        data = x.data if self._dies(step.x) else x.data.clone()
-        return Shard(x.layout, data.div_((degree + step.add).clamp_(min=1).unsqueeze(1)), x.width)
+        divisor = (degree + step.add).clamp_(min=1).unsqueeze(1)
+        return Shard(x.layout, x.data.div_(divisor), x.width)
 
     # -- steps over edges ----------------------------------------------------------------
 
@@ -252,10 +167,10 @@ class _Executor:
         graph = graph.variant(step.loops, step.loop_weight, weighted=step.edge_weight)
         weighted = step.edge_weight and graph.csr.weights is not None
         source, target = _norms(step, graph, weighted)
-        if self._is_loaded(step.x):
+        if self.tensors.is_loaded(step.x):
             out = self._aggregate_loaded(step, graph, source, weighted)
         else:
-            x = self._get(step.x, "tile", self._label(step, "feature", "gemm"))
+            x = self.tensors.get(step.x, "tile", self._label(step))
             out = spmm(
                 self.exchange, self._label(step, "graph", "spmm"), graph.tiles(),
                 tile_operand(x.data, source), depth=self.depth, reduce=step.reduce,
@@ -277,12 +192,12 @@ class _Executor:
         scale = None
         if source is not None:
             mine = source[slice(*self.ranges.within(self.grid.rank))].cpu()
-            ids = self.loaded.ids
+            ids = self.tensors.loaded.ids
             scale = look_up(self.exchange, label, self.ranges, mine, ids).to(self.ctx.device)
         needed = torch.unique(graph.csr.cols).to(torch.int64)
         place = look_up(self.exchange, label, self.ranges, self.place, needed)
         holders = LoadedHolders(self.grid.world_axis, needed, place[:, 0], place[:, 1])
-        operand = loaded_operand(self.exchange, self.loaded, scale)
+        operand = loaded_operand(self.exchange, self.tensors.loaded, scale)
         return spmm(
             self.exchange, label, graph.loaded(holders), operand, depth=self.depth,
             reduce=step.reduce, weighted=weighted,
@@ -291,9 +206,9 @@ class _Executor:
     def _attend(self, step: steps.Attend) -> Shard:
         graph = self.graphs(step.layer).variant(step.loops, 1.0, weighted=step.edge_weight)
         label = self._label(step, "feature", "scalars")
-        ends = [self._get(n, "rows", label).data for n in (step.source, step.target)]
+        ends = [self.tensors.get(n, "rows", label).data for n in (step.source, step.target)]
         source, target = (gather_rows(self.exchange, label, end) for end in ends)
-        x = self._get(step.x, "tile", self._label(step, "feature", "gemm"))
+        x = self.tensors.get(step.x, "tile", self._label(step))
         sources = graph.tiles()
         scalars = attention.fetch_scalars(
             self.exchange, self._label(step, "graph", "scalars"), sources, source, self.depth
@@ -312,9 +227,9 @@ class _Executor:
 
     def _pairattend(self, step: steps.PairAttend) -> Shard:
         graph = self.graphs(step.layer).variant(step.loops, 1.0, weighted=step.edge_weight)
-        label = self._label(step, "feature", "gemm")
-        key = self._get(step.key, "rows", label).data
-        query = self._get(step.query, "rows", label).data
+        label = self._label(step)
+        key = self.tensors.get(step.key, "rows", label).data
+        query = self.tensors.get(step.query, "rows", label).data
         scores = attention.sddmm(
             self.exchange, self._label(step, "world", "sddmm"), graph.pairs(), key, query,
             self._pair_score(step), heads=step.heads, depth=self.depth,
@@ -323,7 +238,7 @@ class _Executor:
         shares = attention.row_softmax(scores, lengths)
         del key, query, scores
         shares = gather_rows(self.exchange, self._label(step, "feature", "sddmm"), shares)
-        x = self._get(step.x, "tile", label)
+        x = self.tensors.get(step.x, "tile", label)
         out = attention.attend(
             self.exchange, self._label(step, "graph", "spmm"), graph.tiles(), x.data,
             lambda chunk: shares[chunk.edges], heads=step.heads, width=x.width,
@@ -336,7 +251,7 @@ class _Executor:
         if step.kind == "dot":
             return lambda key, query: nodewise.pair_dot(key, query, step.heads).mul_(step.scale)
         assert step.vector is not None
-        vector = self.params[step.vector].reshape(step.heads, -1)
+        vector = self._param(step.vector).reshape(step.heads, -1)
 
         def score(key: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
             both = torch.nn.functional.leaky_relu_(key.add_(query), step.negative_slope)

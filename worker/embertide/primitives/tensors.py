@@ -1,0 +1,147 @@
+"""The node tensors that are alive during the layers, by name and layout.
+
+A tensor is converted between ``tile`` and ``rows`` when it is asked for in the other layout,
+and freed after its last reader. The input starts where it was loaded and lands on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from embertide.grid import ColumnSlices, RowRanges
+from embertide.layouts import Layout, Loaded, Shard
+from embertide.metrics import Label
+from embertide.models import plan as steps
+from embertide.models.plan import Plan
+from embertide.primitives.exchange import Exchange
+from embertide.primitives.gemm import rows_to_tile, tile_to_rows
+from embertide.primitives.landing import land
+
+ROWS_STEPS = (steps.Linear, steps.HeadDot, steps.LayerNorm, steps.RowNormalize, steps.HeadMean)
+"""Steps that need all columns of a row."""
+
+
+class Tensors:
+    """Our shards of a plan's tensors.
+
+    Args:
+        loaded: the feature rows we read; released after the input's last use.
+        batch_bytes: how much of the input is handled at a time while it lands.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        plan: Plan,
+        ranges: RowRanges,
+        loaded: Loaded,
+        batch_bytes: int,
+    ) -> None:
+        self.loaded = loaded
+        self._exchange, self._plan, self._ranges = exchange, plan, ranges
+        self._batch_bytes = batch_bytes
+        self._params = {name: value.to(exchange.device) for name, value in plan.params.items()}
+        self._alive: dict[str, dict[Layout, Shard]] = {}
+        self._last = {name: at for at, step in enumerate(plan.steps) for name in step.reads()}
+        self._last[plan.output] = len(plan.steps)
+        self._at = 0
+
+    def advance(self, at: int) -> None:
+        """Step ``at`` begins."""
+        self._at = at
+
+    def keep(self, name: str, shard: Shard) -> None:
+        """The step's result; frees what no later step reads."""
+        for gone in [n for n in self._alive if self._last.get(n, -1) <= self._at]:
+            del self._alive[gone]
+        if self._last.get(self._plan.input, -1) <= self._at:
+            self.loaded.release()
+        self._alive[name] = {shard.layout: shard}
+
+    def dies(self, name: str) -> bool:
+        """No step after this one reads the tensor, so it may be changed in place."""
+        return self._last[name] <= self._at
+
+    def is_loaded(self, name: str) -> bool:
+        """The input, still where it was read."""
+        return name == self._plan.input and name not in self._alive
+
+    def has(self, name: str, layout: Layout) -> bool:
+        """The tensor is at hand in that layout."""
+        return layout in self._alive.get(name, {})
+
+    def get(self, name: str, layout: Layout, label: Label) -> Shard:
+        """The tensor in a layout; collective where it has to be converted or landed."""
+        if self.is_loaded(name):
+            features = Label("world", "features", label.layer)
+            width = self._plan.input_width
+            landed = self.land(features, layout, width, lambda batch: batch)
+            self._alive[name] = {layout: landed}
+            return landed
+        shards = self._alive[name]
+        if layout not in shards:
+            (given,) = shards.values()
+            if layout == "rows":
+                data = tile_to_rows(self._exchange, label, self._ranges, given.data, given.width)
+            else:
+                data = rows_to_tile(self._exchange, label, self._ranges, given.data)
+            if self.dies(name):
+                shards.clear()
+            shards[layout] = Shard(layout, data, given.width)
+        return shards[layout]
+
+    def any(self, name: str, label: Label) -> Shard:
+        """The tensor in the layout it has; the input lands as rows."""
+        if name in self._alive:
+            return next(iter(self._alive[name].values()))
+        return self.get(name, "rows", label)
+
+    def own(self, name: str, label: Label) -> Shard:
+        """As :meth:`any`, to be changed in place: a copy where later steps read the tensor."""
+        shard = self.any(name, label)
+        if self.dies(name):
+            return shard
+        return Shard(shard.layout, shard.data.clone(), shard.width)
+
+    def land(
+        self,
+        label: Label,
+        layout: Layout,
+        width: int,
+        compute: Callable[[torch.Tensor], torch.Tensor],
+    ) -> Shard:
+        """A row-wise function of the loaded features, [n, width], in its place. Collective."""
+        rows = max(1, self._batch_bytes // (4 * max(width, self._plan.input_width)))
+        return land(
+            self._exchange,
+            label,
+            self._ranges,
+            self.loaded,
+            layout,
+            width,
+            compute,
+            batch_rows=rows,
+        )
+
+    def param(self, name: str | None) -> torch.Tensor | None:
+        """A parameter, whole."""
+        return None if name is None else self._params[name]
+
+    def columns(self, name: str | None, shard: Shard) -> torch.Tensor | None:
+        """A per-column parameter, cut to the shard's columns."""
+        param = self.param(name)
+        if param is None or shard.layout == "rows":
+            return param
+        grid = self._exchange.grid
+        return param[slice(*ColumnSlices(shard.width, grid.feature).bounds(grid.m))]
+
+    def wants_rows(self, name: str) -> bool:
+        """A step that reads the tensor needs whole rows (or it is the output)."""
+        readers = [step for step in self._plan.steps if name in step.reads()]
+        return name == self._plan.output or any(
+            isinstance(step, ROWS_STEPS)
+            or (isinstance(step, steps.PairAttend) and name in (step.key, step.query))
+            for step in readers
+        )
