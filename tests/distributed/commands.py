@@ -114,13 +114,15 @@ class Running:
 
     def __init__(self, folder: Path, *argv: str, powerless: bool = False) -> None:
         self._out, self._err = folder / "stdout", folder / "stderr"
+        self.scratch = folder / "scratch"
+        self.scratch.mkdir()
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "embertide", *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=environment(),
+                env=environment() | {"TMPDIR": str(self.scratch)},
                 start_new_session=True,
                 preexec_fn=_give_up_powers if powerless else None,
             )
@@ -136,6 +138,12 @@ class Running:
                     return
             assert not ended, f"ended before {stage}: {text}{self._err.read_text()}"
             time.sleep(0.005)
+
+    def await_file(self, folder: Path, pattern: str) -> None:
+        """Until a file of a folder matches."""
+        while not any(folder.glob(pattern)):
+            assert self.process.poll() is None, self._err.read_text()
+            time.sleep(0.001)
 
     def workers(self, count: int) -> list[int]:
         """Process ids of the workers by rank, once all have started."""
@@ -199,13 +207,14 @@ class Published:
         self._output, self.uri = output, f"file://{output}"
         self._storage = open_storage(None)
         self.version = latest(self._storage, self.uri).version
+        self._versions = list_versions(self._storage, self.uri)
         self._files = self._all_files()
         self._values = self._read()
 
     def check_untouched(self) -> None:
         """The version is there, current and readable, and nothing is beside it."""
         assert self._all_files() == self._files
-        assert [info.version for info in list_versions(self._storage, self.uri)] == [self.version]
+        assert list_versions(self._storage, self.uri) == self._versions
         assert latest(self._storage, self.uri).version == self.version
         assert np.array_equal(self._read(), self._values)
 

@@ -306,6 +306,7 @@ def test_versions_marks_the_current_one(
     storage: Any = types.ModuleType("embertide.store.storage")
     storage.open_storage = lambda _settings: "storage"
     versions: Any = types.ModuleType("embertide.store.versions")
+    day = ["2026-11-21", "04:19:22"]
     found = [Version("20261120T000000Z-aaaaaa"), Version("20261121T000000Z-bbbbbb", current=True)]
     versions.list_versions = lambda _storage, uri: found if uri.endswith("/out") else []
     monkeypatch.setitem(sys.modules, "embertide.store.storage", storage)
@@ -313,8 +314,8 @@ def test_versions_marks_the_current_one(
     code, out, _ = cli("versions", job)
     rows = [line.split() for line in out.splitlines()]
     assert code == 0
-    assert [found[0].version, found[0].created, "1,000", "4", "2.0", "KiB"] in rows
-    assert ["*", found[1].version, found[1].created, "1,000", "4", "2.0", "KiB"] in rows
+    assert [found[0].version, *day, "1,000", "4", "2.0", "KiB"] in rows
+    assert ["*", found[1].version, *day, "1,000", "4", "2.0", "KiB"] in rows
     code, out, _ = cli("versions", job, "--json")
     assert json.loads(out) == [dataclasses.asdict(item) for item in found]
     code, out, _ = cli("versions", "--output", "/elsewhere")

@@ -18,7 +18,10 @@ An error is *permanent* when running the same job again cannot succeed.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from typing import Any, Self
 
 
 class EmbertideError(Exception):

@@ -36,12 +36,12 @@ from embertide.postmortem import Ending, Workers, first_cause
 from embertide.progress import OnProgress, Progress
 from embertide.report import RunReport
 from embertide.spec.manifest import EmbeddingJob
+from embertide.stopping import Stopped, interruptible
 
 if TYPE_CHECKING:
     from embertide.store.storage import Storage
     from embertide.worker import WorkerSettings
 
-_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_SECONDS = 0.1
 
 
@@ -64,7 +64,7 @@ def run_job(
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
     """
-    with _interruptible(), _fork_server():
+    with interruptible(), _fork_server():
         on_progress(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
         from embertide.inputs import list_inputs
@@ -89,30 +89,6 @@ def run_job(
             return _run_workers(job, order, (p, m), threads, on_progress)
         except BaseException as error:
             raise _clean_up(error, storage, job.spec.output.uri, version) from None
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let signals that ask to stop raise Interrupted; after the first, cleaning up is left alone.
-
-    Signals that were ignored before, as by nohup, stay so. Only a main thread can do this.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    mine = [number for number in _STOP if signal.getsignal(number) is not signal.SIG_IGN]
-
-    def stop(number: int, _frame: object) -> None:
-        for other in mine:
-            signal.signal(other, signal.SIG_IGN)
-        raise Interrupted(f"stopped by {signal.Signals(number).name}")
-
-    before = {number: signal.signal(number, stop) for number in mine}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -166,6 +142,8 @@ def _clean_up(
         outcome = f"Version {version} was complete by then and stays; see embertide versions"
     except StorageError as failure:
         outcome += f". What was written could not be removed ({failure})"
+    if isinstance(error, Stopped):
+        error = error.interrupted
     if isinstance(error, Interrupted | WorkerFailed):
         return type(error)(f"{error}\n{outcome}." if "\n" in str(error) else f"{error}. {outcome}.")
     return error

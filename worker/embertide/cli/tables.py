@@ -74,25 +74,24 @@ def _stage_table(report: RunReport) -> Table:
 
 def _traffic_table(traffic: Iterable[Traffic]) -> Table:
     """Summed over layers and groups; --json has them all."""
-    numbers = ["sent", "received", "messages", "waiting", "computing meanwhile"]
-    table = _table("Bytes by axis and primitive, all workers", ["axis", "primitive"], numbers)
+    # What is sent is received, so one of the two is enough on a terminal.
+    numbers = ["bytes", "messages", "wait s", "compute s"]
+    table = _table("Moved by axis and primitive, all workers", ["axis", "primitive"], numbers)
     sums: dict[tuple[str, str], list[float]] = {}
     for item in traffic:
-        row = sums.setdefault((item.axis, item.primitive), [0, 0, 0, 0.0, 0.0])
+        row = sums.setdefault((item.axis, item.primitive), [0, 0, 0.0, 0.0])
         row[0] += item.bytes_sent
-        row[1] += item.bytes_received
-        row[2] += item.messages
-        row[3] += item.wait_seconds
-        row[4] += item.compute_seconds
-    for (axis, primitive), (sent, received, messages, wait, compute) in sorted(sums.items()):
+        row[1] += item.messages
+        row[2] += item.wait_seconds
+        row[3] += item.compute_seconds
+    for (axis, primitive), (sent, messages, wait, compute) in sorted(sums.items()):
         table.add_row(
             axis,
             primitive,
             human_bytes(sent),
-            human_bytes(received),
             f"{messages:,.0f}",
-            f"{wait:.2f} s",
-            f"{compute:.2f} s",
+            f"{wait:.2f}",
+            f"{compute:.2f}",
         )
     return table
 

@@ -120,13 +120,14 @@ def _table(uri: str, found: list[VersionInfo]) -> Table:
     table = Table(title=escape(uri), title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
     table.add_column("version", no_wrap=True)
-    for name in ("published", "rows", "width", "size"):
+    for name in ("published (UTC)", "rows", "width", "size"):
         table.add_column(name, justify="right", no_wrap=True)
     for info in found:
         table.add_row(
             "*" if info.current else "",
             info.version,
-            info.created,
+            # To the second; --json has it whole.
+            info.created[:19].replace("T", " "),
             f"{info.rows:,}",
             str(info.dim),
             human_bytes(info.size),

@@ -144,7 +144,9 @@ class EdgeInput(SpecModel):
         if self.delimiter is not None and self.format != "csv":
             message = f"is {self.delimiter!r}; only format csv has a delimiter, not {self.format}"
             problems.append((("delimiter",), message))
-        if self.delimiter in ("\n", "\r", '"'):
+        if self.delimiter is not None and not self.delimiter.isascii():
+            problems.append((("delimiter",), f"is {self.delimiter!r}; must be one ASCII character"))
+        if self.delimiter in ("\n", "\r", '"', "\0"):
             problems.append(
                 (("delimiter",), f"is {self.delimiter!r}; must not end a line or quote")
             )

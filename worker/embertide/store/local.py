@@ -30,6 +30,8 @@ _ADVICE = {
     errno.EROFS: "the file system is read-only, choose another output.uri",
 }
 
+_UNFINISHED = ".part"
+
 
 class LocalStore:
     """``file:///absolute/path``; see :class:`embertide.store.storage.Storage`."""
@@ -125,13 +127,22 @@ class LocalStore:
             with suppress(OSError):
                 path.parent.rmdir()
 
+    def sweep(self, folder: str) -> None:
+        """Hidden files as `create` makes them, and the directory if it becomes empty."""
+        path = to_path(folder)
+        with _writing(folder):
+            for hidden in path.glob(f".*{_UNFINISHED}"):
+                hidden.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.rmdir()
+
 
 class _Sink(io.BufferedIOBase):
     """A hidden file that `commit` gives its name. Closing it decides nothing."""
 
     def __init__(self, uri: str) -> None:
         self._uri, self._path = uri, to_path(uri)
-        self._hidden = self._path.with_name(f".{secrets.token_hex(6)}.part")
+        self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{_UNFINISHED}")
         with _writing(uri):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)

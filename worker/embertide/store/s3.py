@@ -175,6 +175,17 @@ class S3Store:
             for first in range(0, len(keys), _DELETE_AT_ONCE):
                 self._delete(bucket, keys[first : first + _DELETE_AT_ONCE])
 
+    def sweep(self, folder: str) -> None:
+        """Uploads in parts that were begun below the folder and neither completed nor aborted."""
+        bucket, key = split(folder)
+        while True:
+            found = self._client.call("list_multipart_uploads", folder, Prefix=_folder(key))
+            for upload in found.get("Uploads", []):
+                uri = f"s3://{bucket}/{upload['Key']}"
+                self._client.call("abort_multipart_upload", uri, UploadId=upload["UploadId"])
+            if not found.get("IsTruncated"):
+                return
+
     def _delete(self, bucket: str, keys: Sequence[str]) -> None:
         wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         answer = self._client.call("delete_objects", f"s3://{bucket}/{keys[0]}", Delete=wanted)

@@ -27,7 +27,7 @@ THREADS = 8
 
 _READ_TIMEOUT_SECONDS = 60
 _LONGEST_PAUSE_SECONDS = 20
-_OF_BUCKETS = {"list_objects_v2", "delete_objects"}
+_OF_BUCKETS = {"list_objects_v2", "delete_objects", "list_multipart_uploads"}
 
 
 class S3Client:

@@ -88,6 +88,9 @@ class Storage(Protocol):
     def delete(self, uris: Iterable[str]) -> None:
         """Remove objects; those that are gone already are fine."""
 
+    def sweep(self, folder: str) -> None:
+        """Remove what writers that were killed left unfinished in a folder."""
+
 
 def as_uri(location: str) -> str:
     """Bare absolute paths are files."""
@@ -165,6 +168,11 @@ class Stores:
         """See :class:`Storage`."""
         uri = as_uri(uri)
         return self._store(uri).write_if(uri, data, expected)
+
+    def sweep(self, folder: str) -> None:
+        """See :class:`Storage`."""
+        folder = as_uri(folder)
+        self._store(folder).sweep(folder)
 
     def delete(self, uris: Iterable[str]) -> None:
         """See :class:`Storage`."""

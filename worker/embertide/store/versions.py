@@ -155,6 +155,7 @@ def discard(storage: Storage, output_uri: str, version: str) -> None:
     if is_complete(objects):
         raise OutputError(f"{version_uri(output_uri, version)} is complete; it is not removed")
     storage.delete(info.uri for info in objects)
+    storage.sweep(version_uri(output_uri, version))
 
 
 def iter_embeddings(

@@ -1,0 +1,159 @@
+"""Whatever ends a run, it ends at once, says why, and leaves no process and no half version."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import Done, Published, Running, await_nobody
+
+pytestmark = pytest.mark.distributed
+
+SECONDS = 20.0
+"""More than a run takes to end after a failure, also where the machine is busy."""
+STAGES = ["features", "ingest", "csr", "infer", "publish"]
+WORKER_FAILED, INTERRUPTED = 8, 130
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job whose stages last long enough to be hit, with a version published."""
+    folder = tmp_path_factory.mktemp("big")
+    made = Running(folder, "synth", str(folder / "job"), "--scale", "16", "--quiet")
+    assert made.done(60).code == 0
+    shutil.rmtree(made.scratch)
+    first = Running(folder, "run", str(folder / "job" / "job.yaml"), "--grid", "1x1", "--quiet")
+    done = first.done(120)
+    assert (done.code, done.err) == (0, "")
+    assert not any(first.scratch.iterdir())
+    return folder / "job"
+
+
+@pytest.fixture
+def published(big: Path) -> Published:
+    return Published(big / "embeddings")
+
+
+@pytest.fixture
+def run(big: Path, tmp_path: Path) -> Running:
+    return Running(tmp_path, "run", str(big / "job.yaml"), "--grid", "2x2", "--json")
+
+
+def _in_stage(stage: str) -> Callable[[Running, Path], None]:
+    return lambda run, _big: run.await_stage(stage)
+
+
+def _writing(run: Running, big: Path) -> None:
+    """A part is under way, still hidden."""
+    run.await_stage("infer")
+    run.await_file(big / "embeddings", "versions/*/.*.part")
+
+
+def _check_end(run: Running, done: Done, published: Published, began: float) -> None:
+    """The end of every failed run; ``began`` is when it was hit, on the monotonic clock."""
+    assert time.monotonic() - began < SECONDS
+    error = done.events[-1]
+    assert error["event"] == "error"
+    assert error["exit_code"] == done.code
+    assert error["message"] == done.message
+    assert error["permanent"] is False
+    published.check_untouched()
+    assert not any(run.scratch.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("rank", "place", "ready", "stage"),
+    [
+        (1, "graph 0, feature 1", _in_stage("features"), "features"),
+        (2, "graph 1, feature 0", _in_stage("csr"), "csr"),
+        (3, "graph 1, feature 1", lambda run, _big: run.await_stage("infer", 2), "infer"),
+        (0, "graph 0, feature 0", _writing, "publish"),
+    ],
+)
+def test_a_killed_worker_ends_the_run(
+    rank: int,
+    place: str,
+    ready: Callable[[Running, Path], None],
+    stage: str,
+    run: Running,
+    big: Path,
+    published: Published,
+) -> None:
+    ready(run, big)
+    os.kill(run.workers(4)[rank], signal.SIGKILL)
+    began = time.monotonic()
+    done = run.done(SECONDS)
+    assert done.code == WORKER_FAILED
+    start = f"worker {rank} of 4 ({place}) was killed by SIGKILL during "
+    assert done.message.startswith(start)
+    # Progress may have gone on while the signal was on its way.
+    assert done.message.removeprefix(start).split(";")[0] in STAGES[STAGES.index(stage) :]
+    assert done.message.endswith("Nothing was published, the previous version is intact.")
+    _check_end(run, done, published, began)
+
+
+def test_a_stopped_peer_of_a_killed_worker_does_not_hold_the_run(
+    run: Running, published: Published
+) -> None:
+    run.await_stage("infer", 1)
+    workers = run.workers(4)
+    os.kill(workers[0], signal.SIGSTOP)
+    os.kill(workers[3], signal.SIGSEGV)
+    done = run.done(60)
+    assert done.code == WORKER_FAILED
+    assert "worker 3 of 4 (graph 1, feature 1) was killed by SIGSEGV" in done.message
+    published.check_untouched()
+
+
+def _group(run: Running, number: int) -> None:
+    """As a terminal does with Ctrl-C."""
+    os.killpg(run.process.pid, number)
+
+
+def _launcher(run: Running, number: int) -> None:
+    """As a supervisor does."""
+    run.process.send_signal(number)
+
+
+@pytest.mark.parametrize(
+    ("send", "number", "ready"),
+    [
+        (_group, signal.SIGINT, _in_stage("start")),
+        (_group, signal.SIGINT, _in_stage("plan")),
+        (_group, signal.SIGINT, _in_stage("infer")),
+        (_group, signal.SIGTERM, _in_stage("csr")),
+        (_launcher, signal.SIGTERM, _in_stage("plan")),
+        (_launcher, signal.SIGTERM, _in_stage("ingest")),
+        (_launcher, signal.SIGINT, _writing),
+        (_launcher, signal.SIGHUP, _in_stage("features")),
+    ],
+)
+def test_a_signal_stops_everything(
+    send: Callable[[Running, int], None],
+    number: signal.Signals,
+    ready: Callable[[Running, Path], None],
+    run: Running,
+    big: Path,
+    published: Published,
+) -> None:
+    ready(run, big)
+    send(run, number)
+    began = time.monotonic()
+    done = run.done(SECONDS)
+    assert done.code == INTERRUPTED
+    assert done.message.startswith(f"stopped by {number.name}")
+    _check_end(run, done, published, began)
+
+
+def test_workers_do_not_outlive_the_launcher(run: Running, big: Path, published: Published) -> None:
+    run.await_stage("infer")
+    run.workers(4)
+    run.process.kill()
+    run.process.wait()
+    await_nobody(run.process.pid)
+    published.check_untouched()
