@@ -40,7 +40,12 @@ from embertide.stages.ingest import ingest
 from embertide.stages.publish import write_part
 from embertide.stages.sample import sample_layer
 from embertide.store.pieces import share
-from embertide.store.versions import publish, version_uri
+from embertide.store.versions import VersionInfo, publish, version_uri
+
+NOT_CURRENT = (
+    "the version is published but not current: while this run went on, a later run published or"
+    " someone rolled back; `embertide versions` lists both, `embertide rollback` switches"
+)
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
             uri = version_uri(ctx.job.spec.output.uri, order.version)
             digest = write_part(ctx, uri, names, embeddings)
             digests = ctx.exchange.all_objects(digest)
-            done = _publish(ctx, order, plan, ids, edge_count, digests) if rank == 0 else ""
+            done = _publish(ctx, order, plan, ids, edge_count, digests) if rank == 0 else None
     return _report(ctx, order, plan, ids.count, edge_count, done, clock, begin, recorder)
 
 
@@ -156,8 +161,8 @@ def layer_graphs(
 
 def _publish(
     ctx: RunContext, order: WorkOrder, plan: Plan, ids: NodeIds, edges: int, parts: list[Any]
-) -> str:
-    """Write the version's manifest and make it visible; returns the manifest's digest."""
+) -> VersionInfo:
+    """Write the version's manifest and make it visible."""
     spec, node = ctx.job.spec, ctx.job.spec.input.nodes[0]
     manifest = {
         "job": ctx.job.metadata.name,
@@ -180,10 +185,9 @@ def _publish(
             "python": platform.python_version(),
         },
     }
-    info = publish(
+    return publish(
         ctx.storage, spec.output.uri, order.version, manifest, keep=spec.output.keep_versions
     )
-    return info.manifest_digest
 
 
 def _report(
@@ -192,18 +196,16 @@ def _report(
     plan: Plan,
     nodes: int,
     edges: int,
-    manifest_digest: str,
+    published: VersionInfo | None,
     clock: Clock,
     begin: float,
     recorder: CountingRecorder,
 ) -> RunReport | None:
     """Gather every worker's numbers at rank 0."""
     watch = clock.memory
-    mine = RankMemory(
-        ctx.grid.rank, watch.baseline, watch.peak, order.planned_bytes, watch.peaks
-    )
+    mine = RankMemory(ctx.grid.rank, watch.baseline, watch.peak, order.planned_bytes, watch.peaks)
     everyone = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals))
-    if ctx.grid.rank:
+    if published is None:
         return None
     totals = CountingRecorder()
     for _, _, counted in everyone:
@@ -217,7 +219,7 @@ def _report(
         uri=version_uri(ctx.job.spec.output.uri, order.version),
         rows=nodes,
         dim=plan.output_width,
-        manifest_digest=manifest_digest,
+        manifest_digest=published.manifest_digest,
         grid=(ctx.grid.graph, ctx.grid.feature),
         nodes=nodes,
         edges=edges,
@@ -227,4 +229,5 @@ def _report(
         infer_edges_per_second=edges * plan.layers / max(1e-9, stages["infer"]),
         traffic=[Traffic(**row) for row in totals.rows()],  # type: ignore[arg-type]
         memory=[memory for _, memory, _ in everyone],
+        warnings=[] if published.current else [NOT_CURRENT],
     )
