@@ -159,16 +159,35 @@ def _run_workers(
     """Tell the workers by files what to do, run them, and read what they report."""
     from embertide.worker import WorkerSettings
 
-    folder = Path(tempfile.mkdtemp(prefix="embertide-run-"))
+    folder = _run_folder()
     try:
-        (folder / "order.json").write_text(json.dumps(order))
-        (folder / "job.json").write_text(job.model_dump_json(by_alias=True))
+        _write(folder / "order.json", json.dumps(order))
+        _write(folder / "job.json", job.model_dump_json(by_alias=True))
         settings = WorkerSettings(str(folder), *grid, threads, job.spec.workers.device)
         with _following(folder / "progress.jsonl", on_progress), _no_child_left():
             _launch(Workers(folder, *grid), settings)
         return RunReport.from_json(json.loads((folder / "report.json").read_text()))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="embertide-run-"))
+    except OSError as error:
+        raise OutputError(
+            f"no temporary folder can be made: {error.strerror}; set TMPDIR to one with space"
+        ) from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror}; free space there, or set TMPDIR to"
+            " another folder"
+        ) from error
 
 
 def _launch(workers: Workers, settings: WorkerSettings) -> None:
