@@ -16,6 +16,8 @@ STAMP := .venv/.ready-$(KEY)
 
 # Passed on to pytest: make test ARGS="tests/unit -k csr"
 ARGS ?=
+# Test files side by side, a process per core; JOBS= runs them one after another.
+JOBS ?= -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format lock clean
@@ -54,8 +56,8 @@ demo: $(STAMP)
 	@$(BIN)/python examples/debian/demo.py
 
 test: $(STAMP)
-	@echo "[test] pytest $(ARGS)"
-	@$(BIN)/python -m pytest $(ARGS)
+	@echo "[test] pytest $(JOBS) $(ARGS)"
+	@$(BIN)/python -m pytest $(JOBS) $(ARGS)
 
 lint: $(STAMP)
 	@echo "[lint] ruff format --check"

@@ -323,8 +323,8 @@ class Evil:
     ("name", "data", "says"),
     [
         ("weights.safetensors", b"\x05", "is not a readable safetensors file"),
-        ("weights.pt", save(GCN)[:-100], "is not a state_dict that can be read"),
-        ("weights.pt", b"", "is not a state_dict that can be read"),
+        ("weights.pt", save(GCN)[:-100], "is damaged, or no state_dict that can be read"),
+        ("weights.pt", b"", "is damaged, or no state_dict that can be read"),
         ("model.pt", save(Evil()), "without running code from it"),
         ("model.pt", save(nn.Linear(2, 2)), "save it with torch.save(model.state_dict(), ...)"),
         ("weights.pt", save([1, 2]), "holds a list, not a state_dict"),

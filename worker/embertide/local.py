@@ -58,7 +58,7 @@ def run_job(
     Args:
         grid: (P, M); by default the manifest's, else chosen for ``workers``.
         workers: how many when the grid is to be chosen; default: the manifest's, else one
-            per core.
+            with all cores as threads.
         threads: compute threads of each worker; default: the cores, shared evenly.
 
     Raises:

@@ -29,10 +29,14 @@ class Size:
         """Bytes of one worker's part of a dense tensor, in either layout."""
         return 4.0 * self.nodes * width / self.workers
 
-    def unique(self) -> float:
-        """Expected unique remote sources of one partition, if sources were drawn evenly."""
-        remote = self.nodes * (self.graph - 1) / self.graph
-        draws = self.edges / self.graph
+    def unique(self, parts: int | None = None) -> float:
+        """Expected unique remote sources of one of ``parts`` (default: the P partitions).
+
+        As if sources were drawn evenly.
+        """
+        parts = parts or self.graph
+        remote = self.nodes * (parts - 1) / parts
+        draws = self.edges / parts
         return remote * -math.expm1(draws * math.log1p(-1.0 / (self.nodes + 1)))
 
     def pattern(self, width: int) -> float:

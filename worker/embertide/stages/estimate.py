@@ -13,7 +13,7 @@ from embertide.grid import Grid
 from embertide.inputs import Inputs, check_model, list_inputs
 from embertide.models import plan as steps
 from embertide.models.footprint import Size, tensor_peak
-from embertide.models.plan import Plan
+from embertide.models.plan import Plan, Step
 from embertide.models.read import read_model
 from embertide.primitives.graph import edge_needs
 from embertide.report import Estimate, InputSize, PlannedTraffic
@@ -177,10 +177,33 @@ def _traffic(plan: Plan, size: Size) -> list[PlannedTraffic]:
         elif isinstance(step, steps.Linear):
             given = size.tensor(plan.widths[step.x]) * (m - 1) / m
             add("feature", "gemm", step.layer, given, m - 1)
-        elif isinstance(step, steps.Aggregate | steps.Attend):
+        elif isinstance(step, steps.Aggregate | steps.Attend | steps.PairAttend):
             groups = max(1, round(4 * size.unique() * plan.widths[step.x] / m / size.group_bytes))
             sent = 4 * size.unique() * plan.widths[step.x] / m
             axis = "world" if step.x == plan.input else "graph"
             add("feature", "gemm", step.layer, convert, m - 1)
+            for score in _scores(step, plan, size):
+                add(*score)
             add(axis, "spmm" if axis == "graph" else "features", step.layer, sent, groups * (p - 1))
     return found
+
+
+def _scores(step: Step, plan: Plan, size: Size) -> list[tuple[str, str, int, float, float]]:
+    """(axis, primitive, layer, bytes, messages) of the attention scores before a sum."""
+    p, m, world = size.graph, size.feature, size.workers
+    rest = size.nodes / p - size.nodes / world
+    if isinstance(step, steps.Attend):
+        heads = 4.0 * step.heads
+        return [
+            ("feature", "scalars", step.layer, 2 * heads * rest, 2 * (m - 1)),
+            ("graph", "scalars", step.layer, heads * size.unique(), p - 1),
+        ]
+    if isinstance(step, steps.PairAttend):
+        pairs = 4.0 * size.unique(world) * plan.widths[step.key]
+        groups = max(1, round(pairs / size.group_bytes))
+        gathered = 4.0 * step.heads * (size.edges / p - size.edges / world)
+        return [
+            ("world", "sddmm", step.layer, pairs, groups * (world - 1)),
+            ("feature", "sddmm", step.layer, gathered, m - 1),
+        ]
+    return []
