@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -114,8 +117,9 @@ class Running:
 
     def __init__(self, folder: Path, *argv: str, powerless: bool = False) -> None:
         self._out, self._err = folder / "stdout", folder / "stderr"
-        self.scratch = folder / "scratch"
-        self.scratch.mkdir()
+        # Not below the test's own folder, whose path can be too long for a socket's name.
+        self.scratch = Path(tempfile.mkdtemp(prefix="em-"))
+        atexit.register(shutil.rmtree, self.scratch, ignore_errors=True)
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "embertide", *argv],

@@ -87,6 +87,17 @@ def tiny_disk(job: SmallJob) -> Iterator[Path]:
         libc.umount2(bytes(job.output), 2)
 
 
+def test_a_temporary_folder_too_deep_for_sockets(
+    commands: Commands, job: SmallJob, tmp_path: Path
+) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    done = commands.run("run", job.manifest, "--grid", "1x1", env={"TMPDIR": str(deep)})
+    assert done.code == OUTPUT
+    assert str(deep) in done.message
+    assert "set TMPDIR to a shorter path" in done.message
+
+
 def test_a_full_disk(commands: Commands, job: SmallJob, tiny_disk: Path) -> None:
     filler = tiny_disk / "filler"
     free = os.statvfs(tiny_disk)

@@ -107,6 +107,11 @@ def _fork_server() -> Iterator[None]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         multiprocessing.forkserver.ensure_running()
+    except OSError as error:
+        raise OutputError(
+            f"no socket can be made in the temporary folder {tempfile.gettempdir()}: {error}; set"
+            " TMPDIR to a shorter path with space"
+        ) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
