@@ -46,7 +46,7 @@ $(STAMP): $(filter .cache/%,$(UV))
 	  echo "[setup] Python 3.11 or later is needed, $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
 	       "name another: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "[setup] .venv for $$($(PYTHON) -V) from uv.lock (PyTorch is large: the first time takes a while)"
-	@$(UV) sync --locked --extra dev --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@$(UV) sync --locked --extra dev --compile-bytecode --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("dgl") or print("[setup] dgl", \
 	  "has no wheel for this Python and machine (it needs 3.11 on x86-64): everything else works,", \
 	  "tests against dgl are left out")'
@@ -57,6 +57,7 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@echo "[test] pytest $(JOBS) $(ARGS)"
+	@$(BIN)/python -m compileall -q worker tests  # hundreds of processes import it
 	@$(BIN)/python -m pytest $(JOBS) $(ARGS)
 
 lint: $(STAMP)
