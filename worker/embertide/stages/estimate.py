@@ -23,7 +23,7 @@ from embertide.spec.workers import Grid as GridSpec
 from embertide.store.storage import Storage, open_storage
 
 _TEXT_BYTES_PER_EDGE = 16
-_OVERHEAD = 64 << 20
+_OVERHEAD = 96 << 20
 """Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
 
 
