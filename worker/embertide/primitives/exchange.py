@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -139,8 +139,3 @@ class Exchange:
     def barrier(self) -> None:
         """Wait until every worker is here."""
         self.all_objects(None)
-
-
-def by_rank(axis: Axis, tensors: Mapping[int, torch.Tensor]) -> list[tuple[int, torch.Tensor]]:
-    """Member index -> tensor, as (global rank, tensor) in ring order."""
-    return [(axis.ranks[i], tensors[i]) for i in axis.others() if i in tensors]
