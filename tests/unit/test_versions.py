@@ -24,10 +24,10 @@ from version_support import (
 )
 
 from embertide.errors import AccessDenied, ObjectMissing, OutputError
+from embertide.spec.version_names import begun, is_version
 from embertide.store.pointer import read_pointer
 from embertide.store.retention import remove_old
 from embertide.store.storage import Storage, open_storage
-from embertide.store.version_names import begun, is_version
 from embertide.store.versions import (
     discard,
     iter_embeddings,

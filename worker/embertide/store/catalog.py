@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError
+from embertide.spec.version_names import MANIFEST, is_version, version_uri
 from embertide.store.parts import PartDigest
 from embertide.store.storage import ObjectInfo, Storage
-from embertide.store.version_names import MANIFEST, is_version, version_uri
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from embertide.errors import ObjectMissing, OutputError, StoreUnavailable
+from embertide.spec.version_names import MANIFEST, begun, is_version, version_uri
 from embertide.store.storage import Storage
-from embertide.store.version_names import MANIFEST, begun, is_version, version_uri
 
 _ATTEMPTS = 100
 _PAUSE_SECONDS = 0.05

@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from embertide.errors import ObjectMissing
+from embertide.spec.version_names import MANIFEST, begun
 from embertide.store.catalog import is_complete, objects_by_version
 from embertide.store.pointer import read_pointer
 from embertide.store.storage import ObjectInfo, Storage
-from embertide.store.version_names import MANIFEST, begun
 
 ABANDONED_AFTER = timedelta(hours=24)
 """Age of an incomplete version, from its run's begin, at which no run can be at work on it."""

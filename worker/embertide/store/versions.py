@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError, StorageError
+from embertide.spec.version_names import MANIFEST, new_version, version_uri
 from embertide.store.catalog import (
     VersionInfo,
     check_objects,
@@ -26,7 +27,6 @@ from embertide.store.pointer import advance, move_back, read_pointer, utc_now
 from embertide.store.read_parts import Batch, read_part
 from embertide.store.retention import remove_old
 from embertide.store.storage import Storage
-from embertide.store.version_names import MANIFEST, new_version, version_uri
 
 __all__ = [
     "VersionInfo",

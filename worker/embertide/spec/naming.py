@@ -1,0 +1,58 @@
+"""Names that the operator and the pods must agree on: labels, ports, paths, variables.
+
+Objects of a job carry the job's name. A StatefulSet's pods carry it with an 11 character suffix
+in a label of at most 63, which is why a job's name has at most 52.
+"""
+
+from __future__ import annotations
+
+GROUP = "embertide.dev"
+API_VERSION_NAME = "v1alpha1"
+PLURAL = "embeddingjobs"
+SINGULAR = "embeddingjob"
+SHORT_NAME = "ej"
+
+FIELD_MANAGER = "embertide-operator"
+
+LABEL_JOB = f"{GROUP}/job"
+"""On every object of a job: the job's name."""
+LABEL_ROLE = f"{GROUP}/role"
+"""On pods: ``worker`` or ``planner``."""
+LABEL_ATTEMPT = f"{GROUP}/attempt"
+"""On pods: which attempt they belong to, from 1."""
+ROLE_WORKER, ROLE_PLANNER = "worker", "planner"
+
+HTTP_PORT = 8080
+RENDEZVOUS_PORT = 29500
+
+JOB_KEY = "job.json"
+JOB_FOLDER = "/etc/embertide"
+SCRATCH_FOLDER = "/scratch"
+TERMINATION_LOG = "/dev/termination-log"
+CONTAINER = "worker"
+USER_ID = 65532
+
+ENV_UID = "EMBERTIDE_JOB_UID"
+ENV_ATTEMPT = "EMBERTIDE_ATTEMPT"
+ENV_GRID = "EMBERTIDE_GRID"
+ENV_VERSION = "EMBERTIDE_VERSION"
+ENV_EARLIER = "EMBERTIDE_EARLIER_VERSIONS"
+ENV_RENDEZVOUS = "EMBERTIDE_RENDEZVOUS"
+ENV_RANK = "EMBERTIDE_RANK"
+ENV_MEMORY_LIMIT = "EMBERTIDE_MEMORY_LIMIT"
+ENV_THREADS = "EMBERTIDE_THREADS"
+
+
+def planner_name(job: str) -> str:
+    """The pod that plans a job's grid and memory."""
+    return f"{job}-plan"
+
+
+def worker_name(job: str, rank: int) -> str:
+    """The pod of one worker; the StatefulSet's ordinal is the rank."""
+    return f"{job}-{rank}"
+
+
+def rendezvous(job: str) -> str:
+    """Where the workers of a job meet: rank 0, through the headless Service."""
+    return f"{worker_name(job, 0)}.{job}:{RENDEZVOUS_PORT}"

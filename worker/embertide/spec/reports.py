@@ -1,0 +1,116 @@
+"""What pods tell the operator: a worker's ``/status``, an ending, a plan.
+
+An ending and a plan travel as termination messages, which Kubernetes cuts at 4096 bytes; so
+long texts are shortened here, and cut text still parses as an unknown ending.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+_LONGEST_BYTES = 4000
+
+WorkerState = Literal["starting", "running", "succeeded", "failed", "stopped"]
+
+
+class ReportModel(BaseModel):
+    """Base: camelCase outside; unknown fields are ignored, so that versions may differ."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
+    )
+
+    def to_text(self) -> str:
+        """Compact JSON."""
+        return self.model_dump_json(by_alias=True, exclude_none=True)
+
+
+class Ending(ReportModel):
+    """Why a worker or a planner ended.
+
+    Attributes:
+        reason: the error's class without ``Error`` (``Input``, ``Model``, ``AccessDenied``,
+            ``StoreUnavailable``, ``Grid``, ``WorkerFailed``, ...), or ``OutOfMemory``.
+        permanent: running the same job again cannot succeed.
+        peer: only that another worker was lost; someone else knows the cause.
+    """
+
+    reason: str
+    message: str
+    exit_code: int
+    rank: int | None = None
+    permanent: bool = False
+    peer: bool = False
+
+    def to_text(self) -> str:
+        """Compact JSON that fits a termination message."""
+        text = super().to_text()
+        if len(text.encode()) <= _LONGEST_BYTES:
+            return text
+        short = self.message[: len(self.message) * 3 // 4].removesuffix(" ...") + " ..."
+        return self.model_copy(update={"message": short}).to_text()
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The ending that a termination message holds, None for any other text."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return None
+
+
+class ProgressReport(ReportModel):
+    """How far an attempt is; ``percent`` is of the whole run and never goes back."""
+
+    stage: str
+    layer: int = 0
+    layers: int = 0
+    percent: int = 0
+    eta_seconds: int | None = None
+    edges_per_second: int | None = None
+    last_update_time: str
+
+
+class OutputReport(ReportModel):
+    """The version that was published."""
+
+    version: str
+    uri: str
+    rows: int
+    dim: int
+    manifest_digest: str
+    current: bool = True
+
+
+class WorkerStatus(ReportModel):
+    """The answer of ``/status``; progress and output come from rank 0."""
+
+    job_uid: str
+    attempt: int
+    rank: int
+    state: WorkerState
+    progress: ProgressReport | None = None
+    output: OutputReport | None = None
+    failure: Ending | None = None
+
+
+class PlanResult(ReportModel):
+    """What the planner found; memory is of a whole worker container, imports included."""
+
+    graph: int
+    feature: int
+    memory_per_worker_bytes: int
+    bytes_exchanged: int
+    nodes: int
+    edges: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The plan that a termination message holds, None for any other text."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return None
