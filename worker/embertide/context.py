@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,12 +20,15 @@ class RunContext:
 
     Attributes:
         report: takes progress; only rank 0's reaches the user.
+        delivered: called when our part is written, before anybody is told: from then on it may
+            become visible, so nobody but rank 0 may remove it.
     """
 
     job: EmbeddingJob
     exchange: Exchange
     storage: Storage
     report: OnProgress
+    delivered: Callable[[], None] = lambda: None
 
     @property
     def grid(self) -> Grid:

@@ -68,22 +68,33 @@ class WorkOrder:
 
 @dataclass
 class Clock:
-    """Seconds and memory per stage on this worker."""
+    """Seconds and memory per stage on this worker, and the sizes it came to know.
+
+    Attributes:
+        seconds: of the stages that are over.
+        under_way: stages that are not, the innermost last -> when they began (perf_counter).
+    """
 
     memory: MemoryWatch
     seconds: dict[str, float] = field(default_factory=dict)
+    under_way: dict[str, float] = field(default_factory=dict)
+    nodes: int = 0
+    edges: int = 0
 
     @contextmanager
     def stage(self, ctx: RunContext, name: str) -> Iterator[None]:
         """Time a stage and say that it starts."""
         ctx.progress(name, 0.0)
         self.memory.stage = name
-        start = time.perf_counter()
+        start = self.under_way[name] = time.perf_counter()
         yield
+        del self.under_way[name]
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunReport | None:
+def run(
+    ctx: RunContext, order: WorkOrder, recorder: CountingRecorder, clock: Clock
+) -> RunReport | None:
     """Compute and publish one version. Every worker calls; rank 0 gets the report.
 
     Raises:
@@ -91,8 +102,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
     """
     begin = time.perf_counter()
     rank, world, inputs = ctx.grid.rank, ctx.grid.world, order.inputs
-    with MemoryWatch() as memory:
-        clock = Clock(memory)
+    with clock.memory:
         with clock.stage(ctx, "features"):
             plan = read_model(ctx.storage, ctx.job.spec.model.uri)
             mine = share(inputs.features, world)[rank]
@@ -100,6 +110,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
             table = share(inputs.table, world)[rank]
             ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
             raw.ids.clear()
+            clock.nodes = ids.count
             check_model(ctx.job, inputs.width, plan, ctx.grid, ids.count)
         with clock.stage(ctx, "ingest"):
             edges = ingest(ctx, share(inputs.edges, world)[rank], ids)
@@ -108,7 +119,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
             part = build_graph(ctx, edges, ranges)
             place = locate_features(ctx, ranges, ids, dense)
             names, keys = ids.original(ranges)
-            edge_count = sum(ctx.exchange.all_objects(part.nnz))
+            edge_count = clock.edges = sum(ctx.exchange.all_objects(part.nnz))
         del edges
         release_memory()
         with clock.stage(ctx, "infer"):
@@ -122,6 +133,7 @@ def run(ctx: RunContext, order: WorkOrder, recorder: CountingRecorder) -> RunRep
         with clock.stage(ctx, "publish"):
             uri = version_uri(ctx.job.spec.output.uri, order.version)
             digest = write_part(ctx, uri, names, embeddings)
+            ctx.delivered()
             digests = ctx.exchange.all_objects(digest)
             done = _publish(ctx, order, plan, ids, edge_count, digests) if rank == 0 else None
     return _report(ctx, order, plan, ids.count, edge_count, done, clock, begin, recorder)

@@ -23,11 +23,33 @@ _TAIL_LINES = 5
 
 
 @dataclass(frozen=True)
-class Ending:
-    """How a worker process ended; a negative ``exit_code`` is the signal that killed it."""
+class Exit:
+    """How a worker process ended; a negative ``exit_code`` is the signal that killed it.
+
+    ``local`` is its number among its launcher's workers.
+    """
 
     rank: int
     exit_code: int
+    local: int
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a run failed.
+
+    Attributes:
+        rank: whose failure it is.
+        peer: only that another worker was lost, which some other launcher knows more about.
+        internal: an exception that is no message for users; the log has its traceback.
+        signal: what killed the worker, 0 when nothing did.
+    """
+
+    error: EmbertideError
+    rank: int
+    peer: bool = False
+    internal: bool = False
+    signal: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,11 +81,13 @@ def leave_word(folder: Path, rank: int, error: Exception, *, peer: bool) -> None
     draft.replace(path)
 
 
-def first_cause(workers: Workers, endings: Iterable[Ending], stage: str) -> EmbertideError:
+def first_cause(workers: Workers, exits: Iterable[Exit], stage: str) -> Cause | None:
     """The error that started it: a worker's own word, else the worker that died silently.
 
+    None when nobody said anything and nobody died.
+
     Args:
-        endings: of the workers that the launcher saw fail.
+        exits: of the workers that the launcher saw fail.
         stage: what the run was doing, "" while it started.
     """
     words: list[dict[str, Any]] = [
@@ -73,16 +97,21 @@ def first_cause(workers: Workers, endings: Iterable[Ending], stage: str) -> Embe
     own = [word for word in words if not word["peer"]]
     for word in own:
         if word["error"] is not None:
-            return EmbertideError.from_json(word["error"])
+            return Cause(EmbertideError.from_json(word["error"]), word["rank"])
     when = f"during {stage}" if stage else "while it started"
     if own:
-        return WorkerFailed(f"{workers.place(own[0]['rank'])} failed {when}: {_unknown(own[0])}")
+        text = f"{workers.place(own[0]['rank'])} failed {when}: {_unknown(own[0])}"
+        return Cause(WorkerFailed(text), own[0]["rank"], internal=True)
     spoke = {word["rank"] for word in words}
-    for ending in sorted(endings, key=lambda ending: ending.rank in spoke):
-        if ending.rank not in spoke:
-            return WorkerFailed(f"{workers.place(ending.rank)} {_died(workers, ending, when)}")
-    place, why = workers.place(words[0]["rank"]), words[0]["message"]
-    return WorkerFailed(f"{place} lost the connection to another worker {when}: {why}")
+    for ended in exits:
+        if ended.rank not in spoke:
+            text = f"{workers.place(ended.rank)} {_died(workers, ended, when)}"
+            return Cause(WorkerFailed(text), ended.rank, signal=max(0, -ended.exit_code))
+    if not words:
+        return None
+    rank, why = words[0]["rank"], words[0]["message"]
+    text = f"{workers.place(rank)} lost the connection to another worker {when}: {why}"
+    return Cause(WorkerFailed(text), rank, peer=True)
 
 
 def _unknown(word: dict[str, Any]) -> str:
@@ -92,22 +121,26 @@ def _unknown(word: dict[str, Any]) -> str:
     return f"{message}. EMBERTIDE_DEBUG=1 shows where"
 
 
-def _died(workers: Workers, ending: Ending, when: str) -> str:
-    if ending.exit_code >= 0:
-        text = f"ended with exit code {ending.exit_code} {when}"
+def _died(workers: Workers, ended: Exit, when: str) -> str:
+    if ended.exit_code >= 0:
+        text = f"ended with exit code {ended.exit_code} {when}"
     else:
-        text = f"was killed by {signal.Signals(-ending.exit_code).name} {when}"
-    if ending.exit_code == -signal.SIGKILL:
+        text = f"was killed by {signal.Signals(-ended.exit_code).name} {when}"
+    if ended.exit_code == -signal.SIGKILL:
         return f"{text}; if that was the system running out of memory, use more workers"
-    last = _last_words(workers.folder, ending.rank)
+    last = _last_words(workers.folder, ended.local)
     return f"{text}; its last words:\n{last}" if last else text
 
 
-def _last_words(folder: Path, rank: int) -> str:
+def _last_words(folder: Path, local: int) -> str:
     """The end of what the process wrote to stderr, such as a native library's last message."""
-    lines = [
+    return "\n".join(f"  {line}" for line in stderr_lines(folder, local)[-_TAIL_LINES:])
+
+
+def stderr_lines(folder: Path, local: int) -> list[str]:
+    """What a launcher's worker wrote to stderr."""
+    return [
         line
-        for path in sorted(folder.glob(f"logs/**/{rank}/stderr.log"))
+        for path in sorted(folder.glob(f"logs/**/{local}/stderr.log"))
         for line in path.read_text(errors="replace").splitlines()
     ]
-    return "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:])

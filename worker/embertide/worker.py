@@ -1,7 +1,7 @@
 """One worker process: join the others, run the pipeline, leave word of what went wrong.
 
-Everything a worker is told lies in its run folder, and everything it has to say goes there:
-``progress.jsonl`` and ``report.json`` from rank 0, ``error-<rank>.json`` from whoever failed.
+What a worker is told and what it has to say goes through its run folder (``run_folder.py``). In
+pods each rank has a folder of its own, so only rank 0's holds the order; it tells the others.
 Importing this module imports all that a worker needs, so that a fork server can do it once.
 """
 
@@ -16,8 +16,10 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,30 +27,45 @@ import torch
 import torch.distributed as dist
 
 from embertide.context import RunContext
-from embertide.errors import EmbertideError
+from embertide.errors import EmbertideError, WorkerFailed
 from embertide.grid import Grid
+from embertide.memory import MemoryWatch
 from embertide.metrics import CountingRecorder
-from embertide.pipeline import WorkOrder, run
+from embertide.pipeline import Clock, WorkOrder, run
 from embertide.postmortem import leave_word
 from embertide.primitives.exchange import Exchange
 from embertide.progress import Progress
+from embertide.run_folder import delivered_path, metrics_path, write_text
 from embertide.spec.manifest import EmbeddingJob
 from embertide.store.storage import open_storage
+from embertide.vitals import look, telling
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _PEER_WORDS = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo", "NCCL")
 _PEER_SECONDS = 5.0
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """How the workers of one run are set up."""
+    """How the workers of one run are set up.
+
+    Attributes:
+        interface: the network interface that workers talk over.
+        rank: ours, where each worker has a launcher of its own, as in a pod; else the launcher
+            numbers its workers.
+        metrics_seconds: how often to write down how we are doing; 0: never.
+        timeout_seconds: how long to wait for another worker that does not answer.
+    """
 
     run_dir: str
     graph: int
     feature: int
     threads: int
     device: str
+    interface: str
+    rank: int | None = None
+    metrics_seconds: float = 0.0
     timeout_seconds: float = 1800.0
 
 
@@ -57,19 +74,25 @@ def main(settings: WorkerSettings) -> None:
 
     Exits with the error's exit code when the run fails.
     """
+    if settings.rank is not None:
+        # Launchers number themselves as they arrive. All ranks reach the meeting place as
+        # clients of a launcher's store, so any numbering will do.
+        os.environ["RANK"] = str(settings.rank)
     rank = int(os.environ["RANK"])
     _die_with_launcher()
     _show_rank(rank)
     torch.set_num_threads(settings.threads)
     folder = Path(settings.run_dir)
     try:
+        if settings.rank is not None:
+            _begin_alone(folder, rank)
         _run(settings, folder, rank)
     except Exception as error:
-        if os.environ.get("EMBERTIDE_DEBUG"):
-            traceback.print_exc()
         peer = _is_lost_peer(error)
+        if os.environ.get("EMBERTIDE_DEBUG") or not (peer or isinstance(error, EmbertideError)):
+            traceback.print_exc()
         leave_word(folder, rank, error, peer=peer)
-        if peer:
+        if peer and settings.rank is None:
             # The launcher looks at its processes every so often. It must find the one that
             # failed, not us; then it stops us.
             time.sleep(_PEER_SECONDS)
@@ -77,24 +100,53 @@ def main(settings: WorkerSettings) -> None:
         os._exit(error.exit_code if isinstance(error, EmbertideError) else 1)
 
 
+def _begin_alone(folder: Path, rank: int) -> None:
+    """In a container: begin once only, and be the first to go when its memory runs out."""
+    try:
+        (folder / "begun").touch(exist_ok=False)
+    except FileExistsError:
+        # torch's launchers start over when somebody joins late; an attempt runs once.
+        raise WorkerFailed(f"worker {rank} was replaced while the others were at work") from None
+    if _OOM_SCORE.exists():
+        _OOM_SCORE.write_text(str(min(1000, int(_OOM_SCORE.read_text()) + 300)))
+
+
 def _run(settings: WorkerSettings, folder: Path, rank: int) -> None:
     device = _device(settings.device)
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        if settings.interface:
+            os.environ.setdefault(name, settings.interface)
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
         timeout=timedelta(seconds=settings.timeout_seconds),
     )
     grid = Grid(settings.graph, settings.feature, rank)
     recorder = CountingRecorder()
+    clock = Clock(MemoryWatch())
     job = EmbeddingJob.model_validate_json((folder / "job.json").read_text())
-    order = WorkOrder.from_json(json.loads((folder / "order.json").read_text()))
+    order = WorkOrder.from_json(json.loads(_from_first(folder / "order.json", rank, device)))
     reporter = _Reporter(folder / "progress.jsonl") if rank == 0 else _ignore
     ctx = RunContext(
-        job, Exchange(grid, device, recorder), open_storage(job.spec.storage), reporter
+        job,
+        Exchange(grid, device, recorder),
+        open_storage(job.spec.storage),
+        reporter,
+        delivered_path(folder, rank).touch,
     )
-    report = run(ctx, order, recorder)
+    path, period = metrics_path(folder, rank), settings.metrics_seconds
+    vitals = partial(look, rank, order.planned_bytes, clock, recorder)
+    with telling(path, vitals, period) if period else nullcontext():
+        report = run(ctx, order, recorder, clock)
     if report is not None:
-        (folder / "report.json").write_text(json.dumps(report.to_json()))
+        write_text(folder / "report.json", json.dumps(report.to_json()))
     dist.destroy_process_group()
+
+
+def _from_first(path: Path, rank: int, device: torch.device) -> str:
+    """A file of rank 0's folder, on every rank. All ranks must call."""
+    told = [path.read_text() if rank == 0 else ""]
+    dist.broadcast_object_list(told, src=0, device=device)
+    return told[0]
 
 
 def _device(name: str) -> torch.device:

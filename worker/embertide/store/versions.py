@@ -31,6 +31,7 @@ from embertide.store.storage import Storage
 __all__ = [
     "VersionInfo",
     "discard",
+    "finish",
     "iter_embeddings",
     "latest",
     "list_versions",
@@ -59,7 +60,20 @@ def publish(
     check_objects(storage, output_uri, version, manifest)
     full = {"version": version, "created": utc_now(), **manifest}
     _write_manifest(storage, f"{version_uri(output_uri, version)}/{MANIFEST}", full)
-    digest = read_manifest(storage, output_uri, version)[1]
+    return finish(storage, output_uri, version, keep)
+
+
+def finish(storage: Storage, output_uri: str, version: str, keep: int) -> VersionInfo:
+    """Make a complete version current, then remove old ones: the last steps of `publish`.
+
+    Whoever finds a complete version whose run ended early does them too; what is done already
+    stays as it is.
+
+    Raises:
+        ObjectMissing: the version is not complete.
+        OutputError: the version is current but older ones could not be removed.
+    """
+    manifest, digest = read_manifest(storage, output_uri, version)
     current = advance(storage, output_uri, version, digest)
     try:
         remove_old(storage, output_uri, keep)
@@ -68,7 +82,7 @@ def publish(
             f"{version} of {output_uri} is published, but versions beyond the newest {keep} could"
             f" not be removed: {error}"
         ) from error
-    return describe(output_uri, version, full, digest, current)
+    return describe(output_uri, version, manifest, digest, current)
 
 
 def _check_rows(output_uri: str, version: str, manifest: dict[str, Any]) -> None:

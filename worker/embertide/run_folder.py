@@ -1,0 +1,96 @@
+"""The folder through which a launcher and its workers talk; nothing else passes between them.
+
+job.json, order.json    what to do
+progress.jsonl          how far the run is, from rank 0
+report.json             what was published, from rank 0, once every worker is done
+metrics-<rank>.json     how a worker is doing, where somebody wants to know
+error-<rank>.json       why a worker failed (``postmortem.py``)
+delivered-<rank>        the worker's part is written and may become visible from here on
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from embertide.errors import OutputError
+from embertide.progress import OnProgress, Progress
+
+POLL_SECONDS = 0.1
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        OutputError: no space, or not allowed.
+    """
+    draft = path.with_name(f".{path.name}.tmp")
+    try:
+        draft.write_text(text)
+        draft.replace(path)
+    except OSError as error:
+        raise OutputError(
+            f"{path} cannot be written: {error.strerror}; free space there, or set TMPDIR to"
+            " another folder"
+        ) from error
+
+
+def metrics_path(folder: Path, rank: int) -> Path:
+    """Where a worker says how it is doing."""
+    return folder / f"metrics-{rank}.json"
+
+
+def delivered_path(folder: Path, rank: int) -> Path:
+    """What is there once a worker's part may become visible."""
+    return folder / f"delivered-{rank}"
+
+
+def last_stage(folder: Path) -> str:
+    """What the run was doing last, "" before it did anything."""
+    path = folder / "progress.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    if lines:
+        return str(json.loads(lines[-1])["stage"])
+    # Ranks other than 0 in folders of their own.
+    for path in folder.glob("metrics-*.json"):
+        return str(json.loads(path.read_text())["stage"])
+    return ""
+
+
+@contextmanager
+def following(path: Path, on_progress: OnProgress) -> Iterator[None]:
+    """Pass on what rank 0 appends to its progress file, from a thread."""
+    done = threading.Event()
+
+    def follow() -> None:
+        at = 0
+        while not done.wait(POLL_SECONDS):
+            at = _pass_on(path, at, on_progress)
+        _pass_on(path, at, on_progress)
+
+    thread = threading.Thread(target=follow, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _pass_on(path: Path, at: int, on_progress: OnProgress) -> int:
+    """Report complete lines from byte ``at``; returns where to go on."""
+    if not path.exists():
+        return at
+    with path.open("rb") as file:
+        file.seek(at)
+        text = file.read()
+    complete = text[: text.rfind(b"\n") + 1]
+    for line in complete.splitlines():
+        fields: dict[str, Any] = json.loads(line)
+        on_progress(Progress(**fields))
+    return at + len(complete)
