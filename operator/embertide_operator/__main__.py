@@ -1,0 +1,50 @@
+"""``python -m embertide_operator``: the operator's container starts here."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import kopf
+from kubernetes import config
+from kubernetes.client import ApiClient
+
+from embertide_operator.cluster import Cluster
+from embertide_operator.controller import Controller
+from embertide_operator.handlers import register
+from embertide_operator.health import serve
+from embertide_operator.metrics import Metrics
+from embertide_operator.settings import Settings
+
+
+def main() -> int:
+    """Run until a signal asks to stop; 2 when the environment is wrong."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    for name in ("kopf", "urllib3", "kubernetes"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        settings = Settings.from_environment(os.environ)
+        config.load_config()
+    except (ValueError, config.ConfigException) as error:
+        print(f"embertide-operator: {error}", file=sys.stderr)
+        return 2
+    cluster = Cluster(ApiClient(), settings.namespace)
+    controller = Controller(cluster, settings, Metrics())
+    server = serve(controller, settings.port)
+    registry = kopf.OperatorRegistry()
+    register(registry, controller)
+    where = settings.namespace or "all namespaces"
+    logging.getLogger("embertide").info("looking after EmbeddingJobs in %s", where)
+    kopf.run(
+        registry=registry,
+        standalone=True,
+        clusterwide=not settings.namespace,
+        namespaces=[settings.namespace] if settings.namespace else [],
+    )
+    server.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""``/healthz`` and ``/metrics`` of the operator, from a thread of their own.
+
+Health is whether jobs are being looked at, not whether the process exists: a watch that died
+or a loop that hangs leaves the process alive and useless, and Kubernetes has to know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from embertide_operator.controller import Controller
+
+Answer = tuple[int, str, bytes]
+
+
+def serve(controller: Controller, port: int) -> ThreadingHTTPServer:
+    """Answer probes and scrapes until the process ends."""
+    routes = {
+        "/healthz": lambda: health(controller),
+        "/metrics": lambda: (
+            200,
+            CONTENT_TYPE_LATEST,
+            generate_latest(controller.metrics.registry),
+        ),
+    }
+    server = ThreadingHTTPServer(("", port), _handler(routes))
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, name="http", daemon=True).start()
+    return server
+
+
+def health(controller: Controller) -> Answer:
+    """200 while all jobs were looked at lately and none is overdue, else 503 and why."""
+    limit = controller.settings.stale_seconds
+    silent = time.monotonic() - controller.resynced
+    late = controller.queue.lateness()
+    if silent > limit:
+        return _text(503, f"no look at all jobs has succeeded for {silent:.0f} s")
+    if late > limit:
+        return _text(503, f"a job has been due for {late:.0f} s")
+    return _text(200, "ok")
+
+
+def _text(code: int, message: str) -> Answer:
+    return code, "text/plain; charset=utf-8", message.encode() + b"\n"
+
+
+def _handler(routes: dict[str, Callable[[], Answer]]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            route = routes.get(self.path)
+            code, kind, body = route() if route else _text(404, "try /healthz or /metrics")
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Probes every few seconds are no news."""
+
+    return Handler

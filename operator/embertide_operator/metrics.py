@@ -1,0 +1,62 @@
+"""The operator's own metrics: how it does, and how fresh the outputs are."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Tally
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+
+from embertide.spec.metric_names import OPERATOR
+from embertide_operator.cluster import Object
+from embertide_operator.observe import is_true, output_of
+from embertide_operator.status import parse_time
+
+
+class Metrics:
+    """Counters that the controller feeds, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._passes = Counter(
+            OPERATOR.reconciles, "Passes over a job.", ["outcome"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            OPERATOR.reconcile_seconds, "Seconds of one pass over a job.", registry=self.registry
+        )
+        self._phases = Gauge(
+            OPERATOR.jobs, "EmbeddingJobs in each phase.", ["phase"], registry=self.registry
+        )
+        self._published: dict[tuple[str, str], float] = {}
+        self.registry.register(self)
+
+    def reconciled(self, outcome: str, seconds: float) -> None:
+        """One pass is over."""
+        self._passes.labels(outcome).inc()
+        self._seconds.observe(seconds)
+
+    def jobs(self, jobs: list[Object]) -> None:
+        """All jobs, as the last resync found them."""
+        phases = Tally((job.get("status") or {}).get("phase", "Pending") for job in jobs)
+        self._phases.clear()
+        for phase, count in phases.items():
+            self._phases.labels(phase).set(count)
+        for job in jobs:
+            done = (job.get("status") or {}).get("completionTime")
+            if done and is_true(job, "Published"):
+                at = (job["metadata"]["namespace"], output_of(job))
+                moment = parse_time(done).timestamp()
+                self._published[at] = max(moment, self._published.get(at, 0.0))
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """The age of the newest version of every output, at the moment of the scrape."""
+        age = GaugeMetricFamily(
+            OPERATOR.output_age_seconds,
+            "Seconds since a job last published to this output.",
+            labels=["namespace", "output"],
+        )
+        for labels, moment in self._published.items():
+            age.add_metric(labels, time.time() - moment)
+        yield age

@@ -1,0 +1,235 @@
+"""What is seen of one job at one moment, read fresh from the API and from rank 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from embertide.spec.base import normalise_uri
+from embertide.spec.naming import CONTAINER, HTTP_PORT, LABEL_ATTEMPT, LABEL_ROLE, ROLE_WORKER
+from embertide.spec.reports import WorkerStatus
+from embertide_operator.cluster import Cluster, Object
+
+CHILDREN = ("StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget")
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another job with the same output that goes first."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One job and everything around it.
+
+    Attributes:
+        job: the EmbeddingJob as the API has it.
+        children: by kind, those objects that have the job's name and belong to it.
+        strangers: "Kind/name" of objects in the way: they have a child's name, but not our job
+            as their owner.
+        pods: every pod of the job, of all attempts, and the planner's.
+        refusal: why pods could not be created, "" when nobody said so.
+        report: rank 0's ``/status``, None when it did not answer.
+        rival: the job that this one has to wait for.
+        thorough: ``children`` is complete; otherwise the others are there if the StatefulSet is.
+    """
+
+    job: Object
+    children: dict[str, Object] = field(default_factory=dict)
+    strangers: list[str] = field(default_factory=list)
+    pods: list[Object] = field(default_factory=list)
+    refusal: str = ""
+    report: WorkerStatus | None = None
+    rival: Rival | None = None
+    thorough: bool = True
+
+    @property
+    def status(self) -> Object:
+        """The job's status as it was last written."""
+        return self.job.get("status") or {}
+
+    @property
+    def workers(self) -> list[Object]:
+        """The workers' pods, of whatever attempt, by rank."""
+        found = [pod for pod in self.pods if label(pod, LABEL_ROLE) == ROLE_WORKER]
+        return sorted(found, key=rank_of)
+
+    def planners(self) -> list[Object]:
+        """The planner's pods, of whatever attempt."""
+        return [pod for pod in self.pods if label(pod, LABEL_ROLE) != ROLE_WORKER]
+
+
+def label(item: Object, key: str) -> str:
+    """A label's value, "" without it."""
+    return str((item["metadata"].get("labels") or {}).get(key, ""))
+
+
+def attempt_of(pod: Object) -> int:
+    """Which attempt a pod belongs to."""
+    return int(label(pod, LABEL_ATTEMPT) or 0)
+
+
+def rank_of(pod: Object) -> int:
+    """A worker's rank: its pod's ordinal."""
+    last = str(pod["metadata"]["name"]).rpartition("-")[2]
+    return int(last) if last.isdigit() else -1
+
+
+def container_status(pod: Object) -> Object:
+    """The status of the worker's container, {} before it has one."""
+    found = (pod.get("status") or {}).get("containerStatuses") or []
+    return next((item for item in found if item["name"] == CONTAINER), {})
+
+
+def condition(item: Object, kind: str) -> Object:
+    """A condition of any object, {} without it."""
+    found = (item.get("status") or {}).get("conditions") or []
+    return next((c for c in found if c["type"] == kind), {})
+
+
+def is_true(item: Object, kind: str) -> bool:
+    """Whether a condition of any object is True."""
+    return bool(condition(item, kind).get("status") == "True")
+
+
+def is_finished(job: Object) -> bool:
+    """Whether a job has come to its end, one way or the other."""
+    return is_true(job, "Complete") or is_true(job, "Failed")
+
+
+def observe(cluster: Cluster, job: Object, *, thorough: bool) -> Observed:
+    """Look at everything that belongs to a job.
+
+    The StatefulSet is the last child to be made, so while it is there the others are too;
+    only a ``thorough`` look makes sure of it.
+
+    Raises:
+        ApiRefused: the API server did not answer one of the questions.
+    """
+    meta = job["metadata"]
+    namespace, name = meta["namespace"], meta["name"]
+    children: dict[str, Object] = {}
+    strangers = []
+    for kind in CHILDREN:
+        found = cluster.get(kind, namespace, name)
+        if found is not None and meta["uid"] in owners(found):
+            children[kind] = found
+            if kind == "StatefulSet" and not thorough:
+                break
+        elif found is not None:
+            strangers.append(f"{kind}/{name}")
+    pods = [pod for pod in cluster.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
+    return Observed(
+        job,
+        children,
+        strangers,
+        pods,
+        _refusal(cluster, namespace, children.get("StatefulSet"), pods),
+        _ask_rank_zero(cluster, pods, job),
+        _rival(cluster, job),
+        thorough or "StatefulSet" not in children,
+    )
+
+
+def _is_ours(pod: Object, uid: str, children: dict[str, Object]) -> bool:
+    """Pods of a deleted job of the same name may still be going."""
+    statefulset = children.get("StatefulSet")
+    mine = {uid} | ({statefulset["metadata"]["uid"]} if statefulset else set())
+    return bool(mine & set(owners(pod)))
+
+
+def owners(item: Object) -> list[str]:
+    """The UIDs of an object's owners."""
+    return [ref["uid"] for ref in item["metadata"].get("ownerReferences") or []]
+
+
+def _refusal(
+    cluster: Cluster, namespace: str, statefulset: Object | None, pods: list[Object]
+) -> str:
+    """Why the StatefulSet has fewer pods than it wants: only Events tell (quota, admission)."""
+    if statefulset is None:
+        return ""
+    there = sum(1 for pod in pods if label(pod, LABEL_ROLE) == ROLE_WORKER)
+    if there >= statefulset["spec"]["replicas"]:
+        return ""
+    uid = statefulset["metadata"]["uid"]
+    events = cluster.events_about(namespace, uid, "FailedCreate")
+    newest = max(events, key=lambda event: event.get("lastTimestamp") or "", default=None)
+    return str(newest["message"]) if newest else ""
+
+
+def _ask_rank_zero(cluster: Cluster, pods: list[Object], job: Object) -> WorkerStatus | None:
+    """Rank 0 of the current attempt, if it answers and is the one we mean."""
+    attempt = (job.get("status") or {}).get("attempt", 0)
+    for pod in pods:
+        if label(pod, LABEL_ROLE) != ROLE_WORKER or rank_of(pod) != 0:
+            continue
+        address = (pod.get("status") or {}).get("podIP")
+        if attempt_of(pod) != attempt or not address or "running" not in _state(pod):
+            continue
+        data = cluster.ask_worker(address, HTTP_PORT)
+        try:
+            report = WorkerStatus.model_validate_json(data) if data else None
+        except ValidationError:
+            return None
+        if report and (report.job_uid, report.attempt) == (job["metadata"]["uid"], attempt):
+            return report
+    return None
+
+
+def _state(pod: Object) -> dict[str, Any]:
+    state: dict[str, Any] = container_status(pod).get("state") or {}
+    return state
+
+
+def _rival(cluster: Cluster, job: Object) -> Rival | None:
+    """Who publishes to the same output and goes first; only jobs about to start need to know.
+
+    A job that has begun goes first, then the older one. Other namespaces count as well where
+    the operator looks after them.
+    """
+    if is_finished(job) or holds_output(job) or job["spec"].get("suspend"):
+        return None
+    output = output_of(job)
+    older: Rival | None = None
+    for other in cluster.jobs():
+        meta = other["metadata"]
+        if meta["uid"] == job["metadata"]["uid"] or output_of(other) != output:
+            continue
+        if is_finished(other) or meta.get("deletionTimestamp"):
+            continue
+        name = f"{meta['namespace']}/{meta['name']}"
+        if holds_output(other):
+            return Rival(name, f"{name} is publishing to {output}")
+        waiting = not other["spec"].get("suspend") and not _rejected(other)
+        if waiting and _age(other) < _age(job):
+            older = Rival(name, f"{name} publishes to {output} and was there first")
+    return older
+
+
+def holds_output(job: Object) -> bool:
+    """Whether a job has begun and may write, also between two of its attempts."""
+    phase = (job.get("status") or {}).get("phase", "Pending")
+    return phase not in ("Pending", "Suspended") and not is_finished(job)
+
+
+def output_of(job: Object) -> str:
+    """The job's output, so that equal places compare equal."""
+    uri = str(job["spec"]["output"]["uri"])
+    try:
+        return normalise_uri(uri).rstrip("/")
+    except ValueError:
+        return uri
+
+
+def _age(job: Object) -> tuple[str, str]:
+    return job["metadata"]["creationTimestamp"], job["metadata"]["uid"]
+
+
+def _rejected(job: Object) -> bool:
+    return condition(job, "Accepted").get("status") == "False"

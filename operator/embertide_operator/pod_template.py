@@ -1,0 +1,99 @@
+"""Merge what a job says about its pods into ours: mappings by key, named lists by name.
+
+It is the part of Kubernetes' strategic merge that people know from `kubectl patch`: an entry of
+``containers``, ``volumes`` or ``env`` with a name that is there already changes that entry, any
+other is added.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from embertide.spec.naming import CONTAINER
+
+Object = dict[str, Any]
+
+# Lists of pods are merged by these fields; all other lists are replaced.
+_MERGE_KEYS = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "volumeMounts": "mountPath",
+    "imagePullSecrets": "name",
+    "ports": "containerPort",
+}
+_ADDED = {"tolerations", "envFrom"}
+# What the operator relies on, with what to use instead.
+_FORBIDDEN = {
+    "restartPolicy": "a StatefulSet's pods always restart",
+    "hostname": "workers find each other by the names of their pods",
+    "subdomain": "workers find each other by the names of their pods",
+    "automountServiceAccountToken": "workers get no access to the Kubernetes API",
+}
+
+
+def problems(template: Object) -> list[tuple[str, str]]:
+    """What a job may not say about its pods: (path, sentence)."""
+    at = "spec.workers.podTemplate"
+    found = [
+        (f"{at}.{key}", "unknown field; allowed: metadata, spec")
+        for key in template
+        if key not in ("metadata", "spec")
+    ]
+    for key in ("metadata", "spec"):
+        if not isinstance(template.get(key, {}), dict):
+            found.append((f"{at}.{key}", "must be a mapping"))
+            return found
+    spec = template.get("spec", {})
+    found += [
+        (f"{at}.spec.{key}", f"cannot be set: {why}")
+        for key, why in _FORBIDDEN.items()
+        if key in spec
+    ]
+    for key in ("labels", "annotations"):
+        given = template.get("metadata", {}).get(key, {})
+        if not isinstance(given, dict):
+            found.append((f"{at}.metadata.{key}", "must be a mapping"))
+    for i, container in enumerate(spec.get("containers") or []):
+        if not isinstance(container, dict) or "name" not in container:
+            found.append((f"{at}.spec.containers[{i}]", f"needs a name; ours is {CONTAINER!r}"))
+        elif container["name"] == CONTAINER and {"command", "args"} & set(container):
+            found.append(
+                (
+                    f"{at}.spec.containers[{i}]",
+                    "command and args are the image's; use workers.image",
+                )
+            )
+    return found
+
+
+def merge(ours: Object, theirs: Object) -> Object:
+    """``ours`` with everything that ``theirs`` says; neither is changed."""
+    result = dict(ours)
+    for key, value in theirs.items():
+        mine = result.get(key)
+        if isinstance(value, dict) and isinstance(mine, dict):
+            result[key] = merge(mine, value)
+        elif isinstance(value, list) and isinstance(mine, list):
+            result[key] = _merge_lists(key, mine, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _merge_lists(key: str, mine: list[Any], theirs: list[Any]) -> list[Any]:
+    if key in _ADDED:
+        return mine + theirs
+    field = _MERGE_KEYS.get(key)
+    if field is None:
+        return theirs
+    result = list(mine)
+    places = {item.get(field): i for i, item in enumerate(mine) if isinstance(item, dict)}
+    for item in theirs:
+        at = places.get(item.get(field)) if isinstance(item, dict) else None
+        if at is None:
+            result.append(item)
+        else:
+            result[at] = merge(result[at], item)
+    return result

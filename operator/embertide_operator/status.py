@@ -1,0 +1,112 @@
+"""The status of a job while one pass works on it: conditions, their transitions, Events."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from embertide_operator.cluster import Object
+
+CONDITIONS = (
+    "Accepted",
+    "Suspended",
+    "WorkersReady",
+    "Progressing",
+    "Published",
+    "Complete",
+    "Failed",
+)
+_LONGEST_MESSAGE = 1024
+
+
+@dataclass(frozen=True)
+class Note:
+    """An Event to post: ``kind`` is Normal or Warning, ``reason`` one of a fixed few."""
+
+    kind: str
+    reason: str
+    message: str
+
+
+def timestamp(moment: datetime) -> str:
+    """As Kubernetes writes times."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> datetime:
+    """What :func:`timestamp` wrote, or any other ISO 8601 time with a zone."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+class Draft:
+    """A job's next status, and the Events of what changed.
+
+    Attributes:
+        fields: the status, as it will be written.
+        notes: the Events to post once it is written.
+    """
+
+    def __init__(self, job: Object, now: datetime) -> None:
+        self.fields: dict[str, Any] = copy.deepcopy(job.get("status") or {})
+        self.notes: list[Note] = []
+        self.now = now
+        self._generation = job["metadata"].get("generation", 1)
+        self.fields["observedGeneration"] = self._generation
+        self.fields.setdefault("phase", "Pending")
+        self.fields.setdefault("attempt", 0)
+        self.fields.setdefault("failures", 0)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields.get(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if value is None:
+            self.fields.pop(name, None)
+        else:
+            self.fields[name] = value
+
+    def note(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Post an Event when this status is written."""
+        self.notes.append(Note("Warning" if warning else "Normal", reason, message))
+
+    def seconds_since(self, name: str) -> float:
+        """How long ago a time of the status was; 0 when it is not there."""
+        text = self[name]
+        return (self.now - parse_time(text)).total_seconds() if text else 0.0
+
+    def condition(self, kind: str) -> Object:
+        """A condition as it stands, {} without it."""
+        found: list[Object] = self.fields.get("conditions", [])
+        return next((item for item in found if item["type"] == kind), {})
+
+    def is_true(self, kind: str) -> bool:
+        """Whether a condition stands at True."""
+        return bool(self.condition(kind).get("status") == "True")
+
+    def set(self, kind: str, value: bool, reason: str, message: str = "") -> bool:
+        """Bring a condition to a state; says whether that is a transition.
+
+        ``lastTransitionTime`` moves only when True becomes False or the other way round.
+        """
+        old = self.condition(kind)
+        status = "True" if value else "False"
+        changed = bool(old.get("status") != status)
+        new = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message[:_LONGEST_MESSAGE],
+            "observedGeneration": self._generation,
+            "lastTransitionTime": timestamp(self.now) if changed else old["lastTransitionTime"],
+        }
+        others = [item for item in self.fields.get("conditions", []) if item["type"] != kind]
+        order = {name: i for i, name in enumerate(CONDITIONS)}
+        self.fields["conditions"] = sorted([*others, new], key=lambda item: order[item["type"]])
+        return changed
+
+    def drop(self, kind: str) -> None:
+        """Forget a condition that says nothing any more."""
+        kept = [item for item in self.fields.get("conditions", []) if item["type"] != kind]
+        self.fields["conditions"] = kept

@@ -1,0 +1,66 @@
+"""What the API server cannot check: a job's spec as the workers will read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.problems import dotted, explain
+from embertide_operator import pod_template
+from embertide_operator.children import image_of
+from embertide_operator.cluster import Object
+from embertide_operator.quantities import quantity
+from embertide_operator.settings import Settings
+
+Problems = list[tuple[str, str]]
+
+
+def read_job(raw: Object, settings: Settings) -> EmbeddingJob | Problems:
+    """The job, or everything that is wrong with it: (path, sentence)."""
+    meta = raw["metadata"]
+    kept = {key: meta[key] for key in ("name", "namespace", "labels") if meta.get(key)}
+    data = {key: raw.get(key) for key in ("apiVersion", "kind", "spec")} | {"metadata": kept}
+    try:
+        job = EmbeddingJob.model_validate(data)
+    except ValidationError as error:
+        return [(dotted(path), message) for path, message in explain(EmbeddingJob, error)]
+    found = [*_counts(job), *_image(job, settings), *_resources(job)]
+    found += pod_template.problems(job.spec.workers.pod_template or {})
+    return found or job
+
+
+def _counts(job: EmbeddingJob) -> Problems:
+    kinds: dict[str, list[Any]] = {"edges": job.spec.input.edges, "nodes": job.spec.input.nodes}
+    return [
+        (f"spec.input.{name}", f"has {len(items)} {name[:-1]} types; runs take exactly one so far")
+        for name, items in kinds.items()
+        if len(items) > 1
+    ]
+
+
+def _image(job: EmbeddingJob, settings: Settings) -> Problems:
+    if image_of(job, settings):
+        return []
+    device = job.spec.workers.device
+    return [("spec.workers.image", f"is required: the operator has no default for device {device}")]
+
+
+def _resources(job: EmbeddingJob) -> Problems:
+    """Amounts that are no numbers would be refused later, and less clearly."""
+    found: Problems = []
+    for part, amounts in (job.spec.workers.resources or {}).items():
+        at = f"spec.workers.resources.{part}"
+        if part not in ("limits", "requests"):
+            found.append((at, "unknown field; allowed: limits, requests"))
+            continue
+        if not isinstance(amounts, dict):
+            found.append((at, "must be a mapping such as {cpu: 2, memory: 8Gi}"))
+            continue
+        for name, amount in amounts.items():
+            try:
+                quantity(amount)
+            except (ValueError, TypeError, AttributeError):
+                found.append((f"{at}.{name}", f"is {amount!r}; must be like 500m, 2 or 8Gi"))
+    return found

@@ -1,0 +1,92 @@
+"""Which jobs to look at next: each at most once at a time, none forgotten.
+
+A key that is added while it is worked on is worked on again afterwards. Adding a key that
+waits for later brings it forward, never back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class WorkQueue:
+    """Keys with the earliest moment to look at them; used from one event loop."""
+
+    def __init__(self) -> None:
+        self._due: dict[Key, float] = {}
+        self._heap: list[tuple[float, Key]] = []
+        self._busy: set[Key] = set()
+        self._changed = asyncio.Condition()
+
+    def __len__(self) -> int:
+        """Keys that wait."""
+        return len(self._due)
+
+    def lateness(self) -> float:
+        """Seconds for which the most overdue key has waited for a free worker."""
+        waiting = [due for key, due in self._due.items() if key not in self._busy]
+        return max(0.0, time.monotonic() - min(waiting, default=float("inf")))
+
+    async def add(self, key: Key, after: float = 0.0) -> None:
+        """Look at a key after so many seconds, or sooner if that was wanted already."""
+        due = time.monotonic() + after
+        async with self._changed:
+            if due < self._due.get(key, float("inf")):
+                self._due[key] = due
+                heapq.heappush(self._heap, (due, key))
+                self._changed.notify_all()
+
+    @asynccontextmanager
+    async def next(self) -> AsyncIterator[Key]:
+        """The key whose time has come first; nobody else gets it inside the block."""
+        key = await self._take()
+        try:
+            yield key
+        finally:
+            async with self._changed:
+                self._busy.discard(key)
+                self._changed.notify_all()
+
+    async def _take(self) -> Key:
+        async with self._changed:
+            while True:
+                key, wait = self._first()
+                if key is not None:
+                    del self._due[key]
+                    self._busy.add(key)
+                    return key
+                try:
+                    async with asyncio.timeout(wait):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+
+    def _first(self) -> tuple[Key | None, float | None]:
+        """A key that may be taken now, else the seconds until one may be (None: unknown)."""
+        now = time.monotonic()
+        passed: list[tuple[float, Key]] = []
+        found: Key | None = None
+        wait: float | None = None
+        while self._heap:
+            due, key = self._heap[0]
+            if self._due.get(key) != due:
+                heapq.heappop(self._heap)
+            elif due > now:
+                wait = due - now
+                break
+            elif key in self._busy:
+                passed.append(heapq.heappop(self._heap))
+            else:
+                heapq.heappop(self._heap)
+                found = key
+                break
+        for entry in passed:
+            heapq.heappush(self._heap, entry)
+        return found, wait
