@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 
-from embertide.spec.metric_names import OPERATOR
+from embertide.spec.metric_names import JOBS, OUTPUT_AGE_SECONDS, RECONCILE_SECONDS, RECONCILES
 from embertide_operator.cluster import Object
 from embertide_operator.observe import is_true, output_of
 from embertide_operator.status import parse_time
@@ -20,15 +20,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        registry = self.registry
         self._passes = Counter(
-            OPERATOR.reconciles, "Passes over a job.", ["outcome"], registry=self.registry
+            RECONCILES.name, RECONCILES.help, RECONCILES.labels, registry=registry
         )
-        self._seconds = Histogram(
-            OPERATOR.reconcile_seconds, "Seconds of one pass over a job.", registry=self.registry
-        )
-        self._phases = Gauge(
-            OPERATOR.jobs, "EmbeddingJobs in each phase.", ["phase"], registry=self.registry
-        )
+        self._seconds = Histogram(RECONCILE_SECONDS.name, RECONCILE_SECONDS.help, registry=registry)
+        self._phases = Gauge(JOBS.name, JOBS.help, JOBS.labels, registry=registry)
         self._published: dict[tuple[str, str], float] = {}
         self.registry.register(self)
 
@@ -52,11 +49,8 @@ class Metrics:
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """The age of the newest version of every output, at the moment of the scrape."""
-        age = GaugeMetricFamily(
-            OPERATOR.output_age_seconds,
-            "Seconds since a job last published to this output.",
-            labels=["namespace", "output"],
-        )
+        metric = OUTPUT_AGE_SECONDS
+        age = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         for labels, moment in self._published.items():
             age.add_metric(labels, time.time() - moment)
         yield age
