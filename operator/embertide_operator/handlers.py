@@ -19,6 +19,11 @@ def register(registry: kopf.OperatorRegistry, controller: Controller) -> None:
     """Connect a controller with kopf's streams."""
     background: set[asyncio.Task[None]] = set()
 
+    @kopf.on.login(registry=registry)
+    def log_in(**context: Any) -> kopf.ConnectionInfo | None:
+        inside = kopf.login_with_service_account(**context)
+        return inside or kopf.login_with_kubeconfig(**context)
+
     @kopf.on.startup(registry=registry)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.posting.enabled = False
