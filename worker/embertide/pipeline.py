@@ -242,4 +242,5 @@ def _report(
         traffic=[Traffic(**row) for row in totals.rows()],  # type: ignore[arg-type]
         memory=[memory for _, memory, _ in everyone],
         warnings=[] if published.current else [NOT_CURRENT],
+        current=published.current,
     )

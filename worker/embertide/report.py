@@ -56,6 +56,7 @@ class RunReport:
     """One published version and what it cost.
 
     ``stages`` maps a stage to its seconds in the order they ran, the slowest rank counting.
+    ``current`` says whether LATEST names the version.
     """
 
     version: str
@@ -73,6 +74,7 @@ class RunReport:
     traffic: list[Traffic] = field(default_factory=list)
     memory: list[RankMemory] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    current: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""

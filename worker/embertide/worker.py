@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
@@ -107,7 +107,8 @@ def _begin_alone(folder: Path, rank: int) -> None:
     except FileExistsError:
         # torch's launchers start over when somebody joins late; an attempt runs once.
         raise WorkerFailed(f"worker {rank} was replaced while the others were at work") from None
-    if _OOM_SCORE.exists():
+    # Not every container runtime knows this.
+    with suppress(OSError):
         _OOM_SCORE.write_text(str(min(1000, int(_OOM_SCORE.read_text()) + 300)))
 
 

@@ -6,6 +6,7 @@ fullest moment; traffic follows the formulas in ``docs/traffic.md``.
 
 from __future__ import annotations
 
+import math
 import os
 
 from embertide.errors import GridError
@@ -23,6 +24,8 @@ from embertide.spec.workers import Grid as GridSpec
 from embertide.store.storage import Storage, open_storage
 
 _TEXT_BYTES_PER_EDGE = 16
+_MOST_PARTITIONS = 256
+"""Of graphs whose grid nobody gave; more workers than that should be somebody's decision."""
 _OVERHEAD = 96 << 20
 """Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
 
@@ -69,11 +72,41 @@ def choose_grid(
     return grid
 
 
+def fitting_grid(
+    storage: Storage, job: EmbeddingJob, inputs: Inputs, target_bytes: int
+) -> tuple[int, int]:
+    """(P, M): the manifest's grid, else as few workers as keep the work within ``target_bytes``.
+
+    Left to choose, P is a power of two. Where even the largest grid tried needs more, it is the
+    one that needs least.
+
+    Args:
+        target_bytes: what one worker's work may take, beyond its imports.
+    """
+    workers = job.spec.workers
+    if workers.count is not None or workers.grid != "auto":
+        return choose_grid(job, inputs, None, None)
+    plan, nodes = read_model(storage, job.spec.model.uri), _nodes(job, inputs)
+    best, least, graph = (1, 1), math.inf, 1
+    while graph <= min(nodes, _MOST_PARTITIONS):
+        peak = estimate_plan(plan, job, inputs, (graph, 1)).peak_memory_per_worker_bytes
+        if peak < least:
+            best, least = (graph, 1), peak
+        if peak <= target_bytes:
+            break
+        graph *= 2
+    return best
+
+
 def estimate(
     storage: Storage, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]
 ) -> Estimate:
     """The estimate for inputs that are listed already."""
-    plan = read_model(storage, job.spec.model.uri)
+    return estimate_plan(read_model(storage, job.spec.model.uri), job, inputs, grid)
+
+
+def estimate_plan(plan: Plan, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]) -> Estimate:
+    """The estimate for a model that is read already."""
     nodes = _nodes(job, inputs)
     check_model(job, inputs.width, plan, Grid(*grid), nodes)
     edge = job.spec.input.edges[0]

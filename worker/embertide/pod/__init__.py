@@ -1,0 +1,21 @@
+"""The cluster's way in: one worker, or the planner, as the main process of a container.
+
+``python -m embertide.pod work`` and ``python -m embertide.pod plan``. Neither talks to
+Kubernetes: settings come as variables and files, answers leave through HTTP and the termination
+message, and SIGTERM ends it all.
+
+    __main__.py    the signal's handler, then one of
+    work.py        a worker's life: serve, attempt, hold or end
+    plan.py        the planner: grid and memory
+    attempt.py     one attempt: earlier versions, inputs, meeting the others, the worker process
+    meeting.py     how pods find each other
+    board.py       what this worker has to say, for everyone who asks
+    http.py        /healthz, /status, /metrics
+    metrics.py     the worker's numbers as Prometheus text
+    watch.py       from rank 0's progress to percent, forecast and log lines
+    endings.py     from any exception to an Ending; the termination message
+    memory.py      the container's memory limit: whether it killed, how much a job needs
+    settings.py    the environment
+
+Nothing here imports torch before a worker is served and its inputs are listed.
+"""

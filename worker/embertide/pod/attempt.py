@@ -1,0 +1,255 @@
+"""One attempt of one worker, from an empty folder to a published version or a known cause.
+
+Rank 0 prepares: it looks at what earlier attempts left, lists the inputs and writes the order.
+Then all meet, and each pod runs one worker process. Whatever happens, nothing of an incomplete
+version stays: every rank removes it once its own worker has ended, unless its part was
+delivered, because from then on rank 0 may be publishing, and removing is rank 0's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from embertide.errors import EmbertideError, OutputError, WorkerFailed
+from embertide.launch import check_output, fork_server, interface_of, launch
+from embertide.pod.endings import AttemptFailed
+from embertide.pod.meeting import find_rank_0, meeting
+from embertide.pod.memory import usable_cores
+from embertide.pod.settings import WorkSettings
+from embertide.pod.watch import Watch
+from embertide.postmortem import Cause, Workers, first_cause, stderr_lines
+from embertide.progress import Progress
+from embertide.report import RunReport
+from embertide.run_folder import delivered_path, following, last_stage, write_text
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.reports import OutputReport
+
+if TYPE_CHECKING:
+    from embertide.store.storage import Storage
+    from embertide.store.versions import VersionInfo
+    from embertide.worker import WorkerSettings
+
+METRICS_SECONDS = 2.0
+
+_log = logging.getLogger("embertide.pod")
+
+
+class Stopping(Exception):
+    """We were asked to stop."""
+
+
+class Attempt:
+    """What one worker does; ``check`` raises Stopping when it shall end.
+
+    Attributes:
+        may_have_written: something of the version may lie in the output.
+        interruptible: nothing is being written, so nobody need wait for us.
+    """
+
+    def __init__(
+        self,
+        settings: WorkSettings,
+        job: EmbeddingJob,
+        folder: Path,
+        watch: Watch,
+        check: Callable[[], None],
+    ) -> None:
+        self._settings, self._job, self._folder = settings, job, folder
+        self._watch, self._check = watch, check
+        self.may_have_written = False
+        self.interruptible = False
+
+    def run(self) -> OutputReport | None:
+        """To the end; rank 0 knows what was published.
+
+        Raises:
+            EmbertideError, AttemptFailed: why it failed.
+            Stopping: ``check`` said so.
+        """
+        settings = self._settings
+        first = settings.rank == 0
+        if first:
+            self._watch(Progress("start"))
+            if (earlier := self._adopt_earlier()) is not None:
+                return earlier
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with fork_server("embertide.worker"):
+            if first:
+                self._prepare()
+            self.interruptible = True
+            self._work()
+        return self.published()
+
+    def _adopt_earlier(self) -> OutputReport | None:
+        """The version of an attempt that published without anyone noticing, if there is one.
+
+        Incomplete versions are removed. Our own is looked at too: this pod may be a second one
+        for the same attempt.
+        """
+        from embertide.store.catalog import is_complete, objects_of
+
+        storage, uri = self._storage(), self._job.spec.output.uri
+        for version in (self._settings.version, *reversed(self._settings.earlier)):
+            self._check()
+            objects = objects_of(storage, uri, version)
+            if is_complete(objects):
+                return self._finish(storage, version)
+            if objects and version != self._settings.version:
+                _log.info("removing incomplete version %s of an earlier attempt", version)
+            if version != self._settings.version:
+                self._discard(version)
+        return None
+
+    def _finish(self, storage: Storage, version: str) -> OutputReport:
+        """Do what may be left to do for a complete version of this job."""
+        from embertide.store.catalog import read_manifest
+        from embertide.store.versions import finish
+
+        output, name = self._job.spec.output, self._job.metadata.name
+        owner = read_manifest(storage, output.uri, version)[0].get("job")
+        if owner != name:
+            raise OutputError(
+                f"version {version} of {output.uri} was published by the job {owner}, not by"
+                f" {name}; give each job an output of its own"
+            )
+        _log.info("version %s is complete already", version)
+        return _output_report(finish(storage, output.uri, version, output.keep_versions))
+
+    def _prepare(self) -> None:
+        """List the inputs, plan, and write down what all workers are told."""
+        from embertide.inputs import list_inputs
+
+        settings, job, storage = self._settings, self._job, self._storage()
+        inputs = list_inputs(storage, job)
+        self._check()
+        self._watch(Progress("plan", message=f"{len(inputs.objects())} input objects"))
+        # Last, since this imports torch.
+        from embertide.stages.estimate import choose_grid, estimate
+
+        grid = choose_grid(job, inputs, (settings.graph, settings.feature), None)
+        plan = estimate(storage, job, inputs, grid)
+        self._watch.expect_edges(plan.edges)
+        self._check()
+        self.may_have_written = True
+        check_output(storage, job.spec.output.uri, settings.version)
+        order = {
+            "inputs": inputs.to_json(),
+            "version": settings.version,
+            "planned_bytes": plan.peak_memory_per_worker_bytes,
+        }
+        write_text(self._folder / "order.json", json.dumps(order))
+        _log.info(
+            "%d input objects, %d nodes, %d edges; planned memory %d MiB beyond imports",
+            len(plan.inputs), plan.nodes, plan.edges, plan.peak_memory_per_worker_bytes >> 20,
+        )  # fmt: skip
+
+    def _work(self) -> None:
+        """Meet the others and run our worker process to its end."""
+        settings, folder = self._settings, self._folder
+        write_text(folder / "job.json", self._job.model_dump_json(by_alias=True))
+        _log.info("looking for worker 0 at %s:%d", *settings.rendezvous)
+        address = find_rank_0(settings, self._check)
+        workers = Workers(folder, settings.graph, settings.feature)
+        from torch.distributed.elastic.rendezvous.api import RendezvousError
+
+        self._check()
+        self.may_have_written = True
+        _log.info("waiting for %d workers; our address is %s", settings.workers, address)
+        with following(folder / "progress.jsonl", self._watch):
+            try:
+                cause = launch(workers, self._worker(address), meeting(settings, address))
+            except RendezvousError as error:
+                cause = first_cause(workers, [], last_stage(folder)) or self._lost(error)
+        if cause is not None:
+            if cause.internal or cause.signal:
+                _show(stderr_lines(folder, 0))
+            raise AttemptFailed(cause)
+
+    def _worker(self, address: str) -> WorkerSettings:
+        from embertide.worker import WorkerSettings
+
+        settings = self._settings
+        return WorkerSettings(
+            str(self._folder),
+            settings.graph,
+            settings.feature,
+            settings.threads or usable_cores(),
+            self._job.spec.workers.device,
+            interface_of(address),
+            settings.rank,
+            METRICS_SECONDS,
+            settings.peer_timeout_seconds,
+        )
+
+    def _lost(self, error: Exception) -> Cause:
+        text = f"{self._settings.place} lost the other workers' launchers: {error}"
+        return Cause(WorkerFailed(text), self._settings.rank, peer=True)
+
+    def published(self) -> OutputReport | None:
+        """What rank 0's worker reported; None before, and on other ranks."""
+        path = self._folder / "report.json"
+        if not path.exists():
+            return None
+        report = RunReport.from_json(json.loads(path.read_text()))
+        return OutputReport(
+            version=report.version,
+            uri=report.uri,
+            rows=report.rows,
+            dim=report.dim,
+            manifest_digest=report.manifest_digest,
+            current=report.current,
+        )
+
+    def clean_up(self) -> OutputReport | None:
+        """Once our worker has ended: leave nothing of an incomplete version.
+
+        Returns what was published where rank 0 finds the version complete all the same.
+        """
+        settings = self._settings
+        if not self.may_have_written:
+            return None
+        if settings.rank > 0:
+            if not delivered_path(self._folder, settings.rank).exists():
+                self._discard(settings.version)
+            return None
+        from embertide.store.catalog import is_complete, objects_of
+
+        storage = self._storage()
+        if is_complete(objects_of(storage, self._job.spec.output.uri, settings.version)):
+            return self._finish(storage, settings.version)
+        self._discard(settings.version)
+        return None
+
+    def _discard(self, version: str) -> None:
+        from embertide.store.versions import discard
+
+        try:
+            discard(self._storage(), self._job.spec.output.uri, version)
+        except EmbertideError as error:
+            _log.warning("what was written of version %s is still there: %s", version, error)
+
+    def _storage(self) -> Storage:
+        from embertide.store.storage import open_storage
+
+        return open_storage(self._job.spec.storage)
+
+
+def _output_report(info: VersionInfo) -> OutputReport:
+    return OutputReport(
+        version=info.version,
+        uri=info.uri,
+        rows=info.rows,
+        dim=info.dim,
+        manifest_digest=info.manifest_digest,
+        current=info.current,
+    )
+
+
+def _show(lines: list[str]) -> None:
+    """What a worker that went without a message wrote; in the pod's log it is at hand."""
+    for line in lines[-200:]:
+        _log.error("worker process: %s", line)

@@ -1,0 +1,82 @@
+"""What a worker has to say, for everyone who asks: one immutable status, replaced as it changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from embertide.pod.settings import WorkSettings
+from embertide.spec.reports import Ending, OutputReport, ProgressReport, WorkerStatus
+
+_ENDED = ("succeeded", "failed")
+HEARTBEAT_SECONDS = 30.0
+
+
+class Board:
+    """Holds the status; any thread may read, any may write. The first ending stays."""
+
+    def __init__(self, settings: WorkSettings) -> None:
+        self._lock = threading.Lock()
+        self._beat = time.monotonic()
+        self._status = WorkerStatus(
+            job_uid=settings.job_uid,
+            attempt=settings.attempt,
+            rank=settings.rank,
+            state="starting",
+        )
+
+    @property
+    def status(self) -> WorkerStatus:
+        """The newest."""
+        return self._status
+
+    @property
+    def ended(self) -> bool:
+        """Whether the attempt is over, well or not."""
+        return self._status.state in _ENDED
+
+    def beat(self) -> None:
+        """The main loop lives."""
+        self._beat = time.monotonic()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the main loop has lived lately."""
+        return time.monotonic() - self._beat < HEARTBEAT_SECONDS
+
+    def hold(self, status: WorkerStatus) -> None:
+        """Say again what an earlier container of this pod said."""
+        with self._lock:
+            self._status = status
+
+    def progressed(self, progress: ProgressReport) -> None:
+        """How far the run is."""
+        self._change(progress=progress)
+
+    def running(self) -> None:
+        """All workers have met and are at work."""
+        if self._status.state == "starting":
+            self._change(state="running")
+
+    def succeeded(self, output: OutputReport | None) -> bool:
+        """The attempt is done; returns whether that is news."""
+        progress = self._status.progress
+        if progress is not None:
+            progress = progress.model_copy(update={"percent": 100, "eta_seconds": 0})
+        return self._change(state="succeeded", output=output, progress=progress)
+
+    def failed(self, ending: Ending) -> bool:
+        """The attempt is over; returns whether that is news."""
+        return self._change(state="failed", failure=ending)
+
+    def stopped(self) -> None:
+        """We were asked to stop before the attempt was over."""
+        self._change(state="stopped")
+
+    def _change(self, **fields: Any) -> bool:
+        with self._lock:
+            if self._status.state in (*_ENDED, "stopped"):
+                return False
+            self._status = self._status.model_copy(update=fields)
+            return True

@@ -1,0 +1,72 @@
+"""From whatever ended a container to an Ending, and to where Kubernetes looks for it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from embertide.errors import EmbertideError, WorkerFailed
+from embertide.pod.memory import human_bytes
+from embertide.pod.settings import WorkSettings
+from embertide.postmortem import Cause
+from embertide.spec.reports import Ending
+
+INTERNAL = "Internal"
+OUT_OF_MEMORY = "OutOfMemory"
+
+_log = logging.getLogger("embertide.pod")
+
+
+class AttemptFailed(Exception):
+    """The worker process failed, or the others could not be met; says what is known of it."""
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(str(cause.error))
+        self.cause = cause
+
+
+def ending_of(error: BaseException, rank: int | None = None) -> Ending:
+    """What to report of an exception; one that is no message for users goes to the log whole."""
+    if isinstance(error, AttemptFailed):
+        cause = error.cause
+        if cause.internal:
+            return Ending(reason=INTERNAL, message=str(error), exit_code=1, rank=cause.rank)
+        return _described(cause.error, cause.rank, peer=cause.peer)
+    if isinstance(error, EmbertideError):
+        return _described(error, rank)
+    _log.error("unexpected", exc_info=error)
+    message = f"{type(error).__name__}: {error}"
+    return Ending(reason=INTERNAL, message=message, exit_code=1, rank=rank)
+
+
+def _described(error: EmbertideError, rank: int | None, *, peer: bool = False) -> Ending:
+    return Ending(
+        reason=type(error).__name__.removesuffix("Error"),
+        message=str(error),
+        exit_code=error.exit_code,
+        rank=rank,
+        permanent=error.permanent,
+        peer=peer,
+    )
+
+
+def out_of_memory(settings: WorkSettings, stage: str) -> Ending:
+    """The system killed the worker process because the container had no memory left."""
+    when = f"during {stage}" if stage else "while it started"
+    limit = settings.memory_limit
+    had = f"its container may use {human_bytes(limit)}" if limit else "its container has a limit"
+    return Ending(
+        reason=OUT_OF_MEMORY,
+        message=f"{settings.place} ran out of memory {when}: {had}; use more workers or raise"
+        " spec.workers.resources.limits.memory",
+        exit_code=WorkerFailed.exit_code,
+        rank=settings.rank,
+    )
+
+
+def write_termination_message(path: Path, text: str) -> None:
+    """Where Kubernetes looks for a container's last words; outside of it there is no such file."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        _log.warning("no termination message was left at %s: %s", path, error.strerror)

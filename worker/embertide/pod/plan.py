@@ -1,0 +1,94 @@
+"""The planner's container: which grid, how much memory, before any worker is asked for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+
+from embertide.pod.endings import ending_of, write_termination_message
+from embertide.pod.logs import log_to_stderr
+from embertide.pod.memory import human_bytes
+from embertide.pod.settings import Places, read_target_memory
+from embertide.pod.work import Stop
+from embertide.spec.reports import PlanResult
+
+TARGET_BYTES = 8 << 30
+"""What the work of one worker may take where the grid is the planner's choice."""
+
+BASELINE_BYTES = 700 << 20
+_MARGIN = 1.25
+_ROUND_BYTES = 64 << 20
+_TICK_SECONDS = 0.1
+_STOPPED = 143
+
+_log = logging.getLogger("embertide.pod")
+
+
+def plan(stop: Stop) -> int:
+    """Leave a PlanResult, or an Ending, as the termination message; returns the exit code."""
+    log_to_stderr()
+    places = Places.of(os.environ)
+    found: list[tuple[str, int]] = []
+
+    def answer() -> None:
+        try:
+            result = make_plan(places)
+        except BaseException as error:
+            ending = ending_of(error)
+            _log.error("failed: %s: %s", ending.reason, ending.message)
+            found.append((ending.to_text(), ending.exit_code))
+        else:
+            _log.info("planned: %s", result.to_text())
+            found.append((result.to_text(), 0))
+
+    # In a thread, so that a signal is answered while a library is busy.
+    thread = threading.Thread(target=answer, name="plan", daemon=True)
+    thread.start()
+    while thread.is_alive() and not stop.asked:
+        thread.join(_TICK_SECONDS)
+    if not found:
+        return _STOPPED
+    message, code = found[0]
+    write_termination_message(places.termination_log, message)
+    return code
+
+
+def make_plan(places: Places) -> PlanResult:
+    """List the inputs, choose the grid, estimate.
+
+    Raises:
+        EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
+    """
+    target = read_target_memory(os.environ, TARGET_BYTES)
+    job = places.read_job()
+    places.make_temporary()
+    from embertide.inputs import list_inputs
+    from embertide.store.storage import open_storage
+
+    began = time.monotonic()
+    storage = open_storage(job.spec.storage)
+    inputs = list_inputs(storage, job)
+    _log.info("listed %d objects in %.1f s", len(inputs.objects()), time.monotonic() - began)
+    # Last, since this imports torch.
+    from embertide.stages.estimate import estimate, fitting_grid
+
+    grid = fitting_grid(storage, job, inputs, target)
+    found = estimate(storage, job, inputs, grid)
+    memory = container_bytes(found.peak_memory_per_worker_bytes)
+    _log.info("grid %dx%d, %s for each worker", *grid, human_bytes(memory))
+    return PlanResult(
+        graph=grid[0],
+        feature=grid[1],
+        memory_per_worker_bytes=memory,
+        bytes_exchanged=found.traffic_total_bytes,
+        nodes=found.nodes,
+        edges=found.edges,
+    )
+
+
+def container_bytes(peak_bytes: int) -> int:
+    """Memory to ask for a worker's container whose work takes ``peak_bytes`` beyond imports."""
+    needed = int((peak_bytes + BASELINE_BYTES) * _MARGIN)
+    return -(-needed // _ROUND_BYTES) * _ROUND_BYTES

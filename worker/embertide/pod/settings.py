@@ -1,0 +1,172 @@
+"""What the operator tells a container: variables and files.
+
+Some variables exist for running a pod's process outside a container, as tests do.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from embertide.errors import ManifestError
+from embertide.spec import naming
+from embertide.spec.manifest import EmbeddingJob, load_manifest
+from embertide.spec.version_names import is_version
+
+ENV_HTTP_PORT = "EMBERTIDE_HTTP_PORT"
+ENV_JOB_FOLDER = "EMBERTIDE_JOB_FOLDER"
+ENV_SCRATCH = "EMBERTIDE_SCRATCH"
+ENV_TERMINATION_LOG = "EMBERTIDE_TERMINATION_LOG"
+ENV_PEER_TIMEOUT = "EMBERTIDE_PEER_TIMEOUT_SECONDS"
+"""How long a worker waits for another one that does not answer."""
+ENV_TARGET_MEMORY = "EMBERTIDE_TARGET_MEMORY_BYTES"
+"""What the planner lets the work of one worker take, where the grid is its choice."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Files of a container."""
+
+    job_file: Path
+    scratch: Path
+    termination_log: Path
+
+    @classmethod
+    def of(cls, env: Mapping[str, str]) -> Places:
+        """From the environment, by default where the operator mounts them."""
+        return cls(
+            Path(env.get(ENV_JOB_FOLDER, naming.JOB_FOLDER)) / naming.JOB_KEY,
+            Path(env.get(ENV_SCRATCH, naming.SCRATCH_FOLDER)),
+            Path(env.get(ENV_TERMINATION_LOG, naming.TERMINATION_LOG)),
+        )
+
+    def read_job(self) -> EmbeddingJob:
+        """The manifest.
+
+        Raises:
+            ManifestError: it is missing or wrong.
+        """
+        return load_manifest(self.job_file)
+
+    def make_temporary(self) -> None:
+        """Make the folder for temporary files, which an empty scratch volume does not have."""
+        Path(os.environ.setdefault("TMPDIR", str(self.scratch / "tmp"))).mkdir(
+            parents=True, exist_ok=True
+        )
+
+
+@dataclass(frozen=True)
+class WorkSettings:
+    """A worker's settings.
+
+    Attributes:
+        earlier: versions that earlier attempts of this job wrote under.
+        rendezvous: host and port where rank 0 waits for the others.
+        memory_limit: of the container in bytes; None: not told.
+        threads: for computing; None: the cores the container may use.
+    """
+
+    job_uid: str
+    attempt: int
+    graph: int
+    feature: int
+    rank: int
+    version: str
+    earlier: tuple[str, ...]
+    rendezvous: tuple[str, int]
+    memory_limit: int | None
+    threads: int | None
+    http_port: int
+    peer_timeout_seconds: int
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+        return self.graph * self.feature
+
+    @property
+    def place(self) -> str:
+        """This worker as users know it."""
+        p, m = divmod(self.rank, self.feature)
+        return f"worker {self.rank} of {self.workers} (graph {p}, feature {m})"
+
+
+class _Reader:
+    """Reads variables and collects what is wrong with them."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.problems: list[tuple[str, str]] = []
+
+    def text(self, name: str, pattern: str, what: str, default: str | None = None) -> str:
+        value = self._env.get(name, "") or default
+        if value is None:
+            self.problems.append((name, f"is not set; must be {what}"))
+            return ""
+        if not re.fullmatch(pattern, value):
+            self.problems.append((name, f"is {value!r}; must be {what}"))
+            return ""
+        return value
+
+    def number(self, name: str, default: int | None = None, *, least: int = 0) -> int:
+        given = None if default is None else str(default)
+        text = self.text(name, r"\d{1,18}", f"a number of at least {least}", given)
+        if text and int(text) < least:
+            self.problems.append((name, f"is {text}; must be a number of at least {least}"))
+        return int(text or least)
+
+    def versions(self, name: str, *, required: bool) -> tuple[str, ...]:
+        listed = self._env.get(name, "")
+        found = tuple(part for part in re.split(r"[,\s]+", listed) if part)
+        if required and len(found) != 1:
+            self.problems.append((name, "must be one version's name"))
+        for version in found:
+            if not is_version(version):
+                self.problems.append((name, f"has {version!r}, which is no version's name"))
+        return found
+
+
+def read_settings(env: Mapping[str, str]) -> WorkSettings:
+    """A worker's settings from the environment.
+
+    Raises:
+        ManifestError: lists every variable that is missing or wrong.
+    """
+    read = _Reader(env)
+    uid = read.text(naming.ENV_UID, r"\S+", "the job's uid")
+    attempt = read.number(naming.ENV_ATTEMPT, least=1)
+    grid = read.text(naming.ENV_GRID, r"[1-9]\d{0,5}x[1-9]\d{0,5}", "a grid such as 2x2")
+    graph, feature = (int(part) for part in (grid or "1x1").split("x"))
+    rank = read.number(naming.ENV_RANK)
+    if grid and rank >= graph * feature:
+        read.problems.append((naming.ENV_RANK, f"is {rank}; the grid {grid} has no such worker"))
+    version = read.versions(naming.ENV_VERSION, required=True)
+    earlier = read.versions(naming.ENV_EARLIER, required=False)
+    meet = read.text(naming.ENV_RENDEZVOUS, r"[^\s:]+:\d{1,5}", "host:port of rank 0")
+    limit = read.number(naming.ENV_MEMORY_LIMIT, 0)
+    threads = read.number(naming.ENV_THREADS, 0)
+    http_port = read.number(ENV_HTTP_PORT, naming.HTTP_PORT)
+    timeout = read.number(ENV_PEER_TIMEOUT, 1800, least=1)
+    if read.problems:
+        raise ManifestError(read.problems, "the container's environment")
+    host, _, port = meet.rpartition(":")
+    return WorkSettings(
+        uid, attempt, graph, feature, rank, version[0], earlier, (host, int(port)),
+        limit or None, threads or None, http_port, timeout,
+    )  # fmt: skip
+
+
+def read_target_memory(env: Mapping[str, str], default: int) -> int:
+    """What the planner lets the work of one worker take, in bytes.
+
+    Raises:
+        ManifestError: the variable is no number.
+    """
+    read = _Reader(env)
+    target = read.number(ENV_TARGET_MEMORY, default, least=1)
+    if read.problems:
+        raise ManifestError(read.problems, "the container's environment")
+    return target

@@ -1,0 +1,256 @@
+"""A worker container's life: serve at once, attempt once, then hold still or end.
+
+The main thread only watches: it answers signals within a fraction of a second, whatever the
+attempt's thread is doing in a library, and its heartbeat is what /healthz reports.
+
+- Success: /status says so until SIGTERM comes.
+- Failure: the reason goes into the termination message and the container ends. Kubernetes starts
+  it again in the same pod; then it only holds, saying what it said, because an attempt is joined
+  once and the operator starts the next one with new pods.
+- SIGTERM: the worker process is killed, what it wrote of an incomplete version is removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from http import HTTPStatus
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from embertide.errors import EmbertideError
+from embertide.pod.attempt import Attempt, Stopping
+from embertide.pod.board import Board
+from embertide.pod.endings import (
+    AttemptFailed,
+    ending_of,
+    out_of_memory,
+    write_termination_message,
+)
+from embertide.pod.http import serve, text_page
+from embertide.pod.logs import log_to_stderr
+from embertide.pod.memory import oom_kills
+from embertide.pod.metrics import CONTENT_TYPE, WorkerCollector, render
+from embertide.pod.settings import Places, WorkSettings, read_settings
+from embertide.pod.watch import Watch
+from embertide.run_folder import last_stage, metrics_path, write_text
+from embertide.spec.reports import Ending, OutputReport, WorkerStatus
+
+_TICK_SECONDS = 0.1
+_PATIENCE_SECONDS = 5.0
+"""How long to wait for a thread that is writing, and for processes that were killed."""
+
+_log = logging.getLogger("embertide.pod")
+
+
+class Stop(Protocol):
+    """Whether we were asked to stop."""
+
+    asked: bool
+
+
+def work(stop: Stop) -> int:
+    """Live until the end; returns the exit code."""
+    log_to_stderr()
+    places = Places.of(os.environ)
+    try:
+        settings = read_settings(os.environ)
+        places.make_temporary()
+        worker = Worker(settings, places, stop)
+    except Exception as error:
+        ending = ending_of(error)
+        _log.error("%s: %s", ending.reason, ending.message)
+        write_termination_message(places.termination_log, ending.to_text())
+        return ending.exit_code
+    return worker.live()
+
+
+class Worker:
+    """One container. Making it starts its HTTP server."""
+
+    def __init__(self, settings: WorkSettings, places: Places, stop: Stop) -> None:
+        self._settings, self._places, self._stop = settings, places, stop
+        self._folder = places.scratch / f"attempt-{settings.attempt}"
+        self._board = Board(settings)
+        self._watch = Watch(self._board)
+        self._metrics = WorkerCollector(settings, self._board, self._folder)
+        self._attempt: Attempt | None = None
+        self._thread = threading.Thread(target=self._run, name="attempt", daemon=True)
+        self._kills = oom_kills()
+        port = serve(
+            settings.http_port,
+            {
+                "/healthz": self._healthz,
+                "/status": lambda: _json(self._board.status.to_text()),
+                "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE, render(self._metrics)),
+            },
+        )
+        _log.info(
+            "%s of job %s, attempt %d, version %s; serving on port %d",
+            settings.place, settings.job_uid, settings.attempt, settings.version, port,
+        )  # fmt: skip
+
+    def live(self) -> int:
+        """Watch the attempt and listen for signals; returns the exit code."""
+        earlier = _earlier_life(self._places.scratch, self._settings)
+        if earlier is not None:
+            _log.info("this container was started again; holding: %s", earlier.to_text())
+            self._board.hold(earlier)
+        else:
+            write_text(_begun(self._places.scratch), self._board.status.to_text())
+            self._thread.start()
+        while not self._stop.asked:
+            self._board.beat()
+            self._look()
+            status = self._board.status
+            if not self._thread.is_alive() and status.failure is not None and earlier is None:
+                _end_children()
+                return status.failure.exit_code
+            time.sleep(_TICK_SECONDS)
+        self._stopped()
+        return 0
+
+    def _look(self) -> None:
+        """What the worker process has written lately."""
+        if self._board.status.state == "starting":
+            if metrics_path(self._folder, self._settings.rank).exists():
+                self._board.running()
+                _log.info("all workers met; at work")
+        elif self._board.status.state == "running" and self._attempt is not None:
+            # The launcher goes on to wait for the other pods' launchers, who may have ended.
+            output = self._attempt.published()
+            if output is not None:
+                self._succeed(output)
+
+    def _run(self) -> None:
+        """The attempt, in its thread: ends on the board, or because we were asked to stop."""
+        try:
+            job = self._places.read_job()
+            self._metrics.job = job.metadata.name
+            self._attempt = Attempt(self._settings, job, self._folder, self._watch, self._check)
+            self._succeed(self._attempt.run())
+            # The fork server is of no more use and holds memory.
+            _end_children()
+        except Stopping:
+            return
+        except BaseException as error:
+            if not self._stop.asked:
+                self._fail(error)
+
+    def _check(self) -> None:
+        if self._stop.asked:
+            raise Stopping
+
+    def _succeed(self, output: OutputReport | None) -> None:
+        if self._board.succeeded(output):
+            self._remember()
+            _log.info("succeeded%s", f": {output.to_text()}" if output else "")
+
+    def _fail(self, error: BaseException) -> None:
+        """Unless the version turns out to be complete: say why, remove what was written."""
+        if self._board.ended:
+            return
+        ending = self._ending(error)
+        try:
+            output = self._attempt.clean_up() if self._attempt is not None else None
+        except EmbertideError as unfinished:
+            ending, output = ending_of(unfinished, self._settings.rank), None
+        if output is not None:
+            _log.warning("the version is complete all the same; afterwards: %s", ending.message)
+            self._succeed(output)
+        elif self._board.failed(ending):
+            self._remember()
+            _log.error("failed: %s: %s", ending.reason, ending.message)
+            write_termination_message(self._places.termination_log, ending.to_text())
+
+    def _ending(self, error: BaseException) -> Ending:
+        killed = isinstance(error, AttemptFailed) and error.cause.signal == 9
+        if killed and oom_kills() > self._kills:
+            return out_of_memory(self._settings, last_stage(self._folder))
+        return ending_of(error, self._settings.rank)
+
+    def _remember(self) -> None:
+        """For the next container of this pod."""
+        try:
+            write_text(_ended(self._places.scratch), self._board.status.to_text())
+        except EmbertideError as error:
+            _log.warning("%s", error)
+
+    def _stopped(self) -> None:
+        """Asked to stop: end the worker process, and leave nothing of an incomplete version."""
+        _log.info("asked to stop while %s", self._board.status.state)
+        over = self._board.ended
+        self._board.stopped()
+        _end_children()
+        if over or self._attempt is None:
+            return
+        if not self._attempt.interruptible:
+            self._thread.join(_PATIENCE_SECONDS)
+        try:
+            self._attempt.clean_up()
+        except EmbertideError as error:
+            _log.warning("%s", error)
+        _log.info("stopped")
+
+    def _healthz(self) -> tuple[HTTPStatus, str, bytes]:
+        if self._board.alive:
+            return text_page(HTTPStatus.OK, "ok")
+        return text_page(HTTPStatus.SERVICE_UNAVAILABLE, "the main loop does not answer")
+
+
+def _json(text: str) -> tuple[HTTPStatus, str, bytes]:
+    return HTTPStatus.OK, "application/json", text.encode()
+
+
+def _begun(scratch: Path) -> Path:
+    return scratch / "begun.json"
+
+
+def _ended(scratch: Path) -> Path:
+    return scratch / "ended.json"
+
+
+def _earlier_life(scratch: Path, settings: WorkSettings) -> WorkerStatus | None:
+    """What an earlier container of this pod said of this attempt; None for the first one."""
+    for path in (_ended(scratch), _begun(scratch)):
+        if path.exists():
+            said = WorkerStatus.model_validate_json(path.read_text())
+            if (said.job_uid, said.attempt) != (settings.job_uid, settings.attempt):
+                continue
+            if path == _ended(scratch):
+                return said
+            ending = Ending(
+                reason="WorkerFailed",
+                message=f"{settings.place}: its container ended without a word during the attempt"
+                " and was started again",
+                exit_code=8,
+                rank=settings.rank,
+            )
+            return said.model_copy(update={"state": "failed", "failure": ending})
+    return None
+
+
+def _end_children() -> None:
+    """Kill every process we started, and those they started; returns when they are gone."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        children = psutil.Process().children(recursive=True)
+        living = [child for child in children if _kill(child)]
+        if not living:
+            return
+        psutil.wait_procs(living, timeout=_TICK_SECONDS)
+
+
+def _kill(process: psutil.Process) -> bool:
+    """Returns whether the process was still alive."""
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        process.kill()
+    except psutil.NoSuchProcess:
+        return False
+    return True
