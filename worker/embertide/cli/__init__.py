@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 import embertide
+from embertide.cli.crd import crd
 from embertide.cli.errors import error_exit
 from embertide.cli.help import exit_code_help, help_of
 from embertide.cli.neighbors import neighbors
@@ -61,7 +62,7 @@ def _root(
 
 
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
-for _command in (run, plan, versions, rollback, neighbors, synth):
+for _command in (run, plan, versions, rollback, neighbors, synth, crd):
     app.command(help=help_of(_command))(_command)
 
 

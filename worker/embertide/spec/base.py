@@ -10,16 +10,35 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from embertide.spec.cel import Rule
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 # Wider than what AWS allows for new buckets: old ones and other stores have such names.
 _BUCKET = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$")
 _URI_FORMS = "s3://bucket/path, file:///absolute/path or /absolute/path"
 
+
+VALIDATIONS = "x-kubernetes-validations"
+MAX_TYPES = 64
+"""Node types, and edge types, of one job."""
+MAX_FEATURE_COLUMNS = 16384
+_MAX_URI = 2048
+MAX_COLUMN_NAME = 1024
 
 # A path relative to the object that was checked, and a sentence.
 Problem = tuple[tuple[str | int, ...], str]
@@ -37,6 +56,18 @@ class SpecModel(BaseModel):
         validate_default=False,
         hide_input_in_errors=True,
     )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """What the API server checks across this object's fields, as the validators here do."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        if cls.rules:
+            schema[VALIDATIONS] = [rule.to_schema() for rule in cls.rules]
+        return schema
 
 
 class FieldProblems(ValueError):
@@ -98,8 +129,33 @@ def _check_uri(text: str, info: ValidationInfo) -> str:
     return normalise_uri(text, base)
 
 
-Uri = Annotated[str, AfterValidator(_check_uri)]
-ColumnName = Annotated[str, Field(min_length=1)]
+def derived_default(schema: dict[str, Any]) -> None:
+    """For ``json_schema_extra``: the default depends on other fields, so a schema has none."""
+    schema.pop("default", None)
+
+
+_URI_RULES = (
+    Rule("self == self.trim()", "must have no spaces around it"),
+    Rule(
+        "self.startsWith('/') || self.startsWith('file:///') || "
+        "self.matches(r'^s3://[A-Za-z0-9][A-Za-z0-9._-]{0,254}(/|$)')",
+        f"must be {_URI_FORMS}, with a valid bucket name",
+    ),
+)
+
+Uri = Annotated[
+    str,
+    Field(max_length=_MAX_URI),
+    AfterValidator(_check_uri),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "maxLength": _MAX_URI,
+            VALIDATIONS: [rule.to_schema() for rule in _URI_RULES],
+        }
+    ),
+]
+ColumnName = Annotated[str, Field(min_length=1, max_length=MAX_COLUMN_NAME)]
 TypeName = Annotated[
     str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z_]([A-Za-z0-9_-]*[A-Za-z0-9_])?$")
 ]

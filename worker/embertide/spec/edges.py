@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from embertide.spec.base import ColumnName, Problem, SpecModel, TypeName, Uri, raise_problems
+from embertide.spec.base import (
+    MAX_COLUMN_NAME,
+    ColumnName,
+    Problem,
+    SpecModel,
+    TypeName,
+    Uri,
+    derived_default,
+    raise_problems,
+)
+from embertide.spec.cel import Rule
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
 
@@ -27,7 +37,73 @@ Column = Annotated[
         custom_error_type="column",
         custom_error_message="must be a column name, or a 0-based index where there are no names",
     ),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "minLength": 1,
+            "maxLength": MAX_COLUMN_NAME,
+            "minimum": 0,
+        }
+    ),
 ]
+
+_COLUMNS = ("source", "destination", "weight")
+_NAMED = "(self.format == 'parquet' || (self.format != 'npy' && self.header))"
+
+
+def _columns_are(kind: str) -> str:
+    given = (f"(!has(self.columns.{c}) || type(self.columns.{c}) == {kind})" for c in _COLUMNS)
+    return " && ".join(given)
+
+
+def _column(name: str, default: str, index: int) -> str:
+    column = f"self.columns.{name}"
+    return f"(has({column}) ? {column} : {_NAMED} ? dyn('{default}') : dyn({index}))"
+
+
+def _columns_differ() -> str:
+    source, destination = _column("source", "src", 0), _column("destination", "dst", 1)
+    weight = "self.columns.weight"
+    return (
+        f"{source} != {destination} && "
+        f"(!has({weight}) || ({weight} != {source} && {weight} != {destination}))"
+    )
+
+
+_EDGE_RULES = (
+    Rule(
+        f"!{_NAMED} || ({_columns_are('string')})",
+        "must be column names, since parquet, and csv and tsv with a header, have them",
+        ".columns",
+    ),
+    Rule(
+        f"{_NAMED} || ({_columns_are('int')})",
+        "must be 0-based indexes, since npy, and csv and tsv with header: false, have no names",
+        ".columns",
+    ),
+    Rule(_columns_differ(), "source, destination and weight must be different columns", ".columns"),
+    Rule(
+        "self.header || self.format in ['csv', 'tsv']",
+        "only csv and tsv can lack a header; leave it out",
+        ".header",
+    ),
+    Rule(
+        "!has(self.delimiter) || self.format == 'csv'",
+        "only format csv has a delimiter; leave it out",
+        ".delimiter",
+    ),
+    Rule(
+        "!has(self.delimiter) || "
+        r"(self.delimiter < '\u0080' && !(self.delimiter in ['\n', '\r', '\"', '\u0000']))",
+        "must be one ASCII character that does not end a line or quote",
+        ".delimiter",
+    ),
+    Rule(
+        "self.directed || self.sourceType == self.destinationType",
+        "edges between two node types have a direction; leave it out or true",
+        ".directed",
+    ),
+)
 
 
 class EdgeColumns(SpecModel):
@@ -36,12 +112,14 @@ class EdgeColumns(SpecModel):
     source: Column = Field(
         default="src",
         description="Column with the id of the node an edge leaves. "
-        "A 0-based index for npy and for csv without a header (default there: 0).",
+        "A 0-based index for npy and for csv and tsv without a header. Default: src, or 0.",
+        json_schema_extra=derived_default,
     )
     destination: Column = Field(
         default="dst",
         description="Column with the id of the node an edge enters: the node that aggregates. "
-        "A 0-based index for npy and for csv without a header (default there: 1).",
+        "A 0-based index for npy and for csv and tsv without a header. Default: dst, or 1.",
+        json_schema_extra=derived_default,
     )
     weight: Column | None = Field(
         default=None,
@@ -51,6 +129,8 @@ class EdgeColumns(SpecModel):
 
 class EdgeInput(SpecModel):
     """One edge type and where its edges lie."""
+
+    rules: ClassVar[tuple[Rule, ...]] = _EDGE_RULES
 
     name: TypeName = Field(default="edge", description="Name of this edge type; unique.")
     source_type: TypeName = Field(

@@ -6,11 +6,12 @@ version of the manifest.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from embertide.spec.base import Problem, SpecModel, raise_problems
+from embertide.spec.base import MAX_TYPES, Problem, SpecModel, raise_problems
+from embertide.spec.cel import Rule
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
 from embertide.spec.nodes import FeatureFormat, FeatureInput, IdKind, NodeInput, NodeTable
 
@@ -27,11 +28,51 @@ __all__ = [
 ]
 
 
+def _unique_names(field: str) -> Rule:
+    return Rule(
+        f"self.{field}.all(a, self.{field}.exists_one(b, a.name == b.name))",
+        "names must be unique; give each type its own name",
+        f".{field}",
+    )
+
+
+def _end_exists(end: str) -> Rule:
+    return Rule(
+        f"self.edges.all(e, self.nodes.exists(n, n.name == e.{end}))",
+        f"every {end} must be the name of a node type in spec.input.nodes",
+        ".edges",
+    )
+
+
+_INPUT_RULES = (
+    _unique_names("edges"),
+    _unique_names("nodes"),
+    _end_exists("sourceType"),
+    _end_exists("destinationType"),
+    Rule(
+        "self.edges.all(e, e.format != 'npy' || self.nodes.all(n, "
+        "n.ids != 'string' || !(n.name in [e.sourceType, e.destinationType])))",
+        "npy holds numbers, and cannot name nodes with string ids; use parquet, csv or tsv",
+        ".edges",
+    ),
+)
+
+
 class Input(SpecModel):
     """The graph and its features."""
 
-    edges: list[EdgeInput] = Field(min_length=1, description="The edge types, at least one.")
-    nodes: list[NodeInput] = Field(min_length=1, description="The node types, at least one.")
+    rules: ClassVar[tuple[Rule, ...]] = _INPUT_RULES
+
+    edges: list[EdgeInput] = Field(
+        min_length=1,
+        max_length=MAX_TYPES,
+        description="The edge types, at least one; runs take exactly one so far.",
+    )
+    nodes: list[NodeInput] = Field(
+        min_length=1,
+        max_length=MAX_TYPES,
+        description="The node types, at least one; runs take exactly one so far.",
+    )
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

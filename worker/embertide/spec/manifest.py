@@ -7,16 +7,24 @@ The command line, the operator and the custom resource definition all come from 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
+from embertide.spec.cel import Rule, unchanged_once_accepted
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
 from embertide.spec.inputs import Input
 from embertide.spec.loading import read_manifest
 from embertide.spec.nodes import FeatureFormat, FeatureInput, IdKind, NodeInput, NodeTable
-from embertide.spec.overlap import output_overlaps
+from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
 from embertide.spec.workers import Grid, StorageSettings, Workers
 
@@ -66,14 +74,17 @@ _SERVER_FIELDS = frozenset(
 )
 
 
+_NAME, _MAX_NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$", 52
+
+
 class Metadata(SpecModel):
     """Name and labels, as every Kubernetes object has them."""
 
     # A StatefulSet's pods carry its name and an 11 character suffix in a label of at most 63.
     name: str = Field(
         min_length=1,
-        max_length=52,
-        pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
+        max_length=_MAX_NAME,
+        pattern=_NAME,
         description="Name of the job: lower-case letters, digits and '-', at most 52 characters.",
     )
     namespace: str | None = Field(
@@ -98,10 +109,12 @@ class ModelRef(SpecModel):
     )
 
 
+_MAX_LAYERS = 64
+
 Neighbours = Annotated[int, Field(ge=1)]
 Fanout = Annotated[
     Annotated[Literal["full"], Tag("<full>")]
-    | Annotated[list[Neighbours], Field(min_length=1), Tag("<list>")],
+    | Annotated[list[Neighbours], Field(min_length=1, max_length=_MAX_LAYERS), Tag("<list>")],
     Discriminator(
         lambda value: (
             "<list>" if isinstance(value, list) else "<full>" if value == "full" else None
@@ -109,6 +122,16 @@ Fanout = Annotated[
         custom_error_type="fanout",
         custom_error_message="must be 'full', or a list with the number of neighbours for each "
         "layer, such as [50, 50, 50]",
+    ),
+    # A schema of Kubernetes cannot say "this word or that list", but what either has to be.
+    WithJsonSchema(
+        {
+            "x-kubernetes-preserve-unknown-fields": True,
+            "pattern": "^full$",
+            "minItems": 1,
+            "maxItems": _MAX_LAYERS,
+            "items": {"type": "integer", "minimum": 1},
+        }
     ),
 ]
 
@@ -118,7 +141,8 @@ class Inference(SpecModel):
 
     fanout: Fanout = Field(
         default="full",
-        description="full for all in-neighbours, or how many of them to sample in each layer.",
+        description="The in-neighbours that a node aggregates. Either the word full, for all of "
+        "them; or a list with how many of them to sample in each layer, such as [50, 50, 50].",
     )
     seed: int = Field(
         default=0,
@@ -158,6 +182,8 @@ class Output(SpecModel):
 class JobSpec(SpecModel):
     """What to compute, from what, and where to put it."""
 
+    rules: ClassVar[tuple[Rule, ...]] = OUTPUT_RULES
+
     input: Input = Field(description="The graph and its features.")
     model: ModelRef = Field(description="The trained model.")
     inference: Inference = Field(
@@ -168,18 +194,39 @@ class JobSpec(SpecModel):
     storage: StorageSettings = Field(
         default_factory=StorageSettings, description="How S3 is reached."
     )
-    suspend: bool = Field(default=False, description="true stops the workers and keeps the job.")
+    suspend: bool = Field(
+        default=False,
+        description="true stops the workers and keeps the job; false starts them anew.",
+    )
     backoff_limit: int = Field(
-        default=3, ge=0, description="How often the workers are started again after a failure."
+        default=3,
+        ge=0,
+        description="How often the workers are started again after an attempt that failed. "
+        "Failures that trying again cannot mend, such as a bad input, end the job at once.",
     )
     active_deadline_seconds: int | None = Field(
-        default=None, ge=1, description="The job fails when it takes longer than this, in seconds."
+        default=None,
+        ge=1,
+        description="The job fails when all its attempts together take longer than this, in "
+        "seconds. Left out, there is no limit.",
+    )
+    pre_running_deadline_seconds: int = Field(
+        default=1800,
+        ge=1,
+        description="All workers of an attempt must be running within this many seconds; otherwise "
+        "the job fails and says what kept them.",
     )
     progress_deadline_seconds: int = Field(
-        default=900, ge=1, description="The job fails after this many seconds without progress."
+        default=900,
+        ge=1,
+        description="An attempt that makes no progress for this many seconds is ended and counts "
+        "as failed; the workers are started again as backoffLimit allows.",
     )
     ttl_seconds_after_finished: int | None = Field(
-        default=None, ge=0, description="A finished job is deleted after this many seconds."
+        default=None,
+        ge=0,
+        description="A finished job is deleted after this many seconds; what it published stays. "
+        "Left out, the job stays too.",
     )
 
     @model_validator(mode="after")
@@ -188,8 +235,25 @@ class JobSpec(SpecModel):
         return self
 
 
+_ROOT_RULES = (
+    Rule(
+        f"self.metadata.name.size() <= {_MAX_NAME}",
+        f"must have at most {_MAX_NAME} characters, since pods' names add to it",
+        ".metadata.name",
+    ),
+    Rule(
+        f"self.metadata.name.matches(r'{_NAME}')",
+        "must be lower-case letters, digits and '-', begin with a letter and not end with '-'",
+        ".metadata.name",
+    ),
+    *(unchanged_once_accepted(field) for field in ("input", "model", "output")),
+)
+
+
 class EmbeddingJob(SpecModel):
     """One refresh of all embeddings of a graph."""
+
+    rules: ClassVar[tuple[Rule, ...]] = _ROOT_RULES
 
     api_version: Literal["embertide.dev/v1alpha1"] = Field(
         description="Version of this schema: embertide.dev/v1alpha1."

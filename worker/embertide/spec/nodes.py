@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from embertide.spec.base import ColumnName, Problem, SpecModel, TypeName, Uri, raise_problems
+from embertide.spec.base import (
+    MAX_COLUMN_NAME,
+    MAX_FEATURE_COLUMNS,
+    ColumnName,
+    Problem,
+    SpecModel,
+    TypeName,
+    Uri,
+    derived_default,
+    raise_problems,
+)
+from embertide.spec.cel import Rule
 
 IdKind = Literal["dense", "int64", "string"]
 FeatureFormat = Literal["parquet", "npy"]
@@ -20,15 +31,78 @@ class NodeTable(SpecModel):
     id_column: ColumnName = Field(default="id", description="parquet: the column with the ids.")
 
 
+_FEATURE_RULES = (
+    *(
+        Rule(
+            f"self.format != 'npy' || !has(self.{column}) || self.{column}.size() == 0",
+            "npy has no columns; leave it out (ids come by idsUri)",
+            f".{column}",
+            "FieldValueForbidden",
+        )
+        for column in ("idColumn", "vectorColumn", "columns")
+    ),
+    Rule(
+        "self.format != 'parquet' || has(self.vectorColumn) || has(self.columns)",
+        "is required with parquet: name the column that holds the vectors, or give columns, a "
+        "list of numeric columns",
+        ".vectorColumn",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "!has(self.vectorColumn) || !has(self.columns)",
+        "stands beside vectorColumn; give one of the two",
+        ".columns",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "self.format == 'npy' || !has(self.idsUri)",
+        "is for format npy; with parquet use idColumn",
+        ".idsUri",
+        "FieldValueForbidden",
+    ),
+)
+
+_NODE_RULES = (
+    Rule(
+        "self.ids == 'dense' || !has(self.count)",
+        "only ids: dense has a count; leave it out",
+        ".count",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "self.ids != 'dense' || !has(self.table)",
+        "is not for ids: dense, whose nodes are 0 to count-1; leave it out",
+        ".table",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "self.ids == 'dense' || !has(self.features.idColumn) || self.features.idColumn != '' || "
+        "self.features.format != 'parquet'",
+        "is required unless ids are dense: rows have no other ids",
+        ".features.idColumn",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "self.ids == 'dense' || self.features.format != 'npy' || has(self.features.idsUri)",
+        "is required with npy unless ids are dense: rows have no other ids",
+        ".features.idsUri",
+        "FieldValueRequired",
+    ),
+)
+
+
 class FeatureInput(SpecModel):
     """The input features of one node type: one row for each node, in any order."""
 
+    rules: ClassVar[tuple[Rule, ...]] = _FEATURE_RULES
+
     uri: Uri = Field(description="One object, or a prefix (directory) with any number of them.")
     format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
-    id_column: ColumnName | None = Field(
+    id_column: Annotated[str, Field(max_length=MAX_COLUMN_NAME)] | None = Field(
         default="id",
-        description="parquet: the column with the node's id. null means that rows are in the "
-        "order of dense ids.",
+        description="parquet: the column with the node's id. '' means that there is none and rows "
+        "are in the order of dense ids (so does null, which kubectl apply drops). Default: id.",
+        json_schema_extra=derived_default,
     )
     vector_column: ColumnName | None = Field(
         default=None,
@@ -38,6 +112,8 @@ class FeatureInput(SpecModel):
     columns: list[ColumnName] | None = Field(
         default=None,
         min_length=1,
+        max_length=MAX_FEATURE_COLUMNS,
+        json_schema_extra={"x-kubernetes-list-type": "set"},
         description="parquet: the numeric columns that together are the features, in this order. "
         "Either these or vectorColumn.",
     )
@@ -58,6 +134,11 @@ class FeatureInput(SpecModel):
         if not isinstance(data, dict) or data.get("format") != "npy":
             return data
         return {"idColumn": None} | data if "id_column" not in data else data
+
+    @field_validator("id_column")
+    @classmethod
+    def _empty_is_none(cls, value: str | None) -> str | None:
+        return value or None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -94,6 +175,8 @@ class FeatureInput(SpecModel):
 
 class NodeInput(SpecModel):
     """One node type: how its nodes are identified and where their features lie."""
+
+    rules: ClassVar[tuple[Rule, ...]] = _NODE_RULES
 
     name: TypeName = Field(default="node", description="Name of this node type; unique.")
     ids: IdKind = Field(

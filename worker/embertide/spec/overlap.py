@@ -9,7 +9,46 @@ from __future__ import annotations
 import posixpath
 
 from embertide.spec.base import Problem
+from embertide.spec.cel import Rule
 from embertide.spec.inputs import Input
+
+
+def _apart(theirs: str) -> str:
+    """In CEL: the output neither is, nor contains, nor lies inside another location.
+
+    ``file:///a``, ``/a``, ``/a/`` and ``/a//`` are one place; ``..`` is not understood.
+    """
+    a, b = _folder("self.output.uri"), _folder(theirs)
+    return f"(!{a}.startsWith({b}) && !{b}.startsWith({a}))"
+
+
+def _folder(uri: str) -> str:
+    path = f"({uri}.startsWith('file:') ? {uri}.substring(5) : {uri})"
+    return f"({path} + '/').replace('//', '/').replace('//', '/')"
+
+
+def _rule(what: str, rule: str) -> Rule:
+    message = f"must be a prefix of its own: it is, contains or lies inside {what}"
+    return Rule(rule, message, ".output.uri")
+
+
+OUTPUT_RULES = (
+    _rule("the uri of spec.input.edges", f"self.input.edges.all(e, {_apart('e.uri')})"),
+    _rule(
+        "the uri of features in spec.input.nodes",
+        f"self.input.nodes.all(n, {_apart('n.features.uri')})",
+    ),
+    _rule(
+        "the idsUri of features in spec.input.nodes",
+        f"self.input.nodes.all(n, !has(n.features.idsUri) || {_apart('n.features.idsUri')})",
+    ),
+    _rule(
+        "the uri of a table in spec.input.nodes",
+        f"self.input.nodes.all(n, !has(n.table) || {_apart('n.table.uri')})",
+    ),
+    _rule("spec.model.uri", _apart("self.model.uri")),
+)
+"""Rules of the spec that say what :func:`output_overlaps` says."""
 
 
 def output_overlaps(inputs: Input, model_uri: str, output_uri: str) -> list[Problem]:

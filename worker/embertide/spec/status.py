@@ -156,12 +156,15 @@ class JobStatus(StatusModel):
     failures: int = Field(
         default=0, description="Number of failed attempts that count against backoffLimit."
     )
-    start_time: Time | None = Field(default=None, description="When the job was first started.")
+    start_time: Time | None = Field(
+        default=None,
+        description="When the job was started or resumed; activeDeadlineSeconds counts from here.",
+    )
     attempt_start_time: Time | None = Field(
         default=None, description="When the current attempt was started."
     )
-    waiting_since: Time | None = Field(
-        default=None, description="Since when the next attempt is held back after a failure."
+    retry_time: Time | None = Field(
+        default=None, description="When the next attempt may start, after a failed one."
     )
     completion_time: Time | None = Field(
         default=None, description="When the job succeeded or failed for good."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from embertide.spec.base import FreeForm, SpecModel, raise_problems
 
@@ -25,6 +25,14 @@ GridChoice = Annotated[
         custom_error_type="grid",
         custom_error_message="must be 'auto', or like {graph: 4, feature: 2}",
     ),
+    # A schema of Kubernetes cannot say "this word or that object", but what either has to be.
+    WithJsonSchema(
+        {
+            "x-kubernetes-preserve-unknown-fields": True,
+            "pattern": "^auto$",
+            "properties": Grid.model_json_schema()["properties"],
+        }
+    ),
 ]
 
 
@@ -32,7 +40,11 @@ class Workers(SpecModel):
     """The worker processes."""
 
     grid: GridChoice = Field(
-        default="auto", description="auto, or the number of graph and of feature partitions."
+        default="auto",
+        description="The grid of workers. Either the word auto, which chooses it for count or the "
+        "inputs' size; or an object with graph, the number of graph partitions, and feature, the "
+        "number of feature partitions, such as {graph: 4, feature: 2}. There are graph times "
+        "feature workers.",
     )
     count: int | None = Field(
         default=None,
@@ -43,13 +55,28 @@ class Workers(SpecModel):
         default="cpu", description="cpu (gloo), or cuda (NCCL) with one GPU for each worker."
     )
     image: str | None = Field(
-        default=None, min_length=1, description="Container image; unused on one machine."
+        default=None,
+        min_length=1,
+        description="Container image of the workers. Left out, it is the operator's own for this "
+        "device. Unused on one machine.",
     )
     resources: FreeForm | None = Field(
-        default=None, description="Resources of each worker's container, as in a pod."
+        default=None,
+        description="Resources of each worker's container: limits and requests, as in a pod. "
+        "Memory left out is planned from the inputs. Unused on one machine.",
+    )
+    service_account_name: str | None = Field(
+        default=None,
+        max_length=253,
+        pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
+        description="Service account of the workers' pods, for an identity that a cloud ties to "
+        "it. Its token for the Kubernetes API is not mounted. Unused on one machine.",
     )
     pod_template: FreeForm | None = Field(
-        default=None, description="Parts of a pod template to merge into the workers' pods."
+        default=None,
+        description="Parts of a pod template, metadata and spec, to merge into the workers' pods: "
+        "node selectors, tolerations, volumes, environment. The workers' own container is named "
+        "worker. Unused on one machine.",
     )
 
     @model_validator(mode="after")
@@ -80,8 +107,9 @@ class StorageSettings(SpecModel):
     credentials_secret: str | None = Field(
         default=None,
         min_length=1,
-        description="Kubernetes Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. "
-        "Elsewhere the standard credential chain is used.",
+        description="Secret in the job's namespace with AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY. Without it, and on one machine, the standard credential chain is "
+        "used.",
     )
     max_attempts: int = Field(
         default=5, ge=1, description="How often a request is tried before the store is given up."

@@ -1,0 +1,238 @@
+"""Jobs for the custom resource definition: what it takes, what it refuses and what it says.
+
+Data only. The unit tests hold it against pydantic, the cluster tests against a real API server,
+so that both sides are known to agree.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+Job = dict[str, Any]
+
+BASE: Job = yaml.safe_load("""\
+apiVersion: embertide.dev/v1alpha1
+kind: EmbeddingJob
+metadata: {name: products}
+spec:
+  input:
+    edges:
+      - {uri: s3://shop/edges/dt=2026-11-20/, format: parquet, columns: {source: a, destination: b}}
+    nodes:
+      - {ids: string, features: {uri: s3://shop/features/, idColumn: id, vectorColumn: x}}
+  model: {uri: s3://shop/models/gcn-7/}
+  output: {uri: s3://shop/embeddings/products}
+""")
+"""A small job that is taken; the cases below change it."""
+
+
+class _Absent:
+    """Stands for taking a field away."""
+
+
+ABSENT = _Absent()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job like another one but for some fields.
+
+    Attributes:
+        changes: dotted paths, where numbers index lists, with their new values.
+        message: part of what the API server says; "" where the job is taken.
+    """
+
+    name: str
+    changes: dict[str, Any]
+    message: str = ""
+
+    def mutate(self, job: Job) -> Job:
+        """The job with the changes; the one given stays as it is."""
+        job = copy.deepcopy(job)
+        for path, value in self.changes.items():
+            _put(job, path.split("."), value)
+        return job
+
+
+def _put(job: Job, path: list[str], value: Any) -> None:
+    here: Any = job
+    *parents, last = path
+    for part in parents:
+        here = here[int(part)] if part.isdigit() else here.setdefault(part, {})
+    key: Any = int(last) if last.isdigit() else last
+    if value is ABSENT:
+        del here[key]
+    else:
+        here[key] = copy.deepcopy(value)
+
+
+EDGE, NODE = "spec.input.edges.0", "spec.input.nodes.0"
+NPY = {"uri": "s3://shop/x.npy", "format": "npy"}
+INT_NPY = {f"{NODE}.ids": "int64", f"{EDGE}.format": "npy", f"{EDGE}.columns": ABSENT}
+PLAIN_EDGE = {"uri": "s3://shop/e", "format": "csv"}
+
+
+def a_node(name: str, uri: str = "s3://shop/x") -> Job:
+    return {"name": name, "features": {"uri": uri, "vectorColumn": "x"}}
+
+
+TAKEN = (
+    Case("as it is", {}),
+    Case("a name as long as may be", {"metadata.name": "p" * 52}),
+    Case(
+        "paths of one machine",
+        {f"{EDGE}.uri": "/data/edges", "spec.model.uri": "file:///data/model"},
+    ),
+    Case("old bucket names", {"spec.output.uri": "s3://Old_Bucket.1"}),
+    Case("csv with a delimiter", {f"{EDGE}.format": "csv", f"{EDGE}.delimiter": ";"}),
+    Case(
+        "csv without header, default columns",
+        {EDGE: PLAIN_EDGE | {"header": False, "delimiter": "|"}},
+    ),
+    Case(
+        "tsv without header, columns by index",
+        {
+            EDGE: {
+                "uri": "s3://shop/e",
+                "format": "tsv",
+                "header": False,
+                "columns": {"source": 2, "destination": 0, "weight": 1},
+            }
+        },
+    ),
+    Case("npy edges", INT_NPY),
+    Case("npy features in the order of dense ids", {NODE: {"count": 7, "features": NPY}}),
+    Case(
+        "npy features with ids",
+        {NODE: {"ids": "string", "features": NPY | {"idsUri": "s3://shop/ids.npy"}}},
+    ),
+    Case(
+        "rows in the order of dense ids",
+        {f"{NODE}.ids": "dense", f"{NODE}.features.idColumn": ""},
+    ),
+    Case(
+        "features in columns, a table of nodes",
+        {
+            f"{NODE}.table": {"uri": "s3://shop/nodes/"},
+            f"{NODE}.features": {"uri": "s3://shop/features/", "columns": ["b", "a"]},
+        },
+    ),
+    Case("undirected, weighted", {f"{EDGE}.directed": False, f"{EDGE}.columns.weight": "w"}),
+    Case(
+        "several types",
+        {
+            "spec.input.nodes": [a_node("user"), a_node("item")],
+            "spec.input.edges": [
+                PLAIN_EDGE | {"name": "buys", "sourceType": "user", "destinationType": "item"},
+                PLAIN_EDGE | {"name": "sold", "sourceType": "item", "destinationType": "user"},
+            ],
+        },
+    ),
+    Case(
+        "sampled, on a grid", {"spec.inference.fanout": [50, 25], "spec.workers.grid": {"graph": 4}}
+    ),
+    Case(
+        "what is optional may be null",
+        {"spec.activeDeadlineSeconds": None, "spec.storage.region": None},
+    ),
+    Case(
+        "all of the cluster's fields",
+        {
+            "spec.workers": {
+                "grid": {"graph": 4, "feature": 2},
+                "count": 8,
+                "device": "cuda",
+                "image": "registry.example/embertide:1",
+                "resources": {"limits": {"memory": "8Gi", "nvidia.com/gpu": 1}},
+                "serviceAccountName": "reader",
+                "podTemplate": {"spec": {"nodeSelector": {"gpu": "h200"}}},
+            },
+            "spec.storage": {
+                "endpointUrl": "https://minio.example:9000",
+                "region": "eu-1",
+                "pathStyle": True,
+                "credentialsSecret": "s3",
+                "maxAttempts": 9,
+                "connectTimeoutSeconds": 2.5,
+            },
+            "spec.suspend": True,
+            "spec.backoffLimit": 0,
+            "spec.activeDeadlineSeconds": 21600,
+            "spec.preRunningDeadlineSeconds": 60,
+            "spec.progressDeadlineSeconds": 300,
+            "spec.ttlSecondsAfterFinished": 0,
+        },
+    ),
+    Case("an output beside an input", {"spec.output.uri": "s3://shop/features-new"}),
+    Case("an output in another bucket", {"spec.output.uri": "s3://other/features"}),
+)
+"""Changes to ``BASE`` that give a job which both sides take, and read alike."""
+
+BOUNDS = (
+    Case("no spec", {"spec": ABSENT}, "spec"),
+    Case("no output", {"spec.output": ABSENT}, "spec.output"),
+    Case("an unknown field", {"spec.backofLimit": 3}, 'unknown field "spec.backofLimit"'),
+    Case("an unknown inner field", {f"{EDGE}.formt": "csv"}, "formt"),
+    Case("an unknown format", {f"{EDGE}.format": "orc"}, 'supported values: "parquet"'),
+    Case("a number in quotes", {"spec.backoffLimit": "3"}, "spec.backoffLimit"),
+    Case("no edges", {"spec.input.edges": []}, "should have at least 1 item"),
+    Case(
+        "too many edge types", {"spec.input.edges": [PLAIN_EDGE] * 65}, "must have at most 64 items"
+    ),
+    Case("a type's name with a space", {f"{EDGE}.name": "a b"}, "should match"),
+    Case("a long uri", {"spec.model.uri": "s3://shop/" + "m" * 2048}, "may not be more than 2048"),
+    Case(
+        "a long delimiter",
+        {f"{EDGE}.format": "csv", f"{EDGE}.delimiter": ";;"},
+        "may not be more than 1",
+    ),
+    Case("a negative index", {f"{EDGE}.columns.source": -1}, "greater than or equal to 0"),
+    Case("a column without name", {f"{EDGE}.columns.source": ""}, "should be at least 1 chars"),
+    Case(
+        "a column that is true",
+        {f"{EDGE}.columns.source": True},
+        "spec.input.edges[0].columns.source",
+    ),
+    Case(
+        "a column twice",
+        {f"{NODE}.features": {"uri": "s3://shop/x", "columns": ["a", "b", "a"]}},
+        "Duplicate value",
+    ),
+    Case("fanout misspelt", {"spec.inference.fanout": "ful"}, "should match '^full$'"),
+    Case("fanout of no neighbours", {"spec.inference.fanout": [5, 0]}, "fanout[1]"),
+    Case("fanout of no layer", {"spec.inference.fanout": []}, "should have at least 1 items"),
+    Case("a grid of none", {"spec.workers.grid": {"graph": 0}}, "spec.workers.grid.graph"),
+    Case("a grid in words", {"spec.workers.grid": "2x2"}, "should match '^auto$'"),
+    Case("a negative seed", {"spec.inference.seed": -1}, "greater than or equal to 0"),
+    Case("no version kept", {"spec.output.keepVersions": 0}, "greater than or equal to 1"),
+    Case("no time to connect", {"spec.storage.connectTimeoutSeconds": 0}, "greater than 0"),
+    Case("an endpoint without scheme", {"spec.storage.endpointUrl": "minio:9000"}, "should match"),
+    Case("no time to start", {"spec.preRunningDeadlineSeconds": 0}, "greater than or equal to 1"),
+    Case(
+        "a service account in capitals",
+        {"spec.workers.serviceAccountName": "Reader"},
+        "should match",
+    ),
+)
+"""Changes to ``BASE`` that types and bounds refuse; the messages are the API server's own."""
+
+_FROZEN = "cannot change once the job is accepted; create a job with another name"
+
+FROZEN = (
+    Case("other edges", {f"{EDGE}.uri": "s3://shop/edges/new"}, f"spec.input {_FROZEN}"),
+    Case("other features", {f"{NODE}.features.vectorColumn": "y"}, f"spec.input {_FROZEN}"),
+    Case("another model", {"spec.model.uri": "s3://shop/models/gcn-8/"}, f"spec.model {_FROZEN}"),
+    Case("another output", {"spec.output.keepVersions": 2}, f"spec.output {_FROZEN}"),
+)
+"""Changes to ``BASE`` that are refused once it is accepted, and taken before."""
+
+THAWED = (
+    Case("suspended", {"spec.suspend": True}),
+    Case("more workers", {"spec.workers.grid": {"graph": 8}}),
+    Case("more patience", {"spec.backoffLimit": 9, "spec.activeDeadlineSeconds": 60}),
+)
+"""Changes to ``BASE`` that are taken at any time."""
