@@ -6,7 +6,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily
 
 from embertide.spec.metric_names import JOBS, OUTPUT_AGE_SECONDS, RECONCILE_SECONDS, RECONCILES
@@ -20,6 +20,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         registry = self.registry
         self._passes = Counter(
             RECONCILES.name, RECONCILES.help, RECONCILES.labels, registry=registry

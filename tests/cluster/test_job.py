@@ -1,0 +1,98 @@
+"""A job from ``kubectl apply`` to published embeddings, and what people see on the way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cluster.jobs import Inputs, Jobs, find_condition, workers
+
+pytestmark = pytest.mark.cluster
+
+
+def test_apply_to_complete_on_a_2x2_grid(small: Inputs, jobs: Jobs) -> None:
+    output = f"{jobs.root}/embeddings"
+    job = small.job("products", output, workers=workers(2, 2))
+    jobs.apply(job)
+    jobs.kubectl("wait", "--for=condition=WorkersReady", "ej/products", "--timeout=60s")
+    pods = jobs.pods()
+    assert sorted(pod["metadata"]["name"] for pod in pods) == [f"products-{i}" for i in range(4)]
+    assert all(pod["spec"]["automountServiceAccountToken"] is False for pod in pods)
+    table = jobs.kubectl("get", "ej").splitlines()
+    assert table[0].split() == ["NAME", "PHASE", "STAGE", "PROGRESS", "READY", "ATTEMPT", "AGE"]
+    assert "4/4" in table[1].split()
+
+    jobs.kubectl("wait", "--for=condition=Complete", "ej/products", "--timeout=120s")
+    status = jobs.status("products")
+    small.check(output)
+    assert status["output"]["rows"] == len(small.reference)
+    assert small.versions(output) == [status["output"]["version"]]
+    assert status["plan"]["grid"] == "2x2"
+    assert (status["attempt"], status["failures"]) == (1, 0)
+    assert status["observedGeneration"] == 1
+    jobs.await_no_pods()
+    assert jobs.kubectl("get", "sts", "products", "-o", "jsonpath={.spec.replicas}") == "0"
+    wide = jobs.kubectl("get", "ej", "-o", "wide")
+    assert status["output"]["version"] in wide
+    reasons = [reason for reason in jobs.reasons("products") if reason != "StageStarted"]
+    expected = ["Accepted", "AttemptStarted", "WorkersReady", "Published", "Completed"]
+    assert sorted(reasons) == sorted(expected)
+
+    jobs.apply(job)
+    again = jobs.status("products")
+    assert again == status, "the same job again is no new attempt"
+    jobs.kubectl("delete", "ej", "products")
+    jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "sts,svc,cm,pdb", "-l",
+                          "embertide.dev/job", "-o", "name"), 30, "children are gone")  # fmt: skip
+
+
+def test_every_worker_answers_on_one_port(big: Inputs, jobs: Jobs) -> None:
+    jobs.apply(big.job("watched", f"{jobs.root}/out", workers=workers(2, 1)))
+    jobs.await_stage("watched", 1, "ingest")
+    for rank in range(2):
+        assert jobs.ask(f"watched-{rank}", "/healthz").strip() == "ok"
+        assert json.loads(jobs.ask(f"watched-{rank}"))["rank"] == rank
+        assert 'axis="graph"' in jobs.ask(f"watched-{rank}", "/metrics")
+    seen = jobs.await_("watched", lambda s: (s.get("progress") or {}).get("percent", 0) > 10)
+    assert seen["phase"] == "Running"
+    jobs.complete("watched")
+
+
+def test_auto_plans_grid_and_memory(small: Inputs, jobs: Jobs) -> None:
+    output = f"{jobs.root}/out"
+    jobs.apply(small.job("planned", output, workers={"grid": "auto"}))
+    jobs.await_("planned", lambda s: s.get("phase") == "Planning")
+    status = jobs.complete("planned")
+    assert status["plan"]["grid"] == "1x1"
+    assert status["plan"]["memoryPerWorkerBytes"] > 0
+    assert "Planned" in jobs.reasons("planned")
+    small.check(output)
+
+
+def test_explain_reads_well(jobs: Jobs) -> None:
+    text = jobs.kubectl("explain", "ej.spec")
+    for field in ("input", "model", "output", "workers", "backoffLimit"):
+        assert field in text
+    assert "no description" not in text.lower()
+
+
+def test_a_second_job_with_the_same_output_waits(small: Inputs, jobs: Jobs) -> None:
+    output = f"{jobs.root}/shared"
+    first, second = (small.job(name, output) for name in ("first", "second"))
+    second["spec"]["output"]["uri"] += "/"
+    jobs.apply(first)
+    jobs.await_("first", lambda s: s.get("attempt") == 1)
+    jobs.apply(second)
+    status = jobs.await_("second", lambda s: find_condition(s, "Progressing"))
+    waiting = find_condition(status, "Progressing")
+    assert (waiting["reason"], status["attempt"]) == ("OutputInUse", 0)
+    assert f"{jobs.namespace}/first" in waiting["message"]
+    done = [jobs.complete(name) for name in ("first", "second")]
+    assert done[0]["completionTime"] <= done[1]["startTime"]
+    assert len(small.versions(output)) == 2
+
+
+def test_time_to_live(small: Inputs, jobs: Jobs) -> None:
+    jobs.apply(small.job("brief", f"{jobs.root}/out", ttlSecondsAfterFinished=1))
+    jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "ej", "-o", "name"), 90, "job is gone")
+    assert len(small.versions(f"{jobs.root}/out")) == 1, "what it published stays"

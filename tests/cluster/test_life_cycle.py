@@ -1,0 +1,161 @@
+"""Suspending, deleting and waiting; what cannot start says why."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from cluster.jobs import Inputs, Jobs, find_condition, workers
+
+pytestmark = pytest.mark.cluster
+
+
+def test_suspended_in_a_layer_and_resumed(big: Inputs, jobs: Jobs) -> None:
+    output = f"{jobs.root}/out"
+    jobs.apply(big.job("paused", output, workers=workers(2, 1)))
+    jobs.await_stage("paused", 1, "infer")
+    jobs.patch("paused", {"suspend": True})
+    jobs.await_("paused", lambda s: s["phase"] == "Suspended")
+    assert jobs.pods() == []
+    assert big.leftovers(output) == []
+    jobs.patch("paused", {"suspend": False})
+    status = jobs.complete("paused")
+    assert (status["attempt"], status["failures"]) == (2, 0)
+    assert {"Suspended", "Resumed"} <= set(jobs.reasons("paused"))
+    big.check(output)
+
+
+def test_deleted_in_a_layer(big: Inputs, jobs: Jobs) -> None:
+    output = f"{jobs.root}/out"
+    jobs.apply(big.job("doomed", output, workers=workers(2, 1)))
+    jobs.await_stage("doomed", 1, "infer")
+    jobs.kubectl("delete", "ej", "doomed", "--wait=false")
+    jobs.await_no_pods()
+    children = ("get", "sts,svc,cm,pdb", "-l", "embertide.dev/job", "-o", "name")
+    jobs.cluster.wait_for(lambda: not jobs.kubectl(*children), 30, "children are gone")
+    assert big.versions(output) == []
+    assert big.leftovers(output) == []
+
+
+def test_deleted_while_the_operator_is_down(big: Inputs, jobs: Jobs, operator: str) -> None:
+    output = f"{jobs.root}/out"
+    jobs.apply(big.job("doomed", output))
+    jobs.await_stage("doomed", 1, "ingest")
+    scale = ("-n", "embertide", "scale", "deployment", operator)
+    jobs.cluster.kubectl(*scale, "--replicas=0")
+    jobs.cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
+                         "app.kubernetes.io/component=operator", "--timeout=60s")  # fmt: skip
+    try:
+        jobs.kubectl("delete", "ej", "doomed", "--timeout=30s")
+        jobs.await_no_pods()
+        assert big.leftovers(output) == []
+    finally:
+        jobs.cluster.kubectl(*scale, "--replicas=1")
+        jobs.cluster.kubectl("-n", "embertide", "rollout", "status", f"deployment/{operator}")
+
+
+def test_no_room_says_why_and_ends_at_the_deadline(small: Inputs, jobs: Jobs) -> None:
+    huge = workers(resources={"requests": {"cpu": "999"}, "limits": {"memory": "1Gi"}})
+    job = small.job("huge", f"{jobs.root}/out", workers=huge, preRunningDeadlineSeconds=10)
+    jobs.apply(job)
+    status = jobs.await_(
+        "huge", lambda s: find_condition(s, "WorkersReady").get("reason") == "Unschedulable"
+    )
+    assert "Insufficient cpu" in find_condition(status, "WorkersReady")["message"]
+    status = jobs.fail("huge")
+    assert find_condition(status, "Failed")["reason"] == "PreRunningDeadlineExceeded"
+    assert "Insufficient cpu" in find_condition(status, "Failed")["message"]
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("localhost/no-such-image:1", "image"),
+        ("localhost/pause:1", "products-0"),
+    ],
+)
+def test_an_image_that_cannot_start(small: Inputs, jobs: Jobs, image: str, said: str) -> None:
+    broken = workers(image=image)
+    limits = {"backoffLimit": 0, "preRunningDeadlineSeconds": 15}
+    jobs.apply(small.job("products", f"{jobs.root}/out", workers=broken, **limits))
+    status = jobs.fail("products")
+    assert said in yaml.safe_dump(status["lastFailure"])
+
+
+def test_a_missing_secret_is_named(small: Inputs, jobs: Jobs) -> None:
+    job = small.job("keyless", f"{jobs.root}/out")
+    job["spec"]["storage"]["credentialsSecret"] = "nowhere"
+    jobs.apply(job)
+    status = jobs.await_(
+        "keyless",
+        lambda s: "nowhere" in find_condition(s, "WorkersReady").get("message", ""),
+    )
+    assert find_condition(status, "WorkersReady")["reason"] == "CreateContainerConfigError"
+
+
+def test_a_quota_that_refuses_the_pods(small: Inputs, jobs: Jobs) -> None:
+    jobs.kubectl("create", "quota", "tight", "--hard=pods=1")
+    jobs.apply(small.job("many", f"{jobs.root}/out", workers=workers(2, 1)))
+    status = jobs.await_(
+        "many", lambda s: find_condition(s, "WorkersReady").get("reason") == "PodsRefused"
+    )
+    assert "exceeded quota: tight" in find_condition(status, "WorkersReady")["message"]
+    jobs.kubectl("delete", "quota", "tight")
+    jobs.complete("many")
+
+
+def test_pod_security_refuses_an_override(small: Inputs, jobs: Jobs) -> None:
+    template = {"spec": {"hostNetwork": True}}
+    jobs.apply(small.job("bold", f"{jobs.root}/out", workers=workers(podTemplate=template)))
+    status = jobs.await_(
+        "bold", lambda s: find_condition(s, "WorkersReady").get("reason") == "PodsRefused"
+    )
+    assert "violates PodSecurity" in find_condition(status, "WorkersReady")["message"]
+
+
+def test_a_pod_template_that_is_none(small: Inputs, jobs: Jobs) -> None:
+    template = {"spec": {"nodeSelector": "big"}}
+    jobs.apply(small.job("typo", f"{jobs.root}/out", workers=workers(podTemplate=template)))
+    status = jobs.await_(
+        "typo", lambda s: find_condition(s, "WorkersReady").get("reason") == "ChildRefused"
+    )
+    assert "nodeSelector" in find_condition(status, "WorkersReady")["message"]
+
+
+def test_somebody_elses_service_is_left_alone(small: Inputs, jobs: Jobs) -> None:
+    jobs.kubectl("create", "service", "clusterip", "taken", "--tcp=80")
+    before = jobs.kubectl("get", "service", "taken", "-o", "yaml")
+    jobs.apply(small.job("taken", f"{jobs.root}/out"))
+    status = jobs.await_(
+        "taken", lambda s: find_condition(s, "Accepted").get("reason") == "NameTaken"
+    )
+    assert "Service/taken" in find_condition(status, "Accepted")["message"]
+    assert jobs.kubectl("get", "service", "taken", "-o", "yaml") == before
+
+
+def test_active_deadline(big: Inputs, jobs: Jobs) -> None:
+    jobs.apply(big.job("slow", f"{jobs.root}/out", activeDeadlineSeconds=4))
+    status = jobs.fail("slow")
+    assert find_condition(status, "Failed")["reason"] == "DeadlineExceeded"
+    jobs.await_no_pods()
+    assert big.leftovers(f"{jobs.root}/out") == []
+
+
+def test_a_gpu_job_waits_for_a_node_that_has_one(small: Inputs, jobs: Jobs) -> None:
+    gpu = workers(device="cuda", image="localhost/pause:1")
+    job = small.job("gpu", f"{jobs.root}/out", workers=gpu)
+    jobs.apply(job)
+    status = jobs.await_(
+        "gpu", lambda s: find_condition(s, "WorkersReady").get("reason") == "Unschedulable"
+    )
+    assert "Insufficient nvidia.com/gpu" in find_condition(status, "WorkersReady")["message"]
+    jobs.cluster.offer("nvidia.com/gpu", 1)
+    try:
+        jobs.cluster.wait_for(
+            lambda: any(pod["spec"].get("nodeName") == "node-1" for pod in jobs.pods()),
+            30,
+            "the pod has a node",
+        )
+        (container,) = jobs.pods()[0]["spec"]["containers"]
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    finally:
+        jobs.cluster.offer("nvidia.com/gpu", 0)

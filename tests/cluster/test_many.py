@@ -1,0 +1,47 @@
+"""Many jobs at once on a node with room for a few."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+from cluster.fixture import Cluster
+from cluster.jobs import Inputs, Jobs, workers
+
+pytestmark = pytest.mark.cluster
+
+JOBS = 50
+_ROOM = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"memory": "2Gi"}}
+
+
+@pytest.mark.timeout(1200)
+def test_fifty_jobs_on_a_node_with_room_for_a_few(tiny: Inputs, jobs: Jobs, operator: str) -> None:
+    before = operator_bytes(jobs.cluster)
+    names = [f"job-{number:02}" for number in range(JOBS)]
+    small_pods = workers(resources=_ROOM)
+    jobs.apply(*(tiny.job(name, f"{jobs.root}/{name}", workers=small_pods) for name in names))
+
+    def unfinished() -> list[str]:
+        found = json.loads(jobs.kubectl("get", "ej", "-o", "json"))["items"]
+        phases = {job["metadata"]["name"]: job.get("status", {}).get("phase") for job in found}
+        assert "Failed" not in phases.values(), phases
+        return [name for name in names if phases[name] != "Succeeded"]
+
+    jobs.cluster.wait_for(lambda: not unfinished(), 900, "all jobs are done")
+    for name in names[::10]:
+        tiny.check(f"{jobs.root}/{name}")
+    attempts = jobs.kubectl("get", "ej", "-o", "jsonpath={.items[*].status.attempt}").split()
+    assert attempts == ["1"] * JOBS
+    assert operator_bytes(jobs.cluster) - before < 32 << 20
+
+
+def operator_bytes(cluster: Cluster) -> int:
+    """Resident memory of the operator's process, as it reports it."""
+    address = cluster.kubectl("-n", "embertide", "get", "pods", "-l",
+                              "app.kubernetes.io/component=operator", "-o",
+                              "jsonpath={.items[0].status.podIP}")  # fmt: skip
+    with urllib.request.urlopen(f"http://{address}:8080/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    (value,) = [line.split()[1] for line in lines if line.startswith("process_resident_memory")]
+    return int(float(value))

@@ -1,0 +1,130 @@
+"""The operator itself: it may die anywhere, has exactly its rights, and says when it is stuck."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster.fixture import Cluster
+from cluster.jobs import Inputs, Jobs, workers
+
+pytestmark = pytest.mark.cluster
+
+DYING = Path(__file__).with_name("dying_operator.py")
+
+
+@pytest.fixture
+def no_operator(cluster: Cluster, operator: str) -> object:
+    """The deployed operator is away while a test runs its own."""
+    scale = ("-n", "embertide", "scale", "deployment", operator)
+    cluster.kubectl(*scale, "--replicas=0")
+    cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
+                    "app.kubernetes.io/component=operator", "--timeout=60s")  # fmt: skip
+    yield
+    cluster.kubectl(*scale, "--replicas=1")
+    cluster.kubectl("-n", "embertide", "rollout", "status", f"deployment/{operator}")
+
+
+def test_it_dies_after_each_of_its_writes_and_nothing_is_lost_or_done_twice(
+    small: Inputs, jobs: Jobs, no_operator: object
+) -> None:
+    """Every life of the operator ends with its first write, whatever that is."""
+    output = f"{jobs.root}/out"
+    jobs.apply(small.job("steady", output, workers=workers(2, 1)))
+    written: list[str] = []
+    while jobs.status("steady").get("phase") != "Succeeded":
+        assert len(written) < 60, written
+        environment = os.environ | {
+            "KUBECONFIG": str(jobs.cluster.kubeconfig),
+            "EMBERTIDE_NAMESPACE": jobs.namespace,
+            "EMBERTIDE_IMAGE": jobs.cluster.worker_image,
+        }
+        life = subprocess.run(
+            [sys.executable, str(DYING)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert life.returncode == 9, life.stderr
+        written.append(life.stdout.strip())
+    assert {"EmbeddingJob/status", "ConfigMap", "Service", "StatefulSet"} <= set(written)
+    assert written.count("StatefulSet") == 1, written
+    status = jobs.status("steady")
+    assert (status["attempt"], status["failures"]) == (1, 0)
+    assert small.versions(output) == status["versions"]
+    small.check(output)
+
+
+def test_killed_again_and_again_while_a_job_runs(big: Inputs, jobs: Jobs, operator: str) -> None:
+    output = f"{jobs.root}/out"
+    jobs.apply(big.job("steady", output, workers=workers(2, 1)))
+    for _ in range(3):
+        jobs.cluster.kill_in_pod("embertide", operator, "python")
+        time.sleep(1.0)
+    status = jobs.complete("steady", 240)
+    assert (status["attempt"], status["failures"]) == (1, 0)
+    assert len(big.versions(output)) == 1
+
+
+def test_it_has_exactly_the_rights_it_uses(cluster: Cluster, operator: str) -> None:
+    """Runs last (see conftest.py): what the whole session used is in the audit log."""
+    text = cluster.kubectl("get", "clusterrole", operator, "-o", "json")
+    granted = {
+        (group, resource, verb)
+        for rule in json.loads(text)["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    used, refused = set(), set()
+    for event in cluster.audit_events(f"system:serviceaccount:embertide:{operator}"):
+        target = event.get("objectRef")
+        if target is None or "resource" not in target:
+            continue
+        resource = "/".join(filter(None, (target["resource"], target.get("subresource"))))
+        right = (target.get("apiGroup", ""), resource, event["verb"])
+        code = event.get("responseStatus", {}).get("code", 0)
+        (refused if code == 403 else used).add(right)
+        # The first apply of an object needs create as well; the log shows it as a patch.
+        if event["verb"] == "patch" and code == 201:
+            used.add((right[0], right[1], "create"))
+    assert refused - granted == set(), "rights that are missing"
+    assert granted - used == set(), "rights that nothing needs"
+
+
+def test_health_turns_red_when_jobs_are_no_longer_looked_at(
+    cluster: Cluster, operator: str
+) -> None:
+    """The process lives and answers, but the API server no longer lets it in."""
+    binding = yaml.safe_load(cluster.kubectl("get", "clusterrolebinding", operator, "-o", "yaml"))
+    for key in ("resourceVersion", "uid", "creationTimestamp", "managedFields"):
+        binding["metadata"].pop(key, None)
+    address = cluster.kubectl("-n", "embertide", "get", "pods", "-l",
+                              "app.kubernetes.io/component=operator", "-o",
+                              "jsonpath={.items[0].status.podIP}")  # fmt: skip
+    url = f"http://{address}:8080/healthz"
+    assert _code(url) == 200
+    cluster.kubectl("delete", "clusterrolebinding", operator)
+    try:
+        cluster.wait_for(lambda: _code(url) == 503, 60, "/healthz is red")
+    finally:
+        cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(binding))
+    cluster.wait_for(lambda: _code(url) == 200, 90, "/healthz is green again")
+
+
+def _code(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0

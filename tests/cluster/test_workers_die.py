@@ -1,0 +1,106 @@
+"""Workers that die, in every stage and every way; the job ends well or says exactly why not."""
+
+from __future__ import annotations
+
+import pytest
+from cluster.jobs import Inputs, Jobs, workers
+
+pytestmark = pytest.mark.cluster
+
+STAGES = ("features", "ingest", "csr", "infer", "publish")
+
+
+def test_each_rank_killed_in_each_stage(big: Inputs, jobs: Jobs) -> None:
+    output = f"{jobs.root}/out"
+    kills = [(rank, stage) for stage in STAGES for rank in range(2)]
+    jobs.apply(big.job("target", output, workers=workers(2, 1), backoffLimit=len(kills)))
+    for attempt, (rank, stage) in enumerate(kills, start=1):
+        jobs.await_stage("target", attempt, stage)
+        jobs.cluster.kill_in_pod(jobs.namespace, f"target-{rank}", f"embertide-{rank}")
+        status = jobs.await_("target", lambda s, n=attempt: s["failures"] == n)
+        assert status["lastFailure"]["worker"] == f"target-{rank}", (stage, status)
+        assert "SIGKILL" in status["lastFailure"]["message"]
+    assert jobs.complete("target")["attempt"] == len(kills) + 1
+    big.check(output)
+    assert big.leftovers(output) == []
+    assert len(big.versions(output)) == 1
+
+
+def test_a_container_killed_as_a_whole(big: Inputs, jobs: Jobs) -> None:
+    jobs.apply(big.job("target", f"{jobs.root}/out", workers=workers(2, 1)))
+    jobs.await_stage("target", 1, "ingest")
+    jobs.cluster.kill_in_pod(jobs.namespace, "target-1", "python")
+    status = jobs.await_("target", lambda s: s["failures"] == 1)
+    assert status["lastFailure"]["worker"] == "target-1"
+    jobs.complete("target")
+
+
+def test_a_deleted_pod_does_not_count(big: Inputs, jobs: Jobs) -> None:
+    jobs.apply(big.job("target", f"{jobs.root}/out", workers=workers(2, 1), backoffLimit=0))
+    jobs.await_stage("target", 1, "ingest")
+    jobs.kubectl("delete", "pod", "target-1", "--wait=false")
+    status = jobs.complete("target")
+    assert (status["attempt"], status["failures"]) == (2, 0)
+    assert status["lastFailure"]["reason"] == "WorkerDisrupted"
+
+
+def test_out_of_memory_is_told_as_such(big: Inputs, jobs: Jobs) -> None:
+    small_limit = {"requests": {"cpu": "50m"}, "limits": {"memory": "450Mi"}}
+    hungry = workers(1, 1, resources=small_limit)
+    jobs.apply(big.job("hungry", f"{jobs.root}/out", workers=hungry, backoffLimit=0))
+    status = jobs.fail("hungry")
+    assert status["lastFailure"]["reason"] == "OutOfMemory"
+    assert "memory" in status["lastFailure"]["message"]
+    assert big.versions(f"{jobs.root}/out") == []
+
+
+def test_bad_input_fails_at_once_and_names_the_object(small: Inputs, jobs: Jobs) -> None:
+    job = small.job("bad", f"{jobs.root}/out", workers=workers(2, 1))
+    job["spec"]["input"]["nodes"][0]["features"]["vectorColumn"] = "nowhere"
+    jobs.apply(job)
+    status = jobs.fail("bad")
+    assert (status["attempt"], status["lastFailure"]["reason"]) == (1, "Input")
+    assert "nowhere" in status["lastFailure"]["message"]
+    assert "s3://" in status["lastFailure"]["message"]
+
+
+def test_wrong_credentials_fail_at_once_and_are_not_shown(small: Inputs, jobs: Jobs) -> None:
+    secret = ["create", "secret", "generic", "wrong", "--from-literal=AWS_ACCESS_KEY_ID=somebody"]
+    jobs.kubectl(*secret, "--from-literal=AWS_SECRET_ACCESS_KEY=not-the-secret")
+    job = small.job("denied", f"{jobs.root}/out")
+    job["spec"]["storage"]["credentialsSecret"] = "wrong"
+    jobs.apply(job)
+    status = jobs.fail("denied")
+    assert status["lastFailure"]["reason"] == "AccessDenied"
+    everything = jobs.kubectl("get", "ej,sts,pods,cm,events", "-o", "yaml")
+    assert "not-the-secret" not in everything
+
+
+def test_s3_down_for_a_while(big: Inputs, jobs: Jobs) -> None:
+    output = f"{jobs.root}/out"
+    jobs.apply(big.job("patient", output, backoffLimit=10))
+    jobs.await_stage("patient", 1, "ingest")
+    jobs.cluster.stop_s3()
+    try:
+        status = jobs.await_("patient", lambda s: s["failures"] >= 2, 120)
+        assert status["lastFailure"]["reason"] == "StoreUnavailable"
+    finally:
+        jobs.cluster.start_s3()
+    jobs.complete("patient")
+    big.check(output)
+
+
+def test_the_kubelet_stops_and_comes_back(big: Inputs, jobs: Jobs) -> None:
+    output = f"{jobs.root}/out"
+    jobs.apply(big.job("lonely", output, workers=workers(2, 1)))
+    jobs.await_stage("lonely", 1, "ingest")
+    jobs.cluster.kill_kubelet()
+    try:
+        jobs.kubectl("wait", "--for=condition=Ready=Unknown", "node/node-1", "--timeout=60s")
+        jobs.complete("lonely")
+    finally:
+        jobs.cluster.start_kubelet()
+    jobs.kubectl("wait", "--for=condition=Ready", "node/node-1", "--timeout=60s")
+    jobs.await_no_pods()
+    big.check(output)
+    assert len(big.versions(output)) == 1
