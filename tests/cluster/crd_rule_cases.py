@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from cluster.crd_cases import ABSENT, EDGE, INT_NPY, NODE, NPY, PLAIN_EDGE, Case, a_node
+from cluster.crd_cases import (
+    ABSENT,
+    BOUNDS,
+    EDGE,
+    INT_NPY,
+    NODE,
+    NPY,
+    PLAIN_EDGE,
+    TAKEN,
+    Case,
+    a_node,
+)
 
 _URI = "must be s3://bucket/path, file:///absolute/path or /absolute/path"
 _BY_NAME = "must be column names, since parquet, and csv and tsv with a header, have them"
@@ -97,7 +108,7 @@ RULES = (
         Case(
             f"npy features with {column}",
             {NODE: {"features": NPY | {column: value}}},
-            _NO_COLUMNS,
+            f"features.{column}: Forbidden: {_NO_COLUMNS}",
         )
         for column, value in {"idColumn": "id", "vectorColumn": "x", "columns": ["x"]}.items()
     ),
@@ -152,3 +163,6 @@ RULES = (
     ),
 )
 """Changes to ``BASE`` that are refused, with part of the rule's message."""
+
+CASES = (*TAKEN, *RULES, *BOUNDS)
+"""All that can be tried on a new job; those that are taken have no message."""

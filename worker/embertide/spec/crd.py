@@ -23,10 +23,8 @@ _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 _CHARACTERS = 100
 
-_API_VERSION = (
-    "Version of this schema: embertide.dev/v1alpha1. "
-    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources"
-)
+# What has another form in Kubernetes, or is said by the definition itself.
+_UNWANTED = ("title", "$defs", "properties", "items", "additionalProperties", "default", "const")
 
 # Name, type, path, priority (1: shown by -o wide only).
 _COLUMNS = (
@@ -97,8 +95,6 @@ def _root_schema() -> Schema:
     status = _structural(JobStatus.model_json_schema(by_alias=True))
     _drop_defaults(status)
     fields = root["properties"]
-    fields["apiVersion"] = {"type": "string", "description": _API_VERSION}
-    fields["kind"] = {"type": "string", "description": f"{KIND}."}
     # The name is there for rules to point at.
     fields["metadata"] = {"type": "object", "properties": {"name": {"type": "string"}}}
     fields["status"] = status
@@ -112,8 +108,7 @@ def _structural(root: Schema) -> Schema:
 
 def _convert(schema: Schema, definitions: dict[str, Schema]) -> Schema:
     plain, nullable = _resolve(schema, definitions)
-    unwanted = ("title", "$defs", "properties", "items", "additionalProperties", "default")
-    result = {key: value for key, value in plain.items() if key not in unwanted}
+    result = {key: value for key, value in plain.items() if key not in _UNWANTED}
     if nullable:
         result["nullable"] = True
     if plain.get("default") is not None:
