@@ -1,0 +1,100 @@
+"""The operator's queue, health and settings, without a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from embertide_operator.controller import Controller
+from embertide_operator.health import health
+from embertide_operator.settings import Settings
+from embertide_operator.workqueue import Key, WorkQueue
+
+A, B = ("shop", "a"), ("shop", "b")
+
+
+def test_a_key_is_taken_once_however_often_it_was_added() -> None:
+    async def main() -> list[Key]:
+        queue = WorkQueue()
+        for key in (A, A, B, A):
+            await queue.add(key)
+        taken = []
+        for _ in range(2):
+            async with queue.next() as key:
+                taken.append(key)
+        assert len(queue) == 0
+        return taken
+
+    assert asyncio.run(main()) == [A, B]
+
+
+def test_sooner_wins_over_later() -> None:
+    async def main() -> None:
+        queue = WorkQueue()
+        await queue.add(A, after=3600)
+        await queue.add(A)
+        await queue.add(A, after=3600)
+        async with asyncio.timeout(1), queue.next() as key:
+            assert key == A
+
+    asyncio.run(main())
+
+
+def test_a_key_added_during_its_pass_is_worked_on_afterwards_and_never_beside() -> None:
+    async def main() -> None:
+        queue = WorkQueue()
+        await queue.add(A)
+        async with queue.next():
+            await queue.add(A)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05), queue.next():
+                    pytest.fail("nobody else may have it now")
+        async with asyncio.timeout(1), queue.next() as key:
+            assert key == A
+
+    asyncio.run(main())
+
+
+def test_a_worker_waits_for_the_moment_and_wakes_for_an_earlier_one() -> None:
+    async def main() -> float:
+        queue = WorkQueue()
+        await queue.add(B, after=3600)
+        started = time.monotonic()
+
+        async def take() -> Key:
+            async with queue.next() as key:
+                return key
+
+        waiting = asyncio.create_task(take())
+        await asyncio.sleep(0)
+        await queue.add(A, after=0.05)
+        assert await asyncio.wait_for(waiting, 5) == A
+        return time.monotonic() - started
+
+    assert asyncio.run(main()) >= 0.05
+
+
+def test_health_is_about_work_done_not_about_being_alive() -> None:
+    def controller(silent: float, late: float) -> Controller:
+        fake: Any = SimpleNamespace(
+            settings=Settings(stale_seconds=60),
+            resynced=time.monotonic() - silent,
+            queue=SimpleNamespace(lateness=lambda: late),
+        )
+        return cast(Controller, fake)
+
+    assert health(controller(1, 0))[0] == 200
+    assert health(controller(61, 0))[0] == 503
+    assert health(controller(1, 61))[0] == 503
+
+
+def test_settings_come_from_the_environment() -> None:
+    given = {"EMBERTIDE_NAMESPACE": "shop", "EMBERTIDE_BACKOFF_SECONDS": "2.5", "OTHER": "x"}
+    settings = Settings.from_environment(given)
+    assert (settings.namespace, settings.backoff_seconds, settings.port) == ("shop", 2.5, 8080)
+    with pytest.raises(ValueError, match="EMBERTIDE_PORT is 'http'; must be a number"):
+        Settings.from_environment({"EMBERTIDE_PORT": "http"})
