@@ -152,7 +152,7 @@ class Running:
     def workers(self, count: int) -> list[int]:
         """Process ids of the workers by rank, once all have started."""
         while True:
-            names = {process: _name_of(process) for process in members(self.process.pid)}
+            names = {process: name_of(process) for process in members(self.process.pid)}
             found = {
                 int(name.removeprefix(_WORKER)): process
                 for process, name in names.items()
@@ -184,7 +184,7 @@ def members(session: int) -> list[int]:
     return found
 
 
-def _name_of(process: int) -> str:
+def name_of(process: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{process}/comm").read_text().strip()
     return ""
@@ -194,7 +194,7 @@ def await_nobody(session: int) -> None:
     """Until a session has no process any more; names those that stay."""
     deadline = time.monotonic() + GONE_SECONDS
     while found := members(session):
-        assert time.monotonic() < deadline, {process: _name_of(process) for process in found}
+        assert time.monotonic() < deadline, {process: name_of(process) for process in found}
         time.sleep(0.02)
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from embertide.store.storage import Storage
     from embertide.worker import WorkerSettings
 
+_SHUTDOWN_SECONDS = 2
+
 
 @dataclass(frozen=True)
 class Meeting:
@@ -131,6 +133,8 @@ def launch(workers: Workers, settings: WorkerSettings, meeting: Meeting) -> Caus
         ),
         # Signals are ours already.
         signals_to_handle="",
+        # Workers end at SIGTERM at once, unless something has stopped them.
+        shutdown_timeout=_SHUTDOWN_SECONDS,
     )
     with nullcontext() if debug else _quiet("torch.distributed", "torch.multiprocessing"):
         try:

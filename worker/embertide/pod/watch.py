@@ -11,6 +11,8 @@ from embertide.progress import Progress, ProgressClock
 from embertide.spec.reports import ProgressReport
 
 _LOG_SECONDS = 10.0
+_PACE_SECONDS = 0.5
+"""A pace measured over less says nothing."""
 _BEFORE_WORK = ("start", "plan")
 
 _log = logging.getLogger("embertide.pod")
@@ -76,4 +78,4 @@ class _Pace:
         passes = {"ingest": 1, "infer": event.layers}.get(event.stage, 0)
         done = self._edges * passes * event.fraction
         elapsed = now - self._began
-        return round(done / elapsed) if done and elapsed > 0 else None
+        return round(done / elapsed) if done and elapsed > _PACE_SECONDS else None

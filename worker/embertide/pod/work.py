@@ -56,6 +56,8 @@ class Stop(Protocol):
 def work(stop: Stop) -> int:
     """Live until the end; returns the exit code."""
     log_to_stderr()
+    # torch warns of every lost connection, with a native stack; what they mean is our Ending.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     places = Places.of(os.environ)
     try:
         settings = read_settings(os.environ)

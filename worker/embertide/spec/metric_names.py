@@ -1,6 +1,7 @@
 """Every Prometheus metric by name: code, dashboards and alerts take them from here.
 
-``layer`` counts from 1 and is "" outside the layers. Counters of an attempt start at 0 with its worker.
+``layer`` counts from 1 and is "" outside the layers. A worker's counters start at 0 with each
+attempt.
 """
 
 from __future__ import annotations

@@ -1,0 +1,201 @@
+"""However a worker container ends, the right one says why, and nothing half done stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from commands import environment
+from pods import Cluster, Pod, cluster, files
+from small_job import SmallJob
+
+from embertide.spec.manifest import load_manifest
+from embertide.spec.reports import Ending
+from embertide.store.storage import open_storage
+from embertide.store.versions import iter_embeddings
+from embertide.synth import SynthOptions, synthesize
+
+pytestmark = pytest.mark.distributed
+
+NODES = 1 << 16
+STOP_SECONDS = 10.0
+FAIL_SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job whose stages last long enough to be hit."""
+    folder = tmp_path_factory.mktemp("big")
+    synthesize(
+        open_storage(None),
+        f"file://{folder}",
+        SynthOptions(nodes=NODES, edges=20 * NODES),
+        lambda _what, _done, _total: None,
+        None,
+    )
+    return folder
+
+
+@pytest.fixture
+def made(big: Path, tmp_path: Path) -> Iterator[Cluster]:
+    """The big job's cluster; nothing of its version stays under the output."""
+    with cluster(tmp_path / "pods", load_manifest(big / "job.yaml")) as found:
+        yield found
+    output = big / "embeddings"
+    if (output / "LATEST").exists():
+        # The signal came when the version was complete: then it stays, whole.
+        check_whole(output)
+        shutil.rmtree(output)
+    assert not output.exists() or files(output) == []
+
+
+def check_whole(output: Path) -> None:
+    """LATEST's version is complete and readable, and there is nothing else."""
+    batches = list(iter_embeddings(open_storage(None), f"file://{output}"))
+    assert sum(len(values) for _, values in batches) == NODES
+    assert len(files(output)) == 4
+
+
+def terminate(pods: list[Pod]) -> None:
+    """All at once, as when a job is deleted; each must end well and say nothing."""
+    for pod in pods:
+        pod.terminate()
+    for pod in pods:
+        assert pod.ended(STOP_SECONDS) == 0, pod.log.read_text()
+        assert pod.termination_log.read_text() == ""
+        assert "Traceback" not in pod.log.read_text()
+
+
+def _importing(pods: list[Pod]) -> None:
+    pods[0].until_stage("plan")
+
+
+def _computing(pods: list[Pod]) -> None:
+    pods[0].until_stage("infer")
+
+
+def _publishing(pods: list[Pod]) -> None:
+    """Parts are under way."""
+    pods[0].until_stage("publish")
+
+
+@pytest.mark.parametrize("ready", [_importing, _computing, _publishing])
+def test_sigterm_leaves_nothing(made: Cluster, ready: Callable[[list[Pod]], None]) -> None:
+    pods = made.attempt("2x1")
+    ready(pods)
+    terminate(pods)
+
+
+def test_waiting_for_the_others_can_be_stopped(made: Cluster, big: Path) -> None:
+    """So it goes with an earlier attempt's incomplete version, too."""
+    made.versions.append("20261121T000000Z-000000")
+    left = big / "embeddings" / "versions" / made.versions[0]
+    left.mkdir(parents=True)
+    (left / "part-00000.parquet").write_text("half")
+    pods = made.attempt("3x1", [0])
+    pods[0].until_logged("waiting for 3 workers")
+    assert not left.exists()
+    assert pods[0].status().state == "starting"  # type: ignore[union-attr]
+    late = made.attempt("3x1", [1])[0]
+    late.until_logged("looking for worker 0")
+    terminate([*pods, late])
+
+
+def test_a_killed_worker_is_told_from_its_peers(made: Cluster) -> None:
+    pods = made.attempt("2x1")
+    _computing(pods)
+    os.kill(pods[1].worker(1), signal.SIGKILL)
+    assert [pod.ended(FAIL_SECONDS) for pod in pods] == [8, 8]
+    first, second = (pod.ending() for pod in pods)
+    assert second.message.startswith("worker 1 of 2 (graph 1, feature 0) was killed by SIGKILL")
+    assert (second.reason, second.rank, second.peer) == ("WorkerFailed", 1, False)
+    assert (first.reason, first.rank, first.peer) == ("WorkerFailed", 0, True)
+    assert not first.permanent
+    assert not second.permanent
+    # Kubernetes starts the container again: it joins nothing and says the same.
+    pods[1].start()
+    held = pods[1].until_state("failed")
+    assert held.failure == second
+    assert pods[1].get("/healthz")[0] == 200
+    terminate([pods[1]])
+
+
+def test_a_container_that_was_killed_holds(made: Cluster) -> None:
+    (pod,) = made.attempt("2x1", [1])
+    pod.until_logged("looking for worker 0")
+    pod.process.kill()
+    pod.process.wait()
+    pod.start()
+    failure = pod.until_state("failed").failure
+    assert failure.reason == "WorkerFailed"
+    assert "ended without a word" in failure.message
+    terminate([pod])
+
+
+def test_a_worker_that_stands_still_is_given_up(made: Cluster) -> None:
+    pods = made.attempt("2x1", EMBERTIDE_PEER_TIMEOUT_SECONDS="3")
+    _computing(pods)
+    stopped = pods[1].worker(1)
+    os.kill(stopped, signal.SIGSTOP)
+    # Rank 0 hosts the meeting, so the other launcher notices that it is gone.
+    assert [pod.ended(FAIL_SECONDS) for pod in pods] == [8, 8]
+    for pod in pods:
+        ending = pod.ending()
+        assert (ending.reason, ending.peer) == ("WorkerFailed", True)
+
+
+def test_bad_input_is_permanent_and_names_the_file(tmp_path: Path) -> None:
+    job = SmallJob.make(tmp_path / "job")
+    job.features.write_bytes(b"PAR1 this is no parquet file")
+    with cluster(tmp_path / "pods", load_manifest(Path(job.manifest))) as found:
+        (pod,) = found.attempt("2x1", [0])
+        assert pod.ended(FAIL_SECONDS) == 3
+        ending = pod.ending()
+        assert (ending.reason, ending.permanent, ending.rank) == ("Input", True, 0)
+        assert str(job.features) in ending.message
+        assert files(job.folder / "embeddings") == []
+
+
+def test_a_rank_finds_bad_input(tmp_path: Path) -> None:
+    """Found in the worker process, by one of several."""
+    job = SmallJob.make(tmp_path / "job")
+    job.write_edges([0, 1, 99], [1, 2, 3])
+    with cluster(tmp_path / "pods", load_manifest(Path(job.manifest))) as found:
+        pods = found.attempt("2x1")
+        codes = [pod.ended(60) for pod in pods]
+        endings = [pod.ending() for pod in pods]
+        own = [ending for ending in endings if not ending.peer]
+        assert own
+        assert all(ending.reason == "Input" and ending.permanent for ending in own)
+        assert all(str(job.edges) in ending.message for ending in own)
+        assert codes == [ending.exit_code for ending in endings]
+        assert not (job.folder / "embeddings").exists() or files(job.folder / "embeddings") == []
+
+
+def test_settings_are_checked_at_once(tmp_path: Path) -> None:
+    message = tmp_path / "termination-log"
+    done = subprocess.run(
+        [sys.executable, "-m", "embertide.pod", "work"],
+        env=environment()
+        | {
+            "EMBERTIDE_TERMINATION_LOG": str(message),
+            "EMBERTIDE_GRID": "2x",
+            "EMBERTIDE_RANK": "x",
+        },
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    ending = Ending.parse(message.read_text())
+    assert ending is not None
+    assert (ending.reason, ending.permanent) == ("Manifest", True)
+    for part in ("EMBERTIDE_GRID: is '2x'", "EMBERTIDE_RANK: is 'x'", "EMBERTIDE_JOB_UID: is not"):
+        assert part in ending.message
+        assert part in done.stderr

@@ -1,0 +1,228 @@
+"""What a worker container is made of, piece by piece: plans, cleaning up, settings, endings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pods import files, plan_pod
+from small_job import NODES, SmallJob
+from version_support import manifest_of, write_parts
+
+from embertide.errors import AccessDenied, InputError, ManifestError, WorkerFailed
+from embertide.inputs import list_inputs
+from embertide.pod.attempt import Attempt
+from embertide.pod.board import Board
+from embertide.pod.endings import INTERNAL, AttemptFailed, ending_of, out_of_memory
+from embertide.pod.memory import oom_kills, usable_cores
+from embertide.pod.plan import container_bytes
+from embertide.pod.settings import WorkSettings, read_settings
+from embertide.pod.watch import Watch
+from embertide.postmortem import Cause
+from embertide.progress import Progress
+from embertide.run_folder import delivered_path
+from embertide.spec.manifest import EmbeddingJob, load_manifest
+from embertide.spec.reports import Ending, PlanResult
+from embertide.stages.estimate import estimate, fitting_grid
+from embertide.store.storage import open_storage
+from embertide.store.versions import latest, new_version, publish
+
+pytestmark = pytest.mark.distributed
+
+VERSION = new_version()
+ENV = {
+    "EMBERTIDE_JOB_UID": "u",
+    "EMBERTIDE_ATTEMPT": "2",
+    "EMBERTIDE_GRID": "3x2",
+    "EMBERTIDE_RANK": "4",
+    "EMBERTIDE_VERSION": VERSION,
+    "EMBERTIDE_EARLIER_VERSIONS": "20261121T000000Z-000000,20261121T000001Z-000000",
+    "EMBERTIDE_RENDEZVOUS": "job-0.job:29500",
+    "EMBERTIDE_MEMORY_LIMIT": str(5 << 29),
+    "EMBERTIDE_THREADS": "",
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SmallJob:
+    return SmallJob.make(tmp_path / "job")
+
+
+def job_of(small: SmallJob) -> EmbeddingJob:
+    return load_manifest(Path(small.manifest))
+
+
+# Settings.
+
+
+def test_settings_are_read() -> None:
+    found = read_settings(ENV)
+    assert (found.graph, found.feature, found.rank, found.attempt) == (3, 2, 4, 2)
+    assert found.place == "worker 4 of 6 (graph 2, feature 0)"
+    assert found.earlier == ("20261121T000000Z-000000", "20261121T000001Z-000000")
+    assert found.rendezvous == ("job-0.job", 29500)
+    assert (found.memory_limit, found.threads, found.http_port) == (5 << 29, None, 8080)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("EMBERTIDE_JOB_UID", "", "is not set; must be the job's uid"),
+        ("EMBERTIDE_ATTEMPT", "0", "must be a number of at least 1"),
+        ("EMBERTIDE_GRID", "0x2", "is '0x2'; must be a grid such as 2x2"),
+        ("EMBERTIDE_RANK", "6", "is 6; the grid 3x2 has no such worker"),
+        ("EMBERTIDE_VERSION", "", "must be one version's name"),
+        ("EMBERTIDE_EARLIER_VERSIONS", "v1", "has 'v1', which is no version's name"),
+        ("EMBERTIDE_RENDEZVOUS", "job-0", "is 'job-0'; must be host:port of rank 0"),
+    ],
+)
+def test_each_wrong_setting_is_named(name: str, value: str, message: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        read_settings(ENV | {name: value})
+    ((found, text),) = caught.value.problems
+    assert found == name
+    assert message in text
+
+
+# Endings.
+
+
+def test_endings_tell_what_the_operator_needs() -> None:
+    assert ending_of(InputError("edges/1: row 3"), 1) == Ending(
+        reason="Input", message="edges/1: row 3", exit_code=3, rank=1, permanent=True
+    )
+    assert ending_of(AccessDenied("no")).reason == "AccessDenied"
+    lost = AttemptFailed(Cause(WorkerFailed("lost"), 2, peer=True))
+    assert ending_of(lost) == Ending(
+        reason="WorkerFailed", message="lost", exit_code=8, rank=2, peer=True
+    )
+    inside = AttemptFailed(Cause(WorkerFailed("KeyError"), 2, internal=True))
+    assert (ending_of(inside).reason, ending_of(inside).exit_code) == (INTERNAL, 1)
+
+
+def test_running_out_of_memory_says_what_to_do() -> None:
+    ending = out_of_memory(read_settings(ENV), "infer")
+    assert ending.message == (
+        "worker 4 of 6 (graph 2, feature 0) ran out of memory during infer: its container may use"
+        " 2.5Gi; use more workers or raise spec.workers.resources.limits.memory"
+    )
+    assert (ending.reason, ending.permanent, ending.exit_code) == ("OutOfMemory", False, 8)
+
+
+def test_control_groups_of_both_versions_are_read(tmp_path: Path) -> None:
+    assert oom_kills(tmp_path) == 0
+    one, two = tmp_path / "one", tmp_path / "two"
+    (one / "memory").mkdir(parents=True)
+    (one / "cpu").mkdir()
+    two.mkdir()
+    (one / "memory" / "memory.oom_control").write_text(
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"
+    )
+    (two / "memory.events").write_text("low 0\nmax 11\noom 1\noom_kill 1\noom_group_kill 0\n")
+    assert (oom_kills(one), oom_kills(two)) == (2, 1)
+    (one / "cpu" / "cpu.cfs_quota_us").write_text("50000\n")
+    (one / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    (two / "cpu.max").write_text("max 100000\n")
+    assert usable_cores(one) == 1
+    assert usable_cores(two) == usable_cores(tmp_path) >= 1
+
+
+def test_progress_becomes_percent_and_never_goes_back() -> None:
+    board = Board(read_settings(ENV))
+    watch = Watch(board)
+    seen = []
+    for stage, fraction in [("start", 0), ("plan", 0), ("features", 0.5), ("infer", 0.5)]:
+        watch(Progress(stage, 1 if stage == "infer" else 0, 2, fraction))
+        progress = board.status.progress
+        assert progress is not None
+        assert progress.stage == stage
+        assert progress.last_update_time.endswith("Z")
+        seen.append(progress.percent)
+    assert seen == sorted(seen)
+    assert seen[-1] > 50
+
+
+# Cleaning up.
+
+
+def attempt_of(small: SmallJob, tmp_path: Path, rank: int) -> Attempt:
+    """An attempt of a 2x1 grid whose worker wrote its part and ended."""
+    settings: WorkSettings = read_settings(
+        ENV | {"EMBERTIDE_GRID": "2x1", "EMBERTIDE_RANK": str(rank)}
+    )
+    found = Attempt(settings, job_of(small), tmp_path, Watch(Board(settings)), lambda: None)
+    found.may_have_written = True
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rank", "delivered", "stays"), [(0, True, False), (1, False, False), (1, True, True)]
+)
+def test_parts_of_an_incomplete_version_go(
+    rank: int, delivered: bool, stays: bool, small: SmallJob, tmp_path: Path
+) -> None:
+    """Rank 1's stay once rank 0 may be publishing them; rank 0 removes them or makes them count."""
+    uri = job_of(small).spec.output.uri
+    write_parts(open_storage(None), uri, VERSION)
+    if delivered:
+        delivered_path(tmp_path, rank).touch()
+    assert attempt_of(small, tmp_path, rank).clean_up() is None
+    assert bool(files(small.output)) == stays
+
+
+def test_a_version_that_became_complete_is_finished(small: SmallJob, tmp_path: Path) -> None:
+    storage, uri = open_storage(None), job_of(small).spec.output.uri
+    digests = write_parts(storage, uri, VERSION)
+    publish(storage, uri, VERSION, manifest_of(digests) | {"job": "small"}, keep=1)
+    (small.output / "LATEST").unlink()
+    output = attempt_of(small, tmp_path, 0).clean_up()
+    assert output is not None
+    assert (output.version, output.current) == (VERSION, True)
+    assert output.manifest_digest == latest(storage, uri).manifest_digest
+
+
+# Plans.
+
+
+def test_the_planner_leaves_a_plan(small: SmallJob, tmp_path: Path) -> None:
+    code, message = plan_pod(tmp_path / "pod", job_of(small))
+    plan = PlanResult.model_validate(message)
+    assert code == 0
+    assert (plan.graph, plan.feature, plan.nodes, plan.edges) == (1, 1, NODES, NODES)
+    storage, job = open_storage(None), job_of(small)
+    found = estimate(storage, job, list_inputs(storage, job), (1, 1))
+    assert plan.bytes_exchanged == found.traffic_total_bytes
+    assert plan.memory_per_worker_bytes == container_bytes(found.peak_memory_per_worker_bytes)
+    assert plan.memory_per_worker_bytes % (64 << 20) == 0
+
+
+def test_the_planner_names_what_is_wrong(small: SmallJob, tmp_path: Path) -> None:
+    small.edges.unlink()
+    code, message = plan_pod(tmp_path / "pod", job_of(small))
+    ending = Ending.model_validate(message)
+    assert (code, ending.reason, ending.permanent) == (5, "ObjectMissing", True)
+    assert "edges" in ending.message
+
+
+def grid_for(small: SmallJob, target: int, **changes: object) -> tuple[int, int]:
+    small.write_manifest(**changes)
+    storage, job = open_storage(None), job_of(small)
+    return fitting_grid(storage, job, list_inputs(storage, job), target)
+
+
+def test_the_grid_is_as_small_as_the_target_allows(small: SmallJob) -> None:
+    storage, job = open_storage(None), job_of(small)
+    inputs = list_inputs(storage, job)
+    peaks = {
+        graph: estimate(storage, job, inputs, (graph, 1)).peak_memory_per_worker_bytes
+        for graph in (1, 2, 4, 8)
+    }
+    assert grid_for(small, peaks[1]) == (1, 1)
+    assert grid_for(small, 8 << 30) == (1, 1)
+    least = min(peaks, key=lambda graph: peaks[graph])
+    assert grid_for(small, 1) == (least, 1)
+    smaller = next((graph for graph in (2, 4, 8) if peaks[graph] < peaks[1]), None)
+    if smaller is not None:
+        assert grid_for(small, peaks[1] - 1) == (smaller, 1)
+    assert grid_for(small, 1, workers__count=3) == (3, 1)
+    assert grid_for(small, 1, workers__grid={"graph": 2, "feature": 2}) == (2, 2)
