@@ -33,6 +33,7 @@ RULES = (
     Case("another store", {f"{EDGE}.uri": "gs://shop/edges"}, _URI),
     Case("no bucket", {f"{NODE}.features.uri": "s3:///features"}, _URI),
     Case("a file on another host", {"spec.model.uri": "file://host/model"}, _URI),
+    Case("a bucket's name with a line break", {"spec.model.uri": "s3://models\n/7"}, _URI),
     Case("a home", {"spec.model.uri": "~/model"}, _URI),
     Case("a space behind a uri", {"spec.model.uri": "s3://shop/m "}, "no spaces around it"),
     # Edges.

@@ -29,7 +29,7 @@ from embertide.spec.cel import Rule
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 # Wider than what AWS allows for new buckets: old ones and other stores have such names.
-_BUCKET = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _URI_FORMS = "s3://bucket/path, file:///absolute/path or /absolute/path"
 
 
@@ -106,7 +106,7 @@ def normalise_uri(text: str, base: Path | None = None) -> str:
         return text
     if name == "s3":
         bucket = text.removeprefix("s3://").split("/", 1)[0]
-        if not text.startswith("s3://") or not _BUCKET.match(bucket):
+        if not text.startswith("s3://") or not _BUCKET.fullmatch(bucket):
             raise ValueError(f"is {text!r}; must be s3://bucket/path with a valid bucket name")
         return text
     raise ValueError(f"is {text!r}; {name}:// is not supported, use {_URI_FORMS}")

@@ -5,9 +5,9 @@ into the custom resource definition from there. Only functions that Kubernetes 1
 used. The API server refuses rules that could get expensive, judged by the longest lists and
 texts that the schema lets through; that is why those have bounds.
 
-Three things CEL cannot say, so the operator does in ``Accepted=False``: anything about
-``workers.grid`` and ``inference.fanout`` (fields without a type are hidden from it), a null
-``idColumn`` (null looks like a field left out), and ``..`` in paths.
+What CEL cannot say, the operator does in ``Accepted=False``: that ``workers.grid`` is no number
+and fits ``count``, and that ``inference.fanout`` is no number (fields without a type are hidden
+from rules); a null ``idColumn`` (it looks like one left out); ``..`` in paths.
 """
 
 from __future__ import annotations
