@@ -10,15 +10,17 @@ from pathlib import Path
 def run(
     *command: str | Path,
     fds: tuple[int, ...] = (),
-    input: str | None = None,
+    input: str | bytes | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
     """Standard output; RuntimeError with standard error where the exit status is not 0."""
+    given = input.encode() if isinstance(input, str) else input
     result = subprocess.run(
-        command, capture_output=True, text=True, pass_fds=fds, input=input, env=env, cwd=cwd
+        command, capture_output=True, pass_fds=fds, input=given, env=env, cwd=cwd
     )
     if result.returncode:
         words = " ".join(map(str, command))
-        raise RuntimeError(f"{words} failed:\n{(result.stderr or result.stdout).strip()}")
-    return result.stdout
+        said = (result.stderr or result.stdout).decode(errors="replace").strip()
+        raise RuntimeError(f"{words} failed:\n{said}")
+    return result.stdout.decode()

@@ -1,0 +1,70 @@
+# The image that computes embeddings: one worker, or the planner, of an EmbeddingJob.
+#
+#   docker build -f docker/worker.Dockerfile -t embertide-worker .
+#
+# BASE         any image with Python 3.11 or later and its venv module; pin it by digest
+#              (python:3.11-slim-bookworm@sha256:...) where builds have to be repeatable
+# TORCH_INDEX  where PyTorch comes from. Empty: the CUDA build that uv.lock pins, which runs without
+#              a GPU too. https://download.pytorch.org/whl/cpu: the CPU build of the same version,
+#              for an image of a tenth of the size
+ARG BASE=docker.io/library/python:3.11-slim-bookworm
+
+# What builds and installs, but stays out of the image.
+FROM ${BASE} AS tools
+ARG UV_VERSION=0.13.8
+ENV UV_PYTHON=python3 UV_PYTHON_DOWNLOADS=never UV_CACHE_DIR=/var/cache/uv
+RUN python3 -m venv /opt/tools && /opt/tools/bin/pip install --no-cache-dir "uv==${UV_VERSION}"
+WORKDIR /source
+
+FROM tools AS requirements
+ARG TORCH_INDEX=
+COPY pyproject.toml uv.lock ./
+RUN set -eu; \
+    export="/opt/tools/bin/uv export --quiet --locked --no-emit-project --extra worker"; \
+    mkdir /requirements; \
+    if [ -z "${TORCH_INDEX}" ]; then \
+        ${export} -o /requirements/locked.txt; \
+    else \
+        ${export} --prune torch -o /requirements/locked.txt; \
+        ${export} --no-hashes | grep '^torch==' > /requirements/torch.txt; \
+    fi
+
+FROM tools AS package
+COPY . .
+RUN --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
+    /opt/tools/bin/uv build --wheel --out-dir /dist
+
+FROM ${BASE} AS image
+ARG TORCH_INDEX=
+LABEL org.opencontainers.image.title="embertide-worker" \
+      org.opencontainers.image.description="Computes embeddings of all nodes of a graph" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN useradd --uid 65532 --user-group --no-create-home --home-dir /scratch \
+        --shell /usr/sbin/nologin embertide
+WORKDIR /opt/embertide
+
+# Nearly all of the image, and the same for as long as the locked requirements are.
+COPY --from=requirements /requirements/ requirements/
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
+    --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
+    set -eu; \
+    export UV_CACHE_DIR=/var/cache/uv UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 \
+        VIRTUAL_ENV=/opt/embertide/venv; \
+    python3 -m venv --without-pip venv; \
+    /opt/tools/bin/uv pip install --require-hashes -r requirements/locked.txt; \
+    if [ -n "${TORCH_INDEX}" ]; then \
+        /opt/tools/bin/uv pip install --default-index "${TORCH_INDEX}" -r requirements/torch.txt; \
+    fi
+
+COPY --from=package /dist/ dist/
+RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
+    VIRTUAL_ENV=/opt/embertide/venv /opt/tools/bin/uv pip install --no-cache --offline --no-deps \
+        --compile-bytecode dist/*.whl
+
+ENV PATH="/opt/embertide/venv/bin:${PATH}" \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONSAFEPATH=1
+USER 65532:65532
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["python", "-m", "embertide.pod"]
