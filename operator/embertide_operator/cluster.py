@@ -104,10 +104,9 @@ class Cluster:
     def write_status(self, job: Object, status: Object) -> Object:
         """Replace an EmbeddingJob's status, if nobody wrote the job since it was read."""
         meta = job["metadata"]
-        absent = dict.fromkeys(set(job.get("status") or {}) - set(status))
         body = {
             "metadata": {"resourceVersion": meta["resourceVersion"]},
-            "status": {**status, **absent},
+            "status": merge_patch(job.get("status") or {}, status),
         }
         path = _path("EmbeddingJob", meta["namespace"], meta["name"]) + "/status"
         return self._call(
@@ -178,6 +177,17 @@ class Cluster:
             raise ApiRefused(answer.status, _said(data, answer.reason or ""))
         found: Object = json.loads(data)
         return found
+
+
+def merge_patch(old: Object, new: Object) -> Object:
+    """The JSON merge patch (RFC 7386) that turns ``old`` into ``new``."""
+    patch: Object = dict.fromkeys(set(old) - set(new))
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(old.get(key), dict):
+            patch[key] = merge_patch(old[key], value)
+        elif key not in old or old[key] != value:
+            patch[key] = value
+    return {key: value for key, value in patch.items() if value != {} or key not in old}
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:

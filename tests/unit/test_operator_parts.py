@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from embertide_operator.cluster import merge_patch
 from embertide_operator.controller import Controller
 from embertide_operator.health import health
 from embertide_operator.settings import Settings
@@ -98,3 +99,11 @@ def test_settings_come_from_the_environment() -> None:
     assert (settings.namespace, settings.backoff_seconds, settings.port) == ("shop", 2.5, 8080)
     with pytest.raises(ValueError, match="EMBERTIDE_PORT is 'http'; must be a number"):
         Settings.from_environment({"EMBERTIDE_PORT": "http"})
+
+
+def test_a_patch_takes_away_what_is_gone_also_further_down() -> None:
+    old = {"a": 1, "same": {"x": 1}, "deep": {"x": 1, "y": 2}, "list": [1, 2]}
+    new = {"same": {"x": 1}, "deep": {"x": 3}, "list": [2], "fresh": {"z": 1}}
+    assert merge_patch(old, new) == {
+        "a": None, "deep": {"x": 3, "y": None}, "list": [2], "fresh": {"z": 1},
+    }  # fmt: skip
