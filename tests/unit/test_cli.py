@@ -28,7 +28,7 @@ from embertide.errors import EmbertideError, InputError, ManifestError
 from embertide.progress import Progress
 from embertide.report import Estimate, InputSize, RunReport
 
-COMMANDS = ["run", "plan", "versions", "rollback", "neighbors", "synth"]
+COMMANDS = ["run", "plan", "versions", "rollback", "neighbors", "synth", "crd"]
 JOB = """\
 apiVersion: embertide.dev/v1alpha1
 kind: EmbeddingJob
