@@ -42,14 +42,14 @@ class Cause:
         rank: whose failure it is.
         peer: only that another worker was lost, which some other launcher knows more about.
         internal: an exception that is no message for users; the log has its traceback.
-        signal: what killed the worker, 0 when nothing did.
+        silent: the worker died without a word, killed by the system or somebody.
     """
 
     error: EmbertideError
     rank: int
     peer: bool = False
     internal: bool = False
-    signal: int = 0
+    silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def first_cause(workers: Workers, exits: Iterable[Exit], stage: str) -> Cause | 
     for ended in exits:
         if ended.rank not in spoke:
             text = f"{workers.place(ended.rank)} {_died(workers, ended, when)}"
-            return Cause(WorkerFailed(text), ended.rank, signal=max(0, -ended.exit_code))
+            return Cause(WorkerFailed(text), ended.rank, silent=True)
     if not words:
         return None
     rank, why = words[0]["rank"], words[0]["message"]

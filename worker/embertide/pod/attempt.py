@@ -165,7 +165,7 @@ class Attempt:
             except RendezvousError as error:
                 cause = first_cause(workers, [], last_stage(folder)) or self._lost(error)
         if cause is not None:
-            if cause.internal or cause.signal:
+            if cause.internal or cause.silent:
                 _show(stderr_lines(folder, 0))
             raise AttemptFailed(cause)
 

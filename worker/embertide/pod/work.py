@@ -170,7 +170,8 @@ class Worker:
             write_termination_message(self._places.termination_log, ending.to_text())
 
     def _ending(self, error: BaseException) -> Ending:
-        killed = isinstance(error, AttemptFailed) and error.cause.signal == 9
+        # The worker itself, or the fork server, whose end is the worker's.
+        killed = isinstance(error, AttemptFailed) and error.cause.silent
         if killed and oom_kills() > self._kills:
             return out_of_memory(self._settings, last_stage(self._folder))
         return ending_of(error, self._settings.rank)
