@@ -8,6 +8,8 @@ import pytest
 from cluster.build import build_all
 from cluster.fixture import Cluster
 from cluster.images import build_images
+from cluster.installation import RELEASE, install
+from cluster.jobs import Inputs, Jobs
 from cluster.requirements import missing
 
 
@@ -30,3 +32,35 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
             yield found
         finally:
             found.stop()
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: Cluster) -> str:
+    """The name of the operator's Deployment, account and role, installed by the chart."""
+    return install(cluster, RELEASE)
+
+
+@pytest.fixture
+def jobs(cluster: Cluster, operator: str) -> Iterator[Jobs]:
+    """A fresh namespace that the operator looks after."""
+    namespace = cluster.namespace("jobs")
+    yield Jobs(cluster, namespace)
+    cluster.discard(namespace)
+
+
+@pytest.fixture(scope="session")
+def tiny(cluster: Cluster) -> Inputs:
+    """64 nodes: a job is process starts and little else."""
+    return Inputs.make(cluster, "tiny", "--scale=6", "--width=8", "--hidden=8")
+
+
+@pytest.fixture(scope="session")
+def small(cluster: Cluster) -> Inputs:
+    """512 nodes."""
+    return Inputs.make(cluster, "small", "--scale=9", "--width=16", "--hidden=16")
+
+
+@pytest.fixture(scope="session")
+def big(cluster: Cluster) -> Inputs:
+    """Enough edges that every stage lasts long enough to be met in."""
+    return Inputs.make(cluster, "big", "--scale=16", "--width=64", "--hidden=64")

@@ -110,6 +110,7 @@ class Jobs:
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace
+        self.root = cluster.s3.uri(namespace)
 
     def kubectl(self, *args: str, **options: Any) -> str:
         """kubectl in this namespace; its standard output."""
@@ -163,7 +164,7 @@ class Jobs:
 
     def pods(self) -> list[Manifest]:
         """All pods of the namespace."""
-        found: list[Manifest] = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
+        found: list[Manifest] = self.cluster.get("-n", self.namespace, "pods")["items"]
         return found
 
     def await_no_pods(self, seconds: float = 60.0) -> None:

@@ -1,0 +1,33 @@
+"""The operator on the cluster, installed as users do it: by the chart, with helm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cluster.fixture import Cluster
+
+RELEASE = "embertide"
+NAMESPACE = "embertide"
+_CHART = Path(__file__).resolve().parents[2] / "charts" / "embertide"
+# Quicker than by default, so that tests wait for what they test and not for a timer.
+_QUICK = {"backoffSeconds": 1, "resyncSeconds": 5, "staleSeconds": 20}
+
+
+def install(cluster: Cluster, release: str) -> str:
+    """Install the chart, or bring it up to date; returns the name that its objects have."""
+    repository, tag = cluster.operator_image.rsplit(":", 1)
+    values = {
+        "image.repository": repository,
+        "image.tag": tag,
+        "image.pullPolicy": "Never",
+        "worker.image": cluster.worker_image,
+        "worker.pullPolicy": "Never",
+        **_QUICK,
+    }
+    options = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+    namespace = ("--namespace", NAMESPACE, "--create-namespace")
+    cluster.helm("upgrade", "--install", release, str(_CHART), *namespace, *options)
+    name = f"{release}-operator"
+    rollout = ("rollout", "status", f"deployment/{name}", "--timeout=60s")
+    cluster.kubectl("-n", NAMESPACE, *rollout)
+    return name
