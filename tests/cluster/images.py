@@ -1,8 +1,8 @@
 """The images of the tests: pause and a base from Debian's packages, the rest from ``docker/``.
 
 The operator's and the worker's are built from the Dockerfiles that are shipped, with build
-arguments only. Names carry what is inside (``localhost/embertide-worker:<12 hex digits>``), so that
-pods with an old image are never mistaken for pods with the new one.
+arguments only. Names say what is inside (``localhost/embertide-worker:id-<12 hex digits>``), so
+that pods with an old image are never mistaken for pods with the new one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def build_images(say: Callable[[str], None] = print) -> dict[str, str]:
 def _make(buildah: Buildah, role: str) -> str:
     dockerfile = _ROOT / "docker" / f"{role}.Dockerfile"
     identifier = buildah.build(dockerfile, _ROOT, {"BASE": _BASE})
-    name = f"localhost/embertide-{role}:{identifier[:12]}"
+    # The letters keep it from being read as a number where YAML comes in between.
+    name = f"localhost/embertide-{role}:id-{identifier[:12]}"
     if not buildah.has(name):
         buildah.run("tag", identifier, name)
     return name
