@@ -154,6 +154,7 @@ class Cluster:
         self._job_folder.mkdir(parents=True)
         (self._job_folder / "job.json").write_text(job.model_dump_json(by_alias=True))
         self._pods: list[Pod] = []
+        self._env: dict[str, str] = {}
         self.versions: list[str] = []
 
     def attempt(self, grid: str, ranks: list[int] | None = None, **env: str) -> list[Pod]:
@@ -170,6 +171,7 @@ class Cluster:
         }
         self.versions.append(new_version())
         common["EMBERTIDE_VERSION"] = self.versions[-1]
+        self._env = common | env
         pods = [
             Pod(
                 self._folder / f"{len(self.versions)}-{rank}",
@@ -179,6 +181,12 @@ class Cluster:
         ]
         self._pods += pods
         return pods
+
+    def replace(self, rank: int) -> Pod:
+        """Start a new pod in the place of one of the newest attempt."""
+        folder = self._folder / f"{len(self.versions)}-{rank}-new"
+        self._pods.append(Pod(folder, self._env | {"EMBERTIDE_RANK": str(rank)}))
+        return self._pods[-1]
 
     def stop(self) -> None:
         """Kill what is left."""

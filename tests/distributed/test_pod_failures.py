@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from commands import environment
+from commands import environment, members
 from pods import Cluster, Pod, cluster, files
 from small_job import SmallJob
 
@@ -199,3 +199,20 @@ def test_settings_are_checked_at_once(tmp_path: Path) -> None:
     for part in ("EMBERTIDE_GRID: is '2x'", "EMBERTIDE_RANK: is 'x'", "EMBERTIDE_JOB_UID: is not"):
         assert part in ending.message
         assert part in done.stderr
+
+
+def test_a_node_that_is_lost_ends_the_attempt(made: Cluster) -> None:
+    """Nobody hears of it again, but no connection is closed; its new pod takes no part."""
+    pods = made.attempt("2x1", EMBERTIDE_HEARTBEAT_SECONDS="1")
+    _computing(pods)
+    for process in members(pods[1].process.pid):
+        os.kill(process, signal.SIGSTOP)
+    replacement = made.replace(1)
+    replacement.until_logged("looking for worker 0")
+    assert pods[0].ended(FAIL_SECONDS) == 8
+    ending = pods[0].ending()
+    assert (ending.reason, ending.peer) == ("WorkerFailed", True)
+    assert "1 of 2 fell silent" in ending.message
+    pods[1].kill()
+    if replacement.process.poll() is None:
+        terminate([replacement])

@@ -39,7 +39,8 @@ class Meeting:
     Attributes:
         endpoint: host:port of the launcher that hosts the meeting.
         address: where the other launchers reach us; None: the machine's own name.
-        options: of torch's c10d rendezvous.
+        backend: of torch's rendezvous.
+        options: for the backend.
     """
 
     run_id: str
@@ -47,6 +48,7 @@ class Meeting:
     workers_each: int = 1
     endpoint: str = "localhost:0"
     address: str | None = None
+    backend: str = "c10d"
     options: dict[str, Any] = field(default_factory=dict)
     poll_seconds: float = 0.1
 
@@ -119,7 +121,7 @@ def launch(workers: Workers, settings: WorkerSettings, meeting: Meeting) -> Caus
         min_nodes=meeting.launchers,
         max_nodes=meeting.launchers,
         nproc_per_node=meeting.workers_each,
-        rdzv_backend="c10d",
+        rdzv_backend=meeting.backend,
         rdzv_endpoint=meeting.endpoint,
         rdzv_configs=dict(meeting.options),
         run_id=meeting.run_id,

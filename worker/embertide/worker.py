@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 
 from embertide.context import RunContext
-from embertide.errors import EmbertideError, WorkerFailed
+from embertide.errors import EmbertideError
 from embertide.grid import Grid
 from embertide.memory import MemoryWatch
 from embertide.metrics import CountingRecorder
@@ -78,14 +78,13 @@ def main(settings: WorkerSettings) -> None:
         # Launchers number themselves as they arrive. All ranks reach the meeting place as
         # clients of a launcher's store, so any numbering will do.
         os.environ["RANK"] = str(settings.rank)
+        _go_first()
     rank = int(os.environ["RANK"])
     _die_with_launcher()
     _show_rank(rank)
     torch.set_num_threads(settings.threads)
     folder = Path(settings.run_dir)
     try:
-        if settings.rank is not None:
-            _begin_alone(folder, rank)
         _run(settings, folder, rank)
     except Exception as error:
         peer = _is_lost_peer(error)
@@ -100,13 +99,8 @@ def main(settings: WorkerSettings) -> None:
         os._exit(error.exit_code if isinstance(error, EmbertideError) else 1)
 
 
-def _begin_alone(folder: Path, rank: int) -> None:
-    """In a container: begin once only, and be the first to go when its memory runs out."""
-    try:
-        (folder / "begun").touch(exist_ok=False)
-    except FileExistsError:
-        # torch's launchers start over when somebody joins late; an attempt runs once.
-        raise WorkerFailed(f"worker {rank} was replaced while the others were at work") from None
+def _go_first() -> None:
+    """In a container whose memory runs out: be the one to go, so that others can tell of it."""
     # Not every container runtime knows this.
     with suppress(OSError):
         _OOM_SCORE.write_text(str(min(1000, int(_OOM_SCORE.read_text()) + 300)))

@@ -9,6 +9,7 @@ message, and SIGTERM ends it all.
     plan.py        the planner: grid and memory
     attempt.py     one attempt: earlier versions, inputs, meeting the others, the worker process
     meeting.py     how pods find each other
+    rendezvous.py  torch's rendezvous, for attempts that run once
     board.py       what this worker has to say, for everyone who asks
     http.py        /healthz, /status, /metrics
     metrics.py     the worker's numbers as Prometheus text

@@ -154,6 +154,7 @@ class Attempt:
         _log.info("looking for worker 0 at %s:%d", *settings.rendezvous)
         address = find_rank_0(settings, self._check)
         workers = Workers(folder, settings.graph, settings.feature)
+        from torch.distributed import DistError
         from torch.distributed.elastic.rendezvous.api import RendezvousError
 
         self._check()
@@ -162,7 +163,7 @@ class Attempt:
         with following(folder / "progress.jsonl", self._watch):
             try:
                 cause = launch(workers, self._worker(address), meeting(settings, address))
-            except RendezvousError as error:
+            except (RendezvousError, DistError) as error:
                 cause = first_cause(workers, [], last_stage(folder)) or self._lost(error)
         if cause is not None:
             if cause.internal or cause.silent:
@@ -186,7 +187,7 @@ class Attempt:
         )
 
     def _lost(self, error: Exception) -> Cause:
-        text = f"{self._settings.place} lost the other workers' launchers: {error}"
+        text = f"{self._settings.place} lost the other workers' pods: {error}"
         return Cause(WorkerFailed(text), self._settings.rank, peer=True)
 
     def published(self) -> OutputReport | None:

@@ -22,7 +22,6 @@ JOIN_SECONDS = 1800
 _PAUSE_SECONDS = 0.3
 _ANSWER_SECONDS = 5.0
 _STORE_SECONDS = 30
-_CLOSE_SECONDS = 5
 
 
 def find_rank_0(settings: WorkSettings, check: Callable[[], None]) -> str:
@@ -71,6 +70,10 @@ def _own_address(host: str, port: int) -> str:
 
 def meeting(settings: WorkSettings, address: str) -> Meeting:
     """One launcher a pod; rank 0's hosts the meeting."""
+    # Imports torch.
+    from embertide.pod.rendezvous import BACKEND, register
+
+    register()
     host, port = settings.rendezvous
     return Meeting(
         run_id=f"{settings.job_uid}-{settings.attempt}",
@@ -79,9 +82,10 @@ def meeting(settings: WorkSettings, address: str) -> Meeting:
         address=address,
         options={
             "is_host": settings.rank == 0,
-            "join_timeout": JOIN_SECONDS,
             "read_timeout": _STORE_SECONDS,
-            "close_timeout": _CLOSE_SECONDS,
+            "join_seconds": JOIN_SECONDS,
+            "heartbeat_seconds": settings.heartbeat_seconds,
         },
+        backend=BACKEND,
         poll_seconds=0.5,
     )

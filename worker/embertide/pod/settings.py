@@ -22,6 +22,8 @@ ENV_SCRATCH = "EMBERTIDE_SCRATCH"
 ENV_TERMINATION_LOG = "EMBERTIDE_TERMINATION_LOG"
 ENV_PEER_TIMEOUT = "EMBERTIDE_PEER_TIMEOUT_SECONDS"
 """How long a worker waits for another one that does not answer."""
+ENV_HEARTBEAT = "EMBERTIDE_HEARTBEAT_SECONDS"
+"""How often pods say that they live; one that misses six in a row counts as lost."""
 ENV_TARGET_MEMORY = "EMBERTIDE_TARGET_MEMORY_BYTES"
 """What the planner lets the work of one worker take, where the grid is its choice."""
 
@@ -81,6 +83,7 @@ class WorkSettings:
     threads: int | None
     http_port: int
     peer_timeout_seconds: int
+    heartbeat_seconds: int
 
     @property
     def workers(self) -> int:
@@ -150,12 +153,13 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
     threads = read.number(naming.ENV_THREADS, 0)
     http_port = read.number(ENV_HTTP_PORT, naming.HTTP_PORT)
     timeout = read.number(ENV_PEER_TIMEOUT, 1800, least=1)
+    heartbeat = read.number(ENV_HEARTBEAT, 10, least=1)
     if read.problems:
         raise ManifestError(read.problems, "the container's environment")
     host, _, port = meet.rpartition(":")
     return WorkSettings(
         uid, attempt, graph, feature, rank, version[0], earlier, (host, int(port)),
-        limit or None, threads or None, http_port, timeout,
+        limit or None, threads or None, http_port, timeout, heartbeat,
     )  # fmt: skip
 
 
