@@ -126,6 +126,7 @@ def _controller_manager(layout: Layout, programs: Mapping[str, str]) -> tuple[st
         f"--cluster-signing-cert-file={pki}/ca.crt",
         f"--cluster-signing-key-file={pki}/ca.key",
         "--leader-elect=false",
+        f"--flex-volume-plugin-dir={layout.state}/volume-plugins",
         # Quicker than by default, so that tests wait for what they test and not for a timer.
         "--node-monitor-period=2s",
         "--node-monitor-grace-period=20s",

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from cluster.config import CONTAINERD_SOCKET
 from cluster.layout import CACHE, NODE, NODE_NAME, S3_PORT, Layout
 from cluster.loading import Containerd, read_image
-from cluster.pods import kill_processes
+from cluster.pod_processes import kill_processes
 from cluster.process import NodeProcess
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Cluster:
     def __init__(self, programs: Mapping[str, Path], images: Mapping[str, str]) -> None:
         self.layout = Layout()
         self.s3 = ClusterS3()
-        self.images, self._programs = images, programs
+        self.images, self.programs = images, programs
         settings = {name: getattr(self.s3, name) for name in ClusterS3.__dataclass_fields__}
         self._node = NodeProcess(self.layout, programs, settings)
         self._numbers = itertools.count(1)
@@ -67,7 +67,7 @@ class Cluster:
         """Returns when the node is Ready and has the images."""
         self._node.start()
         socket = Path(f"/proc/{self._node.inside}/root{CONTAINERD_SOCKET}")
-        containerd = Containerd(self._programs["ctr"], socket)
+        containerd = Containerd(self.programs["ctr"], socket)
         for name in self.images.values():
             containerd.load(read_image(CACHE / "images" / "storage", name))
         self.kubectl("wait", "--for=create", f"node/{NODE_NAME}", "--timeout=60s")
@@ -117,6 +117,11 @@ class Cluster:
     def namespace(self, prefix: str = "test") -> str:
         """A new namespace that enforces Pod Security *restricted*, with the Secret ``s3``."""
         name = f"{prefix}-{next(self._numbers)}"
+        self.make_namespace(name)
+        return name
+
+    def make_namespace(self, name: str) -> None:
+        """The same with a name of one's own choice; it may exist."""
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         keys = {"name": "s3", "namespace": name}
         objects = [
@@ -124,11 +129,11 @@ class Cluster:
             {"kind": "Secret", "metadata": keys, "stringData": self.s3.environment},
         ]
         for item in objects:
-            self.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1"} | item))
+            text = json.dumps({"apiVersion": "v1"} | item)
+            self.kubectl("apply", "--server-side", "-f", "-", input=text)
         # Pods cannot be created before it is there.
         account = ("wait", "--for=create", "serviceaccount/default", "--timeout=30s")
         self.kubectl("-n", name, *account)
-        return name
 
     def discard(self, namespace: str) -> None:
         """Delete a namespace with all that is in it, without waiting for that."""
@@ -197,7 +202,7 @@ class Cluster:
         self, program: str, *arguments: str, input: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self._programs[program], *arguments],
+            [self.programs[program], *arguments],
             env=os.environ | {"KUBECONFIG": str(self.kubeconfig)},
             input=input,
             stdin=subprocess.DEVNULL if input is None else None,
