@@ -1,4 +1,7 @@
-"""What tests of every kind share: the S3 server, started when the first test asks for it."""
+"""What tests of every kind share: the S3 server, started when the first test asks for it.
+
+Tests of the cluster need a process alone, all others gain from several; ``--cluster`` parts them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,27 @@ from s3.server import S3Server, build
 # Machines that run tests are busy; how long one example takes says nothing.
 settings.register_profile("embertide", deadline=None)
 settings.load_profile("embertide")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cluster",
+        choices=("with", "without", "only"),
+        default="with",
+        help="tests that run on the test cluster: with the others, without them, only them",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    choice = config.getoption("--cluster")
+    if choice == "with":
+        return
+    chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        of_cluster = item.get_closest_marker("cluster") is not None
+        chosen[of_cluster == (choice == "only")].append(item)
+    config.hook.pytest_deselected(items=chosen[False])
+    items[:] = chosen[True]
 
 
 @pytest.fixture(scope="session")
