@@ -26,7 +26,7 @@ help:
 	@echo "make demo     set up, run the main job on Debian's package graph, show what it found"
 	@echo "make test     set up, run the tests           (ARGS='tests/unit -k csr' runs some)"
 	@echo "make cluster  set up, bring a Kubernetes node up with the operator on it, until Ctrl-C"
-	@echo "make lint     set up, check format, style, types and the direction of imports"
+	@echo "make lint     set up, check format, style, types, imports, Dockerfiles"
 	@echo "make format   set up, rewrite the code in the project's format"
 	@echo "make setup    only set up: uv, then .venv from uv.lock"
 	@echo "make lock     resolve pyproject.toml anew into uv.lock"
@@ -84,6 +84,8 @@ lint: $(STAMP)
 	@$(BIN)/mypy
 	@echo "[lint] lint-imports"
 	@$(BIN)/lint-imports --no-logo
+	@echo "[lint] hadolint docker/*.Dockerfile"
+	@$(BIN)/hadolint docker/*.Dockerfile
 
 format: $(STAMP)
 	@$(BIN)/ruff format

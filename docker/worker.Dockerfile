@@ -26,7 +26,8 @@ RUN set -eu; \
         ${export} -o /requirements/locked.txt; \
     else \
         ${export} --prune torch -o /requirements/locked.txt; \
-        ${export} --no-hashes | grep '^torch==' > /requirements/torch.txt; \
+        ${export} --no-hashes -o /tmp/all.txt; \
+        grep '^torch==' /tmp/all.txt > /requirements/torch.txt; \
     fi
 
 FROM tools AS package
