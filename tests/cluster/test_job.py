@@ -38,7 +38,7 @@ def test_apply_to_complete_on_a_2x2_grid(small: Inputs, jobs: Jobs) -> None:
     expected = ["Accepted", "AttemptStarted", "WorkersReady", "Published", "Completed"]
     assert sorted(reasons) == sorted(expected)
 
-    jobs.await_("products", lambda s: s["workers"]["ready"] == 0)
+    jobs.await_("products", lambda s: find_condition(s, "WorkersReady")["reason"] == "Stopped")
     before = jobs.kubectl("get", "ej,sts,cm,svc", "-o", "yaml")
     jobs.apply(job)
     assert jobs.kubectl("get", "ej,sts,cm,svc", "-o", "yaml") == before, "nothing is done twice"
