@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -26,6 +27,8 @@ from embertide.postmortem import Cause, Exit, Workers, first_cause
 from embertide.run_folder import last_stage
 
 if TYPE_CHECKING:
+    from torch.distributed.launcher.api import LaunchConfig
+
     from embertide.store.storage import Storage
     from embertide.worker import WorkerSettings
 
@@ -110,34 +113,13 @@ def launch(workers: Workers, settings: WorkerSettings, meeting: Meeting) -> Caus
     Raises:
         torch's RendezvousError: the other launchers did not come, or one was lost.
     """
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+    from torch.distributed.launcher.api import elastic_launch
 
     from embertide.worker import main
 
     debug = bool(os.environ.get("EMBERTIDE_DEBUG"))
-    config = LaunchConfig(
-        min_nodes=meeting.launchers,
-        max_nodes=meeting.launchers,
-        nproc_per_node=meeting.workers_each,
-        rdzv_backend=meeting.backend,
-        rdzv_endpoint=meeting.endpoint,
-        rdzv_configs=dict(meeting.options),
-        run_id=meeting.run_id,
-        max_restarts=0,
-        monitor_interval=meeting.poll_seconds,
-        start_method="forkserver",
-        local_addr=meeting.address,
-        # What libraries print as their peers vanish is no message for users.
-        logs_specs=DefaultLogsSpecs(
-            str(workers.folder / "logs"), redirects=Std.NONE if debug else Std.ALL
-        ),
-        # Signals are ours already.
-        signals_to_handle="",
-        # Workers end at SIGTERM at once, unless something has stopped them.
-        shutdown_timeout=_SHUTDOWN_SECONDS,
-    )
+    config = _config(meeting, workers.folder / "logs", debug)
     with nullcontext() if debug else _quiet("torch.distributed", "torch.multiprocessing"):
         try:
             elastic_launch(config, main)(settings)
@@ -153,6 +135,31 @@ def launch(workers: Workers, settings: WorkerSettings, meeting: Meeting) -> Caus
             ]
             return first_cause(workers, exits, last_stage(workers.folder))
     return None
+
+
+def _config(meeting: Meeting, logs: Path, debug: bool) -> LaunchConfig:
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+    from torch.distributed.launcher.api import LaunchConfig
+
+    return LaunchConfig(
+        min_nodes=meeting.launchers,
+        max_nodes=meeting.launchers,
+        nproc_per_node=meeting.workers_each,
+        rdzv_backend=meeting.backend,
+        rdzv_endpoint=meeting.endpoint,
+        rdzv_configs=dict(meeting.options),
+        run_id=meeting.run_id,
+        max_restarts=0,
+        monitor_interval=meeting.poll_seconds,
+        start_method="forkserver",
+        local_addr=meeting.address,
+        # What libraries print as their peers vanish is no message for users.
+        logs_specs=DefaultLogsSpecs(str(logs), redirects=Std.NONE if debug else Std.ALL),
+        # Signals are ours already.
+        signals_to_handle="",
+        # Workers end at SIGTERM at once, unless something has stopped them.
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+    )
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from embertide.pod.settings import WorkSettings
 from embertide.spec.reports import Ending, OutputReport, ProgressReport, WorkerStatus
 
 _ENDED = ("succeeded", "failed")
+_DONE = {"stage": "publish", "layer": 0, "layers": 0, "percent": 100, "eta_seconds": 0}
 HEARTBEAT_SECONDS = 30.0
 
 
@@ -63,7 +64,8 @@ class Board:
         """The attempt is done; returns whether that is news."""
         progress = self._status.progress
         if progress is not None:
-            progress = progress.model_copy(update={"percent": 100, "eta_seconds": 0})
+            # The last events may still be on their way.
+            progress = progress.model_copy(update=_DONE)
         return self._change(state="succeeded", output=output, progress=progress)
 
     def failed(self, ending: Ending) -> bool:
