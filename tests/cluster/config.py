@@ -81,7 +81,7 @@ def _kubelet(layout: Layout) -> dict[str, Any]:
         "clusterDNS": [NODE],
         "clusterDomain": "cluster.local",
         "resolvConf": str(layout.config / "resolv.conf"),
-        "podLogsDir": str(layout.state / "pods"),
+        "podLogsDir": str(layout.pod_logs),
         "volumePluginDir": str(layout.state / "volume-plugins"),
         # Images are kept however full the disk is, and pods stay until it really is.
         "imageGCHighThresholdPercent": 100,

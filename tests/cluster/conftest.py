@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from cluster.build import build_all
@@ -10,7 +10,11 @@ from cluster.fixture import Cluster
 from cluster.images import build_images
 from cluster.installation import RELEASE, install
 from cluster.jobs import Inputs, Jobs
+from cluster.leftovers import find_leftovers
 from cluster.requirements import missing
+from cluster.telling import Marks, mark, tell
+
+_MARKS = pytest.StashKey[Marks]()
 
 
 @pytest.fixture(scope="session")
@@ -19,9 +23,9 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     reason = missing()
     if reason is not None:
         pytest.skip(f"{reason} (see tests/cluster/README.md)")
-    reporter = pytestconfig.get_terminal_writer()
-    programs = build_all(reporter.line)
-    found = Cluster(programs, build_images(reporter.line))
+    say = pytestconfig.get_terminal_writer().line
+    with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        found = Cluster(build_all(say), build_images(say))
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
             patch.delenv(name, raising=False)
@@ -32,6 +36,7 @@ def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
             yield found
         finally:
             found.stop()
+    assert find_leftovers(found.layout) == []
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +69,24 @@ def small(cluster: Cluster) -> Inputs:
 def big(cluster: Cluster) -> Inputs:
     """Enough edges that every stage lasts long enough to be met in."""
     return Inputs.make(cluster, "big", "--scale=16", "--width=64", "--hidden=64")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Remember how long the cluster's logs are when a test begins."""
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if cluster is not None:
+        item.stash[_MARKS] = mark(cluster)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the cluster has to say about a failure."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and cluster is not None:
+        report.sections += tell(cluster, item.stash.get(_MARKS, {}))
+    return report

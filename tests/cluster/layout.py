@@ -67,6 +67,11 @@ class Layout:
         return self.state / "log"
 
     @property
+    def pod_logs(self) -> Path:
+        """Kubelet's ``<namespace>_<pod>_<uid>/<container>/<restarts>.log``."""
+        return self.state / "pods"
+
+    @property
     def certificates(self) -> Path:
         """The authority, keys and certificates of this run."""
         return self.state / "pki"

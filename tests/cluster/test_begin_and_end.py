@@ -1,0 +1,100 @@
+"""A cluster ends as a whole, however its parts end. These start their own, before the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from cluster.build import build_all
+from cluster.fixture import ClusterS3
+from cluster.layout import Layout
+from cluster.leftovers import find_leftovers
+from cluster.process import NodeProcess
+from cluster.requirements import missing
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(missing() is not None, reason=f"{missing()}"),
+]
+
+LAYOUT = Layout()
+SECONDS = 20.0
+
+
+def new_node() -> NodeProcess:
+    s3 = ClusterS3()
+    return NodeProcess(LAYOUT, build_all(), {f.name: getattr(s3, f.name) for f in fields(s3)})
+
+
+def await_leftovers(good: Callable[[list[str]], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not good(find_leftovers(LAYOUT)):
+        assert time.monotonic() < deadline, find_leftovers(LAYOUT)
+        time.sleep(0.05)
+
+
+def test_nothing_is_left_when_it_is_stopped() -> None:
+    node = new_node()
+    node.start()
+    assert find_leftovers(LAYOUT) != []
+    node.stop()
+    assert find_leftovers(LAYOUT) == []
+
+
+def test_a_second_one_says_so_and_leaves_the_first_alone() -> None:
+    first = new_node()
+    first.start()
+    try:
+        second = new_node()
+        with pytest.raises(RuntimeError, match="up already"):
+            second.start()
+        second.stop()
+        first.order("stop", "s3")  # it still listens
+    finally:
+        first.stop()
+    assert find_leftovers(LAYOUT) == []
+
+
+@pytest.mark.parametrize("who", ["the test run", "the first process inside"])
+def test_nothing_is_left_when_somebody_is_killed(who: str) -> None:
+    program = (
+        "import test_begin_and_end as t; n = t.new_node(); n.start(); print(n.inside); input()"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parent,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert run.stdout is not None
+    words = iter(run.stdout.readline, "")
+    inside = int(next(line for line in words if line.strip().isdigit()))
+    os.kill(run.pid if who == "the test run" else inside, signal.SIGKILL)
+    await_leftovers(lambda found: not found)
+    run.kill()
+    run.communicate()
+
+
+def test_killed_keeper_takes_the_node_along_and_the_next_one_cleans_up() -> None:
+    node = new_node()
+    node.start()
+    keeper = parent_of(parent_of(node.inside))
+    os.kill(keeper, signal.SIGKILL)
+    await_leftovers(lambda found: all("empty" in line for line in found))
+    node.stop()
+    node.start()
+    node.stop()
+    assert find_leftovers(LAYOUT) == []
+
+
+def parent_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
