@@ -19,6 +19,7 @@ from pathlib import Path
 from cluster.buildah import Buildah
 from cluster.config import PAUSE_IMAGE
 from cluster.layout import CACHE
+from cluster.loading import read_layers
 from cluster.shell import run
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,8 @@ _PACKAGES = "python3,python3-venv,ca-certificates"
 _BASE = (
     f"localhost/embertide-base:{hashlib.sha256(f'{_SUITE} {_PACKAGES}'.encode()).hexdigest()[:12]}"
 )
+_LARGE_BYTES = 1 << 30
+_MANY_IMAGES = 200
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -43,6 +46,7 @@ def build_images(say: Callable[[str], None] = print) -> dict[str, str]:
         _timed(say, "base", partial(_make_base, buildah))
         for role in ("operator", "worker"):
             names[role] = _timed(say, role, partial(_make, buildah, role))
+        _prune(buildah, set(names.values()) | {_BASE})
     return names
 
 
@@ -75,6 +79,21 @@ def _make_base(buildah: Buildah) -> None:
         shutil.rmtree(folder / leftover, ignore_errors=True)
     buildah.commit(_BASE, folder, "/", "--env", f"PATH={_PATH}")
     shutil.rmtree(folder)
+
+
+def _prune(buildah: Buildah, wanted: set[str]) -> None:
+    """Forget older images once they take room: other dependencies, or very many builds.
+
+    Stages that only builds need go with them and are made again by the next one, in seconds.
+    """
+    sizes = [layer.get("diff-size", 0) for layer in read_layers(buildah.store).values()]
+    images = buildah.run("images", "--all", "--format", "{{.Name}}:{{.Tag}}").splitlines()
+    if sum(size > _LARGE_BYTES for size in sizes) <= 1 and len(images) <= _MANY_IMAGES:
+        return
+    for name in images:
+        if name.startswith("localhost/") and name not in wanted:
+            buildah.run("rmi", name)
+    buildah.run("rmi", "--prune")
 
 
 def _mirror() -> str:

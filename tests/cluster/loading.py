@@ -44,10 +44,7 @@ def read_image(store: Path, name: str) -> StoredImage:
     """Look an image up in a store of containers/storage; ``name`` with tag."""
     images = json.loads((store / "overlay-images" / "images.json").read_text())
     image = next(image for image in images if name in image.get("names", ()))
-    layers = {
-        layer["id"]: layer
-        for layer in json.loads((store / "overlay-layers" / "layers.json").read_text())
-    }
+    layers = read_layers(store)
     chain: list[Layer] = []
     above: str | None = image["layer"]
     while above:
@@ -58,6 +55,12 @@ def read_image(store: Path, name: str) -> StoredImage:
     config = next(path for path in folder.iterdir() if _is_config(path, image["id"]))
     manifest = (folder / "manifest").read_text()
     return StoredImage(name, manifest, config.read_text(), chain)
+
+
+def read_layers(store: Path) -> dict[str, dict[str, Any]]:
+    """All layers of a store of containers/storage, by identifier."""
+    found = json.loads((store / "overlay-layers" / "layers.json").read_text())
+    return {layer["id"]: layer for layer in found}
 
 
 class Containerd:
