@@ -46,8 +46,11 @@ class ApiRefused(Exception):
 
     @property
     def passing(self) -> bool:
-        """Worth another try without anybody changing anything."""
-        return self.code == 429 or self.code >= 500
+        """Worth another try without anybody changing anything.
+
+        500 is not: it is the answer to an apply with a field of another type than it has.
+        """
+        return self.code == 429 or self.code > 500
 
 
 class Cluster:

@@ -18,6 +18,7 @@ import torch
 import yaml
 from cluster.fixture import Cluster
 
+from embertide.errors import ObjectMissing
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec.manifest import EmbeddingJob
@@ -94,7 +95,10 @@ class Inputs:
     def leftovers(self, output: str) -> list[str]:
         """Objects of versions that are not complete."""
         complete = self.versions(output)
-        found = [info.uri for info in self.storage.list(f"{output}/versions/")]
+        try:
+            found = [info.uri for info in self.storage.list(f"{output}/versions/")]
+        except ObjectMissing:
+            return []
         return [uri for uri in found if not any(version in uri for version in complete)]
 
 

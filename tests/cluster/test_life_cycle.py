@@ -66,19 +66,21 @@ def test_no_room_says_why_and_ends_at_the_deadline(small: Inputs, jobs: Jobs) ->
     assert "Insufficient cpu" in find_condition(status, "Failed")["message"]
 
 
-@pytest.mark.parametrize(
-    ("image", "said"),
-    [
-        ("localhost/no-such-image:1", "image"),
-        ("localhost/pause:1", "products-0"),
-    ],
-)
-def test_an_image_that_cannot_start(small: Inputs, jobs: Jobs, image: str, said: str) -> None:
-    broken = workers(image=image)
-    limits = {"backoffLimit": 0, "preRunningDeadlineSeconds": 15}
-    jobs.apply(small.job("products", f"{jobs.root}/out", workers=broken, **limits))
+def test_an_image_that_is_not_there(small: Inputs, jobs: Jobs) -> None:
+    missing = workers(image="localhost/no-such-image:1")
+    job = small.job("products", f"{jobs.root}/out", workers=missing, preRunningDeadlineSeconds=5)
+    jobs.apply(job)
     status = jobs.fail("products")
-    assert said in yaml.safe_dump(status["lastFailure"])
+    assert "localhost/no-such-image:1" in status["lastFailure"]["message"]
+
+
+def test_a_command_that_cannot_start(small: Inputs, jobs: Jobs) -> None:
+    """The pause image has nothing that could be told to work."""
+    broken = workers(image=jobs.cluster.images["pause"])
+    jobs.apply(small.job("products", f"{jobs.root}/out", workers=broken, backoffLimit=0))
+    status = jobs.fail("products")
+    assert status["lastFailure"]["worker"] == "products-0"
+    assert "worker 0" in status["lastFailure"]["message"]
 
 
 def test_a_missing_secret_is_named(small: Inputs, jobs: Jobs) -> None:
