@@ -4,9 +4,9 @@
 #
 # BASE         any image with Python 3.11 or later and its venv module; pin it by digest
 #              (python:3.11-slim-bookworm@sha256:...) where builds have to be repeatable
-# TORCH_INDEX  where PyTorch comes from. Empty: the CUDA build that uv.lock pins, which runs without
-#              a GPU too. https://download.pytorch.org/whl/cpu: the CPU build of the same version,
-#              for an image of a tenth of the size
+# TORCH_INDEX  a further package index with other builds of the PyTorch version that uv.lock pins.
+#              Empty: the CUDA build, which runs without a GPU too.
+#              https://download.pytorch.org/whl/cpu: the CPU build, a tenth of the size
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
 # What builds and installs, but stays out of the image.
@@ -26,8 +26,8 @@ RUN set -eu; \
         ${export} -o /requirements/locked.txt; \
     else \
         ${export} --prune torch -o /requirements/locked.txt; \
-        ${export} --no-hashes -o /tmp/all.txt; \
-        grep '^torch==' /tmp/all.txt > /requirements/torch.txt; \
+        ${export} --no-hashes -o /requirements/versions.txt; \
+        grep '^torch==' /requirements/versions.txt > /requirements/torch.txt; \
     fi
 
 FROM tools AS package
@@ -54,7 +54,8 @@ RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     python3 -m venv --without-pip venv; \
     /opt/tools/bin/uv pip install --require-hashes -r requirements/locked.txt; \
     if [ -n "${TORCH_INDEX}" ]; then \
-        /opt/tools/bin/uv pip install --default-index "${TORCH_INDEX}" -r requirements/torch.txt; \
+        /opt/tools/bin/uv pip install --index "${TORCH_INDEX}" --index-strategy unsafe-best-match \
+            --constraint requirements/versions.txt -r requirements/torch.txt; \
     fi
 
 COPY --from=package /dist/ dist/
