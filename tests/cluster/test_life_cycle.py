@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 from cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster

@@ -120,7 +120,8 @@ def _run(settings: WorkerSettings, folder: Path, rank: int) -> None:
     clock = Clock(MemoryWatch())
     job = EmbeddingJob.model_validate_json((folder / "job.json").read_text())
     order = WorkOrder.from_json(json.loads(_from_first(folder / "order.json", rank, device)))
-    reporter = _Reporter(folder / "progress.jsonl") if rank == 0 else _ignore
+    alone = settings.rank is not None  # in this folder, as in a pod
+    reporter = _Reporter(folder / "progress.jsonl") if rank == 0 or alone else _ignore
     ctx = RunContext(
         job,
         Exchange(grid, device, recorder),
@@ -153,7 +154,7 @@ def _device(name: str) -> torch.device:
 
 
 def _ignore(_event: Progress) -> None:
-    """Only rank 0 reports."""
+    """Of the workers that share a folder, only rank 0 reports."""
 
 
 class _Reporter:
