@@ -18,11 +18,16 @@ _MARKS = pytest.StashKey[Marks]()
 
 
 @pytest.fixture(scope="session")
-def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
-    """A running cluster; this process's AWS credentials are those of its S3 server."""
+def cluster_can_run() -> None:
+    """Skips where it cannot."""
     reason = missing()
     if reason is not None:
         pytest.skip(f"{reason} (see tests/cluster/README.md)")
+
+
+@pytest.fixture(scope="session")
+def cluster(pytestconfig: pytest.Config, cluster_can_run: None) -> Iterator[Cluster]:
+    """A running cluster; this process's AWS credentials are those of its S3 server."""
     say = pytestconfig.get_terminal_writer().line
     with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         found = Cluster(build_all(say), build_images(say))
@@ -84,8 +89,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the cluster has to say about a failure."""
+    """Show what the cluster has to say about a failure; say once why it cannot run."""
     report = yield
+    if report.skipped and missing() is not None and isinstance(report.longrepr, tuple):
+        # Reasons are counted by place: with one place for all they are one line.
+        report.longrepr = (__file__, 1, report.longrepr[2])
     cluster = getattr(item, "funcargs", {}).get("cluster")
     if report.failed and cluster is not None:
         report.sections += tell(cluster, item.stash.get(_MARKS, {}))

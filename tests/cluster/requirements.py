@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -29,6 +30,7 @@ def packages() -> list[str]:
     return [*_PROGRAMS.values(), "containernetworking-plugins"]
 
 
+@functools.cache
 def missing() -> str | None:
     """Why the cluster cannot run here and what to do about it; None where it can."""
     if sys.platform != "linux":

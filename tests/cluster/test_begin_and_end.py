@@ -17,12 +17,8 @@ from cluster.fixture import ClusterS3
 from cluster.layout import Layout
 from cluster.leftovers import find_leftovers
 from cluster.process import NodeProcess
-from cluster.requirements import missing
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.skipif(missing() is not None, reason=f"{missing()}"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("cluster_can_run")]
 
 LAYOUT = Layout()
 SECONDS = 20.0

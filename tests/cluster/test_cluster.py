@@ -172,6 +172,7 @@ def test_extended_resource_is_scheduled(cluster: Cluster, namespace: str) -> Non
 
 
 def test_requests_are_audited(cluster: Cluster, namespace: str) -> None:
+    cluster.kubectl("get", "namespace", namespace)
     asked = [
         event["objectRef"]["name"]
         for event in cluster.audit_events("admin")
