@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -66,9 +65,9 @@ def test_it_dies_after_each_of_its_writes_and_nothing_is_lost_or_done_twice(
 def test_killed_again_and_again_while_a_job_runs(big: Inputs, jobs: Jobs, operator: str) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("steady", output, workers=workers(2, 1)))
-    for _ in range(3):
+    for restarts in range(3):
+        jobs.cluster.wait_for(lambda n=restarts: _restarts(jobs.cluster) == n, 60, "it is back")
         jobs.cluster.kill_in_pod("embertide", operator, "python")
-        time.sleep(1.0)
     status = jobs.complete("steady", 240)
     assert (status["attempt"], status["failures"]) == (1, 0)
     assert len(big.versions(output)) == 1
@@ -111,13 +110,21 @@ def test_health_turns_red_when_jobs_are_no_longer_looked_at(
                               "app.kubernetes.io/component=operator", "-o",
                               "jsonpath={.items[0].status.podIP}")  # fmt: skip
     url = f"http://{address}:8080/healthz"
-    assert _code(url) == 200
+    cluster.wait_for(lambda: _code(url) == 200, 60, "/healthz is green")
     cluster.kubectl("delete", "clusterrolebinding", operator)
     try:
         cluster.wait_for(lambda: _code(url) == 503, 60, "/healthz is red")
     finally:
         cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(binding))
     cluster.wait_for(lambda: _code(url) == 200, 90, "/healthz is green again")
+
+
+def _restarts(cluster: Cluster) -> int:
+    """How often the container was started again, -1 while it does not run."""
+    label = ("-l", "app.kubernetes.io/component=operator")
+    (pod,) = cluster.get("-n", "embertide", "pods", *label)["items"]
+    (container,) = pod["status"].get("containerStatuses") or [{}]
+    return int(container["restartCount"]) if "running" in container.get("state", {}) else -1
 
 
 def _code(url: str) -> int:
