@@ -73,13 +73,14 @@ def test_an_image_that_is_not_there(small: Inputs, jobs: Jobs) -> None:
     assert "localhost/no-such-image:1" in status["lastFailure"]["message"]
 
 
-def test_a_command_that_cannot_start(small: Inputs, jobs: Jobs) -> None:
-    """The pause image has nothing that could be told to work."""
-    broken = workers(image=jobs.cluster.images["pause"])
+def test_an_image_that_is_no_worker(small: Inputs, jobs: Jobs) -> None:
+    """The operator's image ends at once where it may not use the Kubernetes API."""
+    broken = workers(image=jobs.cluster.operator_image)
     jobs.apply(small.job("products", f"{jobs.root}/out", workers=broken, backoffLimit=0))
     status = jobs.fail("products")
     assert status["lastFailure"]["worker"] == "products-0"
-    assert "worker 0" in status["lastFailure"]["message"]
+    assert status["lastFailure"]["exitCode"] == 2
+    assert "worker 0 ended with exit code 2" in status["lastFailure"]["message"]
 
 
 def test_a_missing_secret_is_named(small: Inputs, jobs: Jobs) -> None:

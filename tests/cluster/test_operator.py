@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -71,32 +70,6 @@ def test_killed_again_and_again_while_a_job_runs(big: Inputs, jobs: Jobs, operat
     status = jobs.complete("steady", 240)
     assert (status["attempt"], status["failures"]) == (1, 0)
     assert len(big.versions(output)) == 1
-
-
-def test_it_has_exactly_the_rights_it_uses(cluster: Cluster, operator: str) -> None:
-    """Runs last (see conftest.py): what the whole session used is in the audit log."""
-    text = cluster.kubectl("get", "clusterrole", operator, "-o", "json")
-    granted = {
-        (group, resource, verb)
-        for rule in json.loads(text)["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-    used, refused = set(), set()
-    for event in cluster.audit_events(f"system:serviceaccount:embertide:{operator}"):
-        target = event.get("objectRef")
-        if target is None or "resource" not in target:
-            continue
-        resource = "/".join(filter(None, (target["resource"], target.get("subresource"))))
-        right = (target.get("apiGroup", ""), resource, event["verb"])
-        code = event.get("responseStatus", {}).get("code", 0)
-        (refused if code == 403 else used).add(right)
-        # The first apply of an object needs create as well; the log shows it as a patch.
-        if event["verb"] == "patch" and code == 201:
-            used.add((right[0], right[1], "create"))
-    assert refused - granted == set(), "rights that are missing"
-    assert granted - used == set(), "rights that nothing needs"
 
 
 def test_health_turns_red_when_jobs_are_no_longer_looked_at(

@@ -1,0 +1,55 @@
+"""The operator's rights, held against what it was seen to ask of the API server."""
+
+from __future__ import annotations
+
+import pytest
+from cluster.fixture import Cluster
+from cluster.jobs import Inputs, Jobs, find_condition, workers
+
+pytestmark = pytest.mark.cluster
+
+Right = tuple[str, str, str]
+"""API group, resource (with its subresource) and verb."""
+
+
+def test_it_has_exactly_the_rights_it_uses(tiny: Inputs, jobs: Jobs, operator: str) -> None:
+    """One job is planned, runs and is removed, another cannot have its pods: that needs all."""
+    planned = tiny.job("planned", f"{jobs.root}/a", workers={"grid": "auto"})
+    jobs.apply(planned | {"spec": planned["spec"] | {"ttlSecondsAfterFinished": 0}})
+    jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "ej", "-o", "name"), 90, "it is gone")
+    jobs.kubectl("create", "quota", "none", "--hard=pods=0")
+    jobs.apply(tiny.job("refused", f"{jobs.root}/b", workers=workers()))
+    jobs.await_(
+        "refused", lambda s: find_condition(s, "WorkersReady").get("reason") == "PodsRefused"
+    )
+    granted = _granted(jobs.cluster, operator)
+    used, refused = _asked_for(jobs.cluster, operator)
+    assert refused - granted == set(), "rights that are missing"
+    assert granted - used == set(), "rights that nothing needs"
+
+
+def _granted(cluster: Cluster, role: str) -> set[Right]:
+    return {
+        (group, resource, verb)
+        for rule in cluster.get("clusterrole", role)["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _asked_for(cluster: Cluster, operator: str) -> tuple[set[Right], set[Right]]:
+    """What the API server let the operator do, and what not."""
+    used: set[Right] = set()
+    refused: set[Right] = set()
+    for event in cluster.audit_events(f"system:serviceaccount:embertide:{operator}"):
+        target = event.get("objectRef")
+        if target is None or "resource" not in target:
+            continue
+        resource = "/".join(filter(None, (target["resource"], target.get("subresource"))))
+        group, code = target.get("apiGroup", ""), event.get("responseStatus", {}).get("code", 0)
+        (refused if code == 403 else used).add((group, resource, event["verb"]))
+        # The first apply of an object needs create as well; the log shows it as a patch.
+        if event["verb"] == "patch" and code == 201:
+            used.add((group, resource, "create"))
+    return used, refused
