@@ -1,12 +1,14 @@
-"""The programs of the node and their command lines, in the order in which they start."""
+"""The programs of the cluster and their command lines, in the order in which they start."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cluster.layout import FIRST_SERVICE, NODE, NODE_NAME, S3_PORT, SERVICES, Layout
+from cluster.layout import FIRST, NODE, PODS, S3_PORT, SECOND, SERVICES, Layout, Machine
+from cluster.settings import Settings
 
 _ETCD = "http://127.0.0.1:2379"
 
@@ -20,10 +22,9 @@ class Component:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def stores(layout: Layout, programs: Mapping[str, str], s3: Mapping[str, str]) -> list[Component]:
-    """What needs nothing else: etcd, the API server (it waits for etcd), containerd and S3."""
-    shim = str(Path(programs["containerd-shim-runc-v2"]).parent)
-    path = f"{shim}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+def stores(settings: Settings) -> list[Component]:
+    """What needs nothing else: etcd, the API server (it waits for etcd) and S3."""
+    layout, programs, s3 = settings.layout, settings.programs, settings.s3
     objects = layout.state / "s3"
     (objects / s3["bucket"]).mkdir(parents=True)
     keys = {"ROOT_ACCESS_KEY": s3["access_key"], "ROOT_SECRET_KEY": s3["secret_key"]}
@@ -31,52 +32,64 @@ def stores(layout: Layout, programs: Mapping[str, str], s3: Mapping[str, str]) -
     return [
         Component("etcd", (programs["etcd"], *_etcd_options(layout))),
         Component("apiserver", (programs["kube-apiserver"], *_api_options(layout))),
-        Component(
-            "containerd",
-            (programs["containerd"], "-c", str(layout.config / "containerd.toml")),
-            {"PATH": path},
-        ),
         Component("s3", (programs["versitygw"], *address, "posix", str(objects)), keys),
     ]
 
 
-def controllers(layout: Layout, programs: Mapping[str, str]) -> list[Component]:
-    """What needs the API server: controllers, kubelet, kube-proxy and DNS."""
-    config = layout.config
+def controllers(settings: Settings) -> list[Component]:
+    """What makes a cluster of it; needs the API server."""
+    config, programs = settings.layout.config, settings.programs
+    scheduler = (f"--kubeconfig={config}/scheduler.kubeconfig", "--leader-elect=false")
+    options = _controller_manager_options(settings.layout)
     return [
-        Component("controller-manager", _controller_manager(layout, programs)),
-        Component(
-            "scheduler",
-            (
-                programs["kube-scheduler"],
-                f"--kubeconfig={config}/scheduler.kubeconfig",
-                "--leader-elect=false",
-            ),
-        ),
+        Component("controller-manager", (programs["kube-controller-manager"], *options)),
+        Component("scheduler", (programs["kube-scheduler"], *scheduler)),
         Component("coredns", (programs["coredns"], "-conf", f"{config}/Corefile")),
-        Component(
-            "proxy",
-            (
-                programs["kube-proxy"],
-                f"--kubeconfig={config}/proxy.kubeconfig",
-                "--proxy-mode=iptables",
-                f"--hostname-override={NODE_NAME}",
-                "--conntrack-max-per-core=0",
-                "--iptables-min-sync-period=100ms",
-            ),
-        ),
-        Component(
-            "kubelet",
-            (
-                programs["kubelet"],
-                f"--config={config}/kubelet.yaml",
-                f"--kubeconfig={config}/kubelet.kubeconfig",
-                f"--hostname-override={NODE_NAME}",
-                f"--node-ip={NODE}",
-                f"--root-dir={layout.state}/kubelet",
-            ),
-        ),
     ]
+
+
+def container_runtime(settings: Settings, machine: Machine) -> Component:
+    """A node's containerd; it finds its shim by PATH."""
+    shim = str(Path(settings.programs["containerd-shim-runc-v2"]).parent)
+    path = f"{shim}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    file = settings.layout.config_of(machine) / "containerd.toml"
+    command = (settings.programs["containerd"], "-c", str(file))
+    return Component(_on(machine, "containerd"), command, {"PATH": path})
+
+
+def agents(settings: Settings, machine: Machine) -> list[Component]:
+    """A node's kubelet and kube-proxy; they need containerd and the API server."""
+    layout, programs = settings.layout, settings.programs
+    own = layout.config_of(machine)
+    kubelet = (
+        f"--config={own}/kubelet.yaml",
+        f"--kubeconfig={own}/kubelet.kubeconfig",
+        f"--hostname-override={machine.name}",
+        f"--node-ip={machine.address}",
+        f"--root-dir={layout.of(machine)}/kubelet",
+    )
+    proxy = (
+        f"--kubeconfig={layout.config}/proxy.kubeconfig",
+        "--proxy-mode=iptables",
+        f"--cluster-cidr={PODS}",
+        f"--hostname-override={machine.name}",
+        "--conntrack-max-per-core=0",
+        "--iptables-min-sync-period=100ms",
+    )
+    return [
+        Component(_on(machine, "proxy"), (programs["kube-proxy"], *proxy)),
+        Component(_on(machine, "kubelet"), (programs["kubelet"], *kubelet)),
+    ]
+
+
+def second_node(settings: Settings) -> Component:
+    """The whole second node: killed like a component, it is gone like a machine."""
+    command = (sys.executable, "-m", "cluster.second_node")
+    return Component(SECOND.name, command, settings.environment)
+
+
+def _on(machine: Machine, name: str) -> str:
+    return name if machine == FIRST else f"{machine.name}-{name}"
 
 
 def _etcd_options(layout: Layout) -> list[str]:
@@ -115,10 +128,9 @@ def _api_options(layout: Layout) -> list[str]:
     ]
 
 
-def _controller_manager(layout: Layout, programs: Mapping[str, str]) -> tuple[str, ...]:
+def _controller_manager_options(layout: Layout) -> list[str]:
     pki = layout.certificates
-    return (
-        programs["kube-controller-manager"],
+    return [
         f"--kubeconfig={layout.config}/controller-manager.kubeconfig",
         f"--service-account-private-key-file={pki}/service-account.key",
         f"--root-ca-file={pki}/ca.crt",
@@ -130,7 +142,4 @@ def _controller_manager(layout: Layout, programs: Mapping[str, str]) -> tuple[st
         # Quicker than by default, so that tests wait for what they test and not for a timer.
         "--node-monitor-period=2s",
         "--node-monitor-grace-period=20s",
-    )
-
-
-assert FIRST_SERVICE.rsplit(".", 1)[0] == SERVICES.rsplit(".", 1)[0]
+    ]

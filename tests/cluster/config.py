@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.layout import API, NODE, PODS, Layout
+from cluster.layout import API, FIRST, FIRST_SERVICE, NODE, SECOND, Layout, Machine
 from cluster.pki import Authority, Subject
 
 PAUSE_IMAGE = "localhost/embertide-pause:1"
@@ -15,31 +16,43 @@ CONTAINERD_SOCKET = "/run/containerd/containerd.sock"  # ctr's default; /run is 
 
 def write_all(layout: Layout) -> None:
     """Certificates and configuration of one run; nothing of an earlier run may be there."""
-    layout.config.mkdir(parents=True)
     authority = Authority(layout.certificates)
     _issue_certificates(authority)
-    for name in ("admin", "controller-manager", "scheduler", "kubelet", "proxy", "coredns"):
+    _write(
+        layout.config,
+        {
+            "audit.yaml": json.dumps(_AUDIT, indent=1),
+            "Corefile": _corefile(layout),
+            "resolv.conf": "nameserver 127.0.0.1\n",
+        },
+    )
+    for name in ("admin", "controller-manager", "scheduler", "proxy", "coredns"):
         text = authority.kubeconfig(name, API)
         (layout.config / f"{name}.kubeconfig").write_text(text)
-    files = {
-        "audit.yaml": json.dumps(_AUDIT, indent=1),
-        "kubelet.yaml": json.dumps(_kubelet(layout), indent=1),
-        "Corefile": _corefile(layout),
-        "containerd.toml": _containerd(layout),
-        "resolv.conf": "nameserver 127.0.0.1\n",
-        "cni/10-pods.conflist": json.dumps(_pod_network(layout.state / "cni"), indent=1),
-    }
+    for machine in (FIRST, SECOND):
+        network = _pod_network(machine, layout.of(machine) / "cni")
+        _write(
+            layout.config_of(machine),
+            {
+                "kubelet.kubeconfig": authority.kubeconfig(machine.name, API),
+                "kubelet.yaml": json.dumps(_kubelet(layout, machine), indent=1),
+                "containerd.toml": _containerd(layout, machine),
+                "cni/10-pods.conflist": json.dumps(network, indent=1),
+            },
+        )
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
-        path = layout.config / name
-        path.parent.mkdir(exist_ok=True)
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 
 def _issue_certificates(authority: Authority) -> None:
-    names = (NODE, "127.0.0.1", "198.19.0.1")
+    addresses = (NODE, "127.0.0.1", FIRST_SERVICE)
     services = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost")
-    api = (*(f"IP:{name}" for name in names), *(f"DNS:{name}" for name in services))
-    node = Subject("system:node:node-1", "system:nodes", (f"IP:{NODE}", "DNS:node-1"))
+    api = (*(f"IP:{address}" for address in addresses), *(f"DNS:{name}" for name in services))
     for name, subject in {
         "apiserver": Subject("kube-apiserver", names=api),
         "apiserver-to-kubelet": Subject("kube-apiserver-kubelet-client", "system:masters"),
@@ -48,9 +61,12 @@ def _issue_certificates(authority: Authority) -> None:
         "scheduler": Subject("system:kube-scheduler"),
         "proxy": Subject("system:kube-proxy"),
         "coredns": Subject("coredns", "system:masters"),
-        "kubelet": node,
     }.items():
         authority.issue(name, subject)
+    for machine in (FIRST, SECOND):
+        names = (f"IP:{machine.address}", f"DNS:{machine.name}")
+        subject = Subject(f"system:node:{machine.name}", "system:nodes", names)
+        authority.issue(machine.name, subject)
     authority.issue_token_key("service-account")
 
 
@@ -62,7 +78,7 @@ _AUDIT: dict[str, Any] = {
 }
 
 
-def _kubelet(layout: Layout) -> dict[str, Any]:
+def _kubelet(layout: Layout, machine: Machine) -> dict[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -72,8 +88,8 @@ def _kubelet(layout: Layout) -> dict[str, Any]:
             "x509": {"clientCAFile": str(layout.certificates / "ca.crt")},
         },
         "authorization": {"mode": "Webhook"},
-        "tlsCertFile": str(layout.certificates / "kubelet.crt"),
-        "tlsPrivateKeyFile": str(layout.certificates / "kubelet.key"),
+        "tlsCertFile": str(layout.certificates / f"{machine.name}.crt"),
+        "tlsPrivateKeyFile": str(layout.certificates / f"{machine.name}.key"),
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
@@ -81,8 +97,8 @@ def _kubelet(layout: Layout) -> dict[str, Any]:
         "clusterDNS": [NODE],
         "clusterDomain": "cluster.local",
         "resolvConf": str(layout.config / "resolv.conf"),
-        "podLogsDir": str(layout.pod_logs),
-        "volumePluginDir": str(layout.state / "volume-plugins"),
+        "podLogsDir": str(layout.of(machine) / "pods"),
+        "volumePluginDir": str(layout.of(machine) / "volume-plugins"),
         # Images are kept however full the disk is, and pods stay until it really is.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
@@ -99,7 +115,7 @@ def _kubelet(layout: Layout) -> dict[str, Any]:
     }
 
 
-def _pod_network(folder: Path) -> dict[str, Any]:
+def _pod_network(machine: Machine, folder: Path) -> dict[str, Any]:
     """Every pod on a link of its own, as routed networks do: replies always pass the node.
 
     On a bridge they would not, and connections through Services to the same node would break
@@ -108,7 +124,7 @@ def _pod_network(folder: Path) -> dict[str, Any]:
     addresses = {
         "type": "host-local",
         "dataDir": str(folder),
-        "ranges": [[{"subnet": PODS}]],
+        "ranges": [[{"subnet": machine.pods}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
     return {
@@ -136,16 +152,16 @@ def _corefile(layout: Layout) -> str:
 """
 
 
-def _containerd(layout: Layout) -> str:
+def _containerd(layout: Layout, machine: Machine) -> str:
     # restrict_oom_score_adj: without CAP_SYS_RESOURCE every sandbox would fail otherwise.
     return f"""\
 version = 3
-root = "{layout.images}"
+root = "{layout.of(machine) / "containerd"}"
 state = "/run/containerd"
 [grpc]
   address = "{CONTAINERD_SOCKET}"
 [plugins.'io.containerd.internal.v1.opt']
-  path = "{layout.state / "opt"}"
+  path = "{layout.of(machine) / "opt"}"
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = "overlayfs"
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
@@ -154,7 +170,7 @@ state = "/run/containerd"
   restrict_oom_score_adj = true
   [plugins.'io.containerd.cri.v1.runtime'.cni]
     bin_dirs = ["/usr/lib/cni", "/opt/cni/bin"]
-    conf_dir = "{layout.config / "cni"}"
+    conf_dir = "{layout.config_of(machine) / "cni"}"
   [plugins.'io.containerd.cri.v1.runtime'.containerd]
     default_runtime_name = "runc"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]

@@ -13,15 +13,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cluster.config import CONTAINERD_SOCKET
-from cluster.layout import CACHE, NODE, NODE_NAME, S3_PORT, Layout
-from cluster.loading import Containerd, read_image
+from cluster.images import IMAGE_STORE
+from cluster.layout import FIRST, NODE, S3_PORT, SECOND, Layout, Machine
 from cluster.pod_processes import kill_processes
 from cluster.process import NodeProcess
+from cluster.settings import Settings
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
@@ -53,29 +53,31 @@ class ClusterS3:
 
 
 class Cluster:
-    """One node with images loaded; ``programs`` and ``images`` by name, as their builders say."""
+    """A node with images loaded; ``programs`` and ``images`` by name, as their builders say."""
 
     def __init__(self, programs: Mapping[str, Path], images: Mapping[str, str]) -> None:
         self.layout = Layout()
         self.s3 = ClusterS3()
         self.images, self.programs = images, programs
-        settings = {name: getattr(self.s3, name) for name in ClusterS3.__dataclass_fields__}
-        self._node = NodeProcess(self.layout, programs, settings)
+        self.node = NodeProcess(
+            Settings(
+                root=str(self.layout.root),
+                programs={name: str(path) for name, path in programs.items()},
+                image_store=str(IMAGE_STORE),
+                images=tuple(images.values()),
+                s3=asdict(self.s3),
+            )
+        )
         self._numbers = itertools.count(1)
 
     def start(self) -> None:
         """Returns when the node is Ready and has the images."""
-        self._node.start()
-        socket = Path(f"/proc/{self._node.inside}/root{CONTAINERD_SOCKET}")
-        containerd = Containerd(self.programs["ctr"], socket)
-        for name in self.images.values():
-            containerd.load(read_image(CACHE / "images" / "storage", name))
-        self.kubectl("wait", "--for=create", f"node/{NODE_NAME}", "--timeout=60s")
-        self.kubectl("wait", "--for=condition=Ready", f"node/{NODE_NAME}", "--timeout=60s")
+        self.node.start()
+        self._await_node(FIRST)
 
     def stop(self) -> None:
         """End it; nothing is left but its files."""
-        self._node.stop()
+        self.node.stop()
 
     @property
     def kubeconfig(self) -> Path:
@@ -149,21 +151,30 @@ class Cluster:
             time.sleep(_POLL_SECONDS)
         return found
 
+    def start_second_node(self) -> None:
+        """An empty node-2 with the images; returns when it is Ready."""
+        self.node.order("start", SECOND.name)
+        self._await_node(SECOND)
+
+    def kill_second_node(self) -> None:
+        """All its processes are gone at once, as when a machine loses power; it stays listed."""
+        self.node.order("stop", SECOND.name)
+
     def kill_kubelet(self) -> None:
         """Its pods run on; the node is NotReady after the grace period of 20 s."""
-        self._node.order("stop", "kubelet")
+        self.node.order("stop", "kubelet")
 
     def start_kubelet(self) -> None:
         """Undo ``kill_kubelet``."""
-        self._node.order("start", "kubelet")
+        self.node.order("start", "kubelet")
 
     def stop_s3(self) -> None:
         """Kill the S3 server: connections break, new ones are refused; objects stay."""
-        self._node.order("stop", "s3")
+        self.node.order("stop", "s3")
 
     def start_s3(self) -> None:
         """Undo ``stop_s3``."""
-        self._node.order("start", "s3")
+        self.node.order("start", "s3")
 
     def kill_in_pod(
         self, namespace: str, pod: str, pattern: str, number: int = signal.SIGKILL
@@ -187,7 +198,7 @@ class Cluster:
             {"op": "add", "path": f"/status/{field}/{path}", "value": str(amount)}
             for field in ("capacity", "allocatable")
         ]
-        node = ("node", NODE_NAME, "--subresource=status", "--type=json")
+        node = ("node", FIRST.name, "--subresource=status", "--type=json")
         self.kubectl("patch", *node, "-p", json.dumps(patch))
 
     def audit_events(self, user: str) -> Iterator[dict[str, Any]]:
@@ -197,6 +208,11 @@ class Cluster:
                 event: dict[str, Any] = json.loads(line)
                 if event["user"].get("username") == user:
                     yield event
+
+    def _await_node(self, machine: Machine) -> None:
+        node = ("wait", f"node/{machine.name}", "--timeout=60s")
+        self.kubectl(*node, "--for=create")
+        self.kubectl(*node, "--for=condition=Ready")
 
     def _client(
         self, program: str, *arguments: str, input: str | None = None

@@ -28,6 +28,8 @@ _PACKAGES = "python3,python3-venv,ca-certificates"
 _BASE = (
     f"localhost/embertide-base:{hashlib.sha256(f'{_SUITE} {_PACKAGES}'.encode()).hexdigest()[:12]}"
 )
+_FOLDER = CACHE / "images"
+IMAGE_STORE = _FOLDER / "storage"
 _LARGE_BYTES = 1 << 30
 _MANY_IMAGES = 200
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -38,7 +40,7 @@ def build_images(say: Callable[[str], None] = print) -> dict[str, str]:
 
     From nothing this takes minutes (PyTorch is large); a change of code takes seconds.
     """
-    buildah = Buildah(CACHE / "images")
+    buildah = Buildah(_FOLDER)
     names = {"pause": PAUSE_IMAGE}
     with (buildah.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

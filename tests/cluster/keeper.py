@@ -19,20 +19,13 @@ from pathlib import Path
 from types import FrameType
 
 from cluster import cgroups, network
-from cluster.layout import SETTINGS, Layout
-
-# unshare dies with the keeper, the first process inside with unshare, all others with that.
-_COMMAND = (
-    *("setpriv", "--pdeathsig", "KILL"),
-    *("unshare", "--cgroup", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"),
-    *("catatonit", "--", sys.executable, "-m", "cluster.node_main"),
-)
+from cluster.machine import ENTER
+from cluster.settings import Settings
 
 
 def main() -> None:
     """Ends when the node has ended and nothing of it is left; settings are in the environment."""
-    settings = json.loads(os.environ[SETTINGS])
-    layout = Layout(Path(settings["root"]))
+    layout = Settings.of_this_process().layout
     signal.signal(signal.SIGTERM, _exit)
     try:
         with _lock(layout.lock):
@@ -48,7 +41,8 @@ def main() -> None:
 
 def _run_node() -> None:
     here = os.open("/proc/self/ns/net", os.O_RDONLY)
-    process = subprocess.Popen([*_COMMAND, str(here)], pass_fds=(here,))
+    command = (*ENTER, sys.executable, "-m", "cluster.node_main", str(here))
+    process = subprocess.Popen(command, pass_fds=(here,))
     try:
         process.wait()
     finally:

@@ -11,27 +11,35 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache" / "cluster"
 RANGE = "198.18.0.0/15"
 NODE = "198.18.0.1"  # API server, S3 server and DNS
 HOST = "198.18.0.254"  # this machine, as the cluster sees it
-BRIDGE_PREFIX = 24
-PODS = "198.18.64.0/18"
+PREFIX = 24
+PODS = "198.18.128.0/17"
 SERVICES = "198.19.0.0/16"
 FIRST_SERVICE = "198.19.0.1"  # kubernetes.default
 API = f"https://{NODE}:6443"
 S3_PORT = 9000
-NODE_NAME = "node-1"
 
 # One link of this name can exist on a machine: it keeps a second cluster from starting.
 HOST_LINK = "embertide0"
 
-# The variable through which process.py tells keeper.py and node_main.py what to do.
-SETTINGS = "EMBERTIDE_CLUSTER_SETTINGS"
+
+@dataclass(frozen=True)
+class Machine:
+    """A node of the cluster: its name, its address and the range of its pods."""
+
+    name: str
+    address: str
+    pods: str
+
+
+FIRST = Machine("node-1", NODE, "198.18.128.0/18")
+SECOND = Machine("node-2", "198.18.0.2", "198.18.192.0/18")
 
 
 @dataclass(frozen=True)
 class Layout:
     """Files of one cluster under ``root``.
 
-    ``state`` is made anew at every start and left for reading afterwards; ``images`` outlives the
-    cluster, so that images are unpacked once.
+    ``state`` is made anew at every start and left for reading afterwards.
     """
 
     root: Path = CACHE
@@ -40,11 +48,6 @@ class Layout:
     def state(self) -> Path:
         """All that one run writes."""
         return self.root / "state"
-
-    @property
-    def images(self) -> Path:
-        """containerd's store of images and their unpacked layers."""
-        return self.root / "containerd"
 
     @property
     def kubeconfig(self) -> Path:
@@ -67,11 +70,6 @@ class Layout:
         return self.state / "log"
 
     @property
-    def pod_logs(self) -> Path:
-        """Kubelet's ``<namespace>_<pod>_<uid>/<container>/<restarts>.log``."""
-        return self.state / "pods"
-
-    @property
     def certificates(self) -> Path:
         """The authority, keys and certificates of this run."""
         return self.state / "pki"
@@ -80,3 +78,11 @@ class Layout:
     def config(self) -> Path:
         """Configuration files of the components."""
         return self.state / "config"
+
+    def of(self, machine: Machine) -> Path:
+        """What one node keeps: containers, volumes, and logs of pods under ``pods``."""
+        return self.state / machine.name
+
+    def config_of(self, machine: Machine) -> Path:
+        """Configuration files of one node's components."""
+        return self.config / machine.name

@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import re
+import subprocess
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,10 @@ class Containerd:
 
     def __init__(self, ctr: Path, socket: Path) -> None:
         self._ctr = (str(ctr), "--address", str(socket), "--namespace", "k8s.io")
+
+    def answers(self) -> bool:
+        """Whether it is up."""
+        return subprocess.run([*self._ctr, "version"], capture_output=True).returncode == 0
 
     def load(self, image: StoredImage) -> None:
         """Make an image known; its layers that are not there yet are linked."""

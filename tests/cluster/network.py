@@ -1,7 +1,7 @@
-"""The node's network: a bridge with the node's address, and one link to this machine.
+"""The network: a bridge on the first node, which this machine and the second node are linked to.
 
-All of it lives in the node's network namespace except ``embertide0``, this machine's end of the
-link, which goes with the namespace. Through it everything here reaches the API server, the S3
+All of it lives in network namespaces of the nodes except ``embertide0``, this machine's end of the
+link, which goes with them. Through it everything here reaches the API server, the S3
 server, pods and Services; pods reach nothing beyond this machine.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from cluster.layout import BRIDGE_PREFIX, HOST, HOST_LINK, NODE, RANGE
+from cluster.layout import FIRST, HOST, HOST_LINK, NODE, PREFIX, RANGE, SECOND
 from cluster.shell import run
 
 _BRIDGE = "node0"
@@ -32,25 +32,55 @@ def check_free() -> None:
             )
 
 
-def set_up(host_namespace: int) -> None:
-    """Called inside the node's namespace; ``host_namespace`` is a descriptor of this machine's."""
+def set_up_first(here: int) -> None:
+    """Called inside the first node's namespace; ``here`` is a descriptor of this machine's."""
     _ip("link", "set", "lo", "up")
     _ip("link", "add", _BRIDGE, "type", "bridge")
-    _ip("address", "add", f"{NODE}/{BRIDGE_PREFIX}", "dev", _BRIDGE)
+    _ip("address", "add", f"{NODE}/{PREFIX}", "dev", _BRIDGE)
     _ip("link", "set", _BRIDGE, "up")
-    # Leads nowhere; some programs choose their address by it.
-    _ip("route", "add", "default", "dev", _BRIDGE)
-    Path("/proc/sys/net/ipv4/ip_forward").write_text("1\n")
+    _forward(_BRIDGE)
+    # Pods of the second node, whether there is one or not.
+    _ip("route", "add", SECOND.pods, "via", SECOND.address)
 
-    # iproute2 takes a namespace's path where it takes a name.
-    host = f"/proc/self/fd/{host_namespace}"
-    fds = (host_namespace,)
-    _ip("link", "add", "host0", "type", "veth", "peer", "name", HOST_LINK, "netns", host, fds=fds)
+    host = _path(here)
+    _ip("link", "add", "host0", "type", "veth", "peer", "name", HOST_LINK, "netns", host, fd=here)
     _ip("link", "set", "host0", "master", _BRIDGE, "up")
-    outside = ("nsenter", f"--net={host}", "ip")
-    run(*outside, "address", "add", f"{HOST}/{BRIDGE_PREFIX}", "dev", HOST_LINK, fds=fds)
-    run(*outside, "link", "set", HOST_LINK, "up", fds=fds)
-    run(*outside, "route", "add", RANGE, "via", NODE, fds=fds)
+    _ip("address", "add", f"{HOST}/{PREFIX}", "dev", HOST_LINK, inside=here)
+    _ip("link", "set", HOST_LINK, "up", inside=here)
+    _ip("route", "add", RANGE, "via", NODE, inside=here)
+    # Not by way of the first node, which would see one direction only.
+    _ip("route", "add", SECOND.pods, "via", SECOND.address, inside=here)
+
+
+def set_up_second(first: int) -> None:
+    """Called inside the second node's namespace; ``first`` is a descriptor of the first one's."""
+    link, bridged = "eth0", SECOND.name
+    _ip("link", "set", "lo", "up")
+    _ip(
+        "link",
+        "add",
+        link,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        bridged,
+        "netns",
+        _path(first),
+        fd=first,
+    )
+    _ip("address", "add", f"{SECOND.address}/{PREFIX}", "dev", link)
+    _ip("link", "set", link, "up")
+    _ip("link", "set", bridged, "master", _BRIDGE, "up", inside=first)
+    _forward(link)
+    _ip("route", "add", FIRST.pods, "via", FIRST.address)
+
+
+def _forward(link: str) -> None:
+    """Be a router for pods; everything unknown leads nowhere."""
+    # Some programs choose their address by it.
+    _ip("route", "add", "default", "dev", link)
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1\n")
 
 
 def remove_link() -> None:
@@ -59,5 +89,12 @@ def remove_link() -> None:
         subprocess.run(["ip", "link", "delete", HOST_LINK], capture_output=True)
 
 
-def _ip(*arguments: str, fds: tuple[int, ...] = ()) -> str:
-    return run("ip", *arguments, fds=fds)
+def _path(namespace: int) -> str:
+    # iproute2 takes a path where it takes a namespace's name.
+    return f"/proc/self/fd/{namespace}"
+
+
+def _ip(*arguments: str, fd: int | None = None, inside: int | None = None) -> str:
+    """``fd`` is passed on; ``inside`` is a descriptor of the namespace to run in."""
+    enter = () if inside is None else ("nsenter", f"--net={_path(inside)}")
+    return run(*enter, "ip", *arguments, fds=tuple(n for n in (fd, inside) if n is not None))

@@ -7,11 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.layout import SETTINGS, Layout
+from cluster.settings import Settings
 
 _TESTS = Path(__file__).resolve().parents[1]
 _STOP_SECONDS = 30.0
@@ -20,23 +19,17 @@ _STOP_SECONDS = 30.0
 class NodeProcess:
     """One node; all of it ends when this process does, however that happens."""
 
-    def __init__(self, layout: Layout, programs: Mapping[str, Path], s3: Mapping[str, str]) -> None:
-        self._layout = layout
-        self._settings = {
-            "root": str(layout.root),
-            "programs": {name: str(path) for name, path in programs.items()},
-            "s3": dict(s3),
-        }
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._layout = settings, settings.layout
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Returns when the API server, containerd and S3 answer; RuntimeError if they don't."""
-        self._layout.images.mkdir(parents=True, exist_ok=True)
-        settings = {SETTINGS: json.dumps(self._settings), "PYTHONPATH": str(_TESTS)}
+        """Returns when all but the kubelet answers and images are there; RuntimeError if not."""
+        self._layout.root.mkdir(parents=True, exist_ok=True)
         with self._layout.node_log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cluster.keeper"],
-                env=os.environ | settings,
+                env=os.environ | self._settings.environment | {"PYTHONPATH": str(_TESTS)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

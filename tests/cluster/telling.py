@@ -42,7 +42,7 @@ def tell(cluster: Cluster, since: Marks) -> Iterator[tuple[str, str]]:
 def _logs(cluster: Cluster) -> list[Path]:
     layout = cluster.layout
     components = [path for path in layout.logs.glob("*.log") if path.name != "audit.log"]
-    return sorted(components) + sorted(layout.pod_logs.glob("*/*/*.log"))
+    return sorted(components) + sorted(layout.state.glob("node-*/pods/*/*/*.log"))
 
 
 def _added(path: Path, start: int) -> list[str]:

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from cluster.build import build_all
-from cluster.fixture import ClusterS3
+from cluster.fixture import Cluster
 from cluster.layout import Layout
 from cluster.leftovers import find_leftovers
 from cluster.process import NodeProcess
@@ -25,8 +24,8 @@ SECONDS = 20.0
 
 
 def new_node() -> NodeProcess:
-    s3 = ClusterS3()
-    return NodeProcess(LAYOUT, build_all(), {f.name: getattr(s3, f.name) for f in fields(s3)})
+    """Without images, so that nothing but Go programs has to be there."""
+    return Cluster(build_all(), {}).node
 
 
 def await_leftovers(good: Callable[[list[str]], bool]) -> None:
@@ -39,6 +38,7 @@ def await_leftovers(good: Callable[[list[str]], bool]) -> None:
 def test_nothing_is_left_when_it_is_stopped() -> None:
     node = new_node()
     node.start()
+    node.order("start", "node-2")
     assert find_leftovers(LAYOUT) != []
     node.stop()
     assert find_leftovers(LAYOUT) == []

@@ -142,6 +142,45 @@ def test_lost_kubelet_is_noticed_and_comes_back(cluster: Cluster) -> None:
     cluster.kubectl(*node, "--for=condition=Ready")
 
 
+def test_second_node_comes_and_dies(cluster: Cluster, namespace: str) -> None:
+    cluster.start_second_node()
+    serve = (
+        "import http.server as h, os\n"
+        "os.chdir('/')\n"
+        "h.test(h.SimpleHTTPRequestHandler, port=8080)\n"
+    )
+    manifests = []
+    for number in (1, 2):
+        manifest = pod(cluster, f"on-{number}", serve)
+        manifest["spec"]["nodeName"] = f"node-{number}"
+        manifests.append(manifest)
+    ports = [{"port": 80, "targetPort": 8080}]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "far"},
+        "spec": {"selector": {"app": "on-2"}, "ports": ports},
+    }
+    run(cluster, namespace, *manifests, service)
+    ready = ("wait", "--for=condition=Ready", "pod", "--all", "--timeout=30s")
+    cluster.kubectl("-n", namespace, *ready)
+    address = cluster.get("-n", namespace, "pod", "on-2")["status"]["podIP"]
+    virtual = cluster.get("-n", namespace, "service", "far")["spec"]["clusterIP"]
+    read = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=5).read())"
+    for url in (f"http://{address}:8080/etc/hostname", f"http://{virtual}/etc/hostname"):
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            assert answer.read().decode().strip() == "on-2"
+        run_there = ("exec", "on-1", "--", "python", "-c", read, url)
+        assert "on-2" in cluster.kubectl("-n", namespace, *run_there)
+
+    cluster.kill_second_node()
+    lost = ("wait", "--for=condition=Ready=Unknown", "node/node-2", "--timeout=60s")
+    cluster.kubectl(*lost)
+    with pytest.raises(OSError, match=r"timed out|unreachable|No route"):
+        urllib.request.urlopen(f"http://{address}:8080", timeout=2)
+    cluster.kubectl("delete", "node", "node-2")
+
+
 def test_s3_outage(cluster: Cluster) -> None:
     def answers() -> bool:
         try:
