@@ -1,0 +1,63 @@
+"""A node that loses power in the middle of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cluster.fixture import Cluster
+from cluster.jobs import Inputs, Jobs, workers
+
+pytestmark = pytest.mark.cluster
+
+# Apart where there are two nodes; leave a lost one after five seconds, not a minute.
+_APART = {
+    "spec": {
+        "affinity": {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 100,
+                        "podAffinityTerm": {
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": {"matchLabels": {"embertide.dev/job": "torn"}},
+                        },
+                    }
+                ]
+            }
+        },
+        "tolerations": [
+            {
+                "key": "node.kubernetes.io/unreachable",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 5,
+            }
+        ],
+    }
+}
+
+
+@pytest.fixture
+def second_node(cluster: Cluster) -> Iterator[None]:
+    cluster.start_second_node()
+    yield
+    cluster.kill_second_node()
+    cluster.kubectl("delete", "node", "node-2", "--ignore-not-found")
+
+
+def test_a_job_goes_on_with_the_nodes_that_are_left(
+    big: Inputs, jobs: Jobs, second_node: None
+) -> None:
+    output = f"{jobs.root}/out"
+    jobs.apply(big.job("torn", output, workers=workers(2, 1, podTemplate=_APART)))
+    jobs.await_stage("torn", 1, "ingest")
+    places = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in jobs.pods()}
+    assert sorted(places.values()) == ["node-1", "node-2"]
+    jobs.cluster.kill_second_node()
+    status = jobs.complete("torn", 400)
+    assert (status["attempt"], status["failures"]) == (2, 0)
+    assert status["lastFailure"]["reason"] == "WorkerDisrupted"
+    assert places[status["lastFailure"]["worker"]] == "node-2"
+    big.check(output)
+    assert big.leftovers(output) == []
