@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
+from typing import Any
 
 import pytest
 import yaml
-from cluster.crd_cases import BASE, Case
+from cluster.crd_cases import BASE, FROZEN, THAWED, Case
 from cluster.crd_rule_cases import CASES
 from cluster.fixture import Cluster
+from cluster.jobs import Jobs, find_condition
 
 pytestmark = pytest.mark.cluster
 
@@ -23,12 +24,23 @@ def namespace(cluster: Cluster, operator: str) -> str:
 def test_every_rule_is_refused_with_its_message(
     case: Case, cluster: Cluster, namespace: str
 ) -> None:
-    manifest = yaml.safe_dump(case.mutate(BASE))
+    check(cluster, namespace, case, case.mutate(BASE))
+
+
+def test_what_is_fixed_once_the_job_is_accepted(jobs: Jobs) -> None:
+    job = {**BASE, "spec": {**BASE["spec"], "suspend": True}}
+    jobs.apply(job)
+    jobs.await_("products", lambda s: find_condition(s, "Accepted").get("status") == "True")
+    for case in (*FROZEN, *THAWED):
+        check(jobs.cluster, jobs.namespace, case, case.mutate(job))
+
+
+def check(cluster: Cluster, namespace: str, case: Case, job: dict[str, Any]) -> None:
+    """The API server takes the job, or refuses it with the case's message."""
     command = ("apply", "--dry-run=server", "-f", "-")
-    result = cluster.try_kubectl("-n", namespace, *command, input=manifest)
-    assert isinstance(result, subprocess.CompletedProcess)
+    result = cluster.try_kubectl("-n", namespace, *command, input=yaml.safe_dump(job))
     if case.message:
-        assert result.returncode != 0
+        assert result.returncode != 0, case.name
         assert case.message in result.stderr
     else:
-        assert result.returncode == 0, result.stderr
+        assert result.returncode == 0, f"{case.name}: {result.stderr}"
