@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
-
 from embertide.spec.base import normalise_uri
 from embertide.spec.naming import CONTAINER, HTTP_PORT, LABEL_ATTEMPT, LABEL_ROLE, ROLE_WORKER
 from embertide.spec.reports import WorkerStatus
@@ -173,10 +171,7 @@ def _ask_rank_zero(cluster: Cluster, pods: list[Object], job: Object) -> WorkerS
         if attempt_of(pod) != attempt or not address or "running" not in _state(pod):
             continue
         data = cluster.ask_worker(address, HTTP_PORT)
-        try:
-            report = WorkerStatus.model_validate_json(data) if data else None
-        except ValidationError:
-            return None
+        report = WorkerStatus.parse(data) if data else None
         if report and (report.job_uid, report.attempt) == (job["metadata"]["uid"], attempt):
             return report
     return None

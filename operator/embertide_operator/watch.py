@@ -10,7 +10,6 @@ from embertide_operator.attempt import Failure, first_failure, obstacle
 from embertide_operator.children import (
     APPLIED_HASH,
     SPEC_HASH,
-    Attempt,
     children,
     memory_given,
     needs_plan,
@@ -20,6 +19,7 @@ from embertide_operator.children import (
 from embertide_operator.cluster import Object
 from embertide_operator.decision import Decision, count_workers, doomed, is_stuck, stop
 from embertide_operator.observe import Observed, attempt_of, container_status, label
+from embertide_operator.pods import Attempt
 from embertide_operator.quantities import quantity
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, parse_time, timestamp

@@ -9,7 +9,8 @@ from operator_world import SETTINGS, UID, raw_job
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide_operator import pod_template
-from embertide_operator.children import Attempt, children, planner, spec_hash
+from embertide_operator.children import children, planner, spec_hash
+from embertide_operator.pods import Attempt
 from embertide_operator.validate import read_job
 
 ATTEMPT = Attempt(UID, 3, "20261121T120000Z-abcdef", ("20261121T110000Z-abcdef",), 2, 2)

@@ -1,7 +1,7 @@
 """The folder through which a launcher and its workers talk; nothing else passes between them.
 
 job.json, order.json    what to do
-progress.jsonl          how far the run is, from rank 0
+progress.jsonl          how far the run is, from rank 0, or from the one worker of a pod
 report.json             what was published, from rank 0, once every worker is done
 metrics-<rank>.json     how a worker is doing, where somebody wants to know
 error-<rank>.json       why a worker failed (``postmortem.py``)
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,32 +54,39 @@ def last_stage(folder: Path) -> str:
     """What the run was doing last, "" before it did anything."""
     path = folder / "progress.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
-    if lines:
-        return str(json.loads(lines[-1])["stage"])
-    # Ranks other than 0 in folders of their own.
-    for path in folder.glob("metrics-*.json"):
-        return str(json.loads(path.read_text())["stage"])
-    return ""
+    return str(json.loads(lines[-1])["stage"]) if lines else ""
 
 
 @contextmanager
-def following(path: Path, on_progress: OnProgress) -> Iterator[None]:
-    """Pass on what rank 0 appends to its progress file, from a thread."""
+def repeating(act: Callable[[], None], period_seconds: float) -> Iterator[None]:
+    """Call ``act`` from a thread every so often, and once more at the end."""
     done = threading.Event()
 
-    def follow() -> None:
-        at = 0
-        while not done.wait(POLL_SECONDS):
-            at = _pass_on(path, at, on_progress)
-        _pass_on(path, at, on_progress)
+    def repeat() -> None:
+        while not done.wait(period_seconds):
+            act()
+        act()
 
-    thread = threading.Thread(target=follow, name="progress", daemon=True)
+    thread = threading.Thread(target=repeat, name=act.__name__, daemon=True)
     thread.start()
     try:
         yield
     finally:
         done.set()
         thread.join()
+
+
+@contextmanager
+def following(path: Path, on_progress: OnProgress) -> Iterator[None]:
+    """Pass on what a worker appends to its progress file, from a thread."""
+    at = 0
+
+    def follow() -> None:
+        nonlocal at
+        at = _pass_on(path, at, on_progress)
+
+    with repeating(follow, POLL_SECONDS):
+        yield
 
 
 def _pass_on(path: Path, at: int, on_progress: OnProgress) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +14,7 @@ from embertide.errors import OutputError
 from embertide.metrics import CountingRecorder
 from embertide.pipeline import Clock
 from embertide.report import RankMemory, Traffic, Vitals
-from embertide.run_folder import write_text
+from embertide.run_folder import repeating, write_text
 
 
 def look(rank: int, planned_bytes: int, clock: Clock, recorder: CountingRecorder) -> Vitals:
@@ -39,23 +38,12 @@ def look(rank: int, planned_bytes: int, clock: Clock, recorder: CountingRecorder
 @contextmanager
 def telling(path: Path, vitals: Callable[[], Vitals], period_seconds: float) -> Iterator[None]:
     """Write vitals to a file at once, then every so often from a thread, and at the end."""
-    done = threading.Event()
 
     def tell() -> None:
         # A run is worth more than its metrics.
         with suppress(OutputError):
             write_text(path, json.dumps(vitals().to_json()))
 
-    def keep_telling() -> None:
-        while not done.wait(period_seconds):
-            tell()
-
     tell()
-    thread = threading.Thread(target=keep_telling, name="vitals", daemon=True)
-    thread.start()
-    try:
+    with repeating(tell, period_seconds):
         yield
-    finally:
-        done.set()
-        thread.join()
-        tell()

@@ -195,15 +195,7 @@ class Attempt:
         path = self._folder / "report.json"
         if not path.exists():
             return None
-        report = RunReport.from_json(json.loads(path.read_text()))
-        return OutputReport(
-            version=report.version,
-            uri=report.uri,
-            rows=report.rows,
-            dim=report.dim,
-            manifest_digest=report.manifest_digest,
-            current=report.current,
-        )
+        return _output_report(RunReport.from_json(json.loads(path.read_text())))
 
     def clean_up(self) -> OutputReport | None:
         """Once our worker has ended: leave nothing of an incomplete version.
@@ -239,7 +231,7 @@ class Attempt:
         return open_storage(self._job.spec.storage)
 
 
-def _output_report(info: VersionInfo) -> OutputReport:
+def _output_report(info: VersionInfo | RunReport) -> OutputReport:
     return OutputReport(
         version=info.version,
         uri=info.uri,

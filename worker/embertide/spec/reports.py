@@ -27,6 +27,14 @@ class ReportModel(BaseModel):
         """Compact JSON."""
         return self.model_dump_json(by_alias=True, exclude_none=True)
 
+    @classmethod
+    def parse(cls, text: str | bytes) -> Self | None:
+        """What :meth:`to_text` wrote, None for any other text."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            return None
+
 
 class Ending(ReportModel):
     """Why a worker or a planner ended.
@@ -52,14 +60,6 @@ class Ending(ReportModel):
             return text
         short = self.message[: len(self.message) * 3 // 4].removesuffix(" ...") + " ..."
         return self.model_copy(update={"message": short}).to_text()
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """The ending that a termination message holds, None for any other text."""
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError:
-            return None
 
 
 class ProgressReport(ReportModel):
@@ -106,11 +106,3 @@ class PlanResult(ReportModel):
     bytes_exchanged: int
     nodes: int
     edges: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """The plan that a termination message holds, None for any other text."""
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError:
-            return None

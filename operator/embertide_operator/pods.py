@@ -1,0 +1,198 @@
+"""The pods of a job: what they run, what they are told, and what they may not do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from embertide.spec import naming
+from embertide.spec.manifest import EmbeddingJob
+from embertide_operator.cluster import Object
+from embertide_operator.pod_template import merge
+from embertide_operator.quantities import quantity
+from embertide_operator.settings import Settings
+
+_GRACE_SECONDS = 30
+_LOST_NODE_SECONDS = 60
+_PLANNER_MEMORY = "2Gi"
+_GPU = "nvidia.com/gpu"
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a job, as its status has it.
+
+    Attributes:
+        earlier: the versions that the attempts before wrote under.
+        memory: bytes for each worker where the job does not say; None where it does.
+    """
+
+    uid: str
+    number: int
+    version: str
+    earlier: tuple[str, ...]
+    graph: int
+    feature: int
+    memory: int | None = None
+
+    @property
+    def workers(self) -> int:
+        """How many."""
+        return self.graph * self.feature
+
+
+def image_of(job: EmbeddingJob, settings: Settings) -> str:
+    """The workers' image, "" when neither the job nor the operator names one."""
+    default = settings.image_cuda if job.spec.workers.device == "cuda" else settings.image
+    return job.spec.workers.image or default
+
+
+def labels(job: EmbeddingJob) -> dict[str, str]:
+    """On every object of a job."""
+    return {
+        "app.kubernetes.io/name": "embertide",
+        "app.kubernetes.io/instance": job.metadata.name,
+        "app.kubernetes.io/managed-by": naming.FIELD_MANAGER,
+        naming.LABEL_JOB: job.metadata.name,
+    }
+
+
+def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
+    """The pods of the StatefulSet."""
+    container = _container(job, settings, "work")
+    container["env"] += _worker_env(job, attempt)
+    container["resources"] = _resources(job, attempt)
+    container["ports"] = [
+        {"name": "http", "containerPort": naming.HTTP_PORT},
+        {"name": "rendezvous", "containerPort": naming.RENDEZVOUS_PORT},
+    ]
+    probe = {"httpGet": {"path": "/healthz", "port": "http"}, "timeoutSeconds": 5}
+    container["readinessProbe"] = {**probe, "periodSeconds": 2}
+    container["livenessProbe"] = {**probe, "periodSeconds": 20, "failureThreshold": 6}
+    return _template(job, container, naming.ROLE_WORKER, attempt.number)
+
+
+def planner_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
+    """The planner's pod, which runs once."""
+    container = _container(job, settings, "plan")
+    container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"memory": _PLANNER_MEMORY}}
+    template = _template(job, container, naming.ROLE_PLANNER, attempt.number)
+    template["spec"]["restartPolicy"] = "Never"
+    return template
+
+
+def _template(job: EmbeddingJob, container: Object, role: str, attempt: int) -> Object:
+    ours = {naming.LABEL_ROLE: role, naming.LABEL_ATTEMPT: str(attempt)}
+    ours["app.kubernetes.io/component"] = role
+    spec: Object = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": naming.USER_ID,
+            "runAsGroup": naming.USER_ID,
+            "fsGroup": naming.USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "job", "configMap": {"name": job.metadata.name}},
+            {"name": "scratch", "emptyDir": {}},
+        ],
+        "tolerations": [
+            {
+                "key": f"node.kubernetes.io/{state}",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": _LOST_NODE_SECONDS,
+            }
+            for state in ("not-ready", "unreachable")
+        ],
+    }
+    if job.spec.workers.service_account_name:
+        spec["serviceAccountName"] = job.spec.workers.service_account_name
+    given = job.spec.workers.pod_template or {}
+    merged = merge({"metadata": {"labels": {}}, "spec": spec}, given)
+    merged["metadata"]["labels"] = {**merged["metadata"]["labels"], **labels(job), **ours}
+    return merged
+
+
+def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
+    return {
+        "name": naming.CONTAINER,
+        "image": image_of(job, settings),
+        "imagePullPolicy": settings.pull_policy,
+        "args": [verb],
+        "env": [
+            {"name": "HOME", "value": naming.SCRATCH_FOLDER},
+            {"name": "TMPDIR", "value": naming.SCRATCH_FOLDER},
+            *_credentials(job),
+        ],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "terminationMessagePath": naming.TERMINATION_LOG,
+        "volumeMounts": [
+            {"name": "job", "mountPath": naming.JOB_FOLDER, "readOnly": True},
+            {"name": "scratch", "mountPath": naming.SCRATCH_FOLDER},
+        ],
+    }
+
+
+def _credentials(job: EmbeddingJob) -> list[Object]:
+    secret = job.spec.storage.credentials_secret
+    if secret is None:
+        return []
+    wanted = [(key, False) for key in _KEYS] + [("AWS_SESSION_TOKEN", True)]
+    return [
+        {
+            "name": key,
+            "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": optional}},
+        }
+        for key, optional in wanted
+    ]
+
+
+def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
+    values = {
+        naming.ENV_UID: attempt.uid,
+        naming.ENV_ATTEMPT: str(attempt.number),
+        naming.ENV_GRID: f"{attempt.graph}x{attempt.feature}",
+        naming.ENV_VERSION: attempt.version,
+        naming.ENV_EARLIER: ",".join(attempt.earlier),
+        naming.ENV_RENDEZVOUS: naming.rendezvous(job.metadata.name),
+    }
+    threads = _threads(job)
+    if threads is not None:
+        values[naming.ENV_THREADS] = str(threads)
+    index = "metadata.labels['apps.kubernetes.io/pod-index']"
+    memory = {"containerName": naming.CONTAINER, "resource": "limits.memory"}
+    return [
+        *({"name": name, "value": value} for name, value in values.items()),
+        {"name": naming.ENV_RANK, "valueFrom": {"fieldRef": {"fieldPath": index}}},
+        {"name": naming.ENV_MEMORY_LIMIT, "valueFrom": {"resourceFieldRef": memory}},
+    ]
+
+
+def _threads(job: EmbeddingJob) -> int | None:
+    """One for each CPU that the job asks for; None leaves it to the worker."""
+    resources = job.spec.workers.resources or {}
+    for part in ("limits", "requests"):
+        cpu = (resources.get(part) or {}).get("cpu")
+        if cpu is not None:
+            return max(1, math.floor(quantity(cpu)))
+    return None
+
+
+def _resources(job: EmbeddingJob, attempt: Attempt) -> Object:
+    resources: Object = job.spec.workers.resources or {}
+    if attempt.memory is not None:
+        memory = {"memory": str(attempt.memory)}
+        resources = merge({"requests": memory, "limits": memory}, resources)
+    if job.spec.workers.device == "cuda" and _GPU not in (resources.get("limits") or {}):
+        resources = merge(resources, {"limits": {**(resources.get("limits") or {}), _GPU: 1}})
+    return resources
