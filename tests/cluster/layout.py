@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-CACHE = Path(__file__).resolve().parents[2] / ".cache" / "cluster"
+# Without symbolic links: kubelet looks its folders up in the list of mounts.
+CACHE = (Path(__file__).resolve().parents[2] / ".cache" / "cluster").resolve()
 
 # 198.18.0.0/15 is set aside for tests (RFC 2544), so no real network is hidden by it.
 RANGE = "198.18.0.0/15"

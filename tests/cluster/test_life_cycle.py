@@ -41,9 +41,9 @@ def test_deleted_while_the_operator_is_down(big: Inputs, jobs: Jobs, operator: s
     jobs.await_stage("doomed", 1, "ingest")
     scale = ("-n", "embertide", "scale", "deployment", operator)
     jobs.cluster.kubectl(*scale, "--replicas=0")
-    jobs.cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
-                         "app.kubernetes.io/component=operator", "--timeout=60s")  # fmt: skip
     try:
+        jobs.cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
+                             "app.kubernetes.io/component=operator", "--timeout=60s")  # fmt: skip
         jobs.kubectl("delete", "ej", "doomed", "--timeout=30s")
         jobs.await_no_pods()
         assert big.leftovers(output) == []
