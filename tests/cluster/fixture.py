@@ -152,7 +152,10 @@ class Cluster:
         return found
 
     def start_second_node(self) -> None:
-        """An empty node-2 with the images; returns when it is Ready."""
+        """An empty node-2 with the images; returns when it is Ready.
+
+        After a kill, wait until that has been noticed: until then node-2 counts as Ready.
+        """
         self.node.order("start", SECOND.name)
         self._await_node(SECOND)
 

@@ -35,7 +35,8 @@ def check_free() -> None:
 def set_up_first(here: int) -> None:
     """Called inside the first node's namespace; ``here`` is a descriptor of this machine's."""
     _ip("link", "set", "lo", "up")
-    _ip("link", "add", _BRIDGE, "type", "bridge")
+    # Of its own, or it would be the lowest of its ports', and change as the second node goes.
+    _ip("link", "add", _BRIDGE, "address", _hardware(NODE), "type", "bridge")
     _ip("address", "add", f"{NODE}/{PREFIX}", "dev", _BRIDGE)
     _ip("link", "set", _BRIDGE, "up")
     _forward(_BRIDGE)
@@ -69,6 +70,7 @@ def set_up_second(first: int) -> None:
         _path(first),
         fd=first,
     )
+    _ip("link", "set", link, "address", _hardware(SECOND.address))
     _ip("address", "add", f"{SECOND.address}/{PREFIX}", "dev", link)
     _ip("link", "set", link, "up")
     _ip("link", "set", bridged, "master", _BRIDGE, "up", inside=first)
@@ -87,6 +89,11 @@ def remove_link() -> None:
     """Take this machine's end away at once; the kernel would a moment after the namespace."""
     if Path("/sys/class/net", HOST_LINK).exists():
         subprocess.run(["ip", "link", "delete", HOST_LINK], capture_output=True)
+
+
+def _hardware(address: str) -> str:
+    """The same for an address each time: neighbours remember it longer than a node may live."""
+    return "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
 
 
 def _path(namespace: int) -> str:

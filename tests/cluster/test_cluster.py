@@ -39,7 +39,11 @@ def pod(cluster: Cluster, name: str, code: str, **fields: Any) -> dict[str, Any]
         "command": ["python", "-c", code],
         "securityContext": RESTRICTED,
     }
-    spec = {"containers": [container | fields], "restartPolicy": "Never"}
+    spec = {
+        "containers": [container | fields],
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+    }
     metadata = {"name": name, "labels": {"app": name}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -178,6 +182,8 @@ def test_second_node_comes_and_dies(cluster: Cluster, namespace: str) -> None:
     cluster.kubectl(*lost)
     with pytest.raises(OSError, match=r"timed out|unreachable|No route"):
         urllib.request.urlopen(f"http://{address}:8080", timeout=2)
+    cluster.start_second_node()
+    cluster.kill_second_node()
     cluster.kubectl("delete", "node", "node-2")
 
 
