@@ -82,6 +82,7 @@ lint: $(STAMP)
 	@$(BIN)/ruff check
 	@echo "[lint] mypy"
 	@$(BIN)/mypy
+	@cd tests && ../$(BIN)/mypy --config-file ../pyproject.toml --package cluster
 	@echo "[lint] lint-imports"
 	@$(BIN)/lint-imports --no-logo
 	@echo "[lint] hadolint docker/*.Dockerfile"

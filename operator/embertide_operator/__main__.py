@@ -18,7 +18,7 @@ from embertide_operator.metrics import Metrics
 from embertide_operator.settings import Settings
 
 
-def main() -> int:
+def main(cluster_type: type[Cluster] = Cluster) -> int:
     """Run until a signal asks to stop; 2 when the environment is wrong."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     for name in ("kopf", "urllib3", "kubernetes"):
@@ -29,7 +29,7 @@ def main() -> int:
     except (ValueError, config.ConfigException) as error:
         print(f"embertide-operator: {error}", file=sys.stderr)
         return 2
-    cluster = Cluster(ApiClient(), settings.namespace)
+    cluster = cluster_type(ApiClient(), settings.namespace)
     controller = Controller(cluster, settings, Metrics())
     server = serve(controller, settings.port)
     registry = kopf.OperatorRegistry()

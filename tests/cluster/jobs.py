@@ -162,9 +162,9 @@ class Jobs:
         assert status["phase"] == "Failed", yaml.safe_dump(status)
         return status
 
-    def condition(self, name: str, kind: str) -> Manifest:
-        """A condition of a job, {} without it."""
-        return find_condition(self.status(name), kind)
+    def await_failures(self, name: str, count: int) -> Manifest:
+        """Wait until so many attempts have failed."""
+        return self.await_(name, lambda status: status.get("failures") == count)
 
     def pods(self) -> list[Manifest]:
         """All pods of the namespace."""

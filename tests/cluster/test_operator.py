@@ -65,7 +65,7 @@ def test_killed_again_and_again_while_a_job_runs(big: Inputs, jobs: Jobs, operat
     output = f"{jobs.root}/out"
     jobs.apply(big.job("steady", output, workers=workers(2, 1)))
     for restarts in range(3):
-        jobs.cluster.wait_for(lambda n=restarts: _restarts(jobs.cluster) == n, 60, "it is back")
+        _await_restarts(jobs.cluster, restarts)
         jobs.cluster.kill_in_pod("embertide", operator, "python")
     status = jobs.complete("steady", 240)
     assert (status["attempt"], status["failures"]) == (1, 0)
@@ -90,6 +90,10 @@ def test_health_turns_red_when_jobs_are_no_longer_looked_at(
     finally:
         cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(binding))
     cluster.wait_for(lambda: _code(url) == 200, 90, "/healthz is green again")
+
+
+def _await_restarts(cluster: Cluster, count: int) -> None:
+    cluster.wait_for(lambda: _restarts(cluster) == count, 60, "the operator is back")
 
 
 def _restarts(cluster: Cluster) -> int:

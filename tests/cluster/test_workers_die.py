@@ -19,7 +19,7 @@ def test_each_rank_killed_in_each_stage(big: Inputs, jobs: Jobs, rank: int) -> N
     for attempt, stage in enumerate(STAGES, start=1):
         jobs.await_stage("target", attempt, stage)
         jobs.cluster.kill_in_pod(jobs.namespace, f"target-{rank}", f"embertide-{rank}")
-        status = jobs.await_("target", lambda s, n=attempt: s["failures"] == n)
+        status = jobs.await_failures("target", attempt)
         assert status["lastFailure"]["worker"] == f"target-{rank}", (stage, status)
         assert "SIGKILL" in status["lastFailure"]["message"]
     assert jobs.complete("target")["attempt"] == len(STAGES) + 1
