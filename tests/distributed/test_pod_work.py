@@ -55,9 +55,8 @@ def check_metrics(text: str, rank: int) -> None:
     found = samples(text)
     families = {re.split(r"[{ ]", name)[0] for name in found}
     assert families <= known
-    # Outside a container there is no limit; after the work no stage; progress is rank 0's.
+    # Outside a container there is no limit; after the work no stage.
     lacking = {metric_names.MEMORY_LIMIT_BYTES.name, metric_names.STAGE_CURRENT.name}
-    lacking |= {metric_names.PROGRESS_RATIO.name} if rank else set()
     assert known - families == lacking
     for metric in metric_names.WORKER_METRICS:
         if metric.name in families:

@@ -42,7 +42,7 @@ GRID_SIZE = Metric(
     "embertide_grid_size", "gauge", "Workers along an axis: graph or feature.", ("axis",)
 )
 PROGRESS_RATIO = Metric(
-    "embertide_progress_ratio", "gauge", "Part of the whole run that is done, 0 to 1; rank 0 only."
+    "embertide_progress_ratio", "gauge", "Part of the whole run that this worker has done, 0 to 1."
 )
 STAGE_CURRENT = Metric(
     "embertide_stage_current", "gauge", "1 for the stage under way on this worker.", ("stage",)
