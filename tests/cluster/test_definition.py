@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-import yaml
 from cluster.crd_cases import BASE, FROZEN, THAWED, Case
 from cluster.crd_rule_cases import CASES
 from cluster.fixture import Cluster
@@ -38,7 +38,8 @@ def test_what_is_fixed_once_the_job_is_accepted(jobs: Jobs) -> None:
 def check(cluster: Cluster, namespace: str, case: Case, job: dict[str, Any]) -> None:
     """The API server takes the job, or refuses it with the case's message."""
     command = ("apply", "--dry-run=server", "-f", "-")
-    result = cluster.try_kubectl("-n", namespace, *command, input=yaml.safe_dump(job))
+    # As JSON: kubectl's YAML takes y for true, PyYAML does not.
+    result = cluster.try_kubectl("-n", namespace, *command, input=json.dumps(job))
     if case.message:
         assert result.returncode != 0, case.name
         assert case.message in result.stderr
