@@ -1,7 +1,9 @@
 """kopf's part: what is heard from the API becomes keys in the queue.
 
 Only raw events are handled, so kopf writes nothing: no finalizers that would strand objects
-when the operator is gone, and no annotations that grow with the spec.
+when the operator is gone, and no annotations that grow with the spec. Pods are not watched: kopf
+would be sent every pod of the cluster, ours or not. A StatefulSet tells when one of its pods
+becomes ready or stops being so, and jobs under way are looked at every other second anyway.
 """
 
 from __future__ import annotations
@@ -41,7 +43,6 @@ def register(registry: kopf.OperatorRegistry, controller: Controller) -> None:
         assert namespace is not None
         await controller.queue.add((namespace, name))
 
-    @kopf.on.event("pods", labels={LABEL_JOB: kopf.PRESENT}, registry=registry)
     @kopf.on.event(
         "apps", "v1", "statefulsets", labels={LABEL_JOB: kopf.PRESENT}, registry=registry
     )
