@@ -58,7 +58,7 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@echo "[test] pytest --cluster=without $(JOBS) $(ARGS)"
-	@$(BIN)/python -m compileall -q worker tests  # hundreds of processes import it
+	@$(BIN)/python -m compileall -q operator worker tests  # hundreds of processes import it
 	@$(BIN)/python -m pytest --cluster=without $(JOBS) $(ARGS); others=$$?; \
 	case $$others in 0|5) ;; *) exit $$others; esac; \
 	echo "[test] pytest --cluster=only $(ARGS)"; \
