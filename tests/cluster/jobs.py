@@ -185,7 +185,9 @@ class Jobs:
 
     def ask(self, pod: str, path: str = "/status") -> str:
         """A worker's answer over HTTP, "" while there is none."""
-        address = self.kubectl("get", "pod", pod, "-o", "jsonpath={.status.podIP}")
+        command = ("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.status.podIP}")
+        if not (address := self.kubectl(*command)):
+            return ""
         try:
             with urllib.request.urlopen(f"http://{address}:8080{path}", timeout=2) as answer:
                 return str(answer.read().decode())
