@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -42,6 +43,9 @@ def missing() -> str | None:
         absent.append("containernetworking-plugins")
     if absent:
         return f"the test cluster needs packages ({', '.join(absent)}): make cluster-packages"
+    apart = ("unshare", "--cgroup", "--mount", "--net", "--pid", "--fork", "true")
+    if subprocess.run(apart, capture_output=True).returncode:
+        return "the test cluster needs to make namespaces, which this container or kernel refuses"
     try:
         s3.find_go()
     except RuntimeError:
