@@ -28,6 +28,6 @@ def install(cluster: Cluster, release: str) -> str:
     namespace = ("--namespace", NAMESPACE, "--create-namespace")
     cluster.helm("upgrade", "--install", release, str(_CHART), *namespace, *options)
     name = f"{release}-operator"
-    rollout = ("rollout", "status", f"deployment/{name}", "--timeout=60s")
+    rollout = ("rollout", "status", f"deployment/{name}", "--timeout=180s")
     cluster.kubectl("-n", NAMESPACE, *rollout)
     return name

@@ -136,7 +136,7 @@ class Jobs:
         return status
 
     def await_(
-        self, name: str, condition: Callable[[Manifest], Any], seconds: float = 90.0
+        self, name: str, condition: Callable[[Manifest], Any], seconds: float = 180.0
     ) -> Manifest:
         """Wait until a job's status fulfils a condition; the status is shown when it does not."""
         deadline = time.monotonic() + seconds
@@ -150,13 +150,13 @@ class Jobs:
                 raise AssertionError(f"{name} after {seconds:.0f} s:\n{shown}\n{pods[-3000:]}")
             time.sleep(_POLL_SECONDS)
 
-    def complete(self, name: str, seconds: float = 120.0) -> Manifest:
+    def complete(self, name: str, seconds: float = 240.0) -> Manifest:
         """Wait for Complete; an end in failure is one at once."""
         status = self.await_(name, lambda s: s.get("phase") in ("Succeeded", "Failed"), seconds)
         assert status["phase"] == "Succeeded", yaml.safe_dump(status)
         return status
 
-    def fail(self, name: str, seconds: float = 120.0) -> Manifest:
+    def fail(self, name: str, seconds: float = 240.0) -> Manifest:
         """Wait for Failed."""
         status = self.await_(name, lambda s: s.get("phase") in ("Succeeded", "Failed"), seconds)
         assert status["phase"] == "Failed", yaml.safe_dump(status)
@@ -171,7 +171,7 @@ class Jobs:
         found: list[Manifest] = self.cluster.get("-n", self.namespace, "pods")["items"]
         return found
 
-    def await_no_pods(self, seconds: float = 60.0) -> None:
+    def await_no_pods(self, seconds: float = 120.0) -> None:
         """Wait until none is left, terminating ones included."""
         self.cluster.wait_for(lambda: not self.pods(), seconds, "pods are gone")
 
@@ -194,7 +194,7 @@ class Jobs:
         except OSError:
             return ""
 
-    def await_stage(self, name: str, attempt: int, stage: str, seconds: float = 90.0) -> None:
+    def await_stage(self, name: str, attempt: int, stage: str, seconds: float = 180.0) -> None:
         """Wait until rank 0 of an attempt says that it is in a stage, or beyond."""
         stages = ["features", "ingest", "csr", "infer", "publish"]
         wanted = stages[stages.index(stage) :]

@@ -14,7 +14,7 @@ def test_apply_to_complete_on_a_2x2_grid(small: Inputs, jobs: Jobs) -> None:
     output = f"{jobs.root}/embeddings"
     job = small.job("products", output, workers=workers(2, 2))
     jobs.apply(job)
-    jobs.kubectl("wait", "--for=condition=WorkersReady", "ej/products", "--timeout=60s")
+    jobs.kubectl("wait", "--for=condition=WorkersReady", "ej/products", "--timeout=180s")
     pods = jobs.pods()
     assert sorted(pod["metadata"]["name"] for pod in pods) == [f"products-{i}" for i in range(4)]
     assert all(pod["spec"]["automountServiceAccountToken"] is False for pod in pods)
@@ -22,7 +22,7 @@ def test_apply_to_complete_on_a_2x2_grid(small: Inputs, jobs: Jobs) -> None:
     assert table[0].split() == ["NAME", "PHASE", "STAGE", "PROGRESS", "READY", "ATTEMPT", "AGE"]
     assert "4/4" in table[1].split()
 
-    jobs.kubectl("wait", "--for=condition=Complete", "ej/products", "--timeout=120s")
+    jobs.kubectl("wait", "--for=condition=Complete", "ej/products", "--timeout=240s")
     status = jobs.status("products")
     small.check(output)
     assert status["output"]["rows"] == len(small.reference)
@@ -44,7 +44,7 @@ def test_apply_to_complete_on_a_2x2_grid(small: Inputs, jobs: Jobs) -> None:
     assert jobs.kubectl("get", "ej,sts,cm,svc", "-o", "yaml") == before, "nothing is done twice"
     jobs.kubectl("delete", "ej", "products")
     jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "sts,svc,cm,pdb", "-l",
-                          "embertide.dev/job", "-o", "name"), 30, "children are gone")  # fmt: skip
+                          "embertide.dev/job", "-o", "name"), 90, "children are gone")  # fmt: skip
 
 
 def test_every_worker_answers_on_one_port(big: Inputs, jobs: Jobs) -> None:
@@ -95,5 +95,5 @@ def test_a_second_job_with_the_same_output_waits(small: Inputs, jobs: Jobs) -> N
 
 def test_time_to_live(small: Inputs, jobs: Jobs) -> None:
     jobs.apply(small.job("brief", f"{jobs.root}/out", ttlSecondsAfterFinished=1))
-    jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "ej", "-o", "name"), 90, "job is gone")
+    jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "ej", "-o", "name"), 240, "job is gone")
     assert len(small.versions(f"{jobs.root}/out")) == 1, "what it published stays"

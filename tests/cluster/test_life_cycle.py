@@ -30,7 +30,7 @@ def test_deleted_in_a_layer(big: Inputs, jobs: Jobs) -> None:
     jobs.kubectl("delete", "ej", "doomed", "--wait=false")
     jobs.await_no_pods()
     children = ("get", "sts,svc,cm,pdb", "-l", "embertide.dev/job", "-o", "name")
-    jobs.cluster.wait_for(lambda: not jobs.kubectl(*children), 30, "children are gone")
+    jobs.cluster.wait_for(lambda: not jobs.kubectl(*children), 90, "children are gone")
     assert big.versions(output) == []
     assert big.leftovers(output) == []
 
@@ -43,7 +43,7 @@ def test_deleted_while_the_operator_is_down(big: Inputs, jobs: Jobs, operator: s
     jobs.cluster.kubectl(*scale, "--replicas=0")
     try:
         jobs.cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
-                             "app.kubernetes.io/component=operator", "--timeout=60s")  # fmt: skip
+                             "app.kubernetes.io/component=operator", "--timeout=180s")  # fmt: skip
         jobs.kubectl("delete", "ej", "doomed", "--timeout=30s")
         jobs.await_no_pods()
         assert big.leftovers(output) == []

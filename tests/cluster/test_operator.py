@@ -24,7 +24,7 @@ def no_operator(cluster: Cluster, operator: str) -> object:
     scale = ("-n", "embertide", "scale", "deployment", operator)
     cluster.kubectl(*scale, "--replicas=0")
     cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
-                    "app.kubernetes.io/component=operator", "--timeout=60s")  # fmt: skip
+                    "app.kubernetes.io/component=operator", "--timeout=180s")  # fmt: skip
     yield
     cluster.kubectl(*scale, "--replicas=1")
     cluster.kubectl("-n", "embertide", "rollout", "status", f"deployment/{operator}")
@@ -83,17 +83,17 @@ def test_health_turns_red_when_jobs_are_no_longer_looked_at(
                               "app.kubernetes.io/component=operator", "-o",
                               "jsonpath={.items[0].status.podIP}")  # fmt: skip
     url = f"http://{address}:8080/healthz"
-    cluster.wait_for(lambda: _code(url) == 200, 60, "/healthz is green")
+    cluster.wait_for(lambda: _code(url) == 200, 180, "/healthz is green")
     cluster.kubectl("delete", "clusterrolebinding", operator)
     try:
-        cluster.wait_for(lambda: _code(url) == 503, 60, "/healthz is red")
+        cluster.wait_for(lambda: _code(url) == 503, 180, "/healthz is red")
     finally:
         cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(binding))
-    cluster.wait_for(lambda: _code(url) == 200, 90, "/healthz is green again")
+    cluster.wait_for(lambda: _code(url) == 200, 240, "/healthz is green again")
 
 
 def _await_restarts(cluster: Cluster, count: int) -> None:
-    cluster.wait_for(lambda: _restarts(cluster) == count, 60, "the operator is back")
+    cluster.wait_for(lambda: _restarts(cluster) == count, 180, "the operator is back")
 
 
 def _restarts(cluster: Cluster) -> int:

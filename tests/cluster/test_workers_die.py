@@ -99,11 +99,11 @@ def test_the_kubelet_stops_and_comes_back(big: Inputs, jobs: Jobs) -> None:
     jobs.await_stage("lonely", 1, "ingest")
     jobs.cluster.kill_kubelet()
     try:
-        jobs.kubectl("wait", "--for=condition=Ready=Unknown", "node/node-1", "--timeout=60s")
+        jobs.kubectl("wait", "--for=condition=Ready=Unknown", "node/node-1", "--timeout=180s")
         jobs.complete("lonely")
     finally:
         jobs.cluster.start_kubelet()
-    jobs.kubectl("wait", "--for=condition=Ready", "node/node-1", "--timeout=60s")
+    jobs.kubectl("wait", "--for=condition=Ready", "node/node-1", "--timeout=180s")
     jobs.await_no_pods()
     big.check(output)
     assert len(big.versions(output)) == 1
