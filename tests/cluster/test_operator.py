@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,19 +20,21 @@ DYING = Path(__file__).with_name("dying_operator.py")
 
 
 @pytest.fixture
-def no_operator(cluster: Cluster, operator: str) -> object:
+def no_operator(cluster: Cluster, operator: str) -> Iterator[None]:
     """The deployed operator is away while a test runs its own."""
     scale = ("-n", "embertide", "scale", "deployment", operator)
     cluster.kubectl(*scale, "--replicas=0")
-    cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
-                    "app.kubernetes.io/component=operator", "--timeout=180s")  # fmt: skip
-    yield
-    cluster.kubectl(*scale, "--replicas=1")
-    cluster.kubectl("-n", "embertide", "rollout", "status", f"deployment/{operator}")
+    try:
+        cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
+                        "app.kubernetes.io/component=operator", "--timeout=180s")  # fmt: skip
+        yield
+    finally:
+        cluster.kubectl(*scale, "--replicas=1")
+        cluster.kubectl("-n", "embertide", "rollout", "status", f"deployment/{operator}")
 
 
 def test_it_dies_after_each_of_its_writes_and_nothing_is_lost_or_done_twice(
-    small: Inputs, jobs: Jobs, no_operator: object
+    small: Inputs, jobs: Jobs, no_operator: None
 ) -> None:
     """Every life of the operator ends with its first write, whatever that is."""
     output = f"{jobs.root}/out"
