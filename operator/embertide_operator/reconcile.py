@@ -57,16 +57,27 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
         return fail(seen, draft, late)
     if draft["attemptStartTime"] is None:
         return _begin(seen, job, settings, draft)
-    outcome = watch(seen, job, settings, draft)
+    outcome: Decision | Failure
+    if draft["phase"] == "Planning" and _spec_is_new(seen):
+        outcome = Failure("SpecChanged", "the spec was changed; it is planned anew")
+    else:
+        outcome = watch(seen, job, settings, draft)
     if isinstance(outcome, Failure):
         return _end_attempt(seen, job, settings, draft, outcome)
     return outcome
 
 
+def _spec_is_new(seen: Observed) -> bool:
+    """Whether no pass has seen the spec as it is now."""
+    return bool(seen.status.get("observedGeneration") != seen.job["metadata"]["generation"])
+
+
 def _reject(seen: Observed, draft: Draft, reason: str, message: str) -> Decision:
     if draft.set("Accepted", False, reason, message):
         draft.note("Rejected", message, warning=True)
-    draft["phase"], draft["attemptStartTime"] = "Pending", None
+    draft["attemptStartTime"] = draft["plan"] = None
+    if not seen.pods:
+        draft["phase"] = "Pending"  # which lets others have the output
     draft.drop("Progressing")
     return stop(seen, draft, again_after=_WAIT_SECONDS * 4)
 
@@ -97,6 +108,8 @@ def _suspend(seen: Observed, draft: Draft) -> Decision:
 
 def _begin(seen: Observed, job: EmbeddingJob, settings: Settings, draft: Draft) -> Decision:
     """Start the next attempt, once everything that must be over is over."""
+    if _spec_is_new(seen):
+        draft["plan"] = None
     if seen.rival is not None:
         draft["phase"] = "Pending"
         message = f"waits for another job: {seen.rival.reason}"

@@ -50,12 +50,13 @@ def watch(
     if not isinstance(planned, Attempt):
         return planned
     wanted = [c for c in children(job, planned, settings) if _differs(c, seen)]
+    report = seen.report
+    # What happens to workers after that is of no interest.
+    if report is not None and report.state == "succeeded" and report.output is not None:
+        return _complete(seen, draft, report)
     workers = seen.workers
     if (failure := first_failure(workers, draft.now)) is not None:
         return failure
-    report = seen.report
-    if report is not None and report.state == "succeeded" and report.output is not None:
-        return _complete(seen, draft, report)
     _follow(seen, planned, draft)
     if (late := _stalled(job, draft)) is not None:
         return late

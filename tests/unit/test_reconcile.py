@@ -289,3 +289,34 @@ def test_everything_that_is_written_is_in_the_schema() -> None:
     world.look(20, pods=[])
     world.look(1, report=world.report("succeeded", 100))
     assert JobStatus.model_validate(world.status).to_object() == world.status
+
+
+def test_what_happens_to_workers_after_the_version_is_published_is_no_failure() -> None:
+    world = started()
+    pods = world.pods(world.running(), world.ended(CRASH))
+    world.look(1, pods=pods, report=world.report("succeeded", 100))
+    assert (world.status["phase"], world.status["failures"]) == ("Succeeded", 0)
+
+
+def test_a_grid_that_was_changed_between_attempts_is_the_next_ones() -> None:
+    world = started()
+    world.look(1, pods=world.pods(world.running(), world.ended(CRASH)))
+    assert world.status["phase"] == "Restarting"
+    world.job["spec"]["workers"] = {**world.job["spec"]["workers"], "grid": {"graph": 3}}
+    world.job["metadata"]["generation"] = 2
+    world.look(1, pods=[])
+    statefulset = world.look(30).apply[-1]
+    assert statefulset["spec"]["replicas"] == 3
+    assert world.status["plan"]["grid"] == "3x1"
+
+
+def test_a_spec_that_was_changed_while_it_was_planned_is_planned_anew() -> None:
+    world = World(workers={"grid": "auto"})
+    world.look()
+    assert world.status["phase"] == "Planning"
+    world.job["spec"]["workers"] = {"grid": "auto", "count": 2}
+    world.job["metadata"]["generation"] = 2
+    world.look(1)
+    world.look(1)
+    assert (world.status["attempt"], world.status["failures"]) == (2, 0)
+    assert world.status["phase"] == "Planning"
