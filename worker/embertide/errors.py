@@ -44,6 +44,10 @@ class EmbertideError(Exception):
     def _rebuild(cls, data: dict[str, Any]) -> Self:
         return cls(data["message"])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by what it says, since not every class is made from its message."""
+        return EmbertideError.from_json, (self.to_json(),)
+
 
 class ManifestError(EmbertideError):
     """The manifest is wrong; ``problems`` lists each as (path, message)."""

@@ -1,91 +1,65 @@
-"""Starting workers through torch's launcher, and finding out why they ended.
+"""What a run asks of the fork server: its plan, its devices, its workers.
 
-A fork server imports torch and the pipeline once; ``torch.distributed``'s launcher starts the
-workers from it, notices a dead one within a fraction of a second and stops the others. A laptop
-has one launcher with all workers, a cluster one in each pod with one worker each.
+``torch.distributed``'s launcher starts the workers, notices a dead one within a fraction of a
+second and stops the others. A laptop has one launcher with all workers, a cluster one in each pod
+with one worker each. Either way it is a process of the fork server's, which has imported all that
+workers need, so they are forked from it at once.
+
+Importing this module does not import torch; calling what it has does, so ``fork_server.call`` it.
 """
 
 from __future__ import annotations
 
 import logging
 import multiprocessing
-import multiprocessing.forkserver
 import os
-import signal
-import tempfile
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
-from embertide.errors import EmbertideError, OutputError
+from embertide.errors import EmbertideError, WorkerFailed
+from embertide.inputs import Inputs
+from embertide.launch_settings import ONCE, Meeting, WorkerSettings
 from embertide.postmortem import Cause, Exit, Workers, first_cause
+from embertide.report import Estimate
 from embertide.run_folder import last_stage
+from embertide.spec.manifest import EmbeddingJob
 
 if TYPE_CHECKING:
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig
 
     from embertide.store.storage import Storage
-    from embertide.worker import WorkerSettings
 
+NEEDED = ("embertide.worker", "embertide.stages.estimate", "torch.distributed.launcher.api")
+"""What the fork server has to import."""
 _SHUTDOWN_SECONDS = 2
 
 
-@dataclass(frozen=True)
-class Meeting:
-    """How the launchers of one run find each other.
+def plan_run(
+    job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int] | None, workers: int | None
+) -> Estimate:
+    """Choose the grid where nobody did, and estimate the run.
 
-    Attributes:
-        endpoint: host:port of the launcher that hosts the meeting.
-        address: where the other launchers reach us; None: the machine's own name.
-        backend: of torch's rendezvous.
-        options: for the backend.
+    Raises:
+        EmbertideError: the model cannot be read, or the grid does not fit.
     """
+    from embertide.stages.estimate import choose_grid, estimate
+    from embertide.store.storage import open_storage
 
-    run_id: str
-    launchers: int = 1
-    workers_each: int = 1
-    endpoint: str = "localhost:0"
-    address: str | None = None
-    backend: str = "c10d"
-    options: dict[str, Any] = field(default_factory=dict)
-    poll_seconds: float = 0.1
+    chosen = choose_grid(job, inputs, grid, workers)
+    return estimate(open_storage(job.spec.storage), job, inputs, chosen)
 
 
-@contextmanager
-def fork_server(*modules: str) -> Iterator[None]:
-    """Start the fork server, which imports ``modules``; after an error, end it at once.
+def cuda_devices() -> int:
+    """How many this machine has."""
+    import torch
 
-    It would end by itself, but not before it is done importing, and it holds our stderr.
-    """
-    me = psutil.Process()
-    multiprocessing.set_forkserver_preload(list(modules))
-    # First, since it unblocks signals.
-    resource_tracker.ensure_running()
-    others = me.children()
-    # Ctrl-C reaches every process of the terminal. The server and the workers it makes inherit
-    # that it is blocked: we stop them.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        multiprocessing.forkserver.ensure_running()
-    except OSError as error:
-        raise OutputError(
-            f"no socket can be made in the temporary folder {tempfile.gettempdir()}: {error}; set"
-            " TMPDIR to a shorter path with space"
-        ) from error
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    try:
-        yield
-    except BaseException:
-        for server in set(me.children()) - set(others):
-            with suppress(psutil.NoSuchProcess):
-                server.kill()
-        raise
+    return torch.cuda.device_count()
 
 
 def check_output(storage: Storage, output_uri: str, version: str) -> None:
@@ -108,39 +82,63 @@ def interface_of(address: str) -> str:
 
 
 def launch(workers: Workers, settings: WorkerSettings, meeting: Meeting) -> Cause | None:
-    """Start this launcher's workers and wait for their end; returns why they failed, if so.
-
-    Raises:
-        torch's RendezvousError: the other launchers did not come, or one was lost.
-    """
+    """Start this launcher's workers and wait for their end; returns why they failed, if so."""
+    from torch.distributed import DistError
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous.api import RendezvousError
     from torch.distributed.launcher.api import elastic_launch
 
     from embertide.worker import main
 
     debug = bool(os.environ.get("EMBERTIDE_DEBUG"))
-    config = _config(meeting, workers.folder / "logs", debug)
+    config = _config(meeting, _start_method(settings.device), workers.folder / "logs", debug)
     with nullcontext() if debug else _quiet("torch.distributed", "torch.multiprocessing"):
         try:
             elastic_launch(config, main)(settings)
         except ChildFailedError as failure:
-            found = sorted(failure.failures.items(), key=lambda item: item[1].timestamp)
-            exits = [
-                Exit(
-                    rank if settings.rank is None else settings.rank,
-                    process.exitcode,
-                    process.local_rank,
-                )
-                for rank, process in found
-            ]
+            exits = _exits(failure, settings.rank)
             return first_cause(workers, exits, last_stage(workers.folder))
+        except (RendezvousError, DistError) as error:
+            said = first_cause(workers, [], last_stage(workers.folder))
+            return said or _lost(workers, settings.rank or 0, error)
     return None
 
 
-def _config(meeting: Meeting, logs: Path, debug: bool) -> LaunchConfig:
+def _exits(failure: ChildFailedError, own_rank: int | None) -> list[Exit]:
+    """How the failed workers ended, the first one first."""
+    found = sorted(failure.failures.items(), key=lambda item: item[1].timestamp)
+    return [
+        Exit(rank if own_rank is None else own_rank, process.exitcode, process.local_rank)
+        for rank, process in found
+    ]
+
+
+def _lost(workers: Workers, rank: int, error: Exception) -> Cause:
+    """The other launchers did not come, or one fell silent."""
+    text = f"{workers.place(rank)} lost the other workers' pods: {error}"
+    return Cause(WorkerFailed(text), rank, peer=True)
+
+
+def _start_method(device: str) -> str:
+    """Fork, where that is sound; else by a fork server of the launcher's own.
+
+    torch's launcher looks for CUDA devices, and a process forked after that cannot use them.
+    Systems other than Linux do not like being forked.
+    """
+    if device == "cpu" and sys.platform == "linux":
+        return "fork"
+    multiprocessing.set_forkserver_preload(["embertide.worker"])
+    return "forkserver"
+
+
+def _config(meeting: Meeting, start_method: str, logs: Path, debug: bool) -> LaunchConfig:
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
     from torch.distributed.launcher.api import LaunchConfig
 
+    if meeting.backend == ONCE:
+        from embertide.rendezvous import register
+
+        register()
     return LaunchConfig(
         min_nodes=meeting.launchers,
         max_nodes=meeting.launchers,
@@ -151,11 +149,11 @@ def _config(meeting: Meeting, logs: Path, debug: bool) -> LaunchConfig:
         run_id=meeting.run_id,
         max_restarts=0,
         monitor_interval=meeting.poll_seconds,
-        start_method="forkserver",
+        start_method=start_method,
         local_addr=meeting.address,
         # What libraries print as their peers vanish is no message for users.
         logs_specs=DefaultLogsSpecs(str(logs), redirects=Std.NONE if debug else Std.ALL),
-        # Signals are ours already.
+        # Whoever called us listens for signals.
         signals_to_handle="",
         # Workers end at SIGTERM at once, unless something has stopped them.
         shutdown_timeout=_SHUTDOWN_SECONDS,

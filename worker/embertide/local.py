@@ -6,12 +6,9 @@ The inputs are listed while the fork server, which the workers come from, import
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +19,16 @@ from embertide.errors import (
     StorageError,
     WorkerFailed,
 )
-from embertide.launch import Meeting, check_output, fork_server, interface_of, launch
+from embertide.fork_server import call, fork_server
+from embertide.launch import (
+    NEEDED,
+    check_output,
+    cuda_devices,
+    interface_of,
+    launch,
+    plan_run,
+)
+from embertide.launch_settings import Meeting, WorkerSettings
 from embertide.postmortem import Workers
 from embertide.progress import OnProgress, Progress
 from embertide.report import RunReport
@@ -53,7 +59,7 @@ def run_job(
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
     """
-    with interruptible(), fork_server("embertide.worker", "embertide.cli"):
+    with interruptible(), fork_server(*NEEDED, "embertide.cli"):
         on_progress(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
         from embertide.inputs import list_inputs
@@ -62,17 +68,20 @@ def run_job(
         storage = open_storage(job.spec.storage)
         inputs = list_inputs(storage, job)
         on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
-        # Last, since this imports torch.
-        from embertide.stages.estimate import choose_grid, estimate
         from embertide.store.versions import new_version
 
-        p, m = choose_grid(job, inputs, grid, workers)
-        planned = estimate(storage, job, inputs, (p, m)).peak_memory_per_worker_bytes
+        # Waits for the fork server.
+        plan = call(plan_run, job, inputs, grid, workers)
+        p, m = plan.grid
         version = new_version()
         if job.spec.workers.device == "cuda":
             _check_devices(p * m)
         check_output(storage, job.spec.output.uri, version)
-        order = {"inputs": inputs.to_json(), "version": version, "planned_bytes": planned}
+        order = {
+            "inputs": inputs.to_json(),
+            "version": version,
+            "planned_bytes": plan.peak_memory_per_worker_bytes,
+        }
         threads = threads or max(1, (os.cpu_count() or 1) // (p * m))
         try:
             return _run_workers(job, order, (p, m), threads, on_progress)
@@ -108,8 +117,6 @@ def _run_workers(
     on_progress: OnProgress,
 ) -> RunReport:
     """Tell the workers by files what to do, run them, and read what they report."""
-    from embertide.worker import WorkerSettings
-
     folder = _run_folder()
     try:
         write_text(folder / "order.json", json.dumps(order))
@@ -118,8 +125,8 @@ def _run_workers(
             str(folder), *grid, threads, job.spec.workers.device, interface_of("127.0.0.1")
         )
         meeting = Meeting(folder.name, workers_each=grid[0] * grid[1])
-        with following(folder / "progress.jsonl", on_progress), _no_child_left():
-            cause = launch(Workers(folder, *grid), settings, meeting)
+        with following(folder / "progress.jsonl", on_progress):
+            cause = call(launch, Workers(folder, *grid), settings, meeting)
         if cause is not None:
             raise cause.error
         return RunReport.from_json(json.loads((folder / "report.json").read_text()))
@@ -136,23 +143,8 @@ def _run_folder() -> Path:
         ) from error
 
 
-@contextmanager
-def _no_child_left() -> Iterator[None]:
-    """End workers that the launcher did not know yet when it was interrupted."""
-    before = multiprocessing.active_children()
-    try:
-        yield
-    finally:
-        for child in multiprocessing.active_children():
-            if child not in before:
-                child.kill()
-                child.join()
-
-
 def _check_devices(workers: int) -> None:
-    import torch
-
-    found = torch.cuda.device_count()
+    found = call(cuda_devices)
     if found < workers:
         raise GridError(
             f"spec.workers.device is cuda and the grid has {workers} workers, but this machine has"

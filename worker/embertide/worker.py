@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import ctypes
 import json
-import multiprocessing
 import os
-import signal
 import sys
-import threading
 import time
 import traceback
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from embertide.context import RunContext
 from embertide.errors import EmbertideError
+from embertide.fork_server import die_with_asker
 from embertide.grid import Grid
+from embertide.launch_settings import WorkerSettings
 from embertide.memory import MemoryWatch
 from embertide.metrics import CountingRecorder
 from embertide.pipeline import Clock, WorkOrder, run
@@ -40,33 +38,10 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.store.storage import open_storage
 from embertide.vitals import look, telling
 
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_PR_SET_NAME = 15
 _PEER_WORDS = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo", "NCCL")
 _PEER_SECONDS = 5.0
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
-
-
-@dataclass(frozen=True)
-class WorkerSettings:
-    """How the workers of one run are set up.
-
-    Attributes:
-        interface: the network interface that workers talk over.
-        rank: ours, where each worker has a launcher of its own, as in a pod; else the launcher
-            numbers its workers.
-        metrics_seconds: how often to write down how we are doing; 0: never.
-        timeout_seconds: how long to wait for another worker that does not answer.
-    """
-
-    run_dir: str
-    graph: int
-    feature: int
-    threads: int
-    device: str
-    interface: str
-    rank: int | None = None
-    metrics_seconds: float = 0.0
-    timeout_seconds: float = 1800.0
 
 
 def main(settings: WorkerSettings) -> None:
@@ -80,7 +55,7 @@ def main(settings: WorkerSettings) -> None:
         os.environ["RANK"] = str(settings.rank)
         _go_first()
     rank = int(os.environ["RANK"])
-    _die_with_launcher()
+    die_with_asker()
     _show_rank(rank)
     torch.set_num_threads(settings.threads)
     folder = Path(settings.run_dir)
@@ -180,24 +155,6 @@ def _is_lost_peer(error: Exception) -> bool:
     if isinstance(error, dist.DistError):
         return True
     return isinstance(error, RuntimeError) and any(word in str(error) for word in _PEER_WORDS)
-
-
-def _die_with_launcher() -> None:
-    """End when the process that started the run ends, however it ends.
-
-    The fork server, our parent, outlives it: every worker holds the pipe that it waits on.
-    """
-    launcher = multiprocessing.parent_process()
-    if launcher is not None:
-        threading.Thread(target=_follow, args=(launcher,), name="launcher", daemon=True).start()
-    if sys.platform == "linux":
-        # For the fork server being killed: the launcher could no longer stop us.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _follow(launcher: Any) -> None:
-    launcher.join()
-    os._exit(1)
 
 
 def _show_rank(rank: int) -> None:

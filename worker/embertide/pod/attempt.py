@@ -12,27 +12,30 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from embertide.errors import EmbertideError, OutputError, WorkerFailed
-from embertide.launch import check_output, fork_server, interface_of, launch
+from embertide.fork_server import ProcessDied, call, fork_server
+from embertide.launch import NEEDED, check_output, interface_of, launch, plan_run
+from embertide.launch_settings import WorkerSettings
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.meeting import find_rank_0, meeting
 from embertide.pod.memory import usable_cores
 from embertide.pod.settings import WorkSettings
 from embertide.pod.watch import Watch
-from embertide.postmortem import Cause, Workers, first_cause, stderr_lines
+from embertide.postmortem import Cause, Workers, stderr_lines
 from embertide.progress import Progress
 from embertide.report import RunReport
-from embertide.run_folder import delivered_path, following, last_stage, write_text
+from embertide.run_folder import delivered_path, following, write_text
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
 
 if TYPE_CHECKING:
     from embertide.store.storage import Storage
     from embertide.store.versions import VersionInfo
-    from embertide.worker import WorkerSettings
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 METRICS_SECONDS = 2.0
 
 _log = logging.getLogger("embertide.pod")
@@ -77,7 +80,7 @@ class Attempt:
             if (earlier := self._adopt_earlier()) is not None:
                 return earlier
         self._folder.mkdir(parents=True, exist_ok=True)
-        with fork_server("embertide.worker"):
+        with fork_server(*NEEDED):
             if first:
                 self._prepare()
             self.interruptible = True
@@ -127,11 +130,9 @@ class Attempt:
         inputs = list_inputs(storage, job)
         self._check()
         self._watch(Progress("plan", message=f"{len(inputs.objects())} input objects"))
-        # Last, since this imports torch.
-        from embertide.stages.estimate import choose_grid, estimate
-
-        grid = choose_grid(job, inputs, (settings.graph, settings.feature), None)
-        plan = estimate(storage, job, inputs, grid)
+        # Waits for the fork server.
+        grid = (settings.graph, settings.feature)
+        plan = self._call(plan_run, job, inputs, grid, None)
         self._watch.expect_edges(plan.edges)
         self._check()
         self.may_have_written = True
@@ -154,25 +155,18 @@ class Attempt:
         _log.info("looking for worker 0 at %s:%d", *settings.rendezvous)
         address = find_rank_0(settings, self._check)
         workers = Workers(folder, settings.graph, settings.feature)
-        from torch.distributed import DistError
-        from torch.distributed.elastic.rendezvous.api import RendezvousError
-
         self._check()
         self.may_have_written = True
         _log.info("waiting for %d workers; our address is %s", settings.workers, address)
         with following(folder / "progress.jsonl", self._watch):
-            try:
-                cause = launch(workers, self._worker(address), meeting(settings, address))
-            except (RendezvousError, DistError) as error:
-                cause = first_cause(workers, [], last_stage(folder)) or self._lost(error)
+            worker = self._worker(address)
+            cause = self._call(launch, workers, worker, meeting(settings, address))
         if cause is not None:
             if cause.internal or cause.silent:
                 _show(stderr_lines(folder, 0))
             raise AttemptFailed(cause)
 
     def _worker(self, address: str) -> WorkerSettings:
-        from embertide.worker import WorkerSettings
-
         settings = self._settings
         return WorkerSettings(
             str(self._folder),
@@ -186,9 +180,13 @@ class Attempt:
             settings.peer_timeout_seconds,
         )
 
-    def _lost(self, error: Exception) -> Cause:
-        text = f"{self._settings.place} lost the other workers' pods: {error}"
-        return Cause(WorkerFailed(text), self._settings.rank, peer=True)
+    def _call(self, act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """In a process of the fork server's, where torch is."""
+        try:
+            return call(act, *args, **kwargs)
+        except ProcessDied as died:
+            lost = WorkerFailed(f"{self._settings.place} failed: {died}")
+            raise AttemptFailed(Cause(lost, self._settings.rank, silent=True)) from died
 
     def published(self) -> OutputReport | None:
         """What rank 0's worker reported; None before, and on other ranks."""

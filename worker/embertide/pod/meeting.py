@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from embertide.errors import WorkerFailed
-from embertide.launch import Meeting
+from embertide.launch_settings import ONCE, Meeting
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.settings import WorkSettings
 from embertide.postmortem import Cause
@@ -70,10 +70,6 @@ def _own_address(host: str, port: int) -> str:
 
 def meeting(settings: WorkSettings, address: str) -> Meeting:
     """One launcher a pod; rank 0's hosts the meeting."""
-    # Imports torch.
-    from embertide.pod.rendezvous import BACKEND, register
-
-    register()
     host, port = settings.rendezvous
     return Meeting(
         run_id=f"{settings.job_uid}-{settings.attempt}",
@@ -86,6 +82,6 @@ def meeting(settings: WorkSettings, address: str) -> Meeting:
             "join_seconds": JOIN_SECONDS,
             "heartbeat_seconds": settings.heartbeat_seconds,
         },
-        backend=BACKEND,
+        backend=ONCE,
         poll_seconds=0.5,
     )

@@ -23,6 +23,7 @@ from typing import Protocol
 import psutil
 
 from embertide.errors import EmbertideError
+from embertide.fork_server import kill_all
 from embertide.pod.attempt import Attempt, Stopping
 from embertide.pod.board import Board
 from embertide.pod.endings import (
@@ -42,7 +43,7 @@ from embertide.spec.reports import Ending, OutputReport, WorkerStatus
 
 _TICK_SECONDS = 0.1
 _PATIENCE_SECONDS = 5.0
-"""How long to wait for a thread that is writing, and for processes that were killed."""
+"""How long to wait for a thread that is writing."""
 
 _log = logging.getLogger("embertide.pod")
 
@@ -170,7 +171,7 @@ class Worker:
             write_termination_message(self._places.termination_log, ending.to_text())
 
     def _ending(self, error: BaseException) -> Ending:
-        # The worker itself, or the fork server, whose end is the worker's.
+        # The worker itself, or its launcher or the fork server, whose end is the worker's.
         killed = isinstance(error, AttemptFailed) and error.cause.silent
         if killed and oom_kills() > self._kills:
             return out_of_memory(self._settings, last_stage(self._folder))
@@ -239,21 +240,4 @@ def _earlier_life(scratch: Path, settings: WorkSettings) -> WorkerStatus | None:
 
 def _end_children() -> None:
     """Kill every process we started, and those they started; returns when they are gone."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        children = psutil.Process().children(recursive=True)
-        living = [child for child in children if _kill(child)]
-        if not living:
-            return
-        psutil.wait_procs(living, timeout=_TICK_SECONDS)
-
-
-def _kill(process: psutil.Process) -> bool:
-    """Returns whether the process was still alive."""
-    try:
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        process.kill()
-    except psutil.NoSuchProcess:
-        return False
-    return True
+    kill_all(lambda: psutil.Process().children(recursive=True))

@@ -21,7 +21,8 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     RendezvousTimeout,
 )
 
-BACKEND = "embertide-once"
+from embertide.launch_settings import ONCE
+
 MISSED_HEARTBEATS = 6
 """After so many in a row a launcher counts as lost."""
 _CLOSE_SECONDS = 5
@@ -36,7 +37,7 @@ class _Once(DynamicRendezvousHandler):
 
     def get_backend(self) -> str:
         """The name it is asked for by."""
-        return BACKEND
+        return ONCE
 
     def num_nodes_waiting(self) -> int:
         """Never any; torch's agent asks while its workers run.
@@ -55,7 +56,7 @@ class _Once(DynamicRendezvousHandler):
 
 def register() -> None:
     """Make the rendezvous known to torch's launcher."""
-    rendezvous_handler_registry.register(BACKEND, _create)
+    rendezvous_handler_registry.register(ONCE, _create)
 
 
 def _create(params: RendezvousParameters) -> DynamicRendezvousHandler:

@@ -1,0 +1,179 @@
+"""One process that imports torch and the pipeline once; all others that need them come from it.
+
+The process that people and Kubernetes see stays small and answers at once: it lists inputs,
+serves status and listens for signals, and never imports torch itself.
+
+    python -m embertide...        no torch
+    `-- fork server               imports everything, does nothing
+        `-- a call, such as the launcher
+            `-- workers
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import multiprocessing.forkserver
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, ParamSpec, TypeVar
+
+import psutil
+
+from embertide.errors import EmbertideError, OutputError, WorkerFailed
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_PR_SET_PDEATHSIG = 1
+_TICK_SECONDS = 0.05
+_PATIENCE_SECONDS = 5.0
+"""How long to wait for processes that were killed; the system may hold on to one."""
+
+
+class ProcessDied(WorkerFailed):
+    """A process ended without an answer; killed, most likely."""
+
+
+@contextmanager
+def fork_server(*modules: str) -> Iterator[None]:
+    """Start the fork server, which imports ``modules``; after an error, end it at once.
+
+    It would end by itself, but not before it is done importing, and it holds our stderr.
+    """
+    me = psutil.Process()
+    multiprocessing.set_forkserver_preload(list(modules))
+    # First, since it unblocks signals.
+    resource_tracker.ensure_running()
+    others = me.children()
+    # Ctrl-C reaches every process of the terminal. The server and the processes it makes inherit
+    # that it is blocked: we stop them.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        multiprocessing.forkserver.ensure_running()
+    except OSError as error:
+        raise OutputError(
+            f"no socket can be made in the temporary folder {tempfile.gettempdir()}: {error}; set"
+            " TMPDIR to a shorter path with space"
+        ) from error
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        yield
+    except BaseException:
+        for server in set(me.children()) - set(others):
+            with suppress(psutil.NoSuchProcess):
+                server.kill()
+        raise
+
+
+def call(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """What ``act`` returns or raises in a new process of the fork server's.
+
+    Whatever ends the waiting, that process and all it started are gone afterwards.
+
+    Raises:
+        ProcessDied: it ended without an answer.
+    """
+    context = multiprocessing.get_context("forkserver")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(theirs, act, args, kwargs))
+    try:
+        process.start()
+        theirs.close()
+        # Its own processes hold the pipe too, so the pipe's end is not the process's.
+        wait([ours, process.sentinel])
+        if not ours.poll():
+            process.join()
+            raise ProcessDied(f"the process for {act.__name__} {_how_it_ended(process)}")
+        good, value = ours.recv()
+    finally:
+        _end_tree(process)
+        ours.close()
+    if not good:
+        raise value
+    result: _R = value
+    return result
+
+
+def _answer(
+    pipe: Connection, act: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """In the new process: do it and tell the outcome."""
+    die_with_asker()
+    try:
+        answer = True, act(*args, **kwargs)
+    except Exception as error:
+        if not isinstance(error, EmbertideError):
+            error.add_note(traceback.format_exc())
+        answer = False, error
+    pipe.send(answer)
+
+
+def _how_it_ended(process: BaseProcess) -> str:
+    code = process.exitcode or 0
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _end_tree(process: BaseProcess) -> None:
+    """Kill a process and all it started; returns when they are gone."""
+    if process.pid is None:
+        return
+    tree: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):
+        top = psutil.Process(process.pid)
+        # So that it starts no more while we look.
+        top.suspend()
+        tree = [*top.children(recursive=True), top]
+    kill_all(lambda: tree)
+
+
+def kill_all(find: Callable[[], Iterable[psutil.Process]]) -> None:
+    """Kill what is found, over and over, until nothing found is alive."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        living = [process for process in find() if _kill(process)]
+        if not living:
+            return
+        psutil.wait_procs(living, timeout=_TICK_SECONDS)
+
+
+def _kill(process: psutil.Process) -> bool:
+    """Returns whether the process was still alive."""
+    try:
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        process.kill()
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+def die_with_asker() -> None:
+    """End this process when the one that asked for it ends, however it ends.
+
+    The fork server, where it is the parent, outlives that one: every process it makes holds the
+    pipe that it waits on.
+    """
+    asker = multiprocessing.parent_process()
+    if asker is not None:
+        threading.Thread(target=_follow, args=(asker,), name="asker", daemon=True).start()
+    if sys.platform == "linux":
+        # For the parent, be it the fork server, being killed: nobody could stop us any more.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _follow(asker: Any) -> None:
+    asker.join()
+    os._exit(1)
