@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from commands import Done, Published, Running, await_nobody
 
@@ -95,6 +96,25 @@ def test_a_killed_worker_ends_the_run(
     assert done.message.removeprefix(start).split(";")[0] in STAGES[STAGES.index(stage) :]
     assert done.message.endswith("Nothing was published, the previous version is intact.")
     _check_end(run, done, published, began)
+
+
+def test_a_killed_launcher_ends_the_run(run: Running, published: Published) -> None:
+    run.await_stage("infer")
+    (launcher,) = {psutil.Process(worker).ppid() for worker in run.workers(4)}
+    os.kill(launcher, signal.SIGKILL)
+    began = time.monotonic()
+    done = run.done(SECONDS)
+    assert done.code == WORKER_FAILED
+    assert done.message.startswith("the launch process was killed by SIGKILL. Nothing was pub")
+    _check_end(run, done, published, began)
+
+
+def test_the_process_that_waits_has_no_torch(run: Running) -> None:
+    run.await_stage("infer")
+    assert "libtorch" not in Path(f"/proc/{run.process.pid}/maps").read_text()
+    assert "libtorch" in Path(f"/proc/{run.workers(4)[0]}/maps").read_text()
+    run.process.send_signal(signal.SIGTERM)
+    assert run.done(SECONDS).code == INTERRUPTED
 
 
 def test_a_native_crash_is_named(run: Running, published: Published) -> None:

@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from commands import environment, members
-from pods import Cluster, Pod, cluster, files
+from pods import START_SECONDS, Cluster, Pod, cluster, files
 from small_job import SmallJob
 
+from embertide.cli.options import with_workers
 from embertide.spec.manifest import load_manifest
 from embertide.spec.reports import Ending
 from embertide.store.storage import open_storage
@@ -124,6 +126,31 @@ def test_a_killed_worker_is_told_from_its_peers(made: Cluster) -> None:
     assert held.failure == second
     assert pods[1].get("/healthz")[0] == 200
     terminate([pods[1]])
+
+
+def test_a_killed_launcher_is_the_workers_end(made: Cluster) -> None:
+    pods = made.attempt("2x1")
+    _computing(pods)
+    os.kill(psutil.Process(pods[1].worker(1)).ppid(), signal.SIGKILL)
+    assert [pod.ended(FAIL_SECONDS) for pod in pods] == [8, 8]
+    first, second = (pod.ending() for pod in pods)
+    assert second.message == (
+        "worker 1 of 2 (graph 1, feature 0) failed: the launch process was killed by SIGKILL"
+    )
+    assert (first.peer, second.peer) == (True, False)
+
+
+def test_a_container_without_a_device_says_so(tmp_path: Path, big: Path) -> None:
+    """Its worker is started as where there is one: not forked."""
+    job = with_workers(load_manifest(big / "job.yaml"), device="cuda")
+    with cluster(tmp_path / "pods", job) as made:
+        (pod,) = made.attempt("1x1", CUDA_VISIBLE_DEVICES="")
+        assert pod.ended(FAIL_SECONDS + START_SECONDS) == 8
+        ending = pod.ending()
+    assert (ending.reason, ending.permanent) == ("WorkerFailed", False)
+    assert ending.message.startswith(
+        "spec.workers.device is cuda, but worker 0 finds no CUDA device"
+    )
 
 
 def test_a_container_that_was_killed_holds(made: Cluster) -> None:

@@ -79,7 +79,8 @@ def fork_server(*modules: str) -> Iterator[None]:
 def call(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """What ``act`` returns or raises in a new process of the fork server's.
 
-    Whatever ends the waiting, that process and all it started are gone afterwards.
+    Whatever ends the waiting, that process and all it started are gone afterwards. Where it was
+    killed, they end by themselves: see :func:`die_with_asker`.
 
     Raises:
         ProcessDied: it ended without an answer.
@@ -94,7 +95,7 @@ def call(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         wait([ours, process.sentinel])
         if not ours.poll():
             process.join()
-            raise ProcessDied(f"the process for {act.__name__} {_how_it_ended(process)}")
+            raise ProcessDied(f"the {act.__name__} process {_how_it_ended(process)}")
         good, value = ours.recv()
     finally:
         _end_tree(process)

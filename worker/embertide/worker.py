@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from embertide.context import RunContext
-from embertide.errors import EmbertideError
+from embertide.errors import EmbertideError, WorkerFailed
 from embertide.fork_server import die_with_asker
 from embertide.grid import Grid
 from embertide.launch_settings import WorkerSettings
@@ -82,7 +82,7 @@ def _go_first() -> None:
 
 
 def _run(settings: WorkerSettings, folder: Path, rank: int) -> None:
-    device = _device(settings.device)
+    device = _device(settings.device, rank)
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         if settings.interface:
             os.environ.setdefault(name, settings.interface)
@@ -120,9 +120,14 @@ def _from_first(path: Path, rank: int, device: torch.device) -> str:
     return told[0]
 
 
-def _device(name: str) -> torch.device:
+def _device(name: str, rank: int) -> torch.device:
     if name == "cpu":
         return torch.device("cpu")
+    if not torch.cuda.device_count():
+        raise WorkerFailed(
+            f"spec.workers.device is cuda, but worker {rank} finds no CUDA device; the container"
+            " needs one (nvidia.com/gpu) and the image torch's CUDA build"
+        )
     local = int(os.environ.get("LOCAL_RANK", "0"))
     torch.cuda.set_device(local % torch.cuda.device_count())
     return torch.device("cuda", torch.cuda.current_device())

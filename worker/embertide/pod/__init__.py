@@ -9,7 +9,6 @@ message, and SIGTERM ends it all.
     plan.py        the planner: grid and memory
     attempt.py     one attempt: earlier versions, inputs, meeting the others, the worker process
     meeting.py     how pods find each other
-    rendezvous.py  torch's rendezvous, for attempts that run once
     board.py       what this worker has to say, for everyone who asks
     http.py        /healthz, /status, /metrics
     metrics.py     the worker's numbers as Prometheus text
@@ -18,5 +17,5 @@ message, and SIGTERM ends it all.
     memory.py      the container's memory limit: whether it killed, how much a job needs
     settings.py    the environment
 
-Nothing here imports torch before a worker is served and its inputs are listed.
+Of all this only the planner imports torch; a worker's main process leaves that to its fork server.
 """
