@@ -23,7 +23,6 @@ _MERGE_KEYS = {
     "imagePullSecrets": "name",
     "ports": "containerPort",
 }
-_ADDED = {"tolerations", "envFrom"}
 # What the operator relies on, with what to use instead.
 _FORBIDDEN = {
     "restartPolicy": "a StatefulSet's pods always restart",
@@ -83,8 +82,10 @@ def merge(ours: Object, theirs: Object) -> Object:
 
 
 def _merge_lists(key: str, mine: list[Any], theirs: list[Any]) -> list[Any]:
-    if key in _ADDED:
-        return mine + theirs
+    if key == "tolerations":
+        return theirs + mine  # of those that match a taint, the first one counts
+    if key == "envFrom":
+        return mine + theirs  # of those that have a variable, the last one counts
     field = _MERGE_KEYS.get(key)
     if field is None:
         return theirs

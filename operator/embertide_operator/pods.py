@@ -88,6 +88,9 @@ def _template(job: EmbeddingJob, container: Object, role: str, attempt: int) -> 
     spec: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        # The first process of a PID namespace gets no signal that it has no handler for. Python
+        # takes a moment to have one; without this, a pod deleted then would live out its grace.
+        "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "securityContext": {
             "runAsNonRoot": True,

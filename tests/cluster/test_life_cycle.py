@@ -35,6 +35,24 @@ def test_deleted_in_a_layer(big: Inputs, jobs: Jobs) -> None:
     assert big.leftovers(output) == []
 
 
+def test_deleted_as_its_containers_start(tiny: Inputs, jobs: Jobs) -> None:
+    """A signal that comes before Python listens for it ends the container all the same."""
+
+    def running() -> bool:
+        states = [
+            container["state"]
+            for pod in jobs.pods()
+            for container in pod["status"].get("containerStatuses", [])
+        ]
+        return len(states) == 2 and all("running" in state for state in states)
+
+    for name in ("first", "second"):
+        jobs.apply(tiny.job(name, f"{jobs.root}/{name}", workers=workers(2, 1)))
+        jobs.cluster.wait_for(running, 60, "containers run")
+        jobs.kubectl("delete", "ej", name, "--wait=false")
+        jobs.await_no_pods(15)
+
+
 def test_deleted_while_the_operator_is_down(big: Inputs, jobs: Jobs, operator: str) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("doomed", output))

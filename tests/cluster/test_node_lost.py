@@ -58,7 +58,7 @@ def test_a_job_goes_on_with_the_nodes_that_are_left(
     status = jobs.complete("torn", 400)
     assert status["attempt"] == 2
     # Its peer notices broken connections at once, long before anybody knows of the node.
-    assert "lost the connection to another worker" in status["lastFailure"]["message"]
+    assert "worker 1 of 2 (graph 1, feature 0) lost the " in status["lastFailure"]["message"]
     assert places[status["lastFailure"]["worker"]] == "node-1"
     big.check(output)
     assert big.leftovers(output) == []

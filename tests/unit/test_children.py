@@ -48,6 +48,7 @@ def test_workers_meet_the_restricted_pod_security_standard() -> None:
     for template in (pod_of(job()), planner(job(), ATTEMPT, SETTINGS)):
         spec = template["spec"]
         assert spec["automountServiceAccountToken"] is False
+        assert spec["shareProcessNamespace"] is True
         assert spec["securityContext"]["runAsNonRoot"] is True
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         (container,) = spec["containers"]
@@ -117,7 +118,7 @@ def test_a_pod_template_is_merged() -> None:
     pod = pod_of(job(**workers(podTemplate=template)))
     assert pod["metadata"]["labels"]["team"] == "shop"
     assert pod["metadata"]["labels"]["embertide.dev/job"] == "products", "ours stay"
-    assert [item["key"] for item in pod["spec"]["tolerations"]][-1] == "gpu"
+    assert [item["key"] for item in pod["spec"]["tolerations"]][0] == "gpu"
     assert len(pod["spec"]["tolerations"]) == 3
     worker, sidecar = pod["spec"]["containers"]
     assert {"name": "EXTRA", "value": "1"} in worker["env"]

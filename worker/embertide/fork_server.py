@@ -34,7 +34,7 @@ from embertide.errors import EmbertideError, OutputError, WorkerFailed
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _TICK_SECONDS = 0.05
 _PATIENCE_SECONDS = 5.0
 """How long to wait for processes that were killed; the system may hold on to one."""
@@ -159,6 +159,12 @@ def _kill(process: psutil.Process) -> bool:
     except psutil.NoSuchProcess:
         return False
     return True
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what our processes leave behind, so that we find it among our own."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_asker() -> None:

@@ -23,7 +23,7 @@ from typing import Protocol
 import psutil
 
 from embertide.errors import EmbertideError
-from embertide.fork_server import kill_all
+from embertide.fork_server import adopt_orphans, kill_all
 from embertide.pod.attempt import Attempt, Stopping
 from embertide.pod.board import Board
 from embertide.pod.endings import (
@@ -57,6 +57,7 @@ class Stop(Protocol):
 def work(stop: Stop) -> int:
     """Live until the end; returns the exit code."""
     log_to_stderr()
+    adopt_orphans()
     # torch warns of every lost connection, with a native stack; what they mean is our Ending.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     places = Places.of(os.environ)
