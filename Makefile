@@ -97,6 +97,6 @@ lock: $(filter .cache/%,$(UV))
 	@$(UV) lock --default-index https://pypi.org/simple
 
 clean:
-	@echo "[clean] removing .venv, .cache and the tools' caches"
+	@echo "[clean] removing .venv, .cache and the tools' caches; ~/.cache/embertide stays"
 	@rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The binaries of the cluster, built from pinned Go modules and kept under ``.cache/``.
+"""The binaries of the cluster, built from pinned Go modules and kept in a cache.
 
 Every module under ``modules/`` has its own folder of binaries, named after a hash of what decides
 its contents: go.mod, go.sum, flags and Go version. Where that folder is there, nothing is done.
@@ -21,6 +21,7 @@ from s3 import server as s3
 
 MODULES = Path(__file__).resolve().parent / "modules"
 BINARIES = CACHE / "bin"
+_UNUSED_SECONDS = 7 * 24 * 3600
 _VERSION_VARIABLES = "k8s.io/component-base/version"
 
 
@@ -82,6 +83,7 @@ def build(module: Module) -> tuple[Path, bool]:
     flags = _flags(module)
     folder = BINARIES / f"{module.name}-{_key(module, flags)}"
     if folder.exists():
+        os.utime(folder)
         return folder, False
     # Built beside and renamed: a build may be interrupted, and two may run at once.
     fresh = BINARIES / f"{module.name}.{os.getpid()}"
@@ -93,7 +95,7 @@ def build(module: Module) -> tuple[Path, bool]:
     run(*command, module.package, cwd=module.folder, env=os.environ | {"CGO_ENABLED": "0"})
     _replace(fresh, folder)
     for other in BINARIES.glob(f"{module.name}-*"):
-        if other != folder:
+        if other.stat().st_mtime < time.time() - _UNUSED_SECONDS:
             shutil.rmtree(other, ignore_errors=True)
     return folder, True
 

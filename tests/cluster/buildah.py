@@ -1,4 +1,4 @@
-"""buildah with a store of its own under ``.cache/``, and this machine's package index settings.
+"""buildah with a store of its own, and this machine's package index settings.
 
 The Dockerfiles know nothing of proxies, mirrors or certificates. Where this machine needs them to
 reach the package index, pip and uv inside a build get the same: as configuration files and

@@ -21,6 +21,7 @@ from cluster.fixture import Cluster
 from embertide.errors import ObjectMissing
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
+from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import StorageSettings
 from embertide.store.storage import Storage, open_storage
@@ -115,6 +116,8 @@ class Jobs:
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace
         self.root = cluster.s3.uri(namespace)
+        group = f"{naming.GROUP}/{naming.API_VERSION_NAME}"
+        self._path = f"/apis/{group}/namespaces/{namespace}/{naming.PLURAL}"
 
     def kubectl(self, *args: str, **options: Any) -> str:
         """kubectl in this namespace; its standard output."""
@@ -130,10 +133,13 @@ class Jobs:
 
     def status(self, name: str) -> Manifest:
         """A job's status, {} while it has none."""
-        status: Manifest = json.loads(self.kubectl("get", "ej", name, "-o", "json")).get(
-            "status", {}
-        )
+        status: Manifest = self.cluster.read(f"{self._path}/{name}").get("status", {})
         return status
+
+    def statuses(self) -> dict[str, Manifest]:
+        """Every job's status by the job's name."""
+        found = self.cluster.read(self._path)["items"]
+        return {job["metadata"]["name"]: job.get("status", {}) for job in found}
 
     def await_(
         self, name: str, condition: Callable[[Manifest], Any], seconds: float = 180.0
@@ -168,7 +174,8 @@ class Jobs:
 
     def pods(self) -> list[Manifest]:
         """All pods of the namespace."""
-        found: list[Manifest] = self.cluster.get("-n", self.namespace, "pods")["items"]
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        found: list[Manifest] = self.cluster.read(path)["items"]
         return found
 
     def await_no_pods(self, seconds: float = 120.0) -> None:
@@ -185,8 +192,8 @@ class Jobs:
 
     def ask(self, pod: str, path: str = "/status") -> str:
         """A worker's answer over HTTP, "" while there is none."""
-        command = ("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.status.podIP}")
-        if not (address := self.kubectl(*command)):
+        places = {p["metadata"]["name"]: p["status"].get("podIP") for p in self.pods()}
+        if not (address := places.get(pod)):
             return ""
         try:
             with urllib.request.urlopen(f"http://{address}:8080{path}", timeout=2) as answer:

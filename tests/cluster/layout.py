@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-# Without symbolic links: kubelet looks its folders up in the list of mounts.
-CACHE = (Path(__file__).resolve().parents[2] / ".cache" / "cluster").resolve()
+from shared_cache import SHARED_CACHE
+
+# What is built, and all that a running cluster writes; one can run on a machine.
+CACHE = SHARED_CACHE / "cluster"
 
 # 198.18.0.0/15 is set aside for tests (RFC 2544), so no real network is hidden by it.
 RANGE = "198.18.0.0/15"

@@ -1,6 +1,6 @@
 """What the cluster has to say when a test fails: its pods, events, and logs of that time.
 
-All logs stay under ``.cache/cluster/state`` until the next start; this is the part to read first.
+All logs stay (``layout.py`` says where) until the next start; this is the part to read first.
 """
 
 from __future__ import annotations

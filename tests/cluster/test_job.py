@@ -95,5 +95,5 @@ def test_a_second_job_with_the_same_output_waits(small: Inputs, jobs: Jobs) -> N
 
 def test_time_to_live(small: Inputs, jobs: Jobs) -> None:
     jobs.apply(small.job("brief", f"{jobs.root}/out", ttlSecondsAfterFinished=1))
-    jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "ej", "-o", "name"), 240, "job is gone")
+    jobs.cluster.wait_for(lambda: not jobs.statuses(), 240, "job is gone")
     assert len(small.versions(f"{jobs.root}/out")) == 1, "what it published stays"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import urllib.request
 
 import pytest
@@ -23,16 +22,14 @@ def test_fifty_jobs_on_a_node_with_room_for_a_few(tiny: Inputs, jobs: Jobs, oper
     jobs.apply(*(tiny.job(name, f"{jobs.root}/{name}", workers=small_pods) for name in names))
 
     def unfinished() -> list[str]:
-        found = json.loads(jobs.kubectl("get", "ej", "-o", "json"))["items"]
-        phases = {job["metadata"]["name"]: job.get("status", {}).get("phase") for job in found}
+        phases = {name: status.get("phase") for name, status in jobs.statuses().items()}
         assert "Failed" not in phases.values(), phases
         return [name for name in names if phases[name] != "Succeeded"]
 
     jobs.cluster.wait_for(lambda: not unfinished(), 900, "all jobs are done")
     for name in names[::10]:
         tiny.check(f"{jobs.root}/{name}")
-    attempts = jobs.kubectl("get", "ej", "-o", "jsonpath={.items[*].status.attempt}").split()
-    assert attempts == ["1"] * JOBS
+    assert [status["attempt"] for status in jobs.statuses().values()] == [1] * JOBS
     assert operator_bytes(jobs.cluster) - before < 32 << 20
 
 

@@ -1,7 +1,7 @@
 """A real S3 server (versitygw) for tests: built once from pinned sources, one process a session.
 
 A mock in this process would share our mistakes and could neither be stopped nor be slow. The
-binary is kept under ``.cache/`` by the hash of go.mod and go.sum, so it is built once.
+binary is kept in the shared cache by the hash of go.mod and go.sum, so it is built once.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import sys
 import time
 from pathlib import Path
 
+from shared_cache import SHARED_CACHE
+
 HERE = Path(__file__).resolve().parent
-CACHE = HERE.parents[1] / ".cache" / "s3-server"
+CACHE = SHARED_CACHE / "s3-server"
 BUCKET = "embertide-tests"
 REGION = "us-east-1"
 _START_SECONDS = 30.0

@@ -118,7 +118,7 @@ def test_a_pod_template_is_merged() -> None:
     pod = pod_of(job(**workers(podTemplate=template)))
     assert pod["metadata"]["labels"]["team"] == "shop"
     assert pod["metadata"]["labels"]["embertide.dev/job"] == "products", "ours stay"
-    assert [item["key"] for item in pod["spec"]["tolerations"]][0] == "gpu"
+    assert next(item["key"] for item in pod["spec"]["tolerations"]) == "gpu"
     assert len(pod["spec"]["tolerations"]) == 3
     worker, sidecar = pod["spec"]["containers"]
     assert {"name": "EXTRA", "value": "1"} in worker["env"]
