@@ -9,7 +9,7 @@ from embertide_operator.cluster import Object
 from embertide_operator.observe import Observed
 from embertide_operator.status import Draft, parse_time
 
-_STUCK_SECONDS = 60.0
+_STUCK_SECONDS = 30.0
 """A pod that is still there this long after it should be gone has lost its node."""
 _GOING_SECONDS = 1.0
 

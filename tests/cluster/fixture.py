@@ -162,13 +162,17 @@ class Cluster:
         self.kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
 
     def wait_for(
-        self, condition: Callable[[], T], seconds: float = 60.0, what: str = "a condition"
+        self,
+        condition: Callable[[], T],
+        seconds: float = 60.0,
+        what: str = "a condition",
+        pause: float = _POLL_SECONDS,
     ) -> T:
         """Ask again and again until the answer is true, and return it; AssertionError if never."""
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain: {what}"
-            time.sleep(_POLL_SECONDS)
+            time.sleep(pause)
         return found
 
     def start_second_node(self) -> None:

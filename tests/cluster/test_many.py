@@ -26,7 +26,7 @@ def test_fifty_jobs_on_a_node_with_room_for_a_few(tiny: Inputs, jobs: Jobs, oper
         assert "Failed" not in phases.values(), phases
         return [name for name in names if phases[name] != "Succeeded"]
 
-    jobs.cluster.wait_for(lambda: not unfinished(), 900, "all jobs are done")
+    jobs.cluster.wait_for(lambda: not unfinished(), 900, "all jobs are done", pause=2.0)
     for name in names[::10]:
         tiny.check(f"{jobs.root}/{name}")
     assert [status["attempt"] for status in jobs.statuses().values()] == [1] * JOBS

@@ -93,13 +93,14 @@ def call(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
         theirs.close()
         # Its own processes hold the pipe too, so the pipe's end is not the process's.
         wait([ours, process.sentinel])
-        if not ours.poll():
+        answer = _received(ours)
+        if answer is None:
             process.join()
             raise ProcessDied(f"the {act.__name__} process {_how_it_ended(process)}")
-        good, value = ours.recv()
     finally:
         _end_tree(process)
         ours.close()
+    good, value = answer
     if not good:
         raise value
     result: _R = value
@@ -118,6 +119,14 @@ def _answer(
             error.add_note(traceback.format_exc())
         answer = False, error
     pipe.send(answer)
+
+
+def _received(pipe: Connection) -> tuple[bool, Any] | None:
+    try:
+        answer: tuple[bool, Any] | None = pipe.recv() if pipe.poll() else None
+    except EOFError:
+        return None
+    return answer
 
 
 def _how_it_ended(process: BaseProcess) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from embertide.store.storage import Storage
 
-NEEDED = ("embertide.worker", "embertide.stages.estimate", "torch.distributed.launcher.api")
+NEEDED = "embertide.imports"
 """What the fork server has to import."""
 _SHUTDOWN_SECONDS = 2
 
@@ -127,7 +127,7 @@ def _start_method(device: str) -> str:
     """
     if device == "cpu" and sys.platform == "linux":
         return "fork"
-    multiprocessing.set_forkserver_preload(["embertide.worker"])
+    multiprocessing.set_forkserver_preload([NEEDED])
     return "forkserver"
 
 

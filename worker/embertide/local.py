@@ -59,7 +59,7 @@ def run_job(
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
     """
-    with interruptible(), fork_server(*NEEDED, "embertide.cli"):
+    with interruptible(), fork_server(NEEDED, "embertide.cli"):
         on_progress(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
         from embertide.inputs import list_inputs

@@ -80,7 +80,7 @@ class Attempt:
             if (earlier := self._adopt_earlier()) is not None:
                 return earlier
         self._folder.mkdir(parents=True, exist_ok=True)
-        with fork_server(*NEEDED):
+        with fork_server(NEEDED):
             if first:
                 self._prepare()
             self.interruptible = True
