@@ -70,7 +70,7 @@ cluster: $(STAMP)
 
 # What the cluster needs from Debian; Go comes from https://go.dev/dl.
 cluster-packages:
-	@packages="$$($(PYTHON) tests/cluster packages)"; \
+	@packages="$$($(PYTHON) tests/cluster packages)" || exit 1; \
 	if dpkg --status $$packages >/dev/null 2>&1; then echo "[cluster] all packages are there"; \
 	else apt-get update && DEBIAN_FRONTEND=noninteractive \
 	  apt-get install --yes --no-install-recommends $$packages; fi

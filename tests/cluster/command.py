@@ -16,7 +16,7 @@ from cluster.build import build_all
 from cluster.fixture import Cluster
 from cluster.images import build_images
 from cluster.installation import NAMESPACE, RELEASE, install
-from cluster.requirements import missing, packages
+from cluster.requirements import missing
 
 _USE = """\
 [cluster] up. In another terminal:
@@ -56,9 +56,6 @@ _COMMANDS: dict[str, Callable[[], object]] = {"build": build_all, "images": buil
 def main() -> int:
     """The exit status."""
     command = sys.argv[1] if len(sys.argv) == 2 else ""
-    if command == "packages":
-        print(" ".join(packages()))
-        return 0
     if command not in _COMMANDS:
         print(__doc__, file=sys.stderr)
         return 2
