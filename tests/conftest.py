@@ -5,11 +5,16 @@ Tests of the cluster need a process alone, all others gain from several; ``--clu
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 from s3.server import S3Server, build
+
+# Started in the background or by nohup, we would ignore these, and so would all that we start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Machines that run tests are busy; how long one example takes says nothing.
 settings.register_profile("embertide", deadline=None)
