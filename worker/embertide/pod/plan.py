@@ -17,10 +17,11 @@ from embertide.spec.reports import PlanResult
 TARGET_BYTES = 8 << 30
 """What the work of one worker may take where the grid is the planner's choice."""
 
-BASELINE_BYTES = 928 << 20
+BASELINE_BYTES = 680 << 20
 """A worker's container after its imports, before any work. Measured with torch's CUDA build as the
-sum of proportional set sizes: launcher 456 MiB, fork server and worker 448 MiB (they share most),
-resource tracker 7 MiB; 640 MiB of all that is anonymous, the rest libraries' code."""
+sum of proportional set sizes in MiB: fork server 195, launcher 115 and worker 175 (forked from each
+other, they share most), main process 95 with an S3 client, resource tracker 6; and 96 of libraries'
+code that two pods on the measured machine shared."""
 _MARGIN = 1.25
 _ROUND_BYTES = 64 << 20
 _TICK_SECONDS = 0.1
