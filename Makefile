@@ -61,8 +61,8 @@ test: $(STAMP)
 	@$(BIN)/python -m compileall -q operator worker tests  # hundreds of processes import it
 	@$(BIN)/python -m pytest --cluster=without $(JOBS) $(ARGS); others=$$?; \
 	case $$others in 0|5) ;; *) exit $$others; esac; \
-	echo "[test] pytest --cluster=only $(ARGS)"; \
-	$(BIN)/python -m pytest --cluster=only $(ARGS); cluster=$$?; \
+	echo "[test] pytest --cluster=only --durations=20 $(ARGS)"; \
+	$(BIN)/python -m pytest --cluster=only --durations=20 $(ARGS); cluster=$$?; \
 	[ $$cluster -ne 5 ] || exit $$others; exit $$cluster  # 5: no test chosen
 
 cluster: $(STAMP)

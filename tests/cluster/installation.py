@@ -10,7 +10,7 @@ RELEASE = "embertide"
 NAMESPACE = "embertide"
 _CHART = Path(__file__).resolve().parents[2] / "charts" / "embertide"
 # Quicker than by default, so that tests wait for what they test and not for a timer.
-_QUICK = {"backoffSeconds": 0.25, "resyncSeconds": 5, "staleSeconds": 20}
+_QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20}
 
 
 def install(cluster: Cluster, release: str) -> str:

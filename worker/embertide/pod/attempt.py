@@ -75,13 +75,12 @@ class Attempt:
         """
         settings = self._settings
         first = settings.rank == 0
-        if first:
-            self._watch(Progress("start"))
-            if (earlier := self._adopt_earlier()) is not None:
-                return earlier
-        self._folder.mkdir(parents=True, exist_ok=True)
         with fork_server(NEEDED):
+            self._folder.mkdir(parents=True, exist_ok=True)
             if first:
+                self._watch(Progress("start"))
+                if (earlier := self._adopt_earlier()) is not None:
+                    return earlier
                 self._prepare()
             self.interruptible = True
             self._work()
