@@ -14,14 +14,6 @@ CHILDREN = ("StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget")
 
 
 @dataclass(frozen=True)
-class Rival:
-    """Another job with the same output that goes first."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class Observed:
     """One job and everything around it.
 
@@ -33,7 +25,7 @@ class Observed:
         pods: every pod of the job, of all attempts, and the planner's.
         refusal: why pods could not be created, "" when nobody said so.
         report: rank 0's ``/status``, None when it did not answer.
-        rival: the job that this one has to wait for.
+        rival: another job with the same output that goes first, and why; "" when there is none.
         thorough: ``children`` is complete; otherwise the others are there if the StatefulSet is.
     """
 
@@ -43,7 +35,7 @@ class Observed:
     pods: list[Object] = field(default_factory=list)
     refusal: str = ""
     report: WorkerStatus | None = None
-    rival: Rival | None = None
+    rival: str = ""
     thorough: bool = True
 
     @property
@@ -182,16 +174,16 @@ def _state(pod: Object) -> dict[str, Any]:
     return state
 
 
-def _rival(cluster: Cluster, job: Object) -> Rival | None:
+def _rival(cluster: Cluster, job: Object) -> str:
     """Who publishes to the same output and goes first; only jobs about to start need to know.
 
     A job that has begun goes first, then the older one. Other namespaces count as well where
     the operator looks after them.
     """
     if is_finished(job) or holds_output(job) or job["spec"].get("suspend"):
-        return None
+        return ""
     output = output_of(job)
-    older: Rival | None = None
+    older = ""
     for other in cluster.jobs():
         meta = other["metadata"]
         if meta["uid"] == job["metadata"]["uid"] or output_of(other) != output:
@@ -200,10 +192,10 @@ def _rival(cluster: Cluster, job: Object) -> Rival | None:
             continue
         name = f"{meta['namespace']}/{meta['name']}"
         if holds_output(other):
-            return Rival(name, f"{name} is publishing to {output}")
+            return f"{name} is publishing to {output}"
         waiting = not other["spec"].get("suspend") and not _rejected(other)
         if waiting and _age(other) < _age(job):
-            older = Rival(name, f"{name} publishes to {output} and was there first")
+            older = f"{name} publishes to {output} and was there first"
     return older
 
 

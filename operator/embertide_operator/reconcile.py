@@ -110,9 +110,9 @@ def _begin(seen: Observed, job: EmbeddingJob, settings: Settings, draft: Draft) 
     """Start the next attempt, once everything that must be over is over."""
     if _spec_is_new(seen):
         draft["plan"] = None
-    if seen.rival is not None:
+    if seen.rival:
         draft["phase"] = "Pending"
-        message = f"waits for another job: {seen.rival.reason}"
+        message = f"waits for another job: {seen.rival}"
         old = draft.condition("Progressing").get("message")
         draft.set("Progressing", False, "OutputInUse", message)
         if old != message:

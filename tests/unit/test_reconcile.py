@@ -9,7 +9,6 @@ from operator_world import UID, World
 
 from embertide.spec.reports import Ending
 from embertide.spec.status import JobStatus
-from embertide_operator.observe import Rival
 
 LOST = Ending(reason="WorkerFailed", message="lost worker 1", exit_code=8, rank=0, peer=True)
 BAD_ROW = Ending(reason="Input", message="row 7", exit_code=3, rank=1, permanent=True)
@@ -181,12 +180,12 @@ def test_suspending_stops_the_workers_and_resuming_starts_anew() -> None:
 
 def test_a_second_job_with_the_same_output_waits_and_says_so() -> None:
     world = World()
-    world.look(rival=Rival("shop/first", "shop/first is publishing to s3://shop/embeddings"))
+    world.look(rival="shop/first is publishing to s3://shop/embeddings")
     assert (world.status["phase"], world.status["attempt"]) == ("Pending", 0)
     assert world.condition("Progressing") == ("False", "OutputInUse")
     world.look(5)
     assert world.notes == ["Accepted", "Waiting"]
-    assert applied(world, 5, rival=None)[-1] == "StatefulSet"
+    assert applied(world, 5, rival="")[-1] == "StatefulSet"
 
 
 def test_deadlines() -> None:
