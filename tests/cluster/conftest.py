@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from cluster.build import build_all
@@ -15,6 +16,15 @@ from cluster.requirements import missing
 from cluster.telling import Marks, mark, tell
 
 _MARKS = pytest.StashKey[Marks]()
+_BUILT = pytest.StashKey[tuple[dict[str, Path], dict[str, str]]]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what is not there yet, which takes longer than a test may take."""
+    wanted = any(item.get_closest_marker("cluster") for item in session.items)
+    if wanted and missing() is None and not session.config.getoption("collectonly"):
+        say = session.config.get_terminal_writer().line
+        session.config.stash[_BUILT] = build_all(say), build_images(say)
 
 
 @pytest.fixture(scope="session")
@@ -28,9 +38,7 @@ def cluster_can_run() -> None:
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config, cluster_can_run: None) -> Iterator[Cluster]:
     """A running cluster; this process's AWS credentials are those of its S3 server."""
-    say = pytestconfig.get_terminal_writer().line
-    with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        found = Cluster(build_all(say), build_images(say))
+    found = Cluster(*pytestconfig.stash[_BUILT])
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
             patch.delenv(name, raising=False)
