@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -41,8 +41,11 @@ def published(big: Path) -> Published:
 
 
 @pytest.fixture
-def run(big: Path, tmp_path: Path) -> Running:
-    return Running(tmp_path, "run", str(big / "job.yaml"), "--grid", "2x2", "--json")
+def run(big: Path, tmp_path: Path) -> Iterator[Running]:
+    running = Running(tmp_path, "run", str(big / "job.yaml"), "--grid", "2x2", "--json")
+    yield running
+    running.process.kill()  # where the test failed
+    running.process.wait()
 
 
 def _in_stage(stage: str) -> Callable[[Running, Path], None]:
