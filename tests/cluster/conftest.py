@@ -24,7 +24,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any(item.get_closest_marker("cluster") for item in session.items)
     if wanted and missing() is None and not session.config.getoption("collectonly"):
         say = session.config.get_terminal_writer().line
-        session.config.stash[_BUILT] = build_all(say), build_images(say)
+        try:
+            session.config.stash[_BUILT] = build_all(say), build_images(say)
+        except RuntimeError as error:
+            pytest.exit(str(error), returncode=1)
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,7 @@ def test_a_job_goes_on_with_the_nodes_that_are_left(
     places = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in jobs.pods()}
     assert sorted(places.values()) == ["node-1", "node-2"]
     jobs.cluster.kill_second_node()
+    jobs.kubectl("wait", "--for=condition=Ready=Unknown", "node/node-2", "--timeout=60s")
     status = jobs.complete("torn", 400)
     assert status["attempt"] == 2
     # Its peer notices where it was sending; where it was waiting, the node is missed first.

@@ -14,8 +14,8 @@ import psutil
 import pytest
 from commands import GONE_SECONDS
 
-from embertide.errors import EmbertideError, InputError, ManifestError
-from embertide.fork_server import ProcessDied, call, die_with_asker, fork_server
+from embertide.errors import EmbertideError, InputError, ManifestError, ProcessDied
+from embertide.fork_server import call, die_with_asker, fork_server
 
 pytestmark = pytest.mark.distributed
 
@@ -69,7 +69,11 @@ def test_answers_come_from_another_process() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [InputError("part 3, row 7"), ManifestError([("spec.model", "is missing")], "job.yaml")],
+    [
+        InputError("part 3, row 7"),
+        ManifestError([("spec.model", "is missing")], "job.yaml"),
+        ProcessDied("the launch process was killed by SIGKILL"),
+    ],
 )
 def test_errors_arrive_as_they_were(error: EmbertideError) -> None:
     with pytest.raises(type(error)) as raised:

@@ -11,6 +11,7 @@
     |-- OutputError       6  the output cannot be written or verified
     |-- GridError         7  a grid that does not fit the graph, the model or the machine
     |-- WorkerFailed      8  a worker died or was killed; names its rank
+    |   `-- ProcessDied         so did a process that serves all of them, such as the launcher
     `-- Interrupted     130  Ctrl-C or SIGTERM
 
 An error is *permanent* when running the same job again cannot succeed.
@@ -118,6 +119,10 @@ class WorkerFailed(EmbertideError):
 
     exit_code = 8
     permanent = False
+
+
+class ProcessDied(WorkerFailed):
+    """A process of the run ended without an answer; killed, most likely."""
 
 
 class Interrupted(EmbertideError):

@@ -30,7 +30,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import psutil
 
-from embertide.errors import EmbertideError, OutputError, WorkerFailed
+from embertide.errors import EmbertideError, OutputError, ProcessDied
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -38,10 +38,6 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _TICK_SECONDS = 0.05
 _PATIENCE_SECONDS = 5.0
 """How long to wait for processes that were killed; the system may hold on to one."""
-
-
-class ProcessDied(WorkerFailed):
-    """A process ended without an answer; killed, most likely."""
 
 
 @contextmanager

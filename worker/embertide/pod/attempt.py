@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from embertide.errors import EmbertideError, OutputError, WorkerFailed
-from embertide.fork_server import ProcessDied, call, fork_server
+from embertide.errors import EmbertideError, OutputError, ProcessDied, WorkerFailed
+from embertide.fork_server import call, fork_server
 from embertide.launch import NEEDED, check_output, interface_of, launch, plan_run
 from embertide.launch_settings import WorkerSettings
 from embertide.pod.endings import AttemptFailed
