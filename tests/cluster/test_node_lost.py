@@ -61,7 +61,11 @@ def test_a_job_goes_on_with_the_nodes_that_are_left(
     assert status["attempt"] == 2
     # Its peer notices where it was sending; where it was waiting, the node is missed first.
     told = status["lastFailure"]
-    words = {"node-1": "lost the ", "node-2": "was taken away"}[places[told["worker"]]]
+    reason, failures, words = {
+        "node-1": ("WorkerFailed", 1, "lost the "),
+        "node-2": ("WorkerDisrupted", 0, "was taken away"),
+    }[places[told["worker"]]]
+    assert (told["reason"], status["failures"]) == (reason, failures)
     assert words in told["message"]
     big.check(output)
     assert big.leftovers(output) == []
