@@ -11,23 +11,26 @@ from version_support import manifest_of, write_parts
 
 from embertide.errors import AccessDenied, InputError, ManifestError, WorkerFailed
 from embertide.inputs import list_inputs
+from embertide.pod import work
 from embertide.pod.attempt import Attempt
 from embertide.pod.board import Board
 from embertide.pod.endings import INTERNAL, AttemptFailed, ending_of, out_of_memory
+from embertide.pod.http import Page
 from embertide.pod.memory import oom_kills, usable_cores
 from embertide.pod.plan import container_bytes
-from embertide.pod.settings import WorkSettings, read_settings
+from embertide.pod.settings import Places, WorkSettings, read_settings
 from embertide.pod.watch import Watch
 from embertide.postmortem import Cause
 from embertide.progress import Progress
-from embertide.run_folder import delivered_path
+from embertide.run_folder import delivered_path, write_text
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.spec.reports import Ending, PlanResult
+from embertide.spec.reports import Ending, PlanResult, WorkerStatus
 from embertide.stages.estimate import estimate, fitting_grid
 from embertide.store.storage import open_storage
 from embertide.store.versions import latest, new_version, publish
 
 pytestmark = pytest.mark.distributed
+
 
 VERSION = new_version()
 ENV = {
@@ -140,6 +143,44 @@ def test_progress_becomes_percent_and_never_goes_back() -> None:
         seen.append(progress.percent)
     assert seen == sorted(seen)
     assert seen[-1] > 50
+
+
+# Containers that are started again.
+
+
+class NotAsked:
+    """Nobody asks this container to stop."""
+
+    asked = False
+
+
+def first_answer(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerStatus:
+    """What /status says at the moment its server starts."""
+    answers: list[WorkerStatus] = []
+
+    def serve(_port: int, pages: dict[str, Page]) -> int:
+        answers.append(WorkerStatus.model_validate_json(pages["/status"]()[2]))
+        return 0
+
+    monkeypatch.setattr(work, "serve", serve)
+    places = Places(scratch / "job.yaml", scratch, scratch / "termination-log")
+    work.Worker(read_settings(ENV), places, NotAsked())
+    (answer,) = answers
+    return answer
+
+
+def test_a_container_started_again_never_says_that_it_is_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = Board(read_settings(ENV))
+    assert first_answer(tmp_path, monkeypatch) == board.status
+    write_text(tmp_path / "begun.json", board.status.to_text())
+    begun = first_answer(tmp_path, monkeypatch)
+    assert begun.failure is not None
+    assert "ended without a word during the attempt" in begun.failure.message
+    board.succeeded(None)
+    write_text(tmp_path / "ended.json", board.status.to_text())
+    assert first_answer(tmp_path, monkeypatch) == board.status
 
 
 # Cleaning up.

@@ -85,6 +85,10 @@ class Worker:
         self._attempt: Attempt | None = None
         self._thread = threading.Thread(target=self._run, name="attempt", daemon=True)
         self._kills = oom_kills()
+        # Before anyone can ask: a success must never look undone.
+        self._earlier = _earlier_life(places.scratch, settings)
+        if self._earlier is not None:
+            self._board.hold(self._earlier)
         port = serve(
             settings.http_port,
             {
@@ -100,10 +104,8 @@ class Worker:
 
     def live(self) -> int:
         """Watch the attempt and listen for signals; returns the exit code."""
-        earlier = _earlier_life(self._places.scratch, self._settings)
-        if earlier is not None:
-            _log.info("this container was started again; holding: %s", earlier.to_text())
-            self._board.hold(earlier)
+        if self._earlier is not None:
+            _log.info("this container was started again; holding: %s", self._earlier.to_text())
         else:
             write_text(_begun(self._places.scratch), self._board.status.to_text())
             self._thread.start()
@@ -111,7 +113,7 @@ class Worker:
             self._board.beat()
             self._look()
             status = self._board.status
-            if not self._thread.is_alive() and status.failure is not None and earlier is None:
+            if self._earlier is None and not self._thread.is_alive() and status.failure is not None:
                 _end_children()
                 return status.failure.exit_code
             time.sleep(_TICK_SECONDS)
