@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.fixture import Cluster
@@ -31,3 +33,17 @@ def install(cluster: Cluster, release: str) -> str:
     rollout = ("rollout", "status", f"deployment/{name}", "--timeout=180s")
     cluster.kubectl("-n", NAMESPACE, *rollout)
     return name
+
+
+@contextmanager
+def operator_away(cluster: Cluster, deployment: str) -> Iterator[None]:
+    """Scaled to zero, and its pod gone; back at the end."""
+    scale = ("-n", NAMESPACE, "scale", "deployment", deployment)
+    pods = ("pod", "-l", "app.kubernetes.io/component=operator")
+    cluster.kubectl(*scale, "--replicas=0")
+    try:
+        cluster.kubectl("-n", NAMESPACE, "wait", "--for=delete", *pods, "--timeout=180s")
+        yield
+    finally:
+        cluster.kubectl(*scale, "--replicas=1")
+        cluster.kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{deployment}")

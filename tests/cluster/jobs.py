@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 import yaml
 from cluster.fixture import Cluster
+from cluster.holding import standing_still
 
 from embertide.errors import ObjectMissing
 from embertide.models.read import read_model
@@ -201,19 +203,23 @@ class Jobs:
         except OSError:
             return ""
 
-    def await_stage(self, name: str, attempt: int, stage: str, seconds: float = 180.0) -> None:
-        """Wait until rank 0 of an attempt says that it is in a stage, or beyond."""
-        stages = ["features", "ingest", "csr", "infer", "publish"]
-        wanted = stages[stages.index(stage) :]
+    @contextmanager
+    def held(
+        self, name: str, attempt: int, stage: str, rank: int = 0, seconds: float = 180.0
+    ) -> Iterator[str]:
+        """From when a rank is in a stage of an attempt, its workers stand still for a while.
 
-        def there() -> bool:
-            text = self.ask(f"{name}-0")
-            status = json.loads(text) if text else {}
-            now = (status.get("progress") or {}).get("stage")
-            return status.get("attempt") == attempt and now in wanted
+        Yields the stage in which that rank stands.
+        """
+        status = self.await_(name, lambda s: s.get("attempt") == attempt, seconds)
+        graph, feature = map(int, status["plan"]["grid"].split("x"))
 
-        self.await_(name, lambda s: s.get("attempt") == attempt, seconds)
-        self.cluster.wait_for(there, seconds, f"{name} is in {stage}")
+        def uids() -> list[str]:
+            found = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.pods()}
+            return [found.get(f"{name}-{rank}", "no pod") for rank in range(graph * feature)]
+
+        with standing_still(uids, attempt, rank, stage, seconds) as now:
+            yield now
 
 
 def find_condition(status: Manifest, kind: str) -> Manifest:

@@ -49,12 +49,13 @@ def test_apply_to_complete_on_a_2x2_grid(small: Inputs, jobs: Jobs) -> None:
 
 def test_every_worker_answers_on_one_port(big: Inputs, jobs: Jobs) -> None:
     jobs.apply(big.job("watched", f"{jobs.root}/out", workers=workers(2, 1)))
-    jobs.await_stage("watched", 1, "ingest")
-    for rank in range(2):
-        assert jobs.ask(f"watched-{rank}", "/healthz").strip() == "ok"
-        assert json.loads(jobs.ask(f"watched-{rank}"))["rank"] == rank
-        assert 'axis="graph"' in jobs.ask(f"watched-{rank}", "/metrics")
-    jobs.await_("watched", lambda s: (s.get("progress") or {}).get("percent", 0) > 10)
+    with jobs.held("watched", 1, "ingest") as now:
+        for rank in range(2):
+            assert jobs.ask(f"watched-{rank}", "/healthz").strip() == "ok"
+            assert json.loads(jobs.ask(f"watched-{rank}"))["rank"] == rank
+            assert 'axis="graph"' in jobs.ask(f"watched-{rank}", "/metrics")
+        status = jobs.await_("watched", lambda s: (s["progress"] or {}).get("stage") == now)
+        assert 10 < status["progress"]["percent"] < 100
     jobs.complete("watched")
     assert "StageStarted" in jobs.reasons("watched")
 

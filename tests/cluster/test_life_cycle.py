@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cluster.installation import operator_away
 from cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
@@ -11,9 +12,9 @@ pytestmark = pytest.mark.cluster
 def test_suspended_in_a_layer_and_resumed(big: Inputs, jobs: Jobs) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("paused", output, workers=workers(2, 1)))
-    jobs.await_stage("paused", 1, "infer")
-    jobs.patch("paused", {"suspend": True})
-    jobs.await_("paused", lambda s: s["phase"] == "Suspended")
+    with jobs.held("paused", 1, "infer"):
+        jobs.patch("paused", {"suspend": True})
+        jobs.await_("paused", lambda s: s["phase"] == "Suspended")
     assert jobs.pods() == []
     assert big.leftovers(output) == []
     jobs.patch("paused", {"suspend": False})
@@ -26,9 +27,9 @@ def test_suspended_in_a_layer_and_resumed(big: Inputs, jobs: Jobs) -> None:
 def test_deleted_in_a_layer(big: Inputs, jobs: Jobs) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("doomed", output, workers=workers(2, 1)))
-    jobs.await_stage("doomed", 1, "infer")
-    jobs.kubectl("delete", "ej", "doomed", "--wait=false")
-    jobs.await_no_pods()
+    with jobs.held("doomed", 1, "infer"):
+        jobs.kubectl("delete", "ej", "doomed", "--wait=false")
+        jobs.await_no_pods()
     children = ("get", "sts,svc,cm,pdb", "-l", "embertide.dev/job", "-o", "name")
     jobs.cluster.wait_for(lambda: not jobs.kubectl(*children), 90, "children are gone")
     assert big.versions(output) == []
@@ -50,24 +51,17 @@ def test_deleted_as_its_containers_start(tiny: Inputs, jobs: Jobs) -> None:
         jobs.apply(tiny.job(name, f"{jobs.root}/{name}", workers=workers(2, 1)))
         jobs.cluster.wait_for(running, 60, "containers run")
         jobs.kubectl("delete", "ej", name, "--wait=false")
-        jobs.await_no_pods(15)
+        jobs.await_no_pods(25)  # less than their grace
 
 
 def test_deleted_while_the_operator_is_down(big: Inputs, jobs: Jobs, operator: str) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("doomed", output))
-    jobs.await_stage("doomed", 1, "ingest")
-    scale = ("-n", "embertide", "scale", "deployment", operator)
-    jobs.cluster.kubectl(*scale, "--replicas=0")
-    try:
-        jobs.cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
-                             "app.kubernetes.io/component=operator", "--timeout=180s")  # fmt: skip
+    with jobs.held("doomed", 1, "ingest"), operator_away(jobs.cluster, operator):
         jobs.kubectl("delete", "ej", "doomed", "--timeout=30s")
         jobs.await_no_pods()
+        assert big.versions(output) == []
         assert big.leftovers(output) == []
-    finally:
-        jobs.cluster.kubectl(*scale, "--replicas=1")
-        jobs.cluster.kubectl("-n", "embertide", "rollout", "status", f"deployment/{operator}")
 
 
 def test_no_room_says_why_and_ends_at_the_deadline(small: Inputs, jobs: Jobs) -> None:
@@ -153,8 +147,10 @@ def test_somebody_elses_service_is_left_alone(small: Inputs, jobs: Jobs) -> None
 
 
 def test_active_deadline(big: Inputs, jobs: Jobs) -> None:
-    jobs.apply(big.job("slow", f"{jobs.root}/out", activeDeadlineSeconds=4))
-    status = jobs.fail("slow")
+    jobs.apply(big.job("slow", f"{jobs.root}/out"))
+    with jobs.held("slow", 1, "infer"):
+        jobs.patch("slow", {"activeDeadlineSeconds": 1})
+        status = jobs.fail("slow")
     assert find_condition(status, "Failed")["reason"] == "DeadlineExceeded"
     jobs.await_no_pods()
     assert big.leftovers(f"{jobs.root}/out") == []

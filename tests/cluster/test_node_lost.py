@@ -52,10 +52,10 @@ def test_a_job_goes_on_with_the_nodes_that_are_left(
 ) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("torn", output, workers=workers(2, 1, podTemplate=_APART)))
-    jobs.await_stage("torn", 1, "ingest")
-    places = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in jobs.pods()}
-    assert sorted(places.values()) == ["node-1", "node-2"]
-    jobs.cluster.kill_second_node()
+    with jobs.held("torn", 1, "ingest"):
+        places = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in jobs.pods()}
+        assert sorted(places.values()) == ["node-1", "node-2"]
+        jobs.cluster.kill_second_node()
     jobs.kubectl("wait", "--for=condition=Ready=Unknown", "node/node-2", "--timeout=60s")
     status = jobs.complete("torn", 400)
     assert status["attempt"] == 2

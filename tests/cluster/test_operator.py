@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster.fixture import Cluster
+from cluster.installation import operator_away
 from cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
@@ -22,15 +23,8 @@ DYING = Path(__file__).with_name("dying_operator.py")
 @pytest.fixture
 def no_operator(cluster: Cluster, operator: str) -> Iterator[None]:
     """The deployed operator is away while a test runs its own."""
-    scale = ("-n", "embertide", "scale", "deployment", operator)
-    cluster.kubectl(*scale, "--replicas=0")
-    try:
-        cluster.kubectl("-n", "embertide", "wait", "--for=delete", "pod", "-l",
-                        "app.kubernetes.io/component=operator", "--timeout=180s")  # fmt: skip
+    with operator_away(cluster, operator):
         yield
-    finally:
-        cluster.kubectl(*scale, "--replicas=1")
-        cluster.kubectl("-n", "embertide", "rollout", "status", f"deployment/{operator}")
 
 
 def test_it_dies_after_each_of_its_writes_and_nothing_is_lost_or_done_twice(
@@ -67,9 +61,11 @@ def test_it_dies_after_each_of_its_writes_and_nothing_is_lost_or_done_twice(
 def test_killed_again_and_again_while_a_job_runs(big: Inputs, jobs: Jobs, operator: str) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("steady", output, workers=workers(2, 1)))
-    for restarts in range(3):
-        _await_restarts(jobs.cluster, restarts)
-        jobs.cluster.kill_in_pod("embertide", operator, "python")
+    _kill(jobs.cluster, operator, 0)
+    with jobs.held("steady", 1, "infer"):
+        for restarts in (1, 2):
+            _kill(jobs.cluster, operator, restarts)
+        _await_restarts(jobs.cluster, 3)
     status = jobs.complete("steady", 240)
     assert (status["attempt"], status["failures"]) == (1, 0)
     assert len(big.versions(output)) == 1
@@ -93,6 +89,12 @@ def test_health_turns_red_when_jobs_are_no_longer_looked_at(
     finally:
         cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump(binding))
     cluster.wait_for(lambda: _code(url) == 200, 240, "/healthz is green again")
+
+
+def _kill(cluster: Cluster, operator: str, restarts: int) -> None:
+    """Once it was started again so many times."""
+    _await_restarts(cluster, restarts)
+    cluster.kill_in_pod("embertide", operator, "python")
 
 
 def _await_restarts(cluster: Cluster, count: int) -> None:

@@ -17,11 +17,11 @@ def test_each_rank_killed_in_each_stage(big: Inputs, jobs: Jobs, rank: int) -> N
     output = f"{jobs.root}/out"
     jobs.apply(big.job("target", output, workers=workers(2, 1), backoffLimit=len(STAGES)))
     for attempt, stage in enumerate(STAGES, start=1):
-        jobs.await_stage("target", attempt, stage)
-        jobs.cluster.kill_in_pod(jobs.namespace, f"target-{rank}", f"embertide-{rank}")
+        with jobs.held("target", attempt, stage, rank) as now:
+            jobs.cluster.kill_in_pod(jobs.namespace, f"target-{rank}", f"embertide-{rank}")
         status = jobs.await_failures("target", attempt)
         assert status["lastFailure"]["worker"] == f"target-{rank}", (stage, status)
-        assert "SIGKILL" in status["lastFailure"]["message"]
+        assert f"was killed by SIGKILL during {now}" in status["lastFailure"]["message"]
     assert jobs.complete("target")["attempt"] == len(STAGES) + 1
     big.check(output)
     assert big.leftovers(output) == []
@@ -30,8 +30,8 @@ def test_each_rank_killed_in_each_stage(big: Inputs, jobs: Jobs, rank: int) -> N
 
 def test_a_container_killed_as_a_whole(big: Inputs, jobs: Jobs) -> None:
     jobs.apply(big.job("target", f"{jobs.root}/out", workers=workers(2, 1)))
-    jobs.await_stage("target", 1, "ingest")
-    jobs.cluster.kill_in_pod(jobs.namespace, "target-1", "python")
+    with jobs.held("target", 1, "ingest"):
+        jobs.cluster.kill_in_pod(jobs.namespace, "target-1", "python")
     status = jobs.await_("target", lambda s: s["failures"] == 1)
     assert status["lastFailure"]["worker"] == "target-1"
     jobs.complete("target")
@@ -39,8 +39,8 @@ def test_a_container_killed_as_a_whole(big: Inputs, jobs: Jobs) -> None:
 
 def test_a_deleted_pod_does_not_count(big: Inputs, jobs: Jobs) -> None:
     jobs.apply(big.job("target", f"{jobs.root}/out", workers=workers(2, 1), backoffLimit=0))
-    jobs.await_stage("target", 1, "ingest")
-    jobs.kubectl("delete", "pod", "target-1", "--wait=false")
+    with jobs.held("target", 1, "ingest"):
+        jobs.kubectl("delete", "pod", "target-1", "--wait=false")
     status = jobs.complete("target")
     assert (status["attempt"], status["failures"]) == (2, 0)
     assert status["lastFailure"]["reason"] == "WorkerDisrupted"
@@ -81,8 +81,8 @@ def test_wrong_credentials_fail_at_once_and_are_not_shown(small: Inputs, jobs: J
 def test_s3_down_for_a_minute(big: Inputs, jobs: Jobs) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("patient", output, backoffLimit=10))
-    jobs.await_stage("patient", 1, "ingest")
-    jobs.cluster.stop_s3()
+    with jobs.held("patient", 1, "ingest"):
+        jobs.cluster.stop_s3()
     back = time.monotonic() + 60
     try:
         status = jobs.await_("patient", lambda s: s["failures"] and time.monotonic() > back)
@@ -96,8 +96,8 @@ def test_s3_down_for_a_minute(big: Inputs, jobs: Jobs) -> None:
 def test_the_kubelet_stops_and_comes_back(big: Inputs, jobs: Jobs) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("lonely", output, workers=workers(2, 1)))
-    jobs.await_stage("lonely", 1, "ingest")
-    jobs.cluster.kill_kubelet()
+    with jobs.held("lonely", 1, "ingest"):
+        jobs.cluster.kill_kubelet()
     try:
         jobs.kubectl("wait", "--for=condition=Ready=Unknown", "node/node-1", "--timeout=180s")
         jobs.complete("lonely")

@@ -98,6 +98,17 @@ class Pod:
         """Wait until rank 0 says that a stage is under way."""
         self.until(lambda status: status.progress is not None and status.progress.stage == stage)
 
+    def until_working(self, stage: str) -> None:
+        """Wait until the worker process reports a stage; sooner than the container tells it."""
+        attempt = self._env["EMBERTIDE_ATTEMPT"]
+        reports = self.folder / "scratch" / f"attempt-{attempt}" / "progress.jsonl"
+        said = f'"stage": "{stage}"'
+        deadline = time.monotonic() + START_SECONDS
+        while not (reports.exists() and said in reports.read_text()):
+            assert time.monotonic() < deadline, self.log.read_text()
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.005)
+
     def until_state(self, state: str) -> WorkerStatus:
         """Wait for a state."""
         found: WorkerStatus = self.until(lambda status: status.state == state and status)

@@ -79,12 +79,12 @@ def _importing(pods: list[Pod]) -> None:
 
 
 def _computing(pods: list[Pod]) -> None:
-    pods[0].until_stage("infer")
+    pods[0].until_working("infer")
 
 
 def _publishing(pods: list[Pod]) -> None:
     """Parts are under way."""
-    pods[0].until_stage("publish")
+    pods[0].until_working("publish")
 
 
 @pytest.mark.parametrize("ready", [_importing, _computing, _publishing])
