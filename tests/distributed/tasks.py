@@ -6,15 +6,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from world import Graph, Rank, make_features, make_job
 
+from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
 from embertide.metrics import CountingRecorder, Label, NullRecorder
 from embertide.models.plan import Plan
 from embertide.primitives import attention, gemm
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
+from embertide.stages.publish import deliver
 from embertide.stages.sample import sample_layer
+from embertide.store.parts import PartDigest
+from embertide.store.storage import open_storage
 
 
 def embed_all(
@@ -73,6 +78,16 @@ def log_events(exchange: Exchange, graph: Graph, plan: Plan, depth: int) -> list
     exchange.recorder = EventLog()
     rank.embed(plan, make_features(plan.input_width))
     return exchange.recorder.events
+
+
+def deliver_parts(exchange: Exchange, uris: list[str]) -> tuple[str, list[PartDigest]]:
+    """What `deliver` raised, by its class's name and text, or every part; ``uris`` by rank."""
+    ctx = RunContext(make_job(), exchange, open_storage(None), lambda _event: None)
+    try:
+        parts = deliver(ctx, uris[exchange.grid.rank], np.arange(3), torch.ones(3, 2))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", []
+    return "", parts
 
 
 def map_ids(

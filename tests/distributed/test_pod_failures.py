@@ -128,6 +128,25 @@ def test_a_killed_worker_is_told_from_its_peers(made: Cluster) -> None:
     terminate([pods[1]])
 
 
+def test_a_worker_killed_while_others_write_is_the_cause(made: Cluster, big: Path) -> None:
+    """Its pod removes the version, and their parts with it; they report whom they lost."""
+    pods = made.attempt("2x1")
+    pods[0].until_working("publish")
+    drafts = "versions/*/.*"
+    while len(list((big / "embeddings").glob(drafts))) < 2:
+        assert pods[0].process.poll() is None, pods[0].log.read_text()
+    workers = [pod.worker(rank) for rank, pod in enumerate(pods)]
+    os.kill(workers[0], signal.SIGSTOP)
+    os.kill(workers[1], signal.SIGKILL)
+    assert pods[1].ended(FAIL_SECONDS) == 8
+    assert files(big / "embeddings") == []
+    os.kill(workers[0], signal.SIGCONT)
+    assert pods[0].ended(FAIL_SECONDS) == 8
+    ending = pods[0].ending()
+    assert (ending.reason, ending.peer, ending.permanent) == ("WorkerFailed", True, False)
+    assert "lost the connection to another worker during publish" in ending.message
+
+
 def test_a_killed_launcher_is_the_workers_end(made: Cluster) -> None:
     pods = made.attempt("2x1")
     _computing(pods)

@@ -37,7 +37,7 @@ from embertide.stages.features import (
 )
 from embertide.stages.infer import Graphs, infer
 from embertide.stages.ingest import ingest
-from embertide.stages.publish import write_part
+from embertide.stages.publish import deliver
 from embertide.stages.sample import sample_layer
 from embertide.store.pieces import share
 from embertide.store.versions import VersionInfo, publish, version_uri
@@ -132,9 +132,7 @@ def run(
             release_memory()
         with clock.stage(ctx, "publish"):
             uri = version_uri(ctx.job.spec.output.uri, order.version)
-            digest = write_part(ctx, uri, names, embeddings)
-            ctx.delivered()
-            digests = ctx.exchange.all_objects(digest)
+            digests = deliver(ctx, uri, names, embeddings)
             done = _publish(ctx, order, plan, ids, edge_count, digests) if rank == 0 else None
     return _report(ctx, order, plan, ids.count, edge_count, done, clock, begin, recorder)
 

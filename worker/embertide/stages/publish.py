@@ -10,13 +10,49 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from embertide.context import RunContext
-from embertide.errors import OutputError
+from embertide.errors import EmbertideError, OutputError
 from embertide.primitives.idmap import Ids
 from embertide.store.parts import PartDigest, PartWriter, verify_part
 
 _BATCH_VALUES = 1 << 20
+
+
+class PeerFailed(dist.DistError):
+    """Another worker could not write its part."""
+
+
+def deliver(
+    ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Tensor
+) -> list[PartDigest]:
+    """Write our part and learn of everyone's, by rank.
+
+    An error of ours counts only if nobody is missing: when a worker dies, its pod removes the
+    unfinished version, and those who still write find their parts gone. They shall report whom
+    they lost, not what came of it.
+
+    Raises:
+        OutputError, StorageError: our part could not be written, see :func:`write_part`.
+        PeerFailed: another worker's could not.
+    """
+    own: PartDigest | EmbertideError
+    try:
+        own = write_part(ctx, version_uri, ids, embeddings)
+        ctx.delivered()
+    except EmbertideError as error:
+        own = error
+    found: list[PartDigest | EmbertideError] = ctx.exchange.all_objects(own)
+    if isinstance(own, EmbertideError):
+        raise own
+    return [_part_of(rank, part) for rank, part in enumerate(found)]
+
+
+def _part_of(rank: int, part: PartDigest | EmbertideError) -> PartDigest:
+    if isinstance(part, EmbertideError):
+        raise PeerFailed(f"worker {rank}: {part}")
+    return part
 
 
 def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Tensor) -> PartDigest:
