@@ -216,7 +216,7 @@ class Jobs:
 
         def uids() -> list[str]:
             found = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.pods()}
-            return [found.get(f"{name}-{rank}", "no pod") for rank in range(graph * feature)]
+            return [found.get(f"{name}-{number}", "no pod") for number in range(graph * feature)]
 
         with standing_still(uids, attempt, rank, stage, seconds) as now:
             yield now

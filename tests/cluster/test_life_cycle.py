@@ -51,7 +51,7 @@ def test_deleted_as_its_containers_start(tiny: Inputs, jobs: Jobs) -> None:
         jobs.apply(tiny.job(name, f"{jobs.root}/{name}", workers=workers(2, 1)))
         jobs.cluster.wait_for(running, 60, "containers run")
         jobs.kubectl("delete", "ej", name, "--wait=false")
-        jobs.await_no_pods(25)  # less than their grace
+        jobs.await_no_pods(15)
 
 
 def test_deleted_while_the_operator_is_down(big: Inputs, jobs: Jobs, operator: str) -> None:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -131,11 +132,12 @@ def test_a_killed_worker_is_told_from_its_peers(made: Cluster) -> None:
 def test_a_worker_killed_while_others_write_is_the_cause(made: Cluster, big: Path) -> None:
     """Its pod removes the version, and their parts with it; they report whom they lost."""
     pods = made.attempt("2x1")
-    pods[0].until_working("publish")
-    drafts = "versions/*/.*"
-    while len(list((big / "embeddings").glob(drafts))) < 2:
-        assert pods[0].process.poll() is None, pods[0].log.read_text()
+    _computing(pods)
     workers = [pod.worker(rank) for rank, pod in enumerate(pods)]
+    deadline = time.monotonic() + START_SECONDS
+    while len(list((big / "embeddings").glob("versions/*/.*.part"))) < 2:
+        assert time.monotonic() < deadline, pods[0].log.read_text()
+        time.sleep(0.001)
     os.kill(workers[0], signal.SIGSTOP)
     os.kill(workers[1], signal.SIGKILL)
     assert pods[1].ended(FAIL_SECONDS) == 8

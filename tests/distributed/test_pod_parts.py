@@ -31,7 +31,6 @@ from embertide.store.versions import latest, new_version, publish
 
 pytestmark = pytest.mark.distributed
 
-
 VERSION = new_version()
 ENV = {
     "EMBERTIDE_JOB_UID": "u",
