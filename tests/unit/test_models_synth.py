@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from model_support import Files
 
-from embertide.errors import EmbertideError, ModelError
+from embertide.errors import ModelError
 from embertide.models import dgl_interop
 from embertide.models.read import read_model
 from embertide.models.synth import Conv, write_random_model
@@ -38,7 +38,7 @@ def test_heads_that_do_not_divide_the_width() -> None:
 
 def test_python_without_dgl(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 12, 1))
-    with pytest.raises(EmbertideError, match=r"no working wheel for Python 3\.12"):
+    with pytest.raises(dgl_interop.DglUnavailable, match=r"no working wheel for Python 3\.12"):
         dgl_interop.load_dgl()
 
 

@@ -12,10 +12,8 @@ import sys
 import warnings
 from typing import Any
 
-from embertide.errors import EmbertideError
 
-
-class DglUnavailable(EmbertideError):
+class DglUnavailable(ImportError):
     """No working DGL on this Python."""
 
 
