@@ -162,7 +162,6 @@ def test_a_killed_launcher_is_the_workers_end(made: Cluster) -> None:
 
 
 def test_a_container_without_a_device_says_so(tmp_path: Path, big: Path) -> None:
-    """Its worker is started as where there is one: not forked."""
     job = with_workers(load_manifest(big / "job.yaml"), device="cuda")
     with cluster(tmp_path / "pods", job) as made:
         (pod,) = made.attempt("1x1", CUDA_VISIBLE_DEVICES="")

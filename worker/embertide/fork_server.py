@@ -81,9 +81,26 @@ def call(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
     Raises:
         ProcessDied: it ended without an answer.
     """
+    return _ask(_answer, act, *args, **kwargs)
+
+
+def call_alone(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Like :func:`call`, of something that forks.
+
+    It begins without a thread beside it, and calls :func:`die_with_asker` once it has forked.
+    """
+    return _ask(_answer_alone, act, *args, **kwargs)
+
+
+def _ask(
+    answer_in_process: Callable[..., None],
+    act: Callable[_P, _R],
+    *args: _P.args,
+    **kwargs: _P.kwargs,
+) -> _R:
     context = multiprocessing.get_context("forkserver")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(theirs, act, args, kwargs))
+    process = context.Process(target=answer_in_process, args=(theirs, act, args, kwargs))
     try:
         process.start()
         theirs.close()
@@ -108,6 +125,12 @@ def _answer(
 ) -> None:
     """In the new process: do it and tell the outcome."""
     die_with_asker()
+    _answer_alone(pipe, act, args, kwargs)
+
+
+def _answer_alone(
+    pipe: Connection, act: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     try:
         answer = True, act(*args, **kwargs)
     except Exception as error:

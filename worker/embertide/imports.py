@@ -10,8 +10,7 @@ import gc
 
 gc.disable()
 
-import torch.distributed.launcher.api
-
+import embertide.agent
 import embertide.stages.estimate
 import embertide.worker
 

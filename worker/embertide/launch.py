@@ -1,9 +1,9 @@
 """What a run asks of the fork server: its plan, its devices, its workers.
 
-``torch.distributed``'s launcher starts the workers, notices a dead one within a fraction of a
-second and stops the others. A laptop has one launcher with all workers, a cluster one in each pod
-with one worker each. Either way it is a process of the fork server's, which has imported all that
-workers need, so they are forked from it at once.
+A launcher starts the workers, notices a dead one within a fraction of a second and stops the
+others. A laptop has one launcher with all workers, a cluster one in each pod with one worker each.
+Either way it is a process of the fork server's, which has imported all that workers need, so they
+are forked from it at once (``agent.py``).
 
 Importing this module does not import torch; calling what it has does, so ``fork_server.call`` it.
 """
@@ -11,33 +11,27 @@ Importing this module does not import torch; calling what it has does, so ``fork
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 
 from embertide.errors import EmbertideError, WorkerFailed
+from embertide.fork_server import die_with_asker
 from embertide.inputs import Inputs
-from embertide.launch_settings import ONCE, Meeting, WorkerSettings
-from embertide.postmortem import Cause, Exit, Workers, first_cause
+from embertide.launch_settings import Meeting, WorkerSettings
+from embertide.postmortem import Cause, Workers, first_cause
 from embertide.report import Estimate
 from embertide.run_folder import last_stage
 from embertide.spec.manifest import EmbeddingJob
 
 if TYPE_CHECKING:
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig
-
     from embertide.store.storage import Storage
 
 NEEDED = "embertide.imports"
 """What the fork server has to import."""
-_SHUTDOWN_SECONDS = 2
 
 
 def plan_run(
@@ -82,82 +76,35 @@ def interface_of(address: str) -> str:
 
 
 def launch(workers: Workers, settings: WorkerSettings, meeting: Meeting) -> Cause | None:
-    """Start this launcher's workers and wait for their end; returns why they failed, if so."""
-    from torch.distributed import DistError
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.elastic.rendezvous.api import RendezvousError
-    from torch.distributed.launcher.api import elastic_launch
+    """Start this launcher's workers and wait for their end; returns why they failed, if so.
 
+    It forks, so :func:`fork_server.call_alone` it.
+    """
+    from torch.distributed import DistError
+    from torch.distributed.elastic.rendezvous.api import RendezvousError
+
+    from embertide.agent import start_waiting, supervise
     from embertide.worker import main
 
     debug = bool(os.environ.get("EMBERTIDE_DEBUG"))
-    config = _config(meeting, _start_method(settings.device), workers.folder / "logs", debug)
+    waiting = start_waiting(
+        meeting.workers_each, main, (settings,), None if debug else workers.folder
+    )
+    die_with_asker()
     with nullcontext() if debug else _quiet("torch.distributed", "torch.multiprocessing"):
         try:
-            elastic_launch(config, main)(settings)
-        except ChildFailedError as failure:
-            exits = _exits(failure, settings.rank)
-            return first_cause(workers, exits, last_stage(workers.folder))
+            exits = supervise(waiting, meeting, settings.rank)
         except (RendezvousError, DistError) as error:
             said = first_cause(workers, [], last_stage(workers.folder))
             return said or _lost(workers, settings.rank or 0, error)
-    return None
-
-
-def _exits(failure: ChildFailedError, own_rank: int | None) -> list[Exit]:
-    """How the failed workers ended, the first one first."""
-    found = sorted(failure.failures.items(), key=lambda item: item[1].timestamp)
-    return [
-        Exit(rank if own_rank is None else own_rank, process.exitcode, process.local_rank)
-        for rank, process in found
-    ]
+    return first_cause(workers, exits, last_stage(workers.folder)) if exits else None
 
 
 def _lost(workers: Workers, rank: int, error: Exception) -> Cause:
     """The other launchers did not come, or one fell silent."""
-    text = f"{workers.place(rank)} lost the other workers' pods: {error}"
+    why = str(error) or "they did not come in time"
+    text = f"{workers.place(rank)} lost the other workers' pods: {why}"
     return Cause(WorkerFailed(text), rank, peer=True)
-
-
-def _start_method(device: str) -> str:
-    """Fork, where that is sound; else by a fork server of the launcher's own.
-
-    torch's launcher looks for CUDA devices, and a process forked after that cannot use them.
-    Systems other than Linux do not like being forked.
-    """
-    if device == "cpu" and sys.platform == "linux":
-        return "fork"
-    multiprocessing.set_forkserver_preload([NEEDED])
-    return "forkserver"
-
-
-def _config(meeting: Meeting, start_method: str, logs: Path, debug: bool) -> LaunchConfig:
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
-    from torch.distributed.launcher.api import LaunchConfig
-
-    if meeting.backend == ONCE:
-        from embertide.rendezvous import register
-
-        register()
-    return LaunchConfig(
-        min_nodes=meeting.launchers,
-        max_nodes=meeting.launchers,
-        nproc_per_node=meeting.workers_each,
-        rdzv_backend=meeting.backend,
-        rdzv_endpoint=meeting.endpoint,
-        rdzv_configs=dict(meeting.options),
-        run_id=meeting.run_id,
-        max_restarts=0,
-        monitor_interval=meeting.poll_seconds,
-        start_method=start_method,
-        local_addr=meeting.address,
-        # What libraries print as their peers vanish is no message for users.
-        logs_specs=DefaultLogsSpecs(str(logs), redirects=Std.NONE if debug else Std.ALL),
-        # Whoever called us listens for signals.
-        signals_to_handle="",
-        # Workers end at SIGTERM at once, unless something has stopped them.
-        shutdown_timeout=_SHUTDOWN_SECONDS,
-    )
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from embertide.errors import (
     StorageError,
     WorkerFailed,
 )
-from embertide.fork_server import call, fork_server
+from embertide.fork_server import call, call_alone, fork_server
 from embertide.launch import (
     NEEDED,
     check_output,
@@ -38,6 +38,8 @@ from embertide.stopping import Stopped, interruptible
 
 if TYPE_CHECKING:
     from embertide.store.storage import Storage
+
+_HERE = "127.0.0.1"
 
 
 def run_job(
@@ -122,11 +124,11 @@ def _run_workers(
         write_text(folder / "order.json", json.dumps(order))
         write_text(folder / "job.json", job.model_dump_json(by_alias=True))
         settings = WorkerSettings(
-            str(folder), *grid, threads, job.spec.workers.device, interface_of("127.0.0.1")
+            str(folder), *grid, threads, job.spec.workers.device, interface_of(_HERE)
         )
-        meeting = Meeting(folder.name, workers_each=grid[0] * grid[1])
+        meeting = Meeting(folder.name, workers_each=grid[0] * grid[1], address=_HERE)
         with following(folder / "progress.jsonl", on_progress):
-            cause = call(launch, Workers(folder, *grid), settings, meeting)
+            cause = call_alone(launch, Workers(folder, *grid), settings, meeting)
         if cause is not None:
             raise cause.error
         return RunReport.from_json(json.loads((folder / "report.json").read_text()))

@@ -137,10 +137,12 @@ def _last_words(folder: Path, local: int) -> str:
     return "\n".join(f"  {line}" for line in stderr_lines(folder, local)[-_TAIL_LINES:])
 
 
+def stderr_path(folder: Path, local: int) -> Path:
+    """Where a launcher's worker writes what libraries print."""
+    return folder / "logs" / f"{local}.log"
+
+
 def stderr_lines(folder: Path, local: int) -> list[str]:
-    """What a launcher's worker wrote to stderr."""
-    return [
-        line
-        for path in sorted(folder.glob(f"logs/**/{local}/stderr.log"))
-        for line in path.read_text(errors="replace").splitlines()
-    ]
+    """What a launcher's worker wrote there."""
+    path = stderr_path(folder, local)
+    return path.read_text(errors="replace").splitlines() if path.exists() else []

@@ -24,7 +24,6 @@ import torch.distributed as dist
 
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, WorkerFailed
-from embertide.fork_server import die_with_asker
 from embertide.grid import Grid
 from embertide.launch_settings import WorkerSettings
 from embertide.memory import MemoryWatch
@@ -55,7 +54,6 @@ def main(settings: WorkerSettings) -> None:
         os.environ["RANK"] = str(settings.rank)
         _go_first()
     rank = int(os.environ["RANK"])
-    die_with_asker()
     _show_rank(rank)
     torch.set_num_threads(settings.threads)
     folder = Path(settings.run_dir)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from embertide.errors import EmbertideError, OutputError, ProcessDied, WorkerFailed
-from embertide.fork_server import call, fork_server
+from embertide.fork_server import call, call_alone, fork_server
 from embertide.launch import NEEDED, check_output, interface_of, launch, plan_run
 from embertide.launch_settings import WorkerSettings
 from embertide.pod.endings import AttemptFailed
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from embertide.store.storage import Storage
     from embertide.store.versions import VersionInfo
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 METRICS_SECONDS = 2.0
 
 _log = logging.getLogger("embertide.pod")
@@ -129,9 +128,10 @@ class Attempt:
         inputs = list_inputs(storage, job)
         self._check()
         self._watch(Progress("plan", message=f"{len(inputs.objects())} input objects"))
-        # Waits for the fork server.
         grid = (settings.graph, settings.feature)
-        plan = self._call(plan_run, job, inputs, grid, None)
+        with self._ours_to_tell():
+            # Waits for the fork server.
+            plan = call(plan_run, job, inputs, grid, None)
         self._watch.expect_edges(plan.edges)
         self._check()
         self.may_have_written = True
@@ -157,9 +157,9 @@ class Attempt:
         self._check()
         self.may_have_written = True
         _log.info("waiting for %d workers; our address is %s", settings.workers, address)
-        with following(folder / "progress.jsonl", self._watch):
+        with self._ours_to_tell(), following(folder / "progress.jsonl", self._watch):
             worker = self._worker(address)
-            cause = self._call(launch, workers, worker, meeting(settings, address))
+            cause = call_alone(launch, workers, worker, meeting(settings, address))
         if cause is not None:
             if cause.internal or cause.silent:
                 _show(stderr_lines(folder, 0))
@@ -179,10 +179,11 @@ class Attempt:
             settings.peer_timeout_seconds,
         )
 
-    def _call(self, act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """In a process of the fork server's, where torch is."""
+    @contextmanager
+    def _ours_to_tell(self) -> Iterator[None]:
+        """A process of ours that dies is our worker's failure."""
         try:
-            return call(act, *args, **kwargs)
+            yield
         except ProcessDied as died:
             lost = WorkerFailed(f"{self._settings.place} failed: {died}")
             raise AttemptFailed(Cause(lost, self._settings.rank, silent=True)) from died
