@@ -33,7 +33,7 @@ from torch.distributed.elastic.agent.server.api import (
     WorkerState,
 )
 from torch.distributed.elastic.multiprocessing import ProcessFailure
-from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousParameters
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from embertide.fork_server import die_with_asker
@@ -142,12 +142,15 @@ def supervise(waiting: list[Waiting], meeting: Meeting, own_rank: int | None) ->
         local_addr=meeting.address,
     )
     try:
-        failures = _Agent(spec, waiting).run().failures
+        result = _Agent(spec, waiting).run()
     finally:
         handler.shutdown()
+    if result is None:
+        # The agent's way to say that it stood in line for a place.
+        raise RendezvousClosedError("they had begun without it, and ended")
     return [
         Exit(rank if own_rank is None else own_rank, failure.exitcode, failure.local_rank)
-        for rank, failure in failures.items()
+        for rank, failure in result.failures.items()
     ]
 
 
