@@ -38,7 +38,7 @@ from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from embertide.fork_server import die_with_asker
 from embertide.launch_settings import ONCE, Meeting
-from embertide.postmortem import Exit, stderr_path
+from embertide.postmortem import Exit, log_path
 from embertide.rendezvous import register
 
 _STOP_SECONDS = 2.0
@@ -70,7 +70,7 @@ def start_waiting(
     started: list[Waiting] = []
     for number in range(count):
         theirs, ours = context.Pipe(duplex=False)
-        output = stderr_path(folder, number) if folder else None
+        output = log_path(folder, number) if folder else None
         arguments = (theirs, output, main, args)
         process = context.Process(target=_wait_and_work, args=arguments, daemon=True)
         process.start()
@@ -94,7 +94,7 @@ def _wait_and_work(
     if output is not None:
         _write_to(output)
     # For a native crash: where in our code it was.
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)
     os.environ.update(place.recv())
     main(*args)
 

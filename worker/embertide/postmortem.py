@@ -20,6 +20,7 @@ from embertide.errors import EmbertideError, WorkerFailed
 
 _MEMORY_WORDS = ("can't allocate memory", "out of memory", "MemoryError")
 _TAIL_LINES = 5
+_CRASH, _CRASH_LINES = "Fatal Python error", 4
 
 
 @dataclass(frozen=True)
@@ -133,16 +134,22 @@ def _died(workers: Workers, ended: Exit, when: str) -> str:
 
 
 def _last_words(folder: Path, local: int) -> str:
-    """The end of what the process wrote to stderr, such as a native library's last message."""
-    return "\n".join(f"  {line}" for line in stderr_lines(folder, local)[-_TAIL_LINES:])
+    """The end of what the process wrote, such as a native library's last message.
+
+    After a crash, Python writes where it was: the innermost call first, then all that led there.
+    """
+    lines = [line for line in log_lines(folder, local) if line.strip()]
+    crashes = [at for at, line in enumerate(lines) if line.startswith(_CRASH)]
+    end = crashes[0] + _CRASH_LINES if crashes else len(lines)
+    return "\n".join(f"  {line}" for line in lines[max(0, end - _TAIL_LINES) : end])
 
 
-def stderr_path(folder: Path, local: int) -> Path:
+def log_path(folder: Path, local: int) -> Path:
     """Where a launcher's worker writes what libraries print."""
     return folder / "logs" / f"{local}.log"
 
 
-def stderr_lines(folder: Path, local: int) -> list[str]:
+def log_lines(folder: Path, local: int) -> list[str]:
     """What a launcher's worker wrote there."""
-    path = stderr_path(folder, local)
+    path = log_path(folder, local)
     return path.read_text(errors="replace").splitlines() if path.exists() else []

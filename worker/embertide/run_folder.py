@@ -5,6 +5,7 @@ progress.jsonl          how far the run is, from rank 0, or from the one worker 
 report.json             what was published, from rank 0, once every worker is done
 metrics-<rank>.json     how a worker is doing, where somebody wants to know
 error-<rank>.json       why a worker failed (``postmortem.py``)
+logs/                   what libraries printed in the workers
 delivered-<rank>        the worker's part is written and may become visible from here on
 """
 

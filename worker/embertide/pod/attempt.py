@@ -24,7 +24,7 @@ from embertide.pod.meeting import find_rank_0, meeting
 from embertide.pod.memory import usable_cores
 from embertide.pod.settings import WorkSettings
 from embertide.pod.watch import Watch
-from embertide.postmortem import Cause, Workers, stderr_lines
+from embertide.postmortem import Cause, Workers, log_lines
 from embertide.progress import Progress
 from embertide.report import RunReport
 from embertide.run_folder import delivered_path, following, write_text
@@ -162,7 +162,7 @@ class Attempt:
             cause = call_alone(launch, workers, worker, meeting(settings, address))
         if cause is not None:
             if cause.internal or cause.silent:
-                _show(stderr_lines(folder, 0))
+                _show(log_lines(folder, 0))
             raise AttemptFailed(cause)
 
     def _worker(self, address: str) -> WorkerSettings:
