@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import json
 import os
 import shutil
@@ -24,7 +23,8 @@ from embertide.store.versions import iter_embeddings, latest, list_versions
 _WORKER = "embertide-"
 """What workers' processes are called, before their rank."""
 
-_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 24, 1, 2
+_WITHOUT_POWERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+"""Makes file permissions count for root too: drops what lets it pass them by."""
 
 GONE_SECONDS = 15.0
 """How long after a command's end its helpers may take to notice."""
@@ -122,13 +122,12 @@ class Running:
         atexit.register(shutil.rmtree, self.scratch, ignore_errors=True)
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "embertide", *argv],
+                [*(_WITHOUT_POWERS if powerless else ()), sys.executable, "-m", "embertide", *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 env=environment() | {"TMPDIR": str(self.scratch)},
                 start_new_session=True,
-                preexec_fn=_give_up_powers if powerless else None,
             )
 
     def await_stage(self, stage: str, layer: int = 0) -> None:
@@ -196,12 +195,6 @@ def await_nobody(session: int) -> None:
     while found := members(session):
         assert time.monotonic() < deadline, {process: name_of(process) for process in found}
         time.sleep(0.02)
-
-
-def _give_up_powers() -> None:
-    """Make file permissions count for root too: drop what lets it pass them by."""
-    for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
-        ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 class Published:

@@ -15,7 +15,7 @@ import pytest
 from commands import GONE_SECONDS
 
 from embertide.errors import EmbertideError, InputError, ManifestError, ProcessDied
-from embertide.fork_server import call, die_with_asker, fork_server
+from embertide.fork_server import call, call_alone, die_with_asker, fork_server
 
 pytestmark = pytest.mark.distributed
 
@@ -42,6 +42,7 @@ def _start_and_sleep(note: Path) -> None:
     """Start a process, as launchers do, tell both ids and wait."""
     child = multiprocessing.get_context("fork").Process(target=_work)
     child.start()
+    die_with_asker()
     note.with_suffix(".draft").write_text(f"{os.getpid()} {child.pid}")
     note.with_suffix(".draft").rename(note)
     time.sleep(60)
@@ -92,7 +93,7 @@ def test_a_process_that_is_killed_is_told_and_takes_its_own_along(tmp_path: Path
     killer = threading.Thread(target=lambda: os.kill(_processes(note)[0], signal.SIGKILL))
     killer.start()
     with pytest.raises(ProcessDied, match="the _start_and_sleep process was killed by SIGKILL"):
-        call(_start_and_sleep, note)
+        call_alone(_start_and_sleep, note)
     killer.join()
     deadline = time.monotonic() + GONE_SECONDS
     while any(_alive(process) for process in _processes(note)):
@@ -116,7 +117,7 @@ def test_an_interrupted_call_leaves_no_process(tmp_path: Path) -> None:
     sender.start()
     try:
         with pytest.raises(Interruption):
-            call(_start_and_sleep, note)
+            call_alone(_start_and_sleep, note)
     finally:
         signal.signal(signal.SIGUSR1, before)
     sender.join()
