@@ -59,7 +59,8 @@ def start_waiting(
     """Start ``count`` workers, which will call ``main(*args)`` with their place as environment.
 
     Args:
-        folder: where they write what libraries print; None: to our own stdout and stderr.
+        folder: where they write what libraries print, since what those say as peers vanish is no
+            message for users; None: to our own stdout and stderr.
 
     Raises:
         RuntimeError: this process has threads.

@@ -55,7 +55,7 @@ class _Once(DynamicRendezvousHandler):
 
 
 def register() -> None:
-    """Make the rendezvous known to torch's launcher."""
+    """Make the rendezvous known to torch's elastic agents."""
     rendezvous_handler_registry.register(ONCE, _create)
 
 
