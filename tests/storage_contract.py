@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import InputError, ObjectMissing
-from embertide.store.storage import ObjectInfo, Storage
+from embertide.storage.protocol import ObjectInfo, Storage
 
 MIB = 1 << 20
 # Larger than all that is read ahead or uploaded at once, and no multiple of any part.

@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.spec.manifest import StorageSettings
-from embertide.store.parts import PartDigest, PartWriter, verify_part
-from embertide.store.storage import Storage, open_storage
-from embertide.store.versions import (
+from embertide.storage.protocol import Storage, open_storage
+from embertide.versions.parts import PartDigest, PartWriter, verify_part
+from embertide.versions.publish import (
     VersionInfo,
     iter_embeddings,
     latest,

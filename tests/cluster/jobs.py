@@ -26,8 +26,8 @@ from embertide.models.reference import run_reference
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import StorageSettings
-from embertide.store.storage import Storage, open_storage
-from embertide.store.versions import iter_embeddings, list_versions
+from embertide.storage.protocol import Storage, open_storage
+from embertide.versions.publish import iter_embeddings, list_versions
 
 Manifest = dict[str, Any]
 _POLL_SECONDS = 0.1

@@ -15,7 +15,7 @@ from torch import nn
 from world import Graph, make_graph
 
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
-from embertide.models.plan import Aggregate, Combine, Linear, Plan
+from embertide.models.program import Aggregate, Combine, Linear, Plan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 import test_models_dgl

@@ -18,8 +18,8 @@ def main() -> None:
     import pyarrow.parquet  # noqa: F401
 
     import embertide.cli
-    import embertide.local
-    import embertide.worker
+    import embertide.launch.local
+    import embertide.launch.worker
 
     for line in sys.stdin:
         request = json.loads(line)

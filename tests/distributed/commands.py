@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from embertide.store.storage import open_storage
-from embertide.store.versions import iter_embeddings, latest, list_versions
+from embertide.storage.protocol import open_storage
+from embertide.versions.publish import iter_embeddings, latest, list_versions
 
 _WORKER = "embertide-"
 """What workers' processes are called, before their rank."""

@@ -13,7 +13,7 @@ import numpy as np
 from world import Graph, loaded_rows, read_edges_of
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
-from embertide.metrics import Label
+from embertide.telemetry.recorder import Label
 
 Bytes = dict[Label, tuple[int, int]]
 """Label -> bytes sent and received; labels that moved nothing are left out."""

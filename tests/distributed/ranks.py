@@ -19,8 +19,8 @@ import torch
 import torch.distributed as dist
 
 from embertide.grid import Grid
-from embertide.metrics import CountingRecorder
 from embertide.primitives.exchange import Exchange
+from embertide.telemetry.recorder import CountingRecorder
 
 Task = Callable[..., Any]
 TIMEOUT_SECONDS = 300
@@ -32,7 +32,7 @@ def on_grid(p: int, m: int, task: Task, *args: Any) -> list[Any]:
     An exception on any rank is raised here with that rank's traceback.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["embertide.worker"])
+    context.set_forkserver_preload(["embertide.launch.worker"])
     # Pickled plainly, by value: multiprocessing would pass every tensor as an open file.
     call = pickle.dumps((task, args))
     with tempfile.TemporaryDirectory() as folder:

@@ -11,15 +11,15 @@ from world import Graph, Rank, make_features, make_job
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
-from embertide.metrics import CountingRecorder, Label, NullRecorder
-from embertide.models.plan import Plan
+from embertide.models.program import Plan
 from embertide.primitives import attention, gemm
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.publish import deliver
 from embertide.stages.sample import sample_layer
-from embertide.store.parts import PartDigest
-from embertide.store.storage import open_storage
+from embertide.storage.protocol import open_storage
+from embertide.telemetry.recorder import CountingRecorder, Label, NullRecorder
+from embertide.versions.parts import PartDigest
 
 
 def embed_all(

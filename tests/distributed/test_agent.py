@@ -15,13 +15,13 @@ from job_files import WIDTH, write_job
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 from world import make_features, make_graph
 
-import embertide.local
-from embertide.agent import start_waiting, supervise
-from embertide.fork_server import call_alone, fork_server
-from embertide.launch import NEEDED, launch
-from embertide.launch_settings import ONCE, Meeting, WorkerSettings
-from embertide.local import run_job
-from embertide.postmortem import Cause, Exit, Workers
+import embertide.launch.local
+from embertide.launch.agent import start_waiting, supervise
+from embertide.launch.failure import Cause, Exit, Workers
+from embertide.launch.fork_server import call_alone, fork_server
+from embertide.launch.launcher import NEEDED, launch
+from embertide.launch.local import run_job
+from embertide.launch.settings import ONCE, Meeting, WorkerSettings
 
 pytestmark = pytest.mark.distributed
 
@@ -55,7 +55,7 @@ def test_workers_are_forked_while_nothing_else_runs(
     files = write_job(tmp_path / "job", make_graph(), make_features(WIDTH))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(embertide.local, "launch", _launch_and_note_forks)
+    monkeypatch.setattr(embertide.launch.local, "launch", _launch_and_note_forks)
     run_job(files.job, grid=(2, 2), threads=1)
     assert (tmp_path / "forks").read_text().split() == ["1"] * 4
 

@@ -15,14 +15,14 @@ import pytest
 from commands import GONE_SECONDS
 
 from embertide.errors import EmbertideError, InputError, ManifestError, ProcessDied
-from embertide.fork_server import call, call_alone, die_with_asker, fork_server
+from embertide.launch.fork_server import call, call_alone, die_with_asker, fork_server
 
 pytestmark = pytest.mark.distributed
 
 
 @pytest.fixture(autouse=True)
 def server() -> Iterator[None]:
-    with fork_server("embertide.worker"):
+    with fork_server("embertide.launch.worker"):
         yield
 
 

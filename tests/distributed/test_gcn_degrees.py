@@ -13,7 +13,7 @@ from ranks import on_grid
 from tasks import embed_all
 from world import NODES, make_features, make_graph
 
-from embertide.models.plan import Aggregate, Linear, Plan
+from embertide.models.program import Aggregate, Linear, Plan
 
 pytestmark = pytest.mark.distributed
 

@@ -15,14 +15,14 @@ from world import NODES, Graph, make_features, make_graph
 
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import build_csr, pack
-from embertide.local import run_job
-from embertide.metrics import NullRecorder
+from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import LayerGraph, run_reference
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.sample import sample_layer
-from embertide.store.storage import open_storage
+from embertide.storage.protocol import open_storage
+from embertide.telemetry.recorder import NullRecorder
 
 pytestmark = pytest.mark.distributed
 

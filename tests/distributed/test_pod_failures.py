@@ -20,9 +20,9 @@ from small_job import SmallJob
 from embertide.cli.options import with_workers
 from embertide.spec.manifest import load_manifest
 from embertide.spec.reports import Ending
-from embertide.store.storage import open_storage
-from embertide.store.versions import iter_embeddings
+from embertide.storage.protocol import open_storage
 from embertide.synth import SynthOptions, synthesize
+from embertide.versions.publish import iter_embeddings
 
 pytestmark = pytest.mark.distributed
 

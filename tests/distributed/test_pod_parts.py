@@ -10,7 +10,10 @@ from small_job import NODES, SmallJob
 from version_support import manifest_of, write_parts
 
 from embertide.errors import AccessDenied, InputError, ManifestError, WorkerFailed
-from embertide.inputs import list_inputs
+from embertide.launch.failure import Cause
+from embertide.launch.run_folder import delivered_path, write_text
+from embertide.planning.estimate import estimate, fitting_grid
+from embertide.planning.inputs import list_inputs
 from embertide.pod import work
 from embertide.pod.attempt import Attempt
 from embertide.pod.board import Board
@@ -20,14 +23,11 @@ from embertide.pod.memory import oom_kills, usable_cores
 from embertide.pod.plan import container_bytes
 from embertide.pod.settings import Places, WorkSettings, read_settings
 from embertide.pod.watch import Watch
-from embertide.postmortem import Cause
-from embertide.progress import Progress
-from embertide.run_folder import delivered_path, write_text
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PlanResult, WorkerStatus
-from embertide.stages.estimate import estimate, fitting_grid
-from embertide.store.storage import open_storage
-from embertide.store.versions import latest, new_version, publish
+from embertide.storage.protocol import open_storage
+from embertide.telemetry.progress import Progress
+from embertide.versions.publish import latest, new_version, publish
 
 pytestmark = pytest.mark.distributed
 

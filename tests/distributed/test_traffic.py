@@ -12,8 +12,7 @@ from tasks import count_traffic, log_events
 from world import GROUP_BYTES, NODES, make_graph
 
 from embertide.grid import Grid
-from embertide.metrics import Label
-from embertide.models.plan import (
+from embertide.models.program import (
     Activation,
     Aggregate,
     Attend,
@@ -23,6 +22,7 @@ from embertide.models.plan import (
     Plan,
     Step,
 )
+from embertide.telemetry.recorder import Label
 
 pytestmark = pytest.mark.distributed
 

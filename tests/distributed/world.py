@@ -15,7 +15,7 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr
-from embertide.models.plan import Plan
+from embertide.models.program import Plan
 from embertide.pipeline import layer_graphs
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import DenseIds

@@ -12,8 +12,8 @@ import pytest
 from s3.server import S3Server
 
 from embertide.spec.workers import StorageSettings
-from embertide.store.storage import open_storage
-from embertide.store.versions import iter_embeddings, list_versions
+from embertide.storage.protocol import open_storage
+from embertide.versions.publish import iter_embeddings, list_versions
 
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 

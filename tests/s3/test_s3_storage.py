@@ -17,7 +17,7 @@ from storage_contract import LARGE, MIB, StorageContract, keys
 
 from embertide.errors import AccessDenied, ObjectMissing, StorageError, StoreUnavailable
 from embertide.spec.manifest import StorageSettings
-from embertide.store.storage import Storage, open_storage
+from embertide.storage.protocol import Storage, open_storage
 
 pytestmark = pytest.mark.s3
 

@@ -25,10 +25,17 @@ from version_support import (
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.manifest import StorageSettings
-from embertide.store.parts import PartWriter, verify_part
-from embertide.store.read_parts import read_part
-from embertide.store.storage import Storage, open_storage
-from embertide.store.versions import discard, latest, list_versions, publish, rollback, version_uri
+from embertide.storage.protocol import Storage, open_storage
+from embertide.versions.parts import PartWriter, verify_part
+from embertide.versions.publish import (
+    discard,
+    latest,
+    list_versions,
+    publish,
+    rollback,
+    version_uri,
+)
+from embertide.versions.read_parts import read_part
 
 pytestmark = pytest.mark.s3
 WIDTH = 64

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from embertide.progress import Progress
-from embertide.report import Estimate, InputSize, RunReport
+from embertide.telemetry.progress import Progress
+from embertide.telemetry.report import Estimate, InputSize, RunReport
 
 JOB = """\
 apiVersion: embertide.dev/v1alpha1

@@ -26,8 +26,8 @@ def example() -> dict[str, Any]:
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine()
     for name, function in [
-        ("embertide.local", engine.run_job),
-        ("embertide.stages.estimate", engine.estimate_job),
+        ("embertide.launch.local", engine.run_job),
+        ("embertide.planning.estimate", engine.estimate_job),
     ]:
         module = types.ModuleType(name)
         setattr(module, function.__name__, function)

@@ -14,9 +14,9 @@ import pytest
 import zstandard
 
 from embertide.errors import InputError
+from embertide.readers.edges import EdgeBatch, read_edges, split_edges
 from embertide.spec.manifest import EdgeInput
-from embertide.store.edges import EdgeBatch, read_edges, split_edges
-from embertide.store.storage import Storage
+from embertide.storage.protocol import Storage
 
 RNG = np.random.default_rng(5)
 SOURCE = RNG.integers(0, 500, 997)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from embertide.errors import ObjectMissing
-from embertide.models.plan import Plan
+from embertide.models.program import Plan
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 

@@ -20,9 +20,9 @@ from edge_files import (
 )
 
 from embertide.errors import InputError, ObjectMissing
+from embertide.readers.edges import read_edges, split_edges
+from embertide.storage.protocol import Storage, open_storage
 from embertide.store import read_text
-from embertide.store.edges import read_edges, split_edges
-from embertide.store.storage import Storage, open_storage
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ import embertide
 from embertide import errors
 from embertide.cli.errors import exit_codes
 from embertide.cli.options import check_workers, parse_grid
-from embertide.report import RunReport
+from embertide.telemetry.report import RunReport
 
 COMMANDS = ["run", "plan", "versions", "rollback", "neighbors", "synth", "crd"]
 
@@ -217,14 +217,14 @@ class Version:
 def test_versions_marks_the_current_one(
     cli: Callable[..., Any], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage: Any = types.ModuleType("embertide.store.storage")
+    storage: Any = types.ModuleType("embertide.storage.protocol")
     storage.open_storage = lambda _settings: "storage"
-    versions: Any = types.ModuleType("embertide.store.versions")
+    versions: Any = types.ModuleType("embertide.versions.publish")
     day = ["2026-11-21", "04:19:22"]
     found = [Version("20261120T000000Z-aaaaaa"), Version("20261121T000000Z-bbbbbb", current=True)]
     versions.list_versions = lambda _storage, uri: found if uri.endswith("/out") else []
-    monkeypatch.setitem(sys.modules, "embertide.store.storage", storage)
-    monkeypatch.setitem(sys.modules, "embertide.store.versions", versions)
+    monkeypatch.setitem(sys.modules, "embertide.storage.protocol", storage)
+    monkeypatch.setitem(sys.modules, "embertide.versions.publish", versions)
     code, out, _ = cli("versions", job)
     rows = [line.split() for line in out.splitlines()]
     assert code == 0

@@ -24,12 +24,12 @@ from edge_files import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from embertide.readers.edges import split_edges
+from embertide.readers.nodes import read_nodes, split_nodes
+from embertide.readers.text_errors import is_whole
 from embertide.spec.manifest import NodeTable
+from embertide.storage.protocol import Storage, open_storage
 from embertide.store import read_text
-from embertide.store.edges import split_edges
-from embertide.store.nodes import read_nodes, split_nodes
-from embertide.store.storage import Storage, open_storage
-from embertide.store.text_errors import is_whole
 
 
 @pytest.fixture(scope="module")

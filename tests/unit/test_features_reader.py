@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import InputError, ObjectMissing
-from embertide.spec.manifest import FeatureInput
-from embertide.store.features import (
+from embertide.readers.features import (
     FeatureBatch,
     feature_width,
     non_finite,
     read_features,
     split_features,
 )
-from embertide.store.storage import Storage, open_storage
+from embertide.spec.manifest import FeatureInput
+from embertide.storage.protocol import Storage, open_storage
 
 WIDTH = 5
 RNG = np.random.default_rng(3)

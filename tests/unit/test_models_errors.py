@@ -15,7 +15,7 @@ from model_support import Files
 from torch import nn
 
 from embertide.errors import ModelError, ObjectMissing
-from embertide.models.plan import Plan
+from embertide.models.program import Plan
 from embertide.models.read import read_model
 
 GCN = {

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from embertide.models.after import fold_batch_norm
-from embertide.models.plan import Linear
+from embertide.models.program import Linear
 from embertide.models.reference import run_reference
 
 with warnings.catch_warnings():

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import InputError
-from embertide.neighbors import Batches, Metric, Neighbor, nearest
+from embertide.versions.neighbors import Batches, Metric, Neighbor, nearest
 
 WORDS = ["apple", "apples", "maple", "grape", "orange", "melon", "lemon"]
 

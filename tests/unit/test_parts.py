@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import OutputError
-from embertide.store.part_sinks import HashedSink
-from embertide.store.parts import PartDigest, PartWriter, verify_part
-from embertide.store.read_parts import read_part
-from embertide.store.storage import Storage, open_storage
+from embertide.storage.protocol import Storage, open_storage
+from embertide.versions.part_sinks import HashedSink
+from embertide.versions.parts import PartDigest, PartWriter, verify_part
+from embertide.versions.read_parts import read_part
 
 WORDS = ["", "naïve", "a" * 300, "日本", "x"]
 CASES = [(f, i, d) for f in ("parquet", "npy") for i in ("int64", "string") for d in (32, 16)]

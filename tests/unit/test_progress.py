@@ -21,8 +21,8 @@ from embertide.cli.progress_view import (
     progress_view,
 )
 from embertide.cli.tables import print_estimate, print_report
-from embertide.progress import STAGE_WEIGHTS, Progress, ProgressClock
-from embertide.report import (
+from embertide.telemetry.progress import STAGE_WEIGHTS, Progress, ProgressClock
+from embertide.telemetry.report import (
     Estimate,
     InputSize,
     PlannedTraffic,

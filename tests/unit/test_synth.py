@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import ManifestError, OutputError
+from embertide.readers.edges import read_edges, split_edges
+from embertide.readers.features import feature_width, non_finite, read_features, split_features
 from embertide.spec import load_manifest
-from embertide.store.edges import read_edges, split_edges
-from embertide.store.features import feature_width, non_finite, read_features, split_features
-from embertide.store.storage import Storage, open_storage
+from embertide.storage.protocol import Storage, open_storage
 from embertide.synth import SynthOptions, job, synthesize, write
 from embertide.synth.graphs import Choice, edge_maker, scramble
 from embertide.synth.tables import plan_files

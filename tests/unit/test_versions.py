@@ -25,10 +25,9 @@ from version_support import (
 
 from embertide.errors import AccessDenied, ObjectMissing, OutputError
 from embertide.spec.version_names import begun, is_version
-from embertide.store.pointer import read_pointer
-from embertide.store.retention import remove_old
-from embertide.store.storage import Storage, open_storage
-from embertide.store.versions import (
+from embertide.storage.protocol import Storage, open_storage
+from embertide.versions.pointer import read_pointer
+from embertide.versions.publish import (
     discard,
     iter_embeddings,
     latest,
@@ -38,6 +37,7 @@ from embertide.store.versions import (
     rollback,
     version_uri,
 )
+from embertide.versions.retention import remove_old
 
 MISSING = "20200101T000000Z-000000"
 

@@ -9,9 +9,9 @@ import torch
 
 from embertide.grid import Grid
 from embertide.primitives.exchange import Exchange
-from embertide.progress import OnProgress, Progress
 from embertide.spec.manifest import EmbeddingJob
-from embertide.store.storage import Storage
+from embertide.storage.protocol import Storage
+from embertide.telemetry.progress import OnProgress, Progress
 
 
 @dataclass(frozen=True)

@@ -18,16 +18,14 @@ import torch
 import embertide
 from embertide.context import RunContext
 from embertide.grid import RowRanges
-from embertide.inputs import Inputs, check_model
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
-from embertide.memory import MemoryWatch, release_memory
-from embertide.metrics import CountingRecorder
-from embertide.models.plan import Plan
+from embertide.models.program import Plan
 from embertide.models.read import read_model
+from embertide.planning.inputs import Inputs, check_model
 from embertide.primitives.graph import LayerGraph, edge_needs
 from embertide.primitives.idmap import NodeIds
-from embertide.report import RankMemory, RunReport, Traffic
+from embertide.readers.splits import share
 from embertide.stages.csr import build_graph, choose_ranges, gather_partition
 from embertide.stages.features import (
     load_features,
@@ -39,8 +37,10 @@ from embertide.stages.infer import Graphs, infer
 from embertide.stages.ingest import ingest
 from embertide.stages.publish import deliver
 from embertide.stages.sample import sample_layer
-from embertide.store.pieces import share
-from embertide.store.versions import VersionInfo, publish, version_uri
+from embertide.telemetry.memory import MemoryWatch, release_memory
+from embertide.telemetry.recorder import CountingRecorder
+from embertide.telemetry.report import RankMemory, RunReport, Traffic
+from embertide.versions.publish import VersionInfo, publish, version_uri
 
 NOT_CURRENT = (
     "the version is published but not current: while this run went on, a later run published or"

@@ -14,9 +14,9 @@ from embertide.cli.options import JobArgument, JsonOption, load_job
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from embertide.neighbors import Batch, Neighbor
     from embertide.spec import EmbeddingJob
-    from embertide.store.storage import Storage
+    from embertide.storage.protocol import Storage
+    from embertide.versions.neighbors import Batch, Neighbor
 
     Found = dict[str, dict[str, list[Neighbor]]]
 
@@ -89,9 +89,9 @@ def _search(
     features: bool,
 ) -> Found:
     """Results by what was compared, then by id."""
-    from embertide.neighbors import nearest
-    from embertide.store.storage import open_storage
-    from embertide.store.versions import iter_embeddings, latest
+    from embertide.storage.protocol import open_storage
+    from embertide.versions.neighbors import nearest
+    from embertide.versions.publish import iter_embeddings, latest
 
     storage = open_storage(job.spec.storage)
     uri = job.spec.output.uri
@@ -113,7 +113,7 @@ def _search(
 
 
 def _feature_batches(storage: Storage, job: EmbeddingJob) -> Iterable[Batch]:
-    from embertide.store.features import feature_width, read_features, split_features
+    from embertide.readers.features import feature_width, read_features, split_features
 
     node = job.spec.input.nodes[0]
     width = feature_width(storage, node.features)

@@ -43,7 +43,7 @@ def plan(
     if grid == "auto":
         job = with_workers(job, grid="auto")
 
-    from embertide.stages.estimate import estimate_job
+    from embertide.planning.estimate import estimate_job
 
     estimate = estimate_job(job, grid=chosen, workers=workers)
     if json_output:

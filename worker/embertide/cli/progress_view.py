@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from embertide.cli.format import human_count, human_seconds
-from embertide.progress import STAGE_WEIGHTS, OnProgress, Progress, ProgressClock
+from embertide.telemetry.progress import STAGE_WEIGHTS, OnProgress, Progress, ProgressClock
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -77,7 +77,7 @@ def run(
         job = with_workers(job, grid="auto")
 
     from embertide.cli.progress_view import progress_view, write_json
-    from embertide.local import run_job
+    from embertide.launch.local import run_job
 
     with progress_view(
         json_output=json_output, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr

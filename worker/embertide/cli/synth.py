@@ -153,9 +153,9 @@ def _synthesize(
     out: str, shape: dict[str, Any], endpoint_url: str | None, *, json_output: bool, quiet: bool
 ) -> SynthReport:
     from embertide.cli.progress_view import progress_view
-    from embertide.progress import Progress
-    from embertide.store.storage import open_storage
+    from embertide.storage.protocol import open_storage
     from embertide.synth import SynthOptions, synthesize
+    from embertide.telemetry.progress import Progress
 
     options = SynthOptions(**shape)
     uri, settings = location("OUT", out), endpoint_settings(endpoint_url)

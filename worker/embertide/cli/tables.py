@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from embertide.cli.format import human_bytes, human_count, human_seconds
-from embertide.report import Estimate, InputSize, PlannedTraffic, RankMemory, RunReport, Traffic
+from embertide.telemetry.report import (
+    Estimate,
+    InputSize,
+    PlannedTraffic,
+    RankMemory,
+    RunReport,
+    Traffic,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console

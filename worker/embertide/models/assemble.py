@@ -25,8 +25,8 @@ from embertide.models.options import (
     PygGin,
     PygSage,
 )
-from embertide.models.plan import Plan
 from embertide.models.prefixes import Kind, find_norms, find_prefixes
+from embertide.models.program import Plan
 from embertide.models.weights import Scope, Weights
 
 _CONVS: dict[type[Layer], Callable[[PlanBuilder, Scope, Any, str], str]] = {

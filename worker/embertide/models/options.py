@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from embertide.models.plan import ActivationKind
+from embertide.models.program import ActivationKind
 from embertide.spec.base import FieldProblems
 
 Library = Literal["dgl", "pyg"]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from embertide.errors import ModelError
 from embertide.models.assemble import assemble
 from embertide.models.description import Description, parse_description
-from embertide.models.plan import Plan
+from embertide.models.program import Plan
 from embertide.models.weights import Weights, load_tensors
 
 if TYPE_CHECKING:
-    from embertide.store.storage import Storage
+    from embertide.storage.protocol import Storage
 
 WEIGHT_NAMES = ("weights.safetensors", "model.safetensors", "weights.pt", "model.pt")
 

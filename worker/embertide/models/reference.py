@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from embertide.models.plan import (
+from embertide.models.program import (
     Activation,
     Affine,
     Aggregate,

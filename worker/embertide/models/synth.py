@@ -15,7 +15,7 @@ import torch
 from embertide.errors import ModelError
 
 if TYPE_CHECKING:
-    from embertide.store.storage import Storage
+    from embertide.storage.protocol import Storage
 
 Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat"]
 

@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embertide.errors import EmbertideError, OutputError, ProcessDied, WorkerFailed
-from embertide.fork_server import call, call_alone, fork_server
-from embertide.launch import NEEDED, check_output, interface_of, launch, plan_run
-from embertide.launch_settings import WorkerSettings
+from embertide.launch.failure import Cause, Workers, log_lines
+from embertide.launch.fork_server import call, call_alone, fork_server
+from embertide.launch.launcher import NEEDED, check_output, interface_of, launch, plan_run
+from embertide.launch.run_folder import delivered_path, following, write_text
+from embertide.launch.settings import WorkerSettings
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.meeting import find_rank_0, meeting
 from embertide.pod.memory import usable_cores
 from embertide.pod.settings import WorkSettings
 from embertide.pod.watch import Watch
-from embertide.postmortem import Cause, Workers, log_lines
-from embertide.progress import Progress
-from embertide.report import RunReport
-from embertide.run_folder import delivered_path, following, write_text
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
+from embertide.telemetry.progress import Progress
+from embertide.telemetry.report import RunReport
 
 if TYPE_CHECKING:
-    from embertide.store.storage import Storage
-    from embertide.store.versions import VersionInfo
+    from embertide.storage.protocol import Storage
+    from embertide.versions.publish import VersionInfo
 
 METRICS_SECONDS = 2.0
 
@@ -91,7 +91,7 @@ class Attempt:
         Incomplete versions are removed. Our own is looked at too: this pod may be a second one
         for the same attempt.
         """
-        from embertide.store.catalog import is_complete, objects_of
+        from embertide.versions.catalog import is_complete, objects_of
 
         storage, uri = self._storage(), self._job.spec.output.uri
         for version in (self._settings.version, *reversed(self._settings.earlier)):
@@ -107,8 +107,8 @@ class Attempt:
 
     def _finish(self, storage: Storage, version: str) -> OutputReport:
         """Do what may be left to do for a complete version of this job."""
-        from embertide.store.catalog import read_manifest
-        from embertide.store.versions import finish
+        from embertide.versions.catalog import read_manifest
+        from embertide.versions.publish import finish
 
         output, name = self._job.spec.output, self._job.metadata.name
         owner = read_manifest(storage, output.uri, version)[0].get("job")
@@ -122,7 +122,7 @@ class Attempt:
 
     def _prepare(self) -> None:
         """List the inputs, plan, and write down what all workers are told."""
-        from embertide.inputs import list_inputs
+        from embertide.planning.inputs import list_inputs
 
         settings, job, storage = self._settings, self._job, self._storage()
         inputs = list_inputs(storage, job)
@@ -207,7 +207,7 @@ class Attempt:
             if not delivered_path(self._folder, settings.rank).exists():
                 self._discard(settings.version)
             return None
-        from embertide.store.catalog import is_complete, objects_of
+        from embertide.versions.catalog import is_complete, objects_of
 
         storage = self._storage()
         if is_complete(objects_of(storage, self._job.spec.output.uri, settings.version)):
@@ -216,7 +216,7 @@ class Attempt:
         return None
 
     def _discard(self, version: str) -> None:
-        from embertide.store.versions import discard
+        from embertide.versions.publish import discard
 
         try:
             discard(self._storage(), self._job.spec.output.uri, version)
@@ -224,7 +224,7 @@ class Attempt:
             _log.warning("what was written of version %s is still there: %s", version, error)
 
     def _storage(self) -> Storage:
-        from embertide.store.storage import open_storage
+        from embertide.storage.protocol import open_storage
 
         return open_storage(self._job.spec.storage)
 

@@ -6,9 +6,9 @@ import logging
 from pathlib import Path
 
 from embertide.errors import EmbertideError, WorkerFailed
+from embertide.launch.failure import Cause
 from embertide.pod.memory import human_bytes
 from embertide.pod.settings import WorkSettings
-from embertide.postmortem import Cause
 from embertide.spec.reports import Ending
 
 INTERNAL = "Internal"

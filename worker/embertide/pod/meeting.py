@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 
 from embertide.errors import WorkerFailed
-from embertide.launch_settings import ONCE, Meeting
+from embertide.launch.failure import Cause
+from embertide.launch.settings import ONCE, Meeting
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.settings import WorkSettings
-from embertide.postmortem import Cause
 
 JOIN_SECONDS = 1800
 """How long to wait for the other pods."""

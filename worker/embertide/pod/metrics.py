@@ -14,12 +14,12 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 import embertide
+from embertide.launch.run_folder import metrics_path
 from embertide.pod.board import Board
 from embertide.pod.settings import WorkSettings
-from embertide.report import Traffic, Vitals
-from embertide.run_folder import metrics_path
 from embertide.spec import metric_names as names
 from embertide.spec.metric_names import Metric
+from embertide.telemetry.report import Traffic, Vitals
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

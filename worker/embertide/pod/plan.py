@@ -68,15 +68,15 @@ def make_plan(places: Places) -> PlanResult:
     target = read_target_memory(os.environ, TARGET_BYTES)
     job = places.read_job()
     places.make_temporary()
-    from embertide.inputs import list_inputs
-    from embertide.store.storage import open_storage
+    from embertide.planning.inputs import list_inputs
+    from embertide.storage.protocol import open_storage
 
     began = time.monotonic()
     storage = open_storage(job.spec.storage)
     inputs = list_inputs(storage, job)
     _log.info("listed %d objects in %.1f s", len(inputs.objects()), time.monotonic() - began)
     # Last, since this imports torch.
-    from embertide.stages.estimate import estimate, fitting_grid
+    from embertide.planning.estimate import estimate, fitting_grid
 
     grid = fitting_grid(storage, job, inputs, target)
     found = estimate(storage, job, inputs, grid)

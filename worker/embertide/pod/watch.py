@@ -7,8 +7,8 @@ import time
 from datetime import UTC, datetime
 
 from embertide.pod.board import Board
-from embertide.progress import Progress, ProgressClock
 from embertide.spec.reports import ProgressReport
+from embertide.telemetry.progress import Progress, ProgressClock
 
 _LOG_SECONDS = 10.0
 _PACE_SECONDS = 0.5

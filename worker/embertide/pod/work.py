@@ -23,7 +23,8 @@ from typing import Protocol
 import psutil
 
 from embertide.errors import EmbertideError
-from embertide.fork_server import adopt_orphans, kill_all
+from embertide.launch.fork_server import adopt_orphans, kill_all
+from embertide.launch.run_folder import last_stage, metrics_path, write_text
 from embertide.pod.attempt import Attempt, Stopping
 from embertide.pod.board import Board
 from embertide.pod.endings import (
@@ -38,7 +39,6 @@ from embertide.pod.memory import oom_kills
 from embertide.pod.metrics import CONTENT_TYPE, WorkerCollector, render
 from embertide.pod.settings import Places, WorkSettings, read_settings
 from embertide.pod.watch import Watch
-from embertide.run_folder import last_stage, metrics_path, write_text
 from embertide.spec.reports import Ending, OutputReport, WorkerStatus
 
 _TICK_SECONDS = 0.1

@@ -23,10 +23,10 @@ from embertide.kernels.block import (
     segment_sum,
     sum_chunk,
 )
-from embertide.metrics import Label
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.sources import Sources
 from embertide.primitives.spmm import arriving, tile_operand
+from embertide.telemetry.recorder import Label
 
 PairScore = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(keys [e, H*F], queries [e, H*F]) -> scores [e, H]."""

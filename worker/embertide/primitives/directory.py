@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from embertide.grid import Axis, RowRanges
-from embertide.metrics import Label
 from embertide.primitives.exchange import Exchange
+from embertide.telemetry.recorder import Label
 
 
 def split_by_owner(

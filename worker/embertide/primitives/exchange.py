@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from embertide.grid import Axis, Grid
-from embertide.metrics import Label, Recorder
+from embertide.telemetry.recorder import Label, Recorder
 
 
 class Pending:

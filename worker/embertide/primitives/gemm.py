@@ -17,8 +17,8 @@ from itertools import islice
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
-from embertide.metrics import Label, computing
 from embertide.primitives.exchange import Exchange, Pending
+from embertide.telemetry.recorder import Label, computing
 
 BLOCK_ROWS = 1 << 14
 """Rows sent at a time: what is in flight stays small however many rows a worker has."""

@@ -12,8 +12,7 @@ import torch
 
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr, single_loops
-from embertide.metrics import Label
-from embertide.models.plan import Aggregate, Attend, Loops, PairAttend, Plan
+from embertide.models.program import Aggregate, Attend, Loops, PairAttend, Plan
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.landing import LoadedHolders
 from embertide.primitives.sources import (
@@ -22,6 +21,7 @@ from embertide.primitives.sources import (
     find_sources,
     local_sources,
 )
+from embertide.telemetry.recorder import Label
 
 SETUP = Label("graph", "ids")
 

@@ -18,8 +18,8 @@ import torch
 from embertide.errors import InputError
 from embertide.grid import RowRanges
 from embertide.kernels.hashing import Words, hash_integers, hash_strings, string_parts
-from embertide.metrics import Label
 from embertide.primitives.exchange import Exchange
+from embertide.telemetry.recorder import Label
 
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [k]``, or an arrow array of k strings."""

@@ -15,10 +15,10 @@ import torch
 
 from embertide.grid import Axis, ColumnSlices, RowRanges
 from embertide.layouts import Layout, Loaded, Shard
-from embertide.metrics import Label
 from embertide.primitives.directory import split_by_owner
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.spmm import Operand
+from embertide.telemetry.recorder import Label
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import torch
 from embertide.errors import GridError
 from embertide.grid import RowRanges
 from embertide.kernels.csr import column_bits, pack
-from embertide.metrics import Label
 from embertide.primitives.exchange import Exchange
+from embertide.telemetry.recorder import Label
 
 LABEL = Label("world", "shuffle")
 

@@ -18,8 +18,8 @@ from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr, id_type
 from embertide.kernels.cut import SPAN, cut_by_group
-from embertide.metrics import Label
 from embertide.primitives.exchange import Exchange
+from embertide.telemetry.recorder import Label
 
 
 class Holders(Protocol):

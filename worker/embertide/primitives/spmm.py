@@ -23,9 +23,9 @@ from embertide.kernels.block import (
     set_rows,
     stored_weights,
 )
-from embertide.metrics import Label, computing
 from embertide.primitives.exchange import Exchange, Pending
 from embertide.primitives.sources import Sources
+from embertide.telemetry.recorder import Label, computing
 
 Pick = Callable[[int, torch.Tensor], torch.Tensor]
 """(axis index of the asking peer, our row numbers) -> [k, width of that peer] to send."""

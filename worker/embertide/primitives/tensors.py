@@ -12,12 +12,12 @@ import torch
 
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.layouts import Layout, Loaded, Shard
-from embertide.metrics import Label
-from embertide.models import plan as steps
-from embertide.models.plan import Plan
+from embertide.models import program as steps
+from embertide.models.program import Plan
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.gemm import rows_to_tile, tile_to_rows
 from embertide.primitives.landing import land
+from embertide.telemetry.recorder import Label
 
 ROWS_STEPS = (steps.Linear, steps.HeadDot, steps.LayerNorm, steps.RowNormalize, steps.HeadMean)
 """Steps that need all columns of a row."""

@@ -17,9 +17,9 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, build_csr, column_bits, id_type
-from embertide.metrics import Label
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.shuffle import Edges, shuffle_edges
+from embertide.telemetry.recorder import Label
 
 LABEL = Label("feature", "csr")
 

@@ -16,14 +16,14 @@ from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.grid import RowRanges
 from embertide.layouts import Loaded
-from embertide.metrics import Label
 from embertide.primitives.directory import split_by_owner
 from embertide.primitives.idmap import DenseIds, HashedIds, Ids, NodeIds
+from embertide.readers.features import non_finite, read_features
+from embertide.readers.nodes import read_nodes
+from embertide.readers.prefetch import prefetch
+from embertide.readers.splits import Piece
 from embertide.spec.nodes import NodeInput
-from embertide.store.features import non_finite, read_features
-from embertide.store.nodes import read_nodes
-from embertide.store.pieces import Piece
-from embertide.store.prefetch import prefetch
+from embertide.telemetry.recorder import Label
 
 LABEL = Label("world", "features")
 

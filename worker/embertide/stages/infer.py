@@ -15,9 +15,8 @@ from embertide.context import RunContext
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels import nodewise
 from embertide.layouts import Layout, Loaded, Shard
-from embertide.metrics import Label
-from embertide.models import plan as steps
-from embertide.models.plan import Plan, Step
+from embertide.models import program as steps
+from embertide.models.program import Plan, Step
 from embertide.primitives import attention
 from embertide.primitives.directory import look_up
 from embertide.primitives.gemm import gather_rows, linear, ring_gemm
@@ -25,6 +24,7 @@ from embertide.primitives.graph import LayerGraph
 from embertide.primitives.landing import LoadedHolders, loaded_operand
 from embertide.primitives.spmm import spmm, tile_operand
 from embertide.primitives.tensors import Tensors
+from embertide.telemetry.recorder import Label
 
 Graphs = Callable[[int], LayerGraph]
 """Layer -> its graph; asked in ascending order by every worker."""

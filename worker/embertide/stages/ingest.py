@@ -19,10 +19,10 @@ from embertide.errors import InputError
 from embertide.kernels.csr import column_bits
 from embertide.primitives.idmap import Ids, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.readers.edges import EdgeBatch, read_edges
+from embertide.readers.prefetch import prefetch
+from embertide.readers.splits import Piece
 from embertide.spec.edges import EdgeInput
-from embertide.store.edges import EdgeBatch, read_edges
-from embertide.store.pieces import Piece
-from embertide.store.prefetch import prefetch
 
 HISTOGRAM_BITS = 16
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, OutputError
 from embertide.primitives.idmap import Ids
-from embertide.store.parts import PartDigest, PartWriter, verify_part
+from embertide.versions.parts import PartDigest, PartWriter, verify_part
 
 _BATCH_VALUES = 1 << 20
 

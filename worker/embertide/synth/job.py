@@ -10,7 +10,7 @@ import yaml
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.manifest import StorageSettings
-from embertide.store.storage import Storage
+from embertide.storage.protocol import Storage
 from embertide.synth.options import SynthOptions
 from embertide.synth.write import Progress, write_edges, write_features
 

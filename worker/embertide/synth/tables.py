@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from embertide.store.storage import Storage
+from embertide.storage.protocol import Storage
 
 Part = tuple[int, int, int]
 """(chunk, first row, last row + 1) within one chunk of random rows."""

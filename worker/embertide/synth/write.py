@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from embertide.store.storage import Storage
+from embertide.storage.protocol import Storage
 from embertide.synth.graphs import FEATURES, WEIGHTS, Int64s, edge_maker, generator
 from embertide.synth.options import SynthOptions
 from embertide.synth.tables import Part, npy_writer, plan_files, table_writer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from embertide.models.builder import PlanBuilder
 from embertide.models.convs.gin import gin
 from embertide.models.options import DglDotGat, DglGat, DglGatv2, DglGcn, DglGin, DglHeads, DglSage
-from embertide.models.plan import Norm
+from embertide.models.program import Norm
 from embertide.models.weights import Scope
 
 _NORMS: dict[str, Norm] = {"both": "both", "right": "in", "left": "out", "none": "none"}

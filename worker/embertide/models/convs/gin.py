@@ -12,8 +12,8 @@ from typing import Literal
 from embertide.models.after import activation, batch_norm, layer_norm
 from embertide.models.builder import PlanBuilder
 from embertide.models.options import Gin, MlpModule, NormOptions
-from embertide.models.plan import Norm
 from embertide.models.prefixes import KINDS, Kind, modules_of, numbers_of
+from embertide.models.program import Norm
 from embertide.models.weights import Scope
 
 

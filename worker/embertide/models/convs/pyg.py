@@ -11,7 +11,7 @@ import torch
 from embertide.models.builder import PlanBuilder
 from embertide.models.convs.gin import gin
 from embertide.models.options import PygGat, PygGatv2, PygGcn, PygGin, PygSage
-from embertide.models.plan import Loops
+from embertide.models.program import Loops
 from embertide.models.weights import Scope
 
 

@@ -1,0 +1,242 @@
+"""What a job will read, hold and move, before anything runs.
+
+Sizes come from the inputs' metadata. Memory is the sum of what each stage holds at its
+fullest moment; traffic follows the formulas in ``docs/traffic.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+
+from embertide.errors import GridError
+from embertide.grid import Grid
+from embertide.models import program as steps
+from embertide.models.program import Plan, Step
+from embertide.models.read import read_model
+from embertide.planning.footprint import Size, tensor_peak
+from embertide.planning.inputs import Inputs, check_model, list_inputs
+from embertide.primitives.graph import edge_needs
+from embertide.spec.edges import EdgeInput
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.workers import Grid as GridSpec
+from embertide.storage.protocol import Storage, open_storage
+from embertide.telemetry.report import Estimate, InputSize, PlannedTraffic
+
+_TEXT_BYTES_PER_EDGE = 16
+_MOST_PARTITIONS = 256
+"""Of graphs whose grid nobody gave; more workers than that should be somebody's decision."""
+_OVERHEAD = 96 << 20
+"""Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
+
+
+def estimate_job(
+    job: EmbeddingJob, *, grid: tuple[int, int] | None = None, workers: int | None = None
+) -> Estimate:
+    """List the inputs and estimate a run of the job.
+
+    Raises:
+        EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
+    """
+    storage = open_storage(job.spec.storage)
+    inputs = list_inputs(storage, job)
+    return estimate(storage, job, inputs, choose_grid(job, inputs, grid, workers))
+
+
+def choose_grid(
+    job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int] | None, workers: int | None
+) -> tuple[int, int]:
+    """(P, M): the one asked for, else the manifest's, else one for the number of workers.
+
+    Left to choose, graph partitions come first: they cut the memory for edges as well, and a
+    feature axis makes every dense step exchange. The workers are the cores that nobody needs
+    for threads, so one worker, where the machine is not told otherwise.
+    """
+    given = job.spec.workers.grid
+    count = workers or job.spec.workers.count
+    if grid is None and workers is None and isinstance(given, GridSpec):
+        grid = (given.graph, given.feature)
+    if grid is None:
+        grid = (count or 1, 1)
+    nodes = _nodes(job, inputs)
+    if grid[0] * grid[1] > nodes:
+        raise GridError(
+            f"grid {grid[0]}x{grid[1]} has {grid[0] * grid[1]} workers but the graph has only"
+            f" {nodes} nodes; use at most {nodes} workers"
+        )
+    if grid[1] > inputs.width:
+        raise GridError(
+            f"grid {grid[0]}x{grid[1]}: the feature axis has {grid[1]} workers but the features"
+            f" have {inputs.width} columns; use a feature axis of at most {inputs.width}"
+        )
+    return grid
+
+
+def fitting_grid(
+    storage: Storage, job: EmbeddingJob, inputs: Inputs, target_bytes: int
+) -> tuple[int, int]:
+    """(P, M): the manifest's grid, else as few workers as keep the work within ``target_bytes``.
+
+    Left to choose, P is a power of two. Where even the largest grid tried needs more, it is the
+    one that needs least.
+
+    Args:
+        target_bytes: what one worker's work may take, beyond its imports.
+    """
+    workers = job.spec.workers
+    if workers.count is not None or workers.grid != "auto":
+        return choose_grid(job, inputs, None, None)
+    plan, nodes = read_model(storage, job.spec.model.uri), _nodes(job, inputs)
+    best, least, graph = (1, 1), math.inf, 1
+    while graph <= min(nodes, _MOST_PARTITIONS):
+        peak = estimate_plan(plan, job, inputs, (graph, 1)).peak_memory_per_worker_bytes
+        if peak < least:
+            best, least = (graph, 1), peak
+        if peak <= target_bytes:
+            break
+        graph *= 2
+    return best
+
+
+def estimate(
+    storage: Storage, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]
+) -> Estimate:
+    """The estimate for inputs that are listed already."""
+    return estimate_plan(read_model(storage, job.spec.model.uri), job, inputs, grid)
+
+
+def estimate_plan(plan: Plan, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]) -> Estimate:
+    """The estimate for a model that is read already."""
+    nodes = _nodes(job, inputs)
+    check_model(job, inputs.width, plan, Grid(*grid), nodes)
+    edge = job.spec.input.edges[0]
+    edges, exact = _edges(edge, inputs)
+    inference = job.spec.inference
+    size = Size(nodes, edges, *grid, inference.group_bytes, inference.depth)
+    memory = _memory(job, inputs, plan, size)
+    traffic = _traffic(plan, size)
+    notes = []
+    if (os.cpu_count() or 1) < size.workers:
+        notes.append(f"{size.workers} workers share {os.cpu_count()} cores of this machine")
+    return Estimate(
+        inputs=[InputSize(o["uri"], o["size"], o["kind"]) for o in inputs.objects()],
+        total_bytes=sum(o["size"] for o in inputs.objects()),
+        nodes=nodes,
+        nodes_exact=True,
+        edges=edges,
+        edges_exact=exact,
+        width=inputs.width,
+        grid=grid,
+        memory_per_worker_bytes=memory,
+        peak_memory_per_worker_bytes=max(memory.values()),
+        traffic=traffic,
+        traffic_total_bytes=sum(t.bytes_per_worker for t in traffic) * size.workers,
+        notes=notes,
+    )
+
+
+def _nodes(job: EmbeddingJob, inputs: Inputs) -> int:
+    node = job.spec.input.nodes[0]
+    if node.count is not None:
+        return node.count
+    if inputs.table:
+        return sum(piece.stop - piece.start for piece in inputs.table)
+    return inputs.feature_rows
+
+
+def _edges(edge: EdgeInput, inputs: Inputs) -> tuple[int, bool]:
+    """Edges after direction is applied, and whether the number is exact."""
+    if edge.format in ("csv", "tsv"):
+        rows = sum(piece.size for piece in inputs.edges) // _TEXT_BYTES_PER_EDGE
+    else:
+        rows = sum(piece.stop - piece.start for piece in inputs.edges)
+    exact = (
+        edge.format in ("parquet", "npy")
+        and edge.directed
+        and edge.duplicates == "keep"
+        and edge.self_loops == "keep"
+    )
+    return rows * (1 if edge.directed else 2), exact
+
+
+def _memory(job: EmbeddingJob, inputs: Inputs, plan: Plan, size: Size) -> dict[str, int]:
+    """Bytes of the fullest worker per stage, beyond its imports."""
+    world, nodes = size.workers, size.nodes
+    weighted = job.spec.input.edges[0].columns.weight is not None
+    index = 4 if nodes < 2**31 else 8
+    ids = 0 if job.spec.input.nodes[0].ids == "dense" else 40 * nodes // world
+    loaded = (4 * inputs.width + 8) * inputs.feature_rows // world + ids
+    edges = size.edges / world
+    weight = 4 if weighted else 0
+    held = edges * (2 * index + weight)
+    sorting = edges * (8 + index + 2 * weight)
+    partition = size.edges / size.graph * (index + weight) + 8 * nodes / size.graph
+    blocks, needs = 0.0, edge_needs(plan)
+    if size.graph > 1:
+        blocks = size.edges / size.graph * (index + weight + (4 if needs.positions else 0))
+        blocks += size.pattern(max(plan.widths.values())) + 8 * nodes / size.graph
+        partition -= 0 if needs.again else size.edges / size.graph * index
+    single = any(getattr(step, "loops", "keep") == "single" for step in plan.steps)
+    graph = partition * (2 if single and needs.again else 1) + blocks
+    stages = {
+        "features": loaded,
+        "ingest": loaded + held,
+        "csr": loaded + max(held + edges * 8, sorting) + (partition if size.feature > 1 else 0),
+        "infer": graph + ids + tensor_peak(plan, size) + 24 * nodes / world,
+        "publish": graph + ids + size.tensor(plan.output_width),
+    }
+    return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
+
+
+def _traffic(plan: Plan, size: Size) -> list[PlannedTraffic]:
+    """Bytes one worker sends, per primitive and layer; see ``docs/traffic.md``."""
+    world, p, m = size.workers, size.graph, size.feature
+    found: list[PlannedTraffic] = []
+
+    def add(axis: str, primitive: str, layer: int, sent: float, messages: float) -> None:
+        if sent:
+            found.append(PlannedTraffic(axis, primitive, layer, int(sent), int(messages)))
+
+    others = (world - 1) / world
+    add("world", "shuffle", -1, 8 * size.edges / world * others, world - 1)
+    add("feature", "csr", -1, (4 * size.edges + 8 * size.nodes) / world * (m - 1), m - 1)
+    add("world", "features", -1, 16 * size.nodes / world * others, world - 1)
+    add("graph", "ids", 0, 8 * size.unique(), p - 1)
+    for step in plan.steps:
+        convert = size.tensor(plan.widths[step.out]) * (m - 1) / m
+        if isinstance(step, steps.Linear) and step.x == plan.input:
+            landed = 4 * size.nodes / world * plan.widths[step.out] * others
+            add("world", "features", step.layer, landed + 8 * size.nodes * m / world, world - 1)
+        elif isinstance(step, steps.Linear):
+            given = size.tensor(plan.widths[step.x]) * (m - 1) / m
+            add("feature", "gemm", step.layer, given, m - 1)
+        elif isinstance(step, steps.Aggregate | steps.Attend | steps.PairAttend):
+            groups = max(1, round(4 * size.unique() * plan.widths[step.x] / m / size.group_bytes))
+            sent = 4 * size.unique() * plan.widths[step.x] / m
+            axis = "world" if step.x == plan.input else "graph"
+            add("feature", "gemm", step.layer, convert, m - 1)
+            for score in _scores(step, plan, size):
+                add(*score)
+            add(axis, "spmm" if axis == "graph" else "features", step.layer, sent, groups * (p - 1))
+    return found
+
+
+def _scores(step: Step, plan: Plan, size: Size) -> list[tuple[str, str, int, float, float]]:
+    """(axis, primitive, layer, bytes, messages) of the attention scores before a sum."""
+    p, m, world = size.graph, size.feature, size.workers
+    rest = size.nodes / p - size.nodes / world
+    if isinstance(step, steps.Attend):
+        heads = 4.0 * step.heads
+        return [
+            ("feature", "scalars", step.layer, 2 * heads * rest, 2 * (m - 1)),
+            ("graph", "scalars", step.layer, heads * size.unique(), p - 1),
+        ]
+    if isinstance(step, steps.PairAttend):
+        pairs = 4.0 * size.unique(world) * plan.widths[step.key]
+        groups = max(1, round(pairs / size.group_bytes))
+        gathered = 4.0 * step.heads * (size.edges / p - size.edges / world)
+        return [
+            ("world", "sddmm", step.layer, pairs, groups * (world - 1)),
+            ("feature", "sddmm", step.layer, gathered, m - 1),
+        ]
+    return []

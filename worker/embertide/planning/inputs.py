@@ -1,0 +1,122 @@
+"""What a run will read, listed and cut once by one process before any worker starts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from embertide.errors import ManifestError, ModelError
+from embertide.grid import Grid, check_fits
+from embertide.readers.edges import split_edges
+from embertide.readers.features import feature_width, split_features
+from embertide.readers.nodes import split_nodes
+from embertide.readers.splits import Piece
+from embertide.spec.manifest import EmbeddingJob
+from embertide.storage.protocol import Storage
+
+if TYPE_CHECKING:
+    # Importing it imports torch, which those who only list inputs need not wait for.
+    from embertide.models.program import Plan
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Every input object cut into pieces, in a fixed order.
+
+    Attributes:
+        width: columns of the features, from the first object's metadata.
+    """
+
+    edges: list[Piece]
+    features: list[Piece]
+    table: list[Piece]
+    width: int
+
+    @property
+    def feature_rows(self) -> int:
+        """Rows of all feature objects."""
+        return sum(piece.stop - piece.start for piece in self.features)
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Each input object once: kind, uri, size in bytes, ETag."""
+        found: dict[str, dict[str, Any]] = {}
+        for kind, pieces in (
+            ("edges", self.edges), ("features", self.features), ("nodes", self.table)
+        ):  # fmt: skip
+            for piece in pieces:
+                found[piece.uri] = _entry(kind, piece.uri, piece.object_size, piece.etag)
+                if piece.ids_uri is not None:
+                    found[piece.ids_uri] = _entry(
+                        "ids", piece.ids_uri, piece.ids_size, piece.ids_etag
+                    )
+        return list(found.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; :meth:`from_json` is the way back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Inputs:
+        """What :meth:`to_json` described."""
+        edges, features, table = (
+            [Piece.from_json(piece) for piece in data[name]]
+            for name in ("edges", "features", "table")
+        )
+        return cls(edges, features, table, data["width"])
+
+
+def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
+    return {"kind": kind, "uri": uri, "size": size, "etag": etag}
+
+
+def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
+    """List and cut all inputs of a job.
+
+    Raises:
+        ManifestError: more than one node or edge type.
+        StorageError, InputError: an input is missing, refused or malformed.
+    """
+    given = job.spec.input
+    problems = [
+        (
+            f"spec.input.{name}",
+            f"has {len(types)} {name[:-1]} types ({', '.join(type.name for type in types)}); runs"
+            " take exactly one so far, leave the others out",
+        )
+        for name, types in (("edges", given.edges), ("nodes", given.nodes))
+        if len(types) > 1
+    ]
+    if problems:
+        raise ManifestError(problems)
+    edge, node = given.edges[0], given.nodes[0]
+    return Inputs(
+        split_edges(storage, edge, ids=node.ids),
+        split_features(storage, node.features, ids=node.ids),
+        split_nodes(storage, node.table, ids=node.ids) if node.table else [],
+        feature_width(storage, node.features),
+    )
+
+
+def check_model(job: EmbeddingJob, width: int, plan: Plan, grid: Grid, nodes: int) -> None:
+    """Refuse a model that does not fit the features, the fanout or the grid.
+
+    Args:
+        width: columns of the features.
+
+    Raises:
+        ModelError: another input width, or another number of layers than fanouts.
+        GridError: more workers than nodes, or than a tensor of the model has columns.
+    """
+    features, model = job.spec.input.nodes[0].features.uri, job.spec.model.uri
+    if plan.input_width != width:
+        raise ModelError(
+            f"{features}: the features have {width} columns, but the model {model} takes"
+            f" {plan.input_width}; give the features or the model that belong together"
+        )
+    fanout = job.spec.inference.fanout
+    if fanout != "full" and len(fanout) != plan.layers:
+        raise ModelError(
+            f"spec.inference.fanout is {fanout}, which has {len(fanout)} entries, but the model"
+            f" {model} has {plan.layers} layers; give one number for each layer, or full"
+        )
+    check_fits(grid, nodes, plan.sliced_widths)

@@ -1,0 +1,164 @@
+"""From arrow columns to numpy, with every value checked where it enters the program.
+
+All formats end in arrow arrays, so nulls, signs, ranges and NaN are judged by one set of
+rules, and every complaint names object, row, column, value and remedy in the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from embertide.errors import InputError
+from embertide.readers.where import Where
+
+Kind = Literal["integer", "text", "id", "number", "vector"]
+"""What a column must hold; ``id`` is integer or text (the kind of ids is not known yet)."""
+
+IdKind = Literal["dense", "int64", "string"]
+Int64s = npt.NDArray[np.int64]
+Float32s = npt.NDArray[np.float32]
+Ids = Int64s | Any
+"""``np.int64 [n]``, or a ``pa.LargeStringArray`` of n strings."""
+
+_WANTED = {
+    "integer": "integers",
+    "text": "strings",
+    "id": "integers or strings",
+    "number": "numbers",
+    "vector": "lists of numbers, one vector in every row",
+}
+_HINTS = {
+    "integer": " (or set ids: string for nodes named by strings)",
+    "text": " (or set ids: int64 for nodes named by integers)",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column to read: ``field`` of the manifest asked for it by ``name`` (or index)."""
+
+    field: str
+    name: str | int
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"column {self.name!r} ({self.field})"
+
+
+def id_column(field: str, name: str | int, ids: IdKind | None) -> Column:
+    """A column of node ids of the given kind (None: not known yet)."""
+    kinds: dict[IdKind | None, Kind] = {"string": "text", None: "id"}
+    return Column(field, name, kinds.get(ids, "integer"))
+
+
+def check_type(uri: str, column: Column, held: Any) -> None:
+    """InputError when a column of arrow type ``held`` cannot be what ``column`` must be."""
+    if _fits(column.kind, held):
+        return
+    hint = _HINTS.get(column.kind, "")
+    raise InputError(f"{uri}: {column} holds {held}; it must hold {_WANTED[column.kind]}{hint}")
+
+
+def _fits(kind: Kind, held: Any) -> bool:
+    types = pa.types
+    if kind == "vector":
+        is_list = types.is_list(held) or types.is_large_list(held) or _is_fixed(held)
+        return is_list and _fits("number", held.value_type)
+    integer = types.is_integer(held)
+    if kind == "integer":
+        return bool(integer)
+    if kind == "number":
+        others = types.is_floating(held) or types.is_boolean(held) or types.is_decimal(held)
+        return bool(integer or others)
+    if types.is_dictionary(held):
+        held = held.value_type
+    text = types.is_string(held) or types.is_large_string(held) or types.is_string_view(held)
+    return bool(text or (kind == "id" and integer))
+
+
+def _is_fixed(held: Any) -> bool:
+    return bool(pa.types.is_fixed_size_list(held))
+
+
+def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | None = None) -> Ids:
+    """Node ids: a writable ``int64 [n]``, or for ``string`` a ``pa.LargeStringArray``.
+
+    ``dense`` ids must be at least 0 and, when ``count`` is known, less than it. Raises
+    InputError naming the row of the first null or of the first id out of range.
+    """
+    refuse_nulls(array, column, where)
+    if ids == "string":
+        return array.cast(pa.large_string())
+    values = _to_int64(array, column, where)
+    if ids == "dense" and len(values):
+        _check_dense(values, column, where, count)
+    return values
+
+
+def _to_int64(array: Any, column: Column, where: Where) -> Int64s:
+    held = array.to_numpy(zero_copy_only=False)
+    if held.dtype == np.uint64 and len(held) and held.max() > np.uint64(2**63 - 1):
+        i = int(np.argmax(held > np.uint64(2**63 - 1)))
+        raise InputError(
+            f"{where.row(i)}: {column} is {held[i]}; ids must be below 2^63, renumber them"
+        )
+    # A copy, since arrow's memory is read-only and torch refuses to take that in silence.
+    return np.asarray(held.astype(np.int64, copy=True))
+
+
+def _check_dense(values: Int64s, column: Column, where: Where, count: int | None) -> None:
+    # Seen as unsigned, negative ids are huge: one pass finds both kinds of offenders.
+    limit = np.uint64(2**63 if count is None else count)
+    unsigned = values.view(np.uint64)
+    if unsigned.max() < limit:
+        return
+    i = int(np.argmax(unsigned >= limit))
+    allowed = "0 or more" if count is None else f"from 0 to {count - 1} (count is {count})"
+    raise InputError(
+        f"{where.row(i)}: {column} is {values[i]}; dense ids must be {allowed}. "
+        "Correct the row, or set ids: int64 for ids that are no row numbers"
+    )
+
+
+def to_floats(array: Any, column: Column, where: Where) -> Float32s:
+    """Numbers as ``float32 [n]``, which may hold NaN and Inf; InputError names a null's row."""
+    refuse_nulls(array, column, where)
+    return as_float32(array)
+
+
+def as_float32(array: Any) -> Float32s:
+    """Any numeric arrow array without nulls as a writable ``float32 [n]``."""
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    held = array.to_numpy(zero_copy_only=False)
+    # What does not fit becomes Inf, which the checks for finite numbers report with its row.
+    with np.errstate(over="ignore"):
+        return np.asarray(held.astype(np.float32, copy=True))
+
+
+def to_weights(array: Any, column: Column, where: Where) -> Float32s:
+    """Edge weights as ``float32 [n]``; InputError names the first null, NaN or Inf."""
+    values = to_floats(array, column, where)
+    finite = np.isfinite(values)
+    if not finite.all():
+        i = int(np.argmin(finite))
+        held = array[i].as_py()
+        raise InputError(
+            f"{where.row(i)}: {column} is {held!r}; weights must be finite float32 numbers, "
+            "correct or drop the row"
+        )
+    return values
+
+
+def refuse_nulls(array: Any, column: Column, where: Where) -> None:
+    """InputError naming the first row without a value."""
+    if array.null_count:
+        i = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
+        raise InputError(
+            f"{where.row(i)}: {column} has no value (null); fill it in or drop the row"
+        )

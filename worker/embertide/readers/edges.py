@@ -1,0 +1,92 @@
+"""Edge lists, streamed: parquet, csv, tsv and npy give the same batches of checked edges.
+
+One process cuts the input into pieces (`split_edges`), ranks get their `share`, and each
+reads its pieces in batches (`read_edges`), so that memory does not depend on the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from embertide.readers.columns import (
+    Column,
+    Float32s,
+    IdKind,
+    Ids,
+    id_column,
+    to_ids,
+    to_weights,
+)
+from embertide.readers.splits import TARGET_BYTES, Piece
+from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
+from embertide.readers.text import Dialect
+from embertide.readers.where import Where
+from embertide.spec.manifest import EdgeInput
+from embertide.storage.protocol import Storage
+
+
+@dataclass(frozen=True)
+class EdgeBatch:
+    """Some edges, in the order of the input.
+
+    ``source`` and ``destination`` are writable ``np.int64 [n]``, or ``pa.LargeStringArray`` for
+    string ids; ``weight`` is ``np.float32 [n]`` or None; ``where`` names rows for errors.
+    """
+
+    source: Ids
+    destination: Ids
+    weight: Float32s | None
+    where: Where
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def split_edges(
+    storage: Storage,
+    edges: EdgeInput,
+    target_bytes: int = TARGET_BYTES,
+    ids: IdKind | None = None,
+) -> list[Piece]:
+    """Cut an edge list into pieces of about ``target_bytes``, in order of uri and row.
+
+    Columns are checked in every object (their types too, where the format has types; against
+    the kind of ``ids`` if given). Raises ObjectMissing, InputError.
+    """
+    return split_table(storage, _table(edges, ids), target_bytes)
+
+
+def read_edges(
+    storage: Storage,
+    edges: EdgeInput,
+    ids: IdKind,
+    piece: Piece,
+    batch_rows: int = BATCH_ROWS,
+    count: int | None = None,
+) -> Iterator[EdgeBatch]:
+    """The edges of a piece, each exactly once and in order, at most ``batch_rows`` a batch.
+
+    ``count`` is the number of nodes, where it is known and ids are dense. Raises InputError
+    naming object, row, column and value of the first bad edge.
+    """
+    table = _table(edges, ids)
+    source, destination, *weight = table.columns
+    for arrays, where in read_table(storage, table, piece, batch_rows):
+        yield EdgeBatch(
+            to_ids(arrays[0], source, ids, where, count),
+            to_ids(arrays[1], destination, ids, where, count),
+            to_weights(arrays[2], weight[0], where) if weight else None,
+            where,
+        )
+
+
+def _table(edges: EdgeInput, ids: IdKind | None) -> Table:
+    columns = [
+        id_column("columns.source", edges.columns.source, ids),
+        id_column("columns.destination", edges.columns.destination, ids),
+    ]
+    if edges.columns.weight is not None:
+        columns.append(Column("columns.weight", edges.columns.weight, "number"))
+    dialect = Dialect(edges.header, edges.separator)
+    return Table(edges.uri, edges.format, tuple(columns), dialect)

@@ -1,0 +1,48 @@
+"""The authoritative list of nodes, where the manifest names one: ids only, streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from embertide.readers.columns import IdKind, Ids, id_column, to_ids
+from embertide.readers.splits import TARGET_BYTES, Piece
+from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
+from embertide.readers.where import Where
+from embertide.spec.manifest import NodeTable
+from embertide.storage.protocol import Storage
+
+
+@dataclass(frozen=True)
+class NodeBatch:
+    """Ids of some nodes: ``np.int64 [n]`` or ``pa.LargeStringArray``; ``where`` names rows."""
+
+    ids: Ids
+    where: Where
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def split_nodes(
+    storage: Storage,
+    nodes: NodeTable,
+    target_bytes: int = TARGET_BYTES,
+    ids: IdKind | None = None,
+) -> list[Piece]:
+    """Cut a node table into pieces, in order of uri and row. Raises ObjectMissing, InputError."""
+    return split_table(storage, _table(nodes, ids), target_bytes)
+
+
+def read_nodes(
+    storage: Storage, nodes: NodeTable, ids: IdKind, piece: Piece, batch_rows: int = BATCH_ROWS
+) -> Iterator[NodeBatch]:
+    """The ids of a piece, in order. Raises InputError naming the row of the first bad one."""
+    table = _table(nodes, ids)
+    for (array,), where in read_table(storage, table, piece, batch_rows):
+        yield NodeBatch(to_ids(array, table.columns[0], ids, where), where)
+
+
+def _table(nodes: NodeTable, ids: IdKind | None) -> Table:
+    name = 0 if nodes.format == "npy" else nodes.id_column
+    return Table(nodes.uri, nodes.format, (id_column("table.idColumn", name, ids),))

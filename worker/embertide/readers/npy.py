@@ -1,0 +1,197 @@
+"""npy: row ranges of one array, read without mapping the file (it may lie in an object store).
+
+The header says where every row lies, in C and in Fortran order (which ``np.save(a.T)``
+writes). Arrays of Python objects are refused: reading them would run code from the file.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from embertide.errors import InputError
+from embertide.readers.columns import Column
+from embertide.readers.splits import Piece, cut_ranges
+from embertide.readers.where import Where
+from embertide.storage.protocol import ObjectInfo, Storage
+
+_HEADER_BYTES = 1 << 16
+_DTYPE_KINDS = {"integer": "iu", "text": "US", "id": "iuUS", "number": "iufb"}
+_EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
+"""The largest integer that a float of this many bytes counts up to without gaps."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Shape, order and type of an array, and the byte where its values begin."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+    offset: int
+
+    @property
+    def rows(self) -> int:
+        """Length of the first dimension."""
+        return self.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Length of the second dimension (1 for a plain list of values)."""
+        return self.shape[1] if len(self.shape) > 1 else 1
+
+
+def read_header(storage: Storage, info: ObjectInfo) -> Header:
+    """The header, checked against the object's size; InputError when the two disagree."""
+    held = io.BytesIO(storage.read_range(info.uri, 0, min(_HEADER_BYTES, info.size)))
+    try:
+        version = np.lib.format.read_magic(held)
+        parse = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, fortran, dtype = parse(held)
+    except (ValueError, KeyError) as error:
+        raise InputError(
+            f"{info.uri} is not readable as npy ({error}): it is truncated, damaged or of another "
+            "format; write it again with numpy.save, or correct format in the manifest"
+        ) from error
+    if dtype.hasobject:
+        raise InputError(
+            f"{info.uri} holds Python objects (pickle), which are never loaded; save it with a "
+            "number or string dtype"
+        )
+    if not 1 <= len(shape) <= 2 or dtype.names:
+        raise InputError(
+            f"{info.uri} has shape {shape} and dtype {dtype}; it must be a list of rows, [rows, "
+            "columns], of one plain type"
+        )
+    header = Header(shape, fortran and len(shape) > 1, dtype, held.tell())
+    _check_size(info, header)
+    return header
+
+
+def _check_size(info: ObjectInfo, header: Header) -> None:
+    needed = header.offset + math.prod(header.shape) * header.dtype.itemsize
+    if needed != info.size:
+        state = "is truncated" if info.size < needed else "has bytes after its end"
+        raise InputError(
+            f"{info.uri} {state}: an array {list(header.shape)} of {header.dtype} takes {needed} "
+            f"bytes, the object has {info.size}; write it again"
+        )
+
+
+def split_npy(
+    storage: Storage, info: ObjectInfo, columns: Sequence[Column], target_bytes: int
+) -> list[Piece]:
+    """Cut one array into row ranges."""
+    header = read_header(storage, info)
+    check_columns(info.uri, header, columns)
+    return cut_rows(info, header, target_bytes)
+
+
+def cut_rows(info: ObjectInfo, header: Header, target_bytes: int) -> list[Piece]:
+    """Row ranges of about ``target_bytes``."""
+    row_bytes = header.width * header.dtype.itemsize
+    return [
+        Piece(info.uri, (stop - start) * row_bytes, start, stop, info.size, info.etag)
+        for start, stop in cut_ranges(header.rows, header.rows * row_bytes, target_bytes)
+    ]
+
+
+def check_columns(uri: str, header: Header, columns: Sequence[Column]) -> None:
+    """InputError when the array cannot hold the wanted columns."""
+    mixed = any(column.kind == "number" for column in columns)
+    for column in columns:
+        if int(column.name) >= header.width:
+            turn = " (it looks transposed: save array.T)" if header.rows <= 3 < header.width else ""
+            raise InputError(
+                f"{uri} has no {column}: its shape is {list(header.shape)}, it must be "
+                f"[rows, columns]{turn}"
+            )
+        # An array has one type: where weights are floats, ids are floats too.
+        allowed = _DTYPE_KINDS[column.kind] + ("f" if mixed else "")
+        if header.dtype.kind not in allowed:
+            wanted = {"text": "strings", "number": "numbers"}.get(column.kind, "integers")
+            raise InputError(f"{uri}: {column} holds {header.dtype}; it must hold {wanted}")
+    if len(columns) > 1 and header.rows <= 3 < header.width:
+        raise InputError(
+            f"{uri} has shape {list(header.shape)}; an edge list is [edges, 2] or [edges, 3], one "
+            "row for each edge: save array.T"
+        )
+
+
+def read_npy(
+    storage: Storage, columns: Sequence[Column], piece: Piece, batch_rows: int
+) -> Iterator[tuple[list[Any], Where]]:
+    """The rows of a piece in order, in batches of at most ``batch_rows``: arrays per column."""
+    header = read_header(storage, piece.info)
+    check_columns(piece.uri, header, columns)
+    for rows, where in read_rows(storage, piece.info, header, piece.start, piece.stop, batch_rows):
+        yield [_to_arrow(rows[:, int(c.name)], c, where) for c in columns], where
+
+
+def read_rows(
+    storage: Storage, info: ObjectInfo, header: Header, start: int, stop: int, batch_rows: int
+) -> Iterator[tuple[npt.NDArray[Any], Where]]:
+    """Rows ``[start, stop)`` as arrays ``[n, width]`` with n <= ``batch_rows``."""
+    with storage.open(info.uri, info) as file:
+        for first in range(start, stop, batch_rows):
+            count = min(batch_rows, stop - first)
+            yield _read(file, info.uri, header, first, count), Where(info.uri, first)
+
+
+def _read(file: Any, uri: str, header: Header, first: int, count: int) -> npt.NDArray[Any]:
+    item, width = header.dtype.itemsize, header.width
+    if not header.fortran:
+        flat = _read_values(file, uri, header, first * width * item, count * width)
+        return flat.reshape(count, width)
+    columns = [
+        _read_values(file, uri, header, (c * header.rows + first) * item, count)
+        for c in range(width)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _read_values(file: Any, uri: str, header: Header, start: int, count: int) -> npt.NDArray[Any]:
+    """``count`` values from byte ``start`` of the data, writable and in native byte order."""
+    values = np.empty(count, header.dtype)
+    # Seen as bytes, which a memoryview of strings would not take.
+    as_bytes: Any = values.view(np.uint8)
+    view = memoryview(as_bytes)
+    file.seek(header.offset + start)
+    while len(view):
+        got = file.read(len(view))
+        if not got:
+            raise InputError(f"{uri} ends early: it changed while it was read; run the job again")
+        view[: len(got)] = got
+        view = view[len(got) :]
+    return values.astype(header.dtype.newbyteorder("="), copy=False)
+
+
+def _to_arrow(values: npt.NDArray[Any], column: Column, where: Where) -> Any:
+    if values.dtype.kind == "f" and column.kind == "integer":
+        values = _whole(values, column, where)
+    if values.dtype.kind in "US":
+        return pa.array(values.tolist(), pa.large_string())
+    return pa.array(np.ascontiguousarray(values))
+
+
+def _whole(values: npt.NDArray[Any], column: Column, where: Where) -> npt.NDArray[np.int64]:
+    """Ids stored as floats beside weights, as integers; InputError where one is not whole."""
+    limit = _EXACT[values.dtype.itemsize]
+    wrong = ~((np.rint(values) == values) & (np.abs(values) <= limit))
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise InputError(
+            f"{where.row(i)}: {column} is {values[i]}; ids in a {values.dtype} array must be whole "
+            f"numbers up to {limit}, use float64 or parquet for larger ones"
+        )
+    return values.astype(np.int64)

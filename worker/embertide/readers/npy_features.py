@@ -1,0 +1,126 @@
+"""Features in npy: one array of values and, unless rows are numbered, one of ids beside it.
+
+Values and ids are paired object by object in order of uri; a piece is a row range of a pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from embertide.errors import InputError
+from embertide.readers.columns import Column, Float32s, IdKind, Ids, Int64s, id_column, to_ids
+from embertide.readers.npy import (
+    Header,
+    check_columns,
+    cut_rows,
+    read_header,
+    read_npy,
+    read_rows,
+)
+from embertide.readers.splits import Piece, map_objects
+from embertide.readers.table import with_bases
+from embertide.readers.where import Where
+from embertide.spec.manifest import FeatureInput
+from embertide.storage.protocol import ObjectInfo, Storage
+
+Pair = tuple[ObjectInfo, ObjectInfo | None]
+
+
+def split_npy_features(
+    storage: Storage, features: FeatureInput, target_bytes: int, ids: IdKind | None
+) -> list[Piece]:
+    """Row ranges of all pairs; InputError when values and ids do not match."""
+    look = partial(_split_pair, storage, target_bytes, ids)
+    return with_bases(map_objects(_pair(storage, features), look))
+
+
+def _pair(storage: Storage, features: FeatureInput) -> list[Pair]:
+    values = storage.list(features.uri)
+    if features.ids_uri is None:
+        return [(info, None) for info in values]
+    ids = storage.list(features.ids_uri)
+    if len(values) != len(ids):
+        raise InputError(
+            f"{features.uri} has {len(values)} objects but {features.ids_uri} has {len(ids)}; "
+            "every array of features needs one array of ids, in the same order"
+        )
+    return list(zip(values, ids, strict=True))
+
+
+def _split_pair(storage: Storage, target_bytes: int, ids: IdKind | None, pair: Pair) -> list[Piece]:
+    values, ids_info = pair
+    header = read_header(storage, values)
+    _check_values(values.uri, header)
+    pieces = cut_rows(values, header, target_bytes)
+    if ids_info is None:
+        return pieces
+    ids_header = read_header(storage, ids_info)
+    check_columns(ids_info.uri, ids_header, [_ids_column(ids)])
+    if len(ids_header.shape) != 1 or ids_header.rows != header.rows:
+        raise InputError(
+            f"{ids_info.uri} has shape {list(ids_header.shape)}; it must be [{header.rows}], one "
+            f"id for each row of {values.uri}"
+        )
+    return [
+        replace(p, ids_uri=ids_info.uri, ids_size=ids_info.size, ids_etag=ids_info.etag)
+        for p in pieces
+    ]
+
+
+def _ids_column(ids: IdKind | None) -> Column:
+    return id_column("features.idsUri", 0, ids)
+
+
+def _check_values(uri: str, header: Header) -> None:
+    if header.dtype.kind not in "iufb":
+        raise InputError(f"{uri} holds {header.dtype}; features must be numbers")
+    if len(header.shape) != 2:
+        raise InputError(
+            f"{uri} has shape {list(header.shape)}; features must be [rows, width], "
+            "also when width is 1"
+        )
+
+
+def read_npy_features(
+    storage: Storage, ids: IdKind, piece: Piece, width: int, batch_rows: int, count: int | None
+) -> Iterator[tuple[Ids, Float32s, Where]]:
+    """Batches of (ids, values ``float32 [n, width]``, where) of a piece, in order."""
+    header = read_header(storage, piece.info)
+    _check_values(piece.uri, header)
+    if header.width != width:
+        raise InputError(
+            f"{piece.uri} has width {header.width}, but the features have width {width} (as in the "
+            "first object); all objects must have the same"
+        )
+    batches = read_rows(storage, piece.info, header, piece.start, piece.stop, batch_rows)
+    if piece.ids_info is None:
+        for rows, where in batches:
+            yield row_numbers(piece, where, len(rows), count), _float32(rows), where
+        return
+    column = _ids_column(ids)
+    of_ids = replace(piece, uri=piece.ids_info.uri, object_size=piece.ids_size, etag=piece.ids_etag)
+    named = read_npy(storage, [column], of_ids, batch_rows)
+    for (rows, where), ((array,), ids_where) in zip(batches, named, strict=True):
+        yield to_ids(array, column, ids, ids_where, count), _float32(rows), where
+
+
+def _float32(rows: np.typing.NDArray[np.generic]) -> Float32s:
+    # What does not fit becomes Inf, which is counted with the other values that are not finite.
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(rows, dtype=np.float32)
+
+
+def row_numbers(piece: Piece, where: Where, rows: int, count: int | None) -> Int64s:
+    """Dense ids of rows that are numbered through all objects; InputError beyond ``count``."""
+    first = piece.base + where.first_row
+    if count is not None and first + rows > count:
+        extra = max(0, count - first)
+        raise InputError(
+            f"{where.row(extra)}: this is feature row {first + extra} (from 0) of all, but count "
+            f"is {count}; correct count, or the features"
+        )
+    return np.arange(first, first + rows, dtype=np.int64)

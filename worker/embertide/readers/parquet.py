@@ -1,0 +1,107 @@
+"""Parquet: pieces are runs of row groups, read batch by batch without decoding more.
+
+Only the wanted columns are fetched. Names and types are checked from the footer of every
+object before anything runs, so a wrong column ends a job in its first seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from embertide.errors import InputError
+from embertide.readers.columns import Column, check_type
+from embertide.readers.splits import Piece
+from embertide.readers.where import Where
+from embertide.storage.protocol import ObjectInfo, Storage
+
+_WHOLE_BYTES = 64 << 20
+_BUFFER_BYTES = 1 << 20
+"""Column chunks are fetched whole, which stores like best, unless a piece is over 64 MiB: that
+is one huge row group, and reading it through small buffers keeps memory bounded."""
+
+
+@contextmanager
+def parquet_file(
+    storage: Storage, info: ObjectInfo, columns: Sequence[Column], buffer_bytes: int = 0
+) -> Iterator[Any]:
+    """An open ``pq.ParquetFile`` whose schema has ``columns`` with fitting types."""
+    with storage.open(info.uri, info) as raw, _readable(info.uri):
+        source = pa.PythonFile(raw, mode="r")
+        file = pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_bytes)
+        _check_schema(info.uri, file.schema_arrow, columns)
+        yield file
+
+
+@contextmanager
+def _readable(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"{uri} is not readable as parquet ({error}): it is truncated, damaged or of another "
+            "format; write it again, or correct format in the manifest"
+        ) from error
+
+
+def _check_schema(uri: str, schema: Any, columns: Sequence[Column]) -> None:
+    for column in columns:
+        found = schema.get_all_field_indices(column.name)
+        if not found:
+            present = ", ".join(repr(name) for name in schema.names)
+            raise InputError(f"{uri} has no {column}; its columns are {present}")
+        if len(found) > 1:
+            raise InputError(f"{uri} has {len(found)} columns {column.name!r}; rename all but one")
+        check_type(uri, column, schema.field(found[0]).type)
+
+
+def split_parquet(
+    storage: Storage, info: ObjectInfo, columns: Sequence[Column], target_bytes: int
+) -> list[Piece]:
+    """Cut one object into runs of row groups of at least ``target_bytes`` (compressed)."""
+    with parquet_file(storage, info, columns) as file:
+        metadata = file.metadata
+    leaves = _leaf_columns(metadata, columns)
+    pieces: list[Piece] = []
+    run: list[int] = []
+    row = size = first = 0
+    for g in range(metadata.num_row_groups):
+        group = metadata.row_group(g)
+        run.append(g)
+        row += group.num_rows
+        size += sum(group.column(c).total_compressed_size for c in leaves)
+        if row > first and (size >= target_bytes or g == metadata.num_row_groups - 1):
+            pieces.append(Piece(info.uri, size, first, row, info.size, info.etag, tuple(run)))
+            run, size, first = [], 0, row
+    return pieces
+
+
+def _leaf_columns(metadata: Any, columns: Sequence[Column]) -> list[int]:
+    """Indices of the stored columns that make up the wanted ones (a list has nested ones)."""
+    names = [str(column.name) for column in columns]
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    return [
+        i
+        for i, path in enumerate(paths)
+        if any(path == n or path.startswith(n + ".") for n in names)
+    ]
+
+
+def read_parquet(
+    storage: Storage, columns: Sequence[Column], piece: Piece, batch_rows: int
+) -> Iterator[tuple[list[Any], Where]]:
+    """The rows of a piece in order, in batches of at most ``batch_rows``: arrays per column."""
+    names = [column.name for column in columns]
+    where = Where(piece.uri, piece.start)
+    buffer_bytes = _BUFFER_BYTES if piece.size > _WHOLE_BYTES else 0
+    with parquet_file(storage, piece.info, columns, buffer_bytes) as file:
+        batches = file.iter_batches(
+            batch_rows, row_groups=list(piece.row_groups or ()), columns=names, use_threads=False
+        )
+        for batch in batches:
+            yield [batch.column(name) for name in names], where
+            where = where.skip(batch.num_rows)

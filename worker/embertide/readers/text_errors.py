@@ -1,0 +1,135 @@
+"""Finding the line to blame: slow, obvious, and run only once something is known to be wrong."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from embertide.errors import InputError
+from embertide.readers.columns import Column
+from embertide.readers.text_lines import BLOCK_BYTES, count_lines_before, line_blocks, text_file
+from embertide.storage.protocol import ObjectInfo, Storage
+
+_INTEGER = re.compile(r"\s*-?[0-9]+\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.I)
+_SHOWN = 80
+
+
+def split_fields(line: str, separator: str) -> list[str]:
+    """The fields of one line (none when it is blank)."""
+    text = line.rstrip("\r\n")
+    return next(csv.reader([text], delimiter=separator)) if text else []
+
+
+def is_whole(line: bytes, separator: str) -> bool:
+    """Whether every quoted field of the line also ends on it.
+
+    As arrow reads it: a quote means something at the start of a field only, and two quotes
+    inside a quoted field are one.
+    """
+    apart = re.escape(separator.encode())
+    quoted = rb'"(?:[^"]|"")*+"[^%b]*' % apart
+    field = rb'(?:%b|[^"%b][^%b]*|)' % (quoted, apart, apart)
+    return re.fullmatch(rb"%b(?:%b%b)*" % (field, apart, field), line, re.DOTALL) is not None
+
+
+def numbered_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
+    """(index, line) of the lines that hold a row; blank ones count but hold none."""
+    for i, line in enumerate(block.split(b"\n")):
+        if line.strip(b"\r"):
+            yield i, line
+
+
+def line_of_row(storage: Storage, info: ObjectInfo, offset: int, row: int) -> int:
+    """Line number (from 1) of row ``row`` counted from byte ``offset``; reads the object again."""
+    with text_file(storage, info) as file:
+        line = 1 + count_lines_before(file, offset)
+        held = row
+        # Reading goes on where counting ended: a compressed stream cannot seek.
+        for _, block in line_blocks(file, info.uri, 0, 1 << 62, BLOCK_BYTES):
+            lines = [i for i, _ in numbered_lines(block)]
+            if held < len(lines):
+                return line + lines[held]
+            held -= len(lines)
+            line += block.count(b"\n")
+    raise AssertionError(f"{info.uri} has no row {row} after byte {offset}")
+
+
+@dataclass(frozen=True)
+class BadLines:
+    """Explains why a block of an object could not be parsed."""
+
+    storage: Storage
+    info: ObjectInfo
+    columns: Sequence[Column]
+    wanted: tuple[int, ...]
+    fields: int
+    separator: str
+
+    def explain(self, block: bytes, offset: int, reason: str) -> InputError:
+        """The error for the first bad line of a block that arrow refused with ``reason``."""
+        for i, line in numbered_lines(block):
+            complaint = self._complaint(line)
+            if complaint:
+                return self._error(offset, i, complaint)
+        return self._error(offset, 0, f"(or a line soon after): {reason}")
+
+    def refuse_broken(self, block: bytes, offset: int) -> None:
+        """InputError for a line that a quote or a carriage return carries over its end."""
+        for i, line in numbered_lines(block):
+            complaint = self._broken(line)
+            if complaint:
+                raise self._error(offset, i, complaint)
+
+    def _error(self, offset: int, index: int, complaint: str) -> InputError:
+        with text_file(self.storage, self.info) as file:
+            line = 1 + count_lines_before(file, offset) + index
+        return InputError(f"{self.info.uri} line {line}: {complaint}")
+
+    def _broken(self, line: bytes) -> str | None:
+        if b"\r" in line.removesuffix(b"\r"):
+            return "has a carriage return inside; end lines with \\n or \\r\\n"
+        if is_whole(line, self.separator):
+            return None
+        return (
+            f"a quoted field does not end on this line: {_shown(line)}; a value may hold no "
+            "line end, write it without or as parquet"
+        )
+
+    def _complaint(self, line: bytes) -> str | None:
+        broken = self._broken(line)
+        if broken:
+            return broken
+        try:
+            fields = split_fields(line.decode(), self.separator)
+        except UnicodeDecodeError as error:
+            return f"is not UTF-8 ({error}); convert the file"
+        if len(fields) != self.fields:
+            return (
+                f"has {len(fields)} columns where the first line has {self.fields}: "
+                f"{_shown(line)}; correct the line or the delimiter"
+            )
+        for column, i in zip(self.columns, self.wanted, strict=True):
+            wanted = _unmet(column, fields[i])
+            if wanted:
+                return f"{column} is {fields[i][:_SHOWN]!r}; {wanted}"
+        return None
+
+
+def _unmet(column: Column, text: str) -> str | None:
+    """What ``text`` should be, when it is not (an empty field is reported as null elsewhere)."""
+    if text == "" or column.kind == "text":
+        return None
+    if column.kind == "number":
+        return None if _NUMBER.fullmatch(text) else "it must be a number, correct or drop the line"
+    if not _INTEGER.fullmatch(text):
+        return "ids must be integers, correct or drop the line (or set ids: string)"
+    if not -(2**63) <= int(text) < 2**63:
+        return "ids must be integers from -2^63 to 2^63-1, renumber them (or set ids: string)"
+    return None
+
+
+def _shown(line: bytes) -> str:
+    return repr(line.decode(errors="replace").rstrip("\r\n")[:_SHOWN])

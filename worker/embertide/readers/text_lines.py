@@ -1,0 +1,125 @@
+"""Text in blocks of whole lines, from any byte range, plain or compressed.
+
+A piece owns the lines that *begin* in its byte range. So pieces can be cut anywhere without
+reading the object, and still every line is read exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from embertide.errors import InputError
+from embertide.storage.protocol import ObjectInfo, Storage
+
+_CODECS = {".gz": "gzip", ".zst": "zstd"}
+BLOCK_BYTES = 4 << 20
+LONGEST_LINE = 64 << 20
+_SCAN_BYTES = 1 << 20
+_BEYOND_BYTES = 4096
+"""Read past the end of a range to find the end of its last line."""
+
+
+class Bytes(Protocol):
+    """What lines are read from."""
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end only."""
+
+    def seek(self, offset: int) -> int:
+        """Go to a byte (plain objects only)."""
+
+
+def codec_of(uri: str) -> str | None:
+    """The compression that the name tells: ``.gz``, ``.zst`` or none."""
+    return next((codec for end, codec in _CODECS.items() if uri.endswith(end)), None)
+
+
+@contextmanager
+def text_file(storage: Storage, info: ObjectInfo) -> Iterator[Any]:
+    """The object's (decompressed) bytes; InputError when they are not what the name says."""
+    codec = codec_of(info.uri)
+    with storage.open(info.uri, info) as raw:
+        if codec is None:
+            yield raw
+            return
+        try:
+            yield pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{info.uri} cannot be decompressed as {codec} ({error}): it is truncated or "
+                "damaged, or its name ends in a suffix it should not have"
+            ) from error
+
+
+def line_blocks(
+    file: Bytes, uri: str, start: int, stop: int, block_bytes: int
+) -> Iterator[tuple[int, bytes]]:
+    """The lines that begin in ``[start, stop)`` as (offset, whole lines).
+
+    ``start`` must be 0 in a compressed object. InputError for a line over 64 MiB, which is a
+    sign of another format.
+    """
+    held, offset = _from_first_line(file, uri, start)
+    while offset < stop:
+        ahead = stop - offset - len(held)
+        chunk = file.read(min(block_bytes, max(ahead, 0) + _BEYOND_BYTES))
+        held += chunk
+        end = held.find(b"\n", stop - 1 - offset) + 1 if offset + len(held) >= stop else 0
+        if end or not chunk:
+            if held:
+                yield offset, held[:end] if end else held
+            return
+        cut = held.rfind(b"\n") + 1
+        _refuse_endless(uri, offset, len(held) - cut)
+        if cut:
+            yield offset, held[:cut]
+            held, offset = held[cut:], offset + cut
+
+
+def _from_first_line(file: Bytes, uri: str, start: int) -> tuple[bytes, int]:
+    """Bytes read from where the first line at or after ``start`` begins, and that offset."""
+    if start == 0:
+        return b"", 0
+    # One byte earlier, so that a line that begins exactly at start is recognised as such.
+    position = start - 1
+    file.seek(position)
+    while chunk := file.read(_BEYOND_BYTES):
+        end = chunk.find(b"\n") + 1
+        if end:
+            return chunk[end:], position + end
+        position += len(chunk)
+        _refuse_endless(uri, start, position - start)
+    return b"", position
+
+
+def _refuse_endless(uri: str, offset: int, length: int) -> None:
+    if length > LONGEST_LINE:
+        raise InputError(
+            f"{uri} has no line end in the {LONGEST_LINE >> 20} MiB after byte {offset}: it is "
+            "not csv or tsv with \\n line ends; correct format in the manifest, or convert it"
+        )
+
+
+def first_line(file: Bytes, uri: str) -> bytes:
+    """The first line with its line end (empty when the object is)."""
+    held = b""
+    while chunk := file.read(_BEYOND_BYTES):
+        held += chunk
+        end = held.find(b"\n") + 1
+        if end:
+            return held[:end]
+        _refuse_endless(uri, 0, len(held))
+    return held
+
+
+def count_lines_before(file: Bytes, offset: int) -> int:
+    """Line ends in the first ``offset`` bytes: read for error messages only."""
+    lines = 0
+    while offset and (chunk := file.read(min(_SCAN_BYTES, offset))):
+        lines += chunk.count(b"\n")
+        offset -= len(chunk)
+    return lines

@@ -1,0 +1,301 @@
+"""Objects as files: a hidden file is written, synced and renamed, so that no half is seen.
+
+URIs are taken as they are written, without percent-decoding. Directories come and go with
+their files, as prefixes do in S3.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import os
+import secrets
+import stat as modes
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from embertide.errors import AccessDenied, InputError, ObjectMissing, OutputError, StorageError
+from embertide.storage.protocol import ObjectInfo, TransferStats
+
+_BUFFER_BYTES = 1 << 20
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+_DENIED = (errno.EACCES, errno.EPERM)
+_ADVICE = {
+    errno.ENOSPC: "free space there, or choose another output.uri, then run again",
+    errno.EDQUOT: "free space within the quota, or choose another output.uri, then run again",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f), then run again",
+    errno.EROFS: "the file system is read-only, choose another output.uri",
+}
+
+_UNFINISHED = ".part"
+
+
+class LocalStore:
+    """``file:///absolute/path``; see :class:`embertide.storage.protocol.Storage`."""
+
+    @property
+    def stats(self) -> TransferStats:
+        """Nothing goes over a network that this process could see."""
+        return TransferStats()
+
+    def list_folders(self, uri: str) -> list[str]:
+        """Directories directly below."""
+        path = to_path(uri)
+        with _reading(uri):
+            return sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+
+    def list(self, uri: str) -> list[ObjectInfo]:
+        """One file, or all below a directory; links are followed."""
+        path = to_path(uri)
+        with _reading(uri):
+            one = _info(path)
+            found = [one] if one else [_file_info(file) for file in _visible_files(path)]
+        if not found:
+            raise ObjectMissing(
+                f"{uri} is a directory without files (names that begin with '_' or '.' do not "
+                "count); check the path"
+            )
+        return sorted(found, key=lambda info: info.uri)
+
+    def stat(self, uri: str) -> ObjectInfo | None:
+        """A file, not a directory."""
+        with _reading(uri):
+            try:
+                return _info(to_path(uri))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def read(self, uri: str) -> bytes:
+        """The whole file."""
+        with _reading(uri):
+            return to_path(uri).read_bytes()
+
+    def read_range(self, uri: str, start: int, length: int) -> bytes:
+        """Part of the file."""
+        with _reading(uri), to_path(uri).open("rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(length)
+
+    def open(self, uri: str, info: ObjectInfo | None = None) -> BinaryIO:
+        """The file itself; InputError when it is not the one of ``info`` any more."""
+        with _reading(uri):
+            file = to_path(uri).open("rb")
+            etag = _etag(os.fstat(file.fileno()))
+        if info is not None and etag != info.etag:
+            file.close()
+            raise InputError(f"{uri} changed after it was listed; run the job again")
+        return file
+
+    def write(self, uri: str, data: bytes) -> ObjectInfo:
+        """Beside, then in place."""
+        sink = _Sink(uri)
+        try:
+            sink.write(data)
+            return sink.commit()
+        finally:
+            sink.remove()
+
+    @contextmanager
+    def create(self, uri: str) -> Iterator[BinaryIO]:
+        """A hidden file that takes the name in the end."""
+        sink = _Sink(uri)
+        try:
+            yield cast(BinaryIO, sink)
+            sink.commit()
+        finally:
+            sink.remove()
+
+    def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
+        """Under a lock beside the file, which every writer of this program takes."""
+        with _locked(uri):
+            current = self.stat(uri)
+            if (current.etag if current else None) != expected:
+                return False
+            self.write(uri, data)
+            return True
+
+    def delete(self, uris: Iterable[str]) -> None:
+        """Files, and a directory with the last one in it."""
+        for uri in uris:
+            path = to_path(uri)
+            with _writing(uri), suppress(FileNotFoundError, NotADirectoryError):
+                path.unlink()
+            # Not empty, or gone already: both are fine.
+            with suppress(OSError):
+                path.parent.rmdir()
+
+    def sweep(self, folder: str) -> None:
+        """Hidden files as `create` makes them, and the directory if it becomes empty."""
+        path = to_path(folder)
+        with _writing(folder):
+            for hidden in path.glob(f".*{_UNFINISHED}"):
+                hidden.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.rmdir()
+
+
+class _Sink(io.BufferedIOBase):
+    """A hidden file that `commit` gives its name. Closing it decides nothing."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri, self._path = uri, to_path(uri)
+        self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{_UNFINISHED}")
+        with _writing(uri):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._file.tell()
+
+    def write(self, data: Any) -> int:
+        """All of ``data``; OutputError when the disk is full."""
+        with _writing(self._uri):
+            return self._file.write(data)
+
+    def commit(self) -> ObjectInfo:
+        """Make the file durable, then visible."""
+        with _writing(self._uri):
+            self._file.flush()
+            status = os.fstat(self._file.fileno())
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._hidden.replace(self._path)
+            _sync_directory(self._path.parent)
+        return ObjectInfo(_uri(self._path), status.st_size, _etag(status))
+
+    def remove(self) -> None:
+        """Leave nothing, unless the file has its name already."""
+        # What a full disk did not take is flushed again by close, and fails again.
+        with suppress(OSError):
+            self._file.close()
+        with suppress(OSError):
+            self._hidden.unlink()
+
+
+def to_path(uri: str) -> Path:
+    """``file:///a/b`` -> ``/a/b``."""
+    rest = uri.removeprefix("file://")
+    if not rest.startswith("/"):
+        raise StorageError(f"{uri}: a file needs an absolute path, as in file:///data/edges")
+    return Path(rest)
+
+
+def _uri(path: Path) -> str:
+    return f"file://{path}"
+
+
+def _etag(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
+
+
+def _info(path: Path) -> ObjectInfo | None:
+    """None for a directory; an OSError when there is nothing."""
+    return None if modes.S_ISDIR(path.stat().st_mode) else _file_info(path)
+
+
+def _file_info(path: Path) -> ObjectInfo:
+    status = path.stat()
+    if not modes.S_ISREG(status.st_mode):
+        raise StorageError(f"{_uri(path)} is a device, pipe or socket; use files")
+    return ObjectInfo(_uri(path), status.st_size, _etag(status))
+
+
+def _visible_files(top: Path) -> Iterator[Path]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    # Links are followed, since skipping a linked directory would lose data in silence; a loop
+    # of links ends in an error.
+    for folder, folders, files in os.walk(top, followlinks=True, onerror=fail):
+        folders[:] = [name for name in folders if name[0] not in "_."]
+        yield from (Path(folder, name) for name in files if name[0] not in "_.")
+
+
+def _sync_directory(path: Path) -> None:
+    """Make a rename durable."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _locked(uri: str) -> Iterator[None]:
+    """Hold a lock beside the object: a hidden file that goes with the lock.
+
+    Not the directory itself, since over NFS a lock needs a file that is open for writing.
+    """
+    path = to_path(uri)
+    hidden = path.with_name(f".{path.name}.lock")
+    with _writing(uri):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = _lock(hidden)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            hidden.unlink()
+        lock.close()
+
+
+def _lock(hidden: Path) -> BinaryIO:
+    while True:
+        lock = hidden.open("ab")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Its holder before us removed it, and others may hold a new one of that name by now.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock.fileno()), hidden.stat()):
+                return lock
+        lock.close()
+
+
+@contextmanager
+def _reading(uri: str) -> Iterator[None]:
+    """Say what the system says in words that name the object and what to do."""
+    try:
+        yield
+    except OSError as error:
+        at = _elsewhere(uri, error)
+        if error.errno in _MISSING:
+            raise ObjectMissing(f"{uri} does not exist{at or _nearest(uri)}") from error
+        if error.errno in _DENIED:
+            raise AccessDenied(
+                f"{uri} may not be read by this user{at}; check its permissions"
+            ) from error
+        raise StorageError(f"{uri} cannot be read: {error.strerror or error}{at}") from error
+
+
+@contextmanager
+def _writing(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = f"{error.strerror or error}{_elsewhere(uri, error)}"
+        if error.errno in _DENIED:
+            raise AccessDenied(
+                f"{uri} may not be written by this user: {reason}; check the directory's "
+                "permissions, or choose another output.uri"
+            ) from error
+        advice = _ADVICE.get(error.errno or 0, "correct the place, or choose another output.uri")
+        raise OutputError(f"{uri} cannot be written: {reason}; {advice}") from error
+
+
+def _elsewhere(uri: str, error: OSError) -> str:
+    """`` (path)`` when the trouble is not with the object's own path or its hidden file."""
+    path, at = to_path(uri), error.filename
+    known = at is None or Path(at) == path or (path.parent == Path(at).parent and ".part" in at)
+    return "" if known else f" ({at})"
+
+
+def _nearest(uri: str) -> str:
+    there = next(parent for parent in to_path(uri).parents if parent.exists())
+    return f"; {there} does, check the path"

@@ -1,0 +1,241 @@
+"""Objects in S3: the store's calls as requests, with large objects in parts side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, BinaryIO, cast
+
+from botocore.exceptions import ClientError
+
+from embertide.errors import AccessDenied, ObjectMissing, StorageError
+from embertide.spec.workers import StorageSettings
+from embertide.storage.protocol import ObjectInfo, TransferStats
+from embertide.storage.s3_client import (
+    THREADS,
+    S3Client,
+    plain,
+    require_key,
+    split,
+)
+from embertide.storage.s3_errors import (
+    CONDITION_FAILED,
+    NO_OBJECT,
+    code_of,
+    is_missing_object,
+    of_answer,
+)
+from embertide.storage.s3_streams import PartedSink, RangedFile, committing
+
+_DELETE_AT_ONCE = 1000
+_FIRST_READ_BYTES = 8 << 20
+
+
+class S3Store:
+    """See :class:`embertide.storage.protocol.Storage`; calls may come from several threads.
+
+    Beyond what is said there, all methods raise AccessDenied when the store refuses the
+    credentials, and StoreUnavailable when it does not answer after ``max_attempts``.
+    """
+
+    def __init__(self, settings: StorageSettings) -> None:
+        self._settings = settings
+        self._client = S3Client(settings)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+
+    @property
+    def stats(self) -> TransferStats:
+        """What was transferred so far."""
+        return self._client.stats
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return S3Store, (self._settings,)
+
+    def list(self, uri: str) -> list[ObjectInfo]:
+        """The object, or the objects whose keys start with the uri and a slash."""
+        bucket, key = split(uri)
+        if key and not uri.endswith("/"):
+            info = self.stat(uri)
+            if info is not None:
+                return [info]
+        prefix = _folder(key)
+        found = [
+            info
+            for info in self._objects(uri, prefix)
+            if not _is_marker(info.uri.removeprefix(f"s3://{bucket}/{prefix}"))
+        ]
+        if not found:
+            raise ObjectMissing(
+                f"{uri}: no such object at {self._client.endpoint}, nor any below it (names that"
+                " begin with '.' or '_' do not count); check the uri"
+            )
+        return sorted(found, key=lambda info: info.uri)
+
+    def _objects(self, uri: str, prefix: str) -> Iterator[ObjectInfo]:
+        bucket, _ = split(uri)
+        for item in self._client.pages("Contents", uri, prefix):
+            yield ObjectInfo(f"s3://{bucket}/{item['Key']}", item["Size"], plain(item["ETag"]))
+
+    def list_folders(self, uri: str) -> list[str]:  # type: ignore[valid-type]
+        """Common prefixes directly below; none when the bucket has nothing there."""
+        prefix = _folder(split(uri)[1])
+        found = self._client.pages("CommonPrefixes", uri, prefix, Delimiter="/")
+        return sorted(item["Prefix"].removeprefix(prefix).rstrip("/") for item in found)
+
+    def stat(self, uri: str) -> ObjectInfo | None:
+        """Size and ETag of an object; a bucket that does not exist is an error."""
+        if uri.endswith("/") or not split(uri)[1]:
+            return None
+        try:
+            found = self._client.call("head_object", uri)
+        except (ObjectMissing, AccessDenied):
+            return self._stat_by_get(uri)
+        return ObjectInfo(uri, found["ContentLength"], plain(found["ETag"]))
+
+    def _stat_by_get(self, uri: str) -> ObjectInfo | None:
+        # Answers to HEAD have no body, so 403 and 404 come without the reason: the bucket, the
+        # object, or the credentials.
+        try:
+            return self._client.get(uri, 0, 1)[1]
+        except ObjectMissing as error:
+            if is_missing_object(error):
+                return None
+            raise
+
+    def read(self, uri: str) -> bytes:
+        """The whole object in one state; a large one by several ranges at once."""
+        data, info = self._client.get(uri, 0, _FIRST_READ_BYTES)
+        if info.size <= len(data):
+            return data
+        with self.open(uri, info) as file:
+            file.seek(len(data))
+            return data + file.read()
+
+    def read_range(self, uri: str, start: int, length: int) -> bytes:
+        """A part of the object."""
+        return self._client.get(uri, start, length)[0] if length > 0 else b""
+
+    def open(self, uri: str, info: ObjectInfo | None = None) -> BinaryIO:
+        """Ranged reads of one state of the object; InputError when it has another by now."""
+        if info is None:
+            info = self.stat(uri)
+        if info is None:
+            raise ObjectMissing(f"{uri}: no such object at {self._client.endpoint}; check the uri")
+        etag = info.etag
+
+        def fetch(start: int, length: int) -> bytes:
+            return self._client.get(uri, start, length, etag)[0]
+
+        return cast(BinaryIO, RangedFile(fetch, info.size, self._pool))
+
+    def write(self, uri: str, data: bytes) -> ObjectInfo:
+        """Create or replace the object; a large one in parts."""
+        upload = _Upload(self._client, uri)
+        with committing(lambda: PartedSink(upload, self._pool)) as stream:
+            stream.write(data)
+        return ObjectInfo(uri, len(data), upload.etag)
+
+    def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
+        """A stream that is sent in parts."""
+        return committing(lambda: PartedSink(_Upload(self._client, uri), self._pool))
+
+    def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
+        """A conditional put; the store must know If-Match and If-None-Match."""
+        condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": f'"{expected}"'}
+        require_key(uri)
+        try:
+            self._client.call("put_object", uri, Body=data, **condition)
+        except StorageError as error:
+            cause = error.__cause__
+            if not isinstance(cause, ClientError):
+                raise
+            missing = expected is not None and code_of(cause) in NO_OBJECT
+            if not missing and code_of(cause) not in CONDITION_FAILED:
+                raise
+            # An attempt whose answer was lost may have done it, and then defeats its retry.
+            retried = cause.response["ResponseMetadata"].get("RetryAttempts", 0) > 0
+            return retried and self._holds(uri, data)
+        return True
+
+    def _holds(self, uri: str, data: bytes) -> bool:
+        try:
+            return self.read(uri) == data
+        except ObjectMissing:
+            return False
+
+    def delete(self, uris: Iterable[str]) -> None:
+        """Remove objects, up to 1000 with one request."""
+        buckets: dict[str, Any] = {}
+        for uri in uris:
+            require_key(uri)
+            buckets.setdefault(split(uri)[0], []).append(split(uri)[1])
+        for bucket, keys in buckets.items():
+            for first in range(0, len(keys), _DELETE_AT_ONCE):
+                self._delete(bucket, keys[first : first + _DELETE_AT_ONCE])
+
+    def sweep(self, folder: str) -> None:
+        """Uploads in parts that were begun below the folder and neither completed nor aborted."""
+        bucket, key = split(folder)
+        while True:
+            found = self._client.call("list_multipart_uploads", folder, Prefix=_folder(key))
+            for upload in found.get("Uploads", []):
+                uri = f"s3://{bucket}/{upload['Key']}"
+                self._client.call("abort_multipart_upload", uri, UploadId=upload["UploadId"])
+            if not found.get("IsTruncated"):
+                return
+
+    def _delete(self, bucket: str, keys: Sequence[str]) -> None:
+        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        answer = self._client.call("delete_objects", f"s3://{bucket}/{keys[0]}", Delete=wanted)
+        for failed in answer.get("Errors", []):
+            if failed.get("Code") in NO_OBJECT:
+                continue
+            status = 403 if failed.get("Code") == "AccessDenied" else 500
+            response = {"Error": failed, "ResponseMetadata": {"HTTPStatusCode": status}}
+            error = ClientError(response, "DeleteObjects")
+            raise of_answer(error, f"s3://{bucket}/{failed.get('Key')}", self._client.endpoint)
+
+
+class _Upload:
+    """One object's way into the store, as :class:`PartedSink` wants it."""
+
+    def __init__(self, client: S3Client, uri: str) -> None:
+        require_key(uri)
+        self._call = partial(client.call, uri=uri)
+        self._id, self.etag = "", ""
+
+    def put(self, data: bytes | bytearray) -> None:
+        """All at once."""
+        self.etag = plain(self._call("put_object", Body=data)["ETag"])
+
+    def begin(self) -> None:
+        """Start an upload in parts."""
+        self._id = self._call("create_multipart_upload")["UploadId"]
+
+    def put_part(self, number: int, data: bytes | bytearray) -> Any:
+        """Send one part."""
+        sent = self._call("upload_part", UploadId=self._id, PartNumber=number, Body=data)
+        return {"PartNumber": number, "ETag": sent["ETag"]}
+
+    def finish(self, parts: list[Any]) -> None:
+        """Make the object visible."""
+        answer = self._call(
+            "complete_multipart_upload", UploadId=self._id, MultipartUpload={"Parts": parts}
+        )
+        self.etag = plain(answer["ETag"])
+
+    def cancel(self) -> None:
+        """Remove the parts."""
+        self._call("abort_multipart_upload", UploadId=self._id)
+
+
+def _folder(key: str) -> str:
+    """What the keys below begin with."""
+    return f"{key.rstrip('/')}/" if key else ""
+
+
+def _is_marker(name: str) -> bool:
+    """Other tools' markers such as ``_SUCCESS``, and the empty objects that stand for folders."""
+    return name.endswith("/") or any(part.startswith((".", "_")) for part in name.split("/"))

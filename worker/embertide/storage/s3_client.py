@@ -1,0 +1,163 @@
+"""Requests to S3, counted, retried, and with errors in this project's words.
+
+boto3 does the signing, the retries with back-off and the credential chain. This module imports
+it, and is itself imported by the first ``s3://`` URI only.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from embertide.errors import InputError, StorageError, StoreUnavailable
+from embertide.spec.workers import StorageSettings
+from embertide.storage.protocol import ObjectInfo, TransferStats
+from embertide.storage.s3_errors import (
+    BEYOND_END,
+    BROKEN_OFF,
+    CONDITION_FAILED,
+    code_of,
+    translated,
+)
+
+THREADS = 8
+"""Requests at one time."""
+
+_READ_TIMEOUT_SECONDS = 60
+_LONGEST_PAUSE_SECONDS = 20
+_OF_BUCKETS = {"list_objects_v2", "delete_objects", "list_multipart_uploads"}
+
+
+class S3Client:
+    """One connection pool to one endpoint; calls may come from several threads.
+
+    Attributes:
+        endpoint: its URL.
+        stats: what was transferred so far.
+    """
+
+    def __init__(self, settings: StorageSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self.stats = TransferStats()
+        self.endpoint = settings.endpoint_url or "AWS S3"
+        with translated("S3", self.endpoint):
+            self._client = self._connect()
+        self.endpoint = self._client.meta.endpoint_url
+
+    def _connect(self) -> Any:
+        settings = self._settings
+        path_style = settings.path_style
+        if path_style is None:
+            path_style = settings.endpoint_url is not None
+        config = Config(
+            retries={"mode": "standard", "total_max_attempts": settings.max_attempts},
+            connect_timeout=settings.connect_timeout_seconds,
+            read_timeout=_READ_TIMEOUT_SECONDS,
+            max_pool_connections=THREADS + 2,
+            s3={"addressing_style": "path" if path_style else "auto"},
+            # Many stores know no trailing checksums; published parts are read back anyway.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            user_agent_extra="embertide",
+        )
+        client = boto3.session.Session().client(
+            "s3", endpoint_url=settings.endpoint_url, region_name=settings.region, config=config
+        )
+        client.meta.events.register("before-call.s3", partial(self._count, retries=-1))
+        client.meta.events.register("before-send.s3", partial(self._count, requests=1, retries=1))
+        return client
+
+    def _count(
+        self, requests: int = 0, retries: int = 0, read: int = 0, written: int = 0, **_: Any
+    ) -> None:
+        """Add to the stats; every call's first attempt is taken off the retries."""
+        with self._lock:
+            self.stats.requests += requests
+            self.stats.retries += retries
+            self.stats.bytes_read += read
+            self.stats.bytes_written += written
+
+    def call(self, operation: str, uri: str, **arguments: Any) -> Any:
+        """One operation of boto3's client on the bucket and key of ``uri``."""
+        bucket, key = split(uri)
+        if operation not in _OF_BUCKETS:
+            arguments["Key"] = key
+        self._count(written=len(arguments.get("Body", b"")))
+        with translated(uri, self.endpoint):
+            return getattr(self._client, operation)(Bucket=bucket, **arguments)
+
+    def pages(self, field: str, uri: str, prefix: str, **more: str) -> Iterator[Any]:
+        """One field of all pages of a listing of the bucket of ``uri``."""
+        pages = self._client.get_paginator("list_objects_v2")
+        with translated(uri, self.endpoint):
+            for page in pages.paginate(Bucket=split(uri)[0], Prefix=prefix, **more):
+                yield from page.get(field, [])
+
+    def get(self, uri: str, start: int, length: int, etag: str = "") -> tuple[bytes, ObjectInfo]:
+        """A range of bytes and the object it comes from; with ``etag`` from that state only.
+
+        Answers that break off are asked for again: boto3 retries up to their first byte.
+        """
+        arguments = {"Range": f"bytes={start}-{start + length - 1}"}
+        if etag:
+            arguments["IfMatch"] = f'"{etag}"'
+        attempt = 1
+        while True:
+            try:
+                answer = self.call("get_object", uri, **arguments)
+                data: bytes = answer["Body"].read()
+                break
+            except BROKEN_OFF as error:
+                if attempt == self._settings.max_attempts:
+                    raise self._broken_off(uri, error) from error
+            except StorageError as error:
+                return self._no_range(uri, error)
+            self._count(retries=1)
+            time.sleep(min(random.random() * 2**attempt, _LONGEST_PAUSE_SECONDS))
+            attempt += 1
+        self._count(read=len(data))
+        size = int(answer["ContentRange"].rpartition("/")[2])
+        return data, ObjectInfo(uri, size, plain(answer["ETag"]))
+
+    def _broken_off(self, uri: str, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{uri}: {self.endpoint} broke off its answer {self._settings.max_attempts} times"
+            f" ({error}); check the network, then run the job again"
+        )
+
+    def _no_range(self, uri: str, error: StorageError) -> tuple[bytes, ObjectInfo]:
+        cause = error.__cause__
+        code = code_of(cause) if isinstance(cause, ClientError) else ""
+        if code in BEYOND_END:
+            return b"", ObjectInfo(uri, 0, "")
+        if code in CONDITION_FAILED:
+            raise InputError(f"{uri} changed after it was listed; run the job again") from cause
+        raise error
+
+
+def plain(etag: str) -> str:
+    """Without the quotes of HTTP."""
+    return etag.strip('"')
+
+
+def split(uri: str) -> tuple[str, str]:
+    """Bucket and key; StorageError without a bucket."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    if not bucket:
+        raise StorageError(f"{uri} names no bucket; it should be like s3://bucket/key")
+    return bucket, key
+
+
+def require_key(uri: str) -> None:
+    """StorageError when only a bucket is named."""
+    if not split(uri)[1]:
+        raise StorageError(f"{uri} names a bucket only; it should be like s3://bucket/key")

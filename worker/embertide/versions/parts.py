@@ -1,0 +1,214 @@
+"""Parts of a version: each worker streams its rows into one, and reads them back to be sure.
+
+Sizes and checksums are taken from the bytes on their way out, so that a second reading finds
+whatever the way to the store or the store itself has changed.
+
+    parquet   part-00000.parquet      columns id, embedding (fixed_size_list[D])
+    npy       part-00000.npy          [n, D]
+              part-00000.ids.npy      [n] int64, or with string ids
+              part-00000.ids.parquet  column id: numpy stores strings of one length only, as
+                                      long as the longest, or pickled
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from embertide.errors import EmbertideError, ObjectMissing, OutputError
+from embertide.storage.protocol import Storage
+from embertide.versions.part_sinks import HashedSink, NpySink, ParquetSink, Sink
+
+PartFormat = Literal["parquet", "npy"]
+PartDtype = Literal["float32", "float16"]
+PartIds = Literal["int64", "string"]
+Ids = npt.NDArray[np.int64] | Any
+"""``np.int64 [n]``, or a ``pa.LargeStringArray`` of n strings."""
+
+_READ_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class PartDigest:
+    """What was written: object names within the version, rows, bytes and SHA-256 (hex).
+
+    ``ids_*`` describe the second object that npy parts have.
+    """
+
+    name: str
+    rows: int
+    size: int
+    sha256: str
+    ids_name: str | None = None
+    ids_size: int = 0
+    ids_sha256: str = ""
+
+    def objects(self) -> list[tuple[str, int, str]]:
+        """(name, size in bytes, SHA-256) of each object of the part."""
+        found = [(self.name, self.size, self.sha256)]
+        if self.ids_name is not None:
+            found.append((self.ids_name, self.ids_size, self.ids_sha256))
+        return found
+
+
+class PartWriter:
+    """Streams ``rows`` rows into one part; use it in a ``with``, then see :attr:`digest`.
+
+    The objects appear when the block ends well. After an exception nothing stays visible.
+
+    Args:
+        uri: where the part goes, without extension.
+        width: D, the length of an embedding.
+        rows: how many rows will be written (npy names them first); 0 makes a valid empty part.
+
+    Raises:
+        OutputError, StorageError: the part cannot be written.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        uri: str,
+        format: PartFormat,
+        dtype: PartDtype,
+        ids_kind: PartIds,
+        width: int,
+        rows: int,
+    ) -> None:
+        self._storage, self._uri, self._format = storage, uri, format
+        self._dtype, self._ids_kind = np.dtype(dtype), ids_kind
+        self._width, self._rows, self._written = width, rows, 0
+        self._streams = ExitStack()
+        self._objects: dict[str, HashedSink] = {}
+        self._sinks: list[Sink] = []
+        self._digest: PartDigest | None = None
+
+    @property
+    def digest(self) -> PartDigest:
+        """What was written; known after the ``with`` block."""
+        assert self._digest is not None, "the part is not complete"
+        return self._digest
+
+    def __enter__(self) -> Self:
+        try:
+            if self._format == "parquet":
+                sink = self._create(f"{self._uri}.parquet")
+                self._sinks = [ParquetSink(sink, self._ids_kind, self._dtype, self._width)]
+            else:
+                shape = (self._rows, self._width)
+                self._sinks = [
+                    NpySink(self._create(f"{self._uri}.npy"), self._dtype, shape),
+                    self._ids_sink(),
+                ]
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        return self
+
+    def _ids_sink(self) -> Sink:
+        if self._ids_kind == "string":
+            return ParquetSink(self._create(f"{self._uri}.ids.parquet"), "string")
+        sink = self._create(f"{self._uri}.ids.npy")
+        return NpySink(sink, np.dtype(np.int64), (self._rows,), of_ids=True)
+
+    def _create(self, uri: str) -> HashedSink:
+        sink = HashedSink(self._streams.enter_context(self._storage.create(uri)))
+        self._objects[uri] = sink
+        return sink
+
+    def write(self, ids: Ids, values: npt.NDArray[np.float32]) -> None:
+        """Append rows: n ids and ``float32 [n, D]``.
+
+        Raises:
+            OutputError: a value is too large for float16, or the store is full.
+        """
+        assert values.shape == (len(ids), self._width)
+        converted = self._converted(ids, values)
+        for sink in self._sinks:
+            sink.write(ids, converted)
+        self._written += len(values)
+
+    def _converted(self, ids: Ids, values: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        if self._dtype == values.dtype:
+            return np.ascontiguousarray(values)
+        with np.errstate(over="ignore"):
+            converted = values.astype(self._dtype, order="C")
+        lost = np.isinf(converted) & np.isfinite(values)
+        if lost.any():
+            row, column = np.argwhere(lost)[0]
+            name = ids[int(row)]
+            name = name.as_py() if hasattr(name, "as_py") else int(name)
+            raise OutputError(
+                f"the embedding of node {name!r} has {values[row, column]:g} in column {column};"
+                f" float16 ends at {np.finfo(np.float16).max:g}, set output.dtype to float32"
+            )
+        return converted
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._abandon(error)
+            return
+        try:
+            assert self._written == self._rows, f"{self._written} of {self._rows} rows written"
+            for sink in self._sinks:
+                sink.finish()
+            self._streams.close()
+        except BaseException as failure:
+            self._abandon(failure)
+            raise
+        found = [
+            (uri.rsplit("/", 1)[1], sink.size, sink.sha256) for uri, sink in self._objects.items()
+        ]
+        self._digest = PartDigest(found[0][0], self._rows, *found[0][1:], *sum(found[1:], ()))
+
+    def _abandon(self, error: BaseException) -> None:
+        """Leave nothing: neither open streams nor the first object of an unfinished pair."""
+        for sink in self._objects.values():
+            sink.detach()
+        try:
+            with suppress(type(error)):
+                self._streams.__exit__(type(error), error, error.__traceback__)
+        finally:
+            with suppress(EmbertideError):
+                self._storage.delete(self._objects)
+
+
+def verify_part(storage: Storage, version_uri: str, digest: PartDigest) -> None:
+    """Read a part back; every byte must be as it was written.
+
+    Raises:
+        OutputError: an object is missing, or has another size or checksum; names it.
+    """
+    for name, size, sha256 in digest.objects():
+        _verify_object(storage, f"{version_uri}/{name}", size, sha256)
+
+
+def _verify_object(storage: Storage, uri: str, size: int, sha256: str) -> None:
+    again = "the store did not keep what was written; nothing was published, run the job again"
+    found = hashlib.sha256()
+    try:
+        info = storage.stat(uri)
+        if info is None:
+            raise OutputError(f"{uri} is missing although it was written: {again}")
+        if info.size != size:
+            raise OutputError(f"{uri} has {info.size} bytes, {size} were written: {again}")
+        with storage.open(uri, info) as file:
+            while data := file.read(_READ_BYTES):
+                found.update(data)
+    except ObjectMissing as error:
+        raise OutputError(f"{uri} vanished while it was verified: {again}") from error
+    if found.hexdigest() != sha256:
+        raise OutputError(
+            f"{uri} has the SHA-256 {found.hexdigest()}, it was written with {sha256}: {again}"
+        )

@@ -1,0 +1,153 @@
+"""LATEST: the one object that says which version is current, moved by conditional puts.
+
+Who may move it, when runs and people act at the same time:
+
+- A publishing run moves it to its own version, unless it names a newer one already: of runs
+  racing each other the one begun last wins, in whatever order they end.
+- A rollback moves it always, and holds against all runs that began before the rollback.
+  Their versions are complete and listed, just not current; a run begun later moves on.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from embertide.errors import ObjectMissing, OutputError, StoreUnavailable
+from embertide.spec.version_names import MANIFEST, begun, is_version, version_uri
+from embertide.storage.protocol import Storage
+
+_ATTEMPTS = 100
+_PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """LATEST's contents; ``moved_at`` is ISO 8601 in UTC."""
+
+    version: str
+    manifest_digest: str
+    moved_by: Literal["publish", "rollback"]
+    moved_at: str
+
+    def to_json(self) -> bytes:
+        """As stored, keys in camelCase."""
+        names = {_camel(name): value for name, value in asdict(self).items()}
+        return json.dumps(names, indent=1).encode() + b"\n"
+
+    def holds_against(self, version: str) -> bool:
+        """Whether a run that publishes ``version`` leaves this pointer where it is."""
+        if self.version >= version:
+            return True
+        return self.moved_by == "rollback" and begun(version) < _time(self.moved_at)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def utc_now() -> str:
+    """Now, in ISO 8601 with microseconds."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def pointer_uri(output_uri: str) -> str:
+    """Where LATEST lies."""
+    return f"{output_uri.rstrip('/')}/LATEST"
+
+
+def read_pointer(storage: Storage, output_uri: str) -> Pointer | None:
+    """LATEST, or None before the first version.
+
+    Raises:
+        OutputError: LATEST is not what this program writes.
+    """
+    uri = pointer_uri(output_uri)
+    return _parse(uri, storage.read(uri)) if storage.stat(uri) is not None else None
+
+
+def _parse(uri: str, data: bytes) -> Pointer:
+    try:
+        fields = json.loads(data)
+        pointer = Pointer(*(fields[_camel(name)] for name in Pointer.__annotations__))
+        if not is_version(pointer.version):
+            raise ValueError(f"version is {pointer.version!r}")
+        _time(pointer.moved_at)
+    except (ValueError, KeyError, TypeError) as error:
+        raise OutputError(
+            f"{uri} is damaged ({error!r}); embertide rollback with the version that shall be"
+            " current writes it anew"
+        ) from error
+    return pointer
+
+
+def advance(storage: Storage, output_uri: str, version: str, digest: str) -> bool:
+    """Make a new version current, if the rules above let it; returns whether it is.
+
+    Raises:
+        StoreUnavailable: others moved LATEST at each of 100 attempts.
+    """
+    current = True
+
+    def choose(held: bytes | None) -> bytes | None:
+        nonlocal current
+        pointer = _parse(pointer_uri(output_uri), held) if held is not None else None
+        if pointer is not None and pointer.holds_against(version):
+            current = pointer.version == version
+            return None
+        return Pointer(version, digest, "publish", utc_now()).to_json()
+
+    _put(storage, pointer_uri(output_uri), choose)
+    return current
+
+
+def move_back(storage: Storage, output_uri: str, version: str, digest: str) -> None:
+    """Make an earlier version current, whatever LATEST says now.
+
+    Raises:
+        ObjectMissing: the version was removed at this very moment; LATEST is as before.
+        StoreUnavailable: others moved LATEST at each of 100 attempts.
+    """
+    uri, before = pointer_uri(output_uri), None
+    ours = Pointer(version, digest, "rollback", utc_now()).to_json()
+
+    def choose(held: bytes | None) -> bytes:
+        nonlocal before
+        before = held if held != ours else before
+        return ours
+
+    _put(storage, uri, choose)
+    if storage.stat(f"{version_uri(output_uri, version)}/{MANIFEST}") is None:
+        _put(storage, uri, lambda held: before if held == ours else None)
+        raise ObjectMissing(
+            f"{version} of {output_uri} was removed by a run that published just now; see what"
+            " is left with embertide versions"
+        )
+
+
+def _put(storage: Storage, uri: str, choose: Callable[[bytes | None], bytes | None]) -> None:
+    """Write what ``choose`` makes of the contents, unless it answers None.
+
+    Asks again whenever somebody else wrote in between.
+    """
+    for attempt in range(_ATTEMPTS):
+        # In this order: contents newer than the tag make the put fail, older ones cannot be.
+        info = storage.stat(uri)
+        data = choose(storage.read(uri) if info is not None else None)
+        if data is None or storage.write_if(uri, data, info.etag if info is not None else None):
+            return
+        time.sleep(_PAUSE_SECONDS * random.random() * min(attempt, 10))
+    raise StoreUnavailable(
+        f"{uri} was changed by others at each of {_ATTEMPTS} attempts to move it; choose the"
+        " current version with embertide rollback"
+    )

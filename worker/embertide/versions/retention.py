@@ -1,0 +1,62 @@
+"""Removing versions: old complete ones, and what runs that ended early left behind.
+
+A version loses its manifest first, so that a removal cut short leaves an incomplete version,
+which readers ignore and a later run removes, never a complete one with parts missing.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from embertide.errors import ObjectMissing
+from embertide.spec.version_names import MANIFEST, begun
+from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.versions.catalog import is_complete, objects_by_version
+from embertide.versions.pointer import read_pointer
+
+ABANDONED_AFTER = timedelta(hours=24)
+"""Age of an incomplete version, from its run's begin, at which no run can be at work on it."""
+
+
+def remove_old(storage: Storage, output_uri: str, keep: int, now: datetime | None = None) -> None:
+    """Remove complete versions beyond the newest ``keep``, oldest first, and abandoned ones.
+
+    The version LATEST names always stays.
+
+    Raises:
+        StorageError: the store does not allow or fails to remove.
+    """
+    assert keep >= 1
+    found = objects_by_version(storage, output_uri)
+    complete = [version for version, objects in found.items() if is_complete(objects)]
+    for version in complete[:-keep]:
+        _remove_complete(storage, output_uri, version, found[version])
+    oldest = (now or datetime.now(UTC)) - ABANDONED_AFTER
+    for version, objects in found.items():
+        abandoned = version not in complete and begun(version) < oldest
+        if abandoned and not _is_current(storage, output_uri, version):
+            storage.delete(info.uri for info in objects)
+
+
+def _remove_complete(
+    storage: Storage, output_uri: str, version: str, objects: list[ObjectInfo]
+) -> None:
+    if _is_current(storage, output_uri, version):
+        return
+    (uri,) = (info.uri for info in objects if info.uri.endswith(f"/{MANIFEST}"))
+    try:
+        manifest = storage.read(uri)
+    except ObjectMissing:
+        return  # Another run removes it right now.
+    storage.delete([uri])
+    # A rollback that found the manifest before it went may have moved LATEST here since. One
+    # that comes later misses the manifest and gives up, so looking once more is enough.
+    if _is_current(storage, output_uri, version):
+        storage.write(uri, manifest)
+        return
+    storage.delete(info.uri for info in objects)
+
+
+def _is_current(storage: Storage, output_uri: str, version: str) -> bool:
+    pointer = read_pointer(storage, output_uri)
+    return pointer is not None and pointer.version == version
