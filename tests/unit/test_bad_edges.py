@@ -20,9 +20,9 @@ from edge_files import (
 )
 
 from embertide.errors import InputError, ObjectMissing
+from embertide.readers import text as read_text
 from embertide.readers.edges import read_edges, split_edges
 from embertide.storage.protocol import Storage, open_storage
-from embertide.store import read_text
 
 
 @pytest.fixture(scope="module")

@@ -24,12 +24,12 @@ from edge_files import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from embertide.readers import text as read_text
 from embertide.readers.edges import split_edges
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.readers.text_errors import is_whole
 from embertide.spec.manifest import NodeTable
 from embertide.storage.protocol import Storage, open_storage
-from embertide.store import read_text
 
 
 @pytest.fixture(scope="module")

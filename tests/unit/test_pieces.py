@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import InputError
+from embertide.readers import text_lines
 from embertide.readers.splits import Piece, cut_ranges, map_objects, share
 from embertide.readers.text_lines import codec_of, count_lines_before, first_line, line_blocks
 from embertide.readers.where import Where
-from embertide.store import text_lines
 
 
 def _piece(i: int, size: int) -> Piece:
