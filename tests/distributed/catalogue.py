@@ -1,4 +1,4 @@
-"""Every model the library reads, as plans with weights from DGL's and PyG's own modules.
+"""Every model the library reads, as programs with weights from DGL's and PyG's own modules.
 
 The modules and their descriptions are those that the unit tests compare with the libraries;
 left out are the ones that differ in how a model is read, not in what the engine does.
@@ -15,12 +15,12 @@ from torch import nn
 from world import Graph, make_graph
 
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
-from embertide.models.program import Aggregate, Combine, Linear, Plan
+from embertide.models.program import Aggregate, Combine, Linear, Program
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 import test_models_dgl
 import test_models_pyg
-from model_support import plan_of, shake
+from model_support import program_of, shake
 
 LEFT_OUT = [
     "no-bias",
@@ -53,9 +53,9 @@ GRAPHS = {
 
 @dataclass(frozen=True)
 class Case:
-    """A plan and the graph it runs on."""
+    """A program and the graph it runs on."""
 
-    plan: Plan
+    program: Program
     kind: str
     weighted: bool
 
@@ -66,12 +66,12 @@ class Case:
 
 def catalogue() -> dict[str, Case]:
     """Name -> case; models take turns on the directed and the undirected graph."""
-    plans = {**_pyg(), **_made()}
+    programs = {**_pyg(), **_made()}
     if not why_no_dgl():
-        plans |= _dgl()
+        programs |= _dgl()
     return {
-        name: Case(plan, ("directed", "undirected")[number % 2], weighted)
-        for number, (name, (plan, weighted)) in enumerate(plans.items())
+        name: Case(program, ("directed", "undirected")[number % 2], weighted)
+        for number, (name, (program, weighted)) in enumerate(programs.items())
     }
 
 
@@ -79,35 +79,35 @@ def _kept(name: str) -> bool:
     return not any(word in name for word in LEFT_OUT) and not name.endswith("narrow")
 
 
-def _dgl() -> dict[str, tuple[Plan, bool]]:
+def _dgl() -> dict[str, tuple[Program, bool]]:
     convs = load_dgl().nn.pytorch
-    plans = {
-        "dgl stack": (plan_of(test_models_dgl.STACK, shake(test_models_dgl.Stack(convs))), False)
+    programs = {
+        "dgl stack": (program_of(test_models_dgl.STACK, shake(test_models_dgl.Stack(convs))), False)
     }
     for name, case in test_models_dgl.CASES.items():
         if _kept(name):
             module = shake(nn.ModuleDict({"conv": case.make(convs)}))
-            plan = plan_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
-            plans[f"dgl {name}"] = (plan, case.weights)
-    return plans
+            program = program_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
+            programs[f"dgl {name}"] = (program, case.weights)
+    return programs
 
 
-def _pyg() -> dict[str, tuple[Plan, bool]]:
-    plans = {}
+def _pyg() -> dict[str, tuple[Program, bool]]:
+    programs = {}
     for name, (make, inner, last, weighted) in test_models_pyg.MODELS.items():
         text = f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n"
-        plans[f"pyg {name}"] = (plan_of(text, shake(make())), weighted)
+        programs[f"pyg {name}"] = (program_of(text, shake(make())), weighted)
     for name, case in test_models_pyg.CASES.items():
         if _kept(name):
             module = shake(nn.ModuleDict({"conv": case.make()}))
-            plan = plan_of(f"library: pyg\nlayers: [{{{case.options}}}]", module)
-            plans[f"pyg {name}"] = (plan, case.weights)
-    return plans
+            program = program_of(f"library: pyg\nlayers: [{{{case.options}}}]", module)
+            programs[f"pyg {name}"] = (program, case.weights)
+    return programs
 
 
-def _made() -> dict[str, tuple[Plan, bool]]:
+def _made() -> dict[str, tuple[Program, bool]]:
     """Every norm with both kinds of loops, on the features themselves and behind a product."""
-    plans = {}
+    programs = {}
     g = torch.Generator().manual_seed(1)
     params = {"w": torch.randn(7, 10, generator=g), "v": torch.randn(7, 10, generator=g)}
     widths = {"x": 10, "h": 7, "r": 7, "a": 10, "b": 7, "out": 7}
@@ -121,5 +121,8 @@ def _made() -> dict[str, tuple[Plan, bool]]:
                 Aggregate(out="b", layer=1, x="h", **how),
                 Combine(out="out", layer=1, a="b", b="r", alpha=0.5),
             )
-            plans[f"made {norm} {loops}"] = (Plan(steps, params, widths, layers=2), loops == "keep")
-    return plans
+            programs[f"made {norm} {loops}"] = (
+                Program(steps, params, widths, layers=2),
+                loops == "keep",
+            )
+    return programs

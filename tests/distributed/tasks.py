@@ -11,7 +11,7 @@ from world import Graph, Rank, make_features, make_job
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
-from embertide.models.program import Plan
+from embertide.models.program import Program
 from embertide.primitives import attention, gemm
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
@@ -23,14 +23,16 @@ from embertide.versions.parts import PartDigest
 
 
 def embed_all(
-    exchange: Exchange, graphs: dict[tuple[str, bool], Graph], cases: list[tuple[Plan, str, bool]]
+    exchange: Exchange,
+    graphs: dict[tuple[str, bool], Graph],
+    cases: list[tuple[Program, str, bool]],
 ) -> list[np.ndarray]:
     """Our rows of every case's embeddings, with buffers so small that all are used often."""
     gemm.BLOCK_ROWS, attention.PAIR_VALUES = 7, 100
     ranks = {key: Rank(exchange, graph, make_job(weighted=key[1])) for key, graph in graphs.items()}
     return [
-        ranks[kind, weighted].embed(plan, make_features(plan.input_width))
-        for plan, kind, weighted in cases
+        ranks[kind, weighted].embed(program, make_features(program.input_width))
+        for program, kind, weighted in cases
     ]
 
 
@@ -38,9 +40,9 @@ Totals = dict[Label, tuple[int, int]]
 
 
 def count_traffic(
-    exchange: Exchange, graph: Graph, plans: dict[str, Plan]
+    exchange: Exchange, graph: Graph, programs: dict[str, Program]
 ) -> tuple[RowRanges, dict[str, Totals]]:
-    """Bytes sent and received per label: of the stages up to the CSR, then of each plan."""
+    """Bytes sent and received per label: of the stages up to the CSR, then of each program."""
 
     def totals() -> Totals:
         counted = exchange.recorder.totals
@@ -50,8 +52,8 @@ def count_traffic(
 
     rank = Rank(exchange, graph, make_job(weighted=graph.weight is not None))
     counted = {"setup": totals()}
-    for name, plan in plans.items():
-        rank.embed(plan, make_features(plan.input_width))
+    for name, program in programs.items():
+        rank.embed(program, make_features(program.input_width))
         counted[name] = totals()
     return rank.ranges, counted
 
@@ -72,11 +74,13 @@ class EventLog(NullRecorder):
         self.events.append(("computed", label))
 
 
-def log_events(exchange: Exchange, graph: Graph, plan: Plan, depth: int) -> list[tuple[str, Label]]:
-    """Transfers posted, awaited, and blocks computed, while a plan runs."""
+def log_events(
+    exchange: Exchange, graph: Graph, program: Program, depth: int
+) -> list[tuple[str, Label]]:
+    """Transfers posted, awaited, and blocks computed, while a program runs."""
     rank = Rank(exchange, graph, make_job(depth=depth))
     exchange.recorder = EventLog()
-    rank.embed(plan, make_features(plan.input_width))
+    rank.embed(program, make_features(program.input_width))
     return exchange.recorder.events
 
 

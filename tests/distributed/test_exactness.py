@@ -30,7 +30,9 @@ def expected(cases: dict[str, Case]) -> dict[str, np.ndarray]:
     """[N, D'] float64 of every case."""
     return {
         name: run_reference(
-            case.plan, [case.graph.layer()] * case.plan.layers, make_features(case.plan.input_width)
+            case.program,
+            [case.graph.layer()] * case.program.layers,
+            make_features(case.program.input_width),
         ).numpy()
         for name, case in cases.items()
     }
@@ -40,8 +42,8 @@ def expected(cases: dict[str, Case]) -> dict[str, np.ndarray]:
 def test_every_model_is_exact(
     p: int, m: int, cases: dict[str, Case], expected: dict[str, np.ndarray]
 ) -> None:
-    plans = [(case.plan, case.kind, case.weighted) for case in cases.values()]
-    answers = on_grid(p, m, embed_all, GRAPHS, plans)
+    programs = [(case.program, case.kind, case.weighted) for case in cases.values()]
+    answers = on_grid(p, m, embed_all, GRAPHS, programs)
     wrong = {}
     for name, *parts in zip(cases, *answers, strict=True):
         found = np.concatenate(parts)

@@ -13,7 +13,7 @@ from ranks import on_grid
 from tasks import embed_all
 from world import NODES, make_features, make_graph
 
-from embertide.models.program import Aggregate, Linear, Plan
+from embertide.models.program import Aggregate, Linear, Program
 
 pytestmark = pytest.mark.distributed
 
@@ -41,10 +41,10 @@ def test_degrees_come_from_the_whole_graph(first: str) -> None:
         else (Linear(out="h", layer=0, x="x", weight="w"), Aggregate(x="h", **aggregate))
     )
     widths = dict.fromkeys(("x", "h", "out"), WIDTH)
-    plan = Plan(steps, params, widths, layers=1)
+    program = Program(steps, params, widths, layers=1)
     key = ("directed", False)
     for grid in ((2, 1), (2, 2)):
-        answers = on_grid(*grid, embed_all, {key: GRAPH}, [(plan, *key)])
+        answers = on_grid(*grid, embed_all, {key: GRAPH}, [(program, *key)])
         found = np.concatenate([parts[0] for parts in answers])
         np.testing.assert_allclose(found, symmetric(GRAPH.dst >= 0), rtol=1e-4, atol=1e-5)
         # What the first partition's one-hop block would have given differs, and by a lot.

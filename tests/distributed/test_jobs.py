@@ -38,8 +38,8 @@ def run(files: JobFiles, grid: tuple[int, int]) -> torch.Tensor:
 
 
 def assert_exact(found: torch.Tensor, files: JobFiles, graphs: list[LayerGraph]) -> None:
-    plan = read_model(open_storage(None), files.job.spec.model.uri)
-    expected = run_reference(plan, graphs, files.features)
+    program = read_model(open_storage(None), files.job.spec.model.uri)
+    expected = run_reference(program, graphs, files.features)
     assert float((found - expected).abs().max()) <= 1e-5 * float(expected.abs().max())
 
 

@@ -19,7 +19,7 @@ from embertide.models.program import (
     HeadDot,
     Linear,
     PairAttend,
-    Plan,
+    Program,
     Step,
 )
 from embertide.telemetry.recorder import Label
@@ -31,8 +31,8 @@ GRAPH = make_graph(weighted=True)
 WIDTH = 10
 
 
-def plan(*steps: Step, **widths: int) -> Plan:
-    """A plan with random parameters: ``w`` names [D', D] by their digits, ``v`` is [3, 4]."""
+def program(*steps: Step, **widths: int) -> Program:
+    """A program with random parameters: ``w`` names [D', D] by their digits, ``v`` is [3, 4]."""
     g = torch.Generator().manual_seed(2)
     params = {"v": torch.randn(3, 4, generator=g)}
     for step in steps:
@@ -40,11 +40,11 @@ def plan(*steps: Step, **widths: int) -> Plan:
             shape = widths[step.out], widths.get(step.x, WIDTH)
             params[step.weight] = torch.randn(*shape, generator=g)
     layers = steps[-1].layer + 1
-    return Plan(steps, params, {"x": WIDTH, **widths}, layers, output=steps[-1].out)
+    return Program(steps, params, {"x": WIDTH, **widths}, layers, output=steps[-1].out)
 
 
 PLANS = {
-    "gcn": plan(
+    "gcn": program(
         Linear(out="h", layer=0, x="x", weight="w0"),
         Aggregate(out="a", layer=0, x="h", norm="both", edge_weight=True),
         Activation(out="b", layer=0, x="a", kind="relu"),
@@ -52,19 +52,19 @@ PLANS = {
         Aggregate(out="d", layer=1, x="c", norm="in"),
         h=7, a=7, b=7, c=9, d=9,
     ),
-    "aggregate first": plan(
+    "aggregate first": program(
         Aggregate(out="a", layer=0, x="x", norm="both"),
         Linear(out="h", layer=0, x="a", weight="w0"),
         a=WIDTH, h=7,
     ),
-    "gat": plan(
+    "gat": program(
         Linear(out="h", layer=0, x="x", weight="w0"),
         HeadDot(out="l", layer=0, x="h", vector="v", heads=3),
         HeadDot(out="r", layer=0, x="h", vector="v", heads=3),
         Attend(out="o", layer=0, x="h", source="l", target="r", heads=3),
         h=12, l=3, r=3, o=12,
     ),
-    "dot": plan(
+    "dot": program(
         Linear(out="h", layer=0, x="x", weight="w0"),
         Linear(out="q", layer=0, x="x", weight="w1"),
         PairAttend(out="o", layer=0, x="h", key="h", query="q", heads=3, kind="dot"),

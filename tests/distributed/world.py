@@ -15,7 +15,7 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr
-from embertide.models.program import Plan
+from embertide.models.program import Program
 from embertide.pipeline import layer_graphs
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import DenseIds
@@ -109,13 +109,13 @@ class Rank:
         self.ids = DenseIds(graph.nodes, exchange.grid.rank)
         self.keys = self.ids.original(self.ranges)[1]
 
-    def embed(self, plan: Plan, features: torch.Tensor) -> np.ndarray:
+    def embed(self, program: Program, features: torch.Tensor) -> np.ndarray:
         """[our rows, D'], from layer graphs of its own."""
         mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
         place = locate_features(self.ctx, self.ranges, self.ids, mine)
-        graphs = layer_graphs(self.ctx, plan, self.ranges, self.part, self.keys, _NoClock())
+        graphs = layer_graphs(self.ctx, program, self.ranges, self.part, self.keys, _NoClock())
         loaded = place_features(self.ctx, RawFeatures([], features[mine]), mine)
-        return infer(self.ctx, plan, self.ranges, graphs, loaded, place).numpy()
+        return infer(self.ctx, program, self.ranges, graphs, loaded, place).numpy()
 
 
 def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

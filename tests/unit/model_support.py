@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from embertide.errors import ObjectMissing
-from embertide.models.program import Plan
+from embertide.models.program import Program
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 
@@ -52,7 +52,7 @@ def make_graph(directed: bool) -> Graph:
     hub = torch.arange(20)
     src = torch.cat([src, hub, torch.full_like(hub, 1), torch.tensor([3, 4, 5, 9]), src[:15]])
     dst = torch.cat([dst, torch.full_like(hub, 2), hub, torch.tensor([3, 4, 5, 9]), dst[:15]])
-    # Ascending: of several loops on a node PyG takes the last, a plan the heaviest.
+    # Ascending: of several loops on a node PyG takes the last, a program the heaviest.
     weight = torch.rand(len(src), generator=g).sort().values + 0.25
     if not directed:
         other = src != dst
@@ -78,8 +78,8 @@ def shake(module: torch.nn.Module, seed: int = 3) -> torch.nn.Module:
     return module.eval()
 
 
-def plan_of(yaml: str, weights: torch.nn.Module | dict[str, torch.Tensor]) -> Plan:
-    """The plan read from a module's own state_dict, saved as torch saves it."""
+def program_of(yaml: str, weights: torch.nn.Module | dict[str, torch.Tensor]) -> Program:
+    """The program read from a module's own state_dict, saved as torch saves it."""
     data = io.BytesIO()
     torch.save(weights if isinstance(weights, dict) else weights.state_dict(), data)
     files = {"file:///m/model.yaml": yaml.encode(), "file:///m/weights.pt": data.getvalue()}
@@ -94,5 +94,5 @@ def assert_same(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 
     assert float((found - expected).abs().max()) <= tolerance * largest
 
 
-def run_plan(plan: Plan, graph: Graph, x: torch.Tensor, weighted: bool) -> torch.Tensor:
-    return run_reference(plan, [graph.layer(weighted)] * plan.layers, x)
+def run_program(program: Program, graph: Graph, x: torch.Tensor, weighted: bool) -> torch.Tensor:
+    return run_reference(program, [graph.layer(weighted)] * program.layers, x)

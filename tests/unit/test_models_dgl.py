@@ -10,7 +10,16 @@ from typing import Any, get_args
 import pytest
 import safetensors.torch
 import torch
-from model_support import GRAPHS, NODES, Files, assert_same, features, plan_of, run_plan, shake
+from model_support import (
+    GRAPHS,
+    NODES,
+    Files,
+    assert_same,
+    features,
+    program_of,
+    run_program,
+    shake,
+)
 from torch import nn
 from torch.nn import functional
 
@@ -165,13 +174,13 @@ CASES = {
 def test_one_layer(dgl: Any, name: str, kind: str) -> None:
     case, graph = CASES[name], GRAPHS[kind]
     module = shake(nn.ModuleDict({"conv": case.make(dgl.nn.pytorch)}))
-    plan = plan_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
-    x = features(plan.input_width)
+    program = program_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
+    x = features(program.input_width)
     more = {"edge_weight": graph.weight.double()} if case.weights else {}
     with torch.no_grad():
         expected = case.after(module.double()["conv"](dgl_graph(dgl, kind), x, **more))
     ignored = "edge_weight: false" in case.options
-    assert_same(run_plan(plan, graph, x, weighted=case.weights or ignored), expected)
+    assert_same(run_program(program, graph, x, weighted=case.weights or ignored), expected)
 
 
 class Stack(nn.Module):
@@ -215,12 +224,12 @@ layers:
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_stack_with_norms_and_links(dgl: Any, kind: str) -> None:
     module = shake(Stack(dgl.nn.pytorch))
-    plan = plan_of(STACK, module)
+    program = program_of(STACK, module)
     x = features(7)
     with torch.no_grad():
         expected = module.double()(dgl_graph(dgl, kind), x)
-    assert plan.output_width == 6
-    assert_same(run_plan(plan, GRAPHS[kind], x, weighted=False), expected)
+    assert program.output_width == 6
+    assert_same(run_program(program, GRAPHS[kind], x, weighted=False), expected)
 
 
 OLDER = {
@@ -238,11 +247,11 @@ def test_places_of_the_bias_before_dgl_1(dgl: Any, name: str) -> None:
     make, options, renamed = OLDER[name]
     module = shake(make(dgl.nn.pytorch))
     tensors = {renamed.get(key, key): value for key, value in module.state_dict().items()}
-    plan = plan_of(f"library: dgl\nlayers: [{{{options}}}]", tensors)
+    program = program_of(f"library: dgl\nlayers: [{{{options}}}]", tensors)
     x = features(5)
     with torch.no_grad():
         expected = module.double()(dgl_graph(dgl, "directed"), x).flatten(1)
-    assert_same(run_plan(plan, GRAPHS["directed"], x, weighted=False), expected)
+    assert_same(run_program(program, GRAPHS["directed"], x, weighted=False), expected)
 
 
 @pytest.mark.parametrize("conv", get_args(Conv))
@@ -265,10 +274,10 @@ def test_random_models_load_into_dgl(dgl: Any, conv: Conv) -> None:
 
     module = nn.ModuleDict({"layers": nn.ModuleList([make(5, 12), make(12, 6)])})
     module.load_state_dict(tensors, strict=True)
-    plan = read_model(files, "file:///r")
+    program = read_model(files, "file:///r")
     graph, x = dgl_graph(dgl, "directed"), features(5)
     act = functional.elu if "gat" in conv else torch.relu
     one, two = module.double()["layers"]
     with torch.no_grad():
         expected = two(graph, act(one(graph, x).flatten(1))).flatten(1)
-    assert_same(run_plan(plan, GRAPHS["directed"], x, weighted=False), expected)
+    assert_same(run_program(program, GRAPHS["directed"], x, weighted=False), expected)

@@ -15,7 +15,7 @@ from model_support import Files
 from torch import nn
 
 from embertide.errors import ModelError, ObjectMissing
-from embertide.models.program import Plan
+from embertide.models.program import Program
 from embertide.models.read import read_model
 
 GCN = {
@@ -27,7 +27,7 @@ GCN = {
 TWO_GCN = "library: dgl\nlayers:\n  - {conv: gcn, activation: relu}\n  - {conv: gcn}\n"
 
 
-def read(yaml: str, tensors: dict[str, torch.Tensor]) -> Plan:
+def read(yaml: str, tensors: dict[str, torch.Tensor]) -> Program:
     files = Files({"file:///m/model.yaml": yaml.encode()})
     files.write("file:///m/weights.safetensors", safetensors.torch.save(tensors))
     return read_model(files, "file:///m")
@@ -197,8 +197,10 @@ def test_shared_weights_that_are_not_the_same() -> None:
     assert "the same as fc_src.weight" in row(message, "fc_dst.weight")
     for name in ("fc_src", "fc_dst"):  # either name may be the one that was kept
         one = {"attn": tensors["attn"], f"{name}.weight": torch.ones(6, 5)}
-        plan = read("library: dgl\nlayers: [{conv: gatv2, share_weights: true, bias: false}]", one)
-        assert plan.output_width == 6
+        program = read(
+            "library: dgl\nlayers: [{conv: gatv2, share_weights: true, bias: false}]", one
+        )
+        assert program.output_width == 6
 
 
 def test_gin_without_its_mlp() -> None:
@@ -262,15 +264,15 @@ def test_prefixes_are_found(names: tuple[str, str]) -> None:
     first, second = names
     tensors = {name.replace("layers.0", first): value for name, value in GCN.items()}
     tensors = {name.replace("layers.1", second): value for name, value in tensors.items()}
-    plan = read(TWO_GCN, tensors)
-    assert (plan.input_width, plan.output_width) == (8, 4)
+    program = read(TWO_GCN, tensors)
+    assert (program.input_width, program.output_width) == (8, 4)
 
 
 def test_one_layer_needs_no_prefix() -> None:
-    plan = read(
+    program = read(
         "library: dgl\nlayers: [{conv: gcn}]", {"weight": torch.ones(3, 2), "bias": torch.ones(2)}
     )
-    assert plan.output_width == 2
+    assert program.output_width == 2
 
 
 def test_names_without_an_order_list_the_candidates() -> None:
@@ -364,10 +366,10 @@ def test_which_weights() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_precisions_become_float32(dtype: torch.dtype) -> None:
     tensors = {name: value.to(dtype) for name, value in GCN.items()}
-    plan = read(TWO_GCN, tensors)
-    assert {tensor.dtype for tensor in plan.params.values()} == {torch.float32}
-    assert all(tensor.is_contiguous() for tensor in plan.params.values())
-    assert torch.equal(plan.params["layers.1.weight"], torch.ones(4, 16))
+    program = read(TWO_GCN, tensors)
+    assert {tensor.dtype for tensor in program.params.values()} == {torch.float32}
+    assert all(tensor.is_contiguous() for tensor in program.params.values())
+    assert torch.equal(program.params["layers.1.weight"], torch.ones(4, 16))
 
 
 def test_the_digest_follows_both_files() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_support import GRAPHS, assert_same, features, plan_of, run_plan, shake
+from model_support import GRAPHS, assert_same, features, program_of, run_program, shake
 from torch import nn
 from torch.nn import functional
 
@@ -139,20 +139,20 @@ CASES = {
 def test_one_layer(name: str, kind: str) -> None:
     case, graph = CASES[name], GRAPHS[kind]
     module = shake(nn.ModuleDict({"conv": case.make()}))
-    plan = plan_of(f"library: pyg\nlayers: [{{{case.options}}}]", module)
-    x, edges = features(plan.input_width), torch.stack([graph.src, graph.dst])
+    program = program_of(f"library: pyg\nlayers: [{{{case.options}}}]", module)
+    x, edges = features(program.input_width), torch.stack([graph.src, graph.dst])
     more = {"edge_weight": graph.weight.double()} if case.weights else {}
     with torch.no_grad():
         expected = module.double()["conv"](x, edges, **more)
     # A folded batch norm is stored in float32.
     tolerance = 1e-6 if "batch_norm" in case.options else 1e-9
-    assert_same(run_plan(plan, graph, x, case.weights), expected, tolerance)
+    assert_same(run_program(program, graph, x, case.weights), expected, tolerance)
 
 
 @pytest.mark.parametrize("improved", [False, True])
 def test_edge_weight_false_ignores_the_weights_of_the_graph(improved: bool) -> None:
     module = shake(nn.ModuleDict({"conv": pyg.GCNConv(5, 4, improved=improved)}))
-    plan = plan_of(
+    program = program_of(
         "library: pyg\nlayers:"
         f" [{{conv: gcn, edge_weight: false, improved: {str(improved).lower()}}}]",
         module,
@@ -160,7 +160,7 @@ def test_edge_weight_false_ignores_the_weights_of_the_graph(improved: bool) -> N
     graph, x = GRAPHS["directed"], features(5)
     with torch.no_grad():
         expected = module.double()["conv"](x, torch.stack([graph.src, graph.dst]))
-    assert_same(run_plan(plan, graph, x, weighted=True), expected)
+    assert_same(run_program(program, graph, x, weighted=True), expected)
 
 
 MODELS = {
@@ -202,27 +202,27 @@ MODELS = {
 def test_whole_models(name: str, kind: str) -> None:
     make, inner, last, weighted = MODELS[name]
     module = shake(make())
-    plan = plan_of(f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n", module)
+    program = program_of(f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n", module)
     graph, x = GRAPHS[kind], features(6)
     more = {"edge_weight": graph.weight.double()} if weighted else {}
     with torch.no_grad():
         expected = module.double()(x, torch.stack([graph.src, graph.dst]), **more)
     tolerance = 1e-6 if "batch_norm" in inner else 1e-9
-    assert_same(run_plan(plan, graph, x, weighted), expected, tolerance)
+    assert_same(run_program(program, graph, x, weighted), expected, tolerance)
 
 
 def test_the_heaviest_of_several_loops_counts() -> None:
     src, dst = torch.tensor([0, 1, 1, 1, 2]), torch.tensor([1, 1, 1, 0, 0])
     weight = torch.tensor([0.5, 3.0, 0.25, 0.75, 1.5])
     module = shake(nn.ModuleDict({"conv": pyg.GCNConv(5, 4)}))
-    plan = plan_of("library: pyg\nlayers: [{conv: gcn}]", module)
+    program = program_of("library: pyg\nlayers: [{conv: gcn}]", module)
     x = features(5)[:3]
     with torch.no_grad():
         # PyG takes the last of several, so they come to it in order of weight.
         edges, weights = torch.stack([src, dst]), weight.double()
         ascending = weights.argsort()
         expected = module.double()["conv"](x, edges[:, ascending], weights[ascending])
-    assert_same(run_reference(plan, [(src, dst, weight)], x), expected)
+    assert_same(run_reference(program, [(src, dst, weight)], x), expected)
 
 
 @pytest.mark.parametrize("names", [("lin_src",), ("lin_src", "lin_dst")])
@@ -231,18 +231,18 @@ def test_names_of_gat_before_pyg_2_5(names: tuple[str, ...]) -> None:
     tensors = dict(module.state_dict())
     weight = tensors.pop("lin.weight")
     tensors |= {f"{name}.weight": weight for name in names}
-    plan = plan_of("library: pyg\nlayers: [{conv: gat}]", tensors)
-    assert sum(isinstance(step, Linear) for step in plan.steps) == 1
+    program = program_of("library: pyg\nlayers: [{conv: gat}]", tensors)
+    assert sum(isinstance(step, Linear) for step in program.steps) == 1
     graph, x = GRAPHS["directed"], features(5)
     with torch.no_grad():
         expected = module.double()(x, torch.stack([graph.src, graph.dst]))
-    assert_same(run_plan(plan, graph, x, weighted=False), expected)
+    assert_same(run_program(program, graph, x, weighted=False), expected)
 
 
 def test_products_come_first_where_that_is_cheaper() -> None:
     def kinds(conv: str, module: nn.Module) -> list[str]:
-        plan = plan_of(f"library: pyg\nlayers: [{{{conv}}}]", module)
-        return [type(step).__name__ for step in plan.steps]
+        program = program_of(f"library: pyg\nlayers: [{{{conv}}}]", module)
+        return [type(step).__name__ for step in program.steps]
 
     assert kinds("conv: gcn", pyg.GCNConv(8, 4)) == ["Linear", "Aggregate", "Affine"]
     assert kinds("conv: gcn", pyg.GCNConv(4, 4)) == ["Linear", "Aggregate", "Affine"]
@@ -287,8 +287,8 @@ def test_batch_norm_is_folded_in_float64() -> None:
 )
 def test_activations(kind: str, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     module = shake(pyg.SAGEConv(5, 4))
-    plan = plan_of(f"library: pyg\nlayers: [{{conv: sage, activation: {kind}}}]", module)
+    program = program_of(f"library: pyg\nlayers: [{{conv: sage, activation: {kind}}}]", module)
     graph, x = GRAPHS["directed"], features(5)
     with torch.no_grad():
         expected = function(module.double()(x, torch.stack([graph.src, graph.dst])))
-    assert_same(run_plan(plan, graph, x, weighted=False), expected)
+    assert_same(run_program(program, graph, x, weighted=False), expected)

@@ -18,9 +18,9 @@ from embertide.models.synth import Conv, write_random_model
 def test_random_models_can_be_read(conv: Conv) -> None:
     files = Files()
     write_random_model(files, "file:///r/", conv, 3, 7, 12, 8, heads=4, seed=1)
-    plan = read_model(files, "file:///r")
-    assert (plan.layers, plan.input_width, plan.output_width) == (3, 7, 8)
-    assert plan.widths[plan.output] == 8
+    program = read_model(files, "file:///r")
+    assert (program.layers, program.input_width, program.output_width) == (3, 7, 8)
+    assert program.widths[program.output] == 8
 
 
 def test_the_seed_decides() -> None:

@@ -20,7 +20,7 @@ from embertide.context import RunContext
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
-from embertide.models.program import Plan
+from embertide.models.program import Program
 from embertide.models.read import read_model
 from embertide.planning.inputs import Inputs, check_model
 from embertide.primitives.graph import LayerGraph, edge_needs
@@ -104,14 +104,14 @@ def run(
     rank, world, inputs = ctx.grid.rank, ctx.grid.world, order.inputs
     with clock.memory:
         with clock.stage(ctx, "features"):
-            plan = read_model(ctx.storage, ctx.job.spec.model.uri)
+            program = read_model(ctx.storage, ctx.job.spec.model.uri)
             mine = share(inputs.features, world)[rank]
-            raw = load_features(ctx, mine, plan.input_width)
+            raw = load_features(ctx, mine, program.input_width)
             table = share(inputs.table, world)[rank]
             ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
             raw.ids.clear()
             clock.nodes = ids.count
-            check_model(ctx.job, inputs.width, plan, ctx.grid, ids.count)
+            check_model(ctx.job, inputs.width, program, ctx.grid, ids.count)
         with clock.stage(ctx, "ingest"):
             edges = ingest(ctx, share(inputs.edges, world)[rank], ids)
         with clock.stage(ctx, "csr"):
@@ -123,30 +123,30 @@ def run(
         del edges
         release_memory()
         with clock.stage(ctx, "infer"):
-            graphs = layer_graphs(ctx, plan, ranges, part, keys, clock)
+            graphs = layer_graphs(ctx, program, ranges, part, keys, clock)
             del part
             loaded = place_features(ctx, raw, dense)
             del raw, dense
-            embeddings = infer(ctx, plan, ranges, graphs, loaded, place)
+            embeddings = infer(ctx, program, ranges, graphs, loaded, place)
             del graphs, place
             release_memory()
         with clock.stage(ctx, "publish"):
             uri = version_uri(ctx.job.spec.output.uri, order.version)
             digests = deliver(ctx, uri, names, embeddings)
-            done = _publish(ctx, order, plan, ids, edge_count, digests) if rank == 0 else None
-    return _report(ctx, order, plan, ids.count, edge_count, done, clock, begin, recorder)
+            done = _publish(ctx, order, program, ids, edge_count, digests) if rank == 0 else None
+    return _report(ctx, order, program, ids.count, edge_count, done, clock, begin, recorder)
 
 
 def layer_graphs(
-    ctx: RunContext, plan: Plan, ranges: RowRanges, part: Csr, keys: Words, clock: Clock
+    ctx: RunContext, program: Program, ranges: RowRanges, part: Csr, keys: Words, clock: Clock
 ) -> Graphs:
     """Layer -> graph: one graph for all layers, or one sample each, made when it is needed."""
     inference = ctx.job.spec.inference
-    widest = max(plan.widths.values())
+    widest = max(program.widths.values())
     tile = -(-widest // ctx.grid.feature)
     group_rows = max(1, inference.group_bytes // (4 * tile))
     pair_rows = max(1, inference.group_bytes // (4 * widest))
-    needs = edge_needs(plan)
+    needs = edge_needs(program)
 
     def build(sub: Csr) -> LayerGraph:
         csr = gather_partition(ctx.exchange, ranges, sub)
@@ -170,20 +170,20 @@ def layer_graphs(
 
 
 def _publish(
-    ctx: RunContext, order: WorkOrder, plan: Plan, ids: NodeIds, edges: int, parts: list[Any]
+    ctx: RunContext, order: WorkOrder, program: Program, ids: NodeIds, edges: int, parts: list[Any]
 ) -> VersionInfo:
     """Write the version's manifest and make it visible."""
     spec, node = ctx.job.spec, ctx.job.spec.input.nodes[0]
     manifest = {
         "job": ctx.job.metadata.name,
         "rows": ids.count,
-        "dim": plan.output_width,
+        "dim": program.output_width,
         "edges": edges,
         "ids": node.ids,
         "format": spec.output.format,
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),
-        "model": {"uri": spec.model.uri, "digest": plan.digest},
+        "model": {"uri": spec.model.uri, "digest": program.digest},
         "grid": {"graph": ctx.grid.graph, "feature": ctx.grid.feature},
         "fanout": spec.inference.fanout,
         "seed": spec.inference.seed,
@@ -203,7 +203,7 @@ def _publish(
 def _report(
     ctx: RunContext,
     order: WorkOrder,
-    plan: Plan,
+    program: Program,
     nodes: int,
     edges: int,
     published: VersionInfo | None,
@@ -228,7 +228,7 @@ def _report(
         version=order.version,
         uri=version_uri(ctx.job.spec.output.uri, order.version),
         rows=nodes,
-        dim=plan.output_width,
+        dim=program.output_width,
         manifest_digest=published.manifest_digest,
         grid=(ctx.grid.graph, ctx.grid.feature),
         nodes=nodes,
@@ -236,7 +236,7 @@ def _report(
         stages=stages,
         total_seconds=time.perf_counter() - begin,
         ingest_edges_per_second=edges / max(1e-9, stages["ingest"] + stages["csr"]),
-        infer_edges_per_second=edges * plan.layers / max(1e-9, stages["infer"]),
+        infer_edges_per_second=edges * program.layers / max(1e-9, stages["infer"]),
         traffic=[Traffic(**row) for row in totals.rows()],  # type: ignore[arg-type]
         memory=[memory for _, memory, _ in everyone],
         warnings=[] if published.current else [NOT_CURRENT],

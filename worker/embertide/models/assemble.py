@@ -1,4 +1,4 @@
-"""From the description and the weights to a plan: layer by layer, all differences at once."""
+"""From the description and the weights to a program: layer by layer, all differences at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from embertide.models.options import (
     PygSage,
 )
 from embertide.models.prefixes import Kind, find_norms, find_prefixes
-from embertide.models.program import Plan
+from embertide.models.program import Program
 from embertide.models.weights import Scope, Weights
 
 _CONVS: dict[type[Layer], Callable[[PlanBuilder, Scope, Any, str], str]] = {
@@ -44,8 +44,8 @@ _CONVS: dict[type[Layer], Callable[[PlanBuilder, Scope, Any, str], str]] = {
 }
 
 
-def assemble(description: Description, weights: Weights, digest: str) -> Plan:
-    """Make the plan; raises ModelError with everything in which the two sides differ."""
+def assemble(description: Description, weights: Weights, digest: str) -> Program:
+    """Make the program; raises ModelError with everything in which the two sides differ."""
     weights.leave_aside(description.ignore)
     layers = description.layers
     prefixes = find_prefixes(layers, description.library, weights)
@@ -63,7 +63,7 @@ def assemble(description: Description, weights: Weights, digest: str) -> Plan:
     if not width:
         weights.differ("input_width", "a number, as no weights of layer 0 tell it", "missing")
     weights.check()
-    return Plan(
+    return Program(
         steps=tuple(builder.steps),
         params=weights.params,
         widths=builder.widths,

@@ -1,7 +1,7 @@
-"""Writes a plan step by step: fresh names, the width of every tensor, the current layer.
+"""Writes a program step by step: fresh names, the width of every tensor, the current layer.
 
 Each method appends one step and returns the name of its tensor. Widths are 0 where parameters
-that tell them are missing; such a plan is never handed out, since the differences are raised
+that tell them are missing; such a program is never handed out, since the differences are raised
 first.
 """
 

@@ -1,7 +1,7 @@
-"""A model as a small plan: a list of steps over named node tensors.
+"""A model as a small program: a list of steps over named node tensors.
 
 Everything that describes a model (``model.yaml`` with DGL's or PyG's weights) ends in a
-:class:`Plan`; the executor, the planner and the reference know plans only.
+:class:`Program`; the executor, the planner and the reference know programs only.
 
 Letters: N nodes, H heads, F width per head; every tensor is ``[N, width]`` with heads
 concatenated (``H*F`` columns, head-major). The neighbours N(i) of node i are the sources of
@@ -192,7 +192,7 @@ class RowNormalize(Step):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Program:
     """Steps in order over tensors; ``input`` names the features, ``output`` the embeddings.
 
     ``widths`` gives the columns of every named tensor; ``params`` are float32 and contiguous.

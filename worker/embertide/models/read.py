@@ -1,4 +1,4 @@
-"""Read a model: ``model.yaml`` and the weights beside it become a plan."""
+"""Read a model: ``model.yaml`` and the weights beside it become a program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from embertide.errors import ModelError
 from embertide.models.assemble import assemble
 from embertide.models.description import Description, parse_description
-from embertide.models.program import Plan
+from embertide.models.program import Program
 from embertide.models.weights import Weights, load_tensors
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 WEIGHT_NAMES = ("weights.safetensors", "model.safetensors", "weights.pt", "model.pt")
 
 
-def read_model(storage: Storage, uri: str) -> Plan:
-    """The plan of the model at ``uri``: a folder with ``model.yaml``, or that file itself.
+def read_model(storage: Storage, uri: str) -> Program:
+    """The program of the model at ``uri``: a folder with ``model.yaml``, or that file itself.
 
     Reads the description and the weights whole. The digest is the SHA-256 over the bytes of
     both. Raises ObjectMissing when there is no ``model.yaml``, and ModelError with every

@@ -1,7 +1,7 @@
 """The slow and obvious executor: one process, float64, whole tensors, plain scatter loops.
 
 Everything fast is tested against this, and this against DGL's and PyG's own modules. It follows
-the words of `plan`, step by step, and is meant to be read beside them.
+the words of `program`, step by step, and is meant to be read beside them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from embertide.models.program import (
     LayerNorm,
     Linear,
     PairAttend,
-    Plan,
+    Program,
     RowNormalize,
     Step,
 )
@@ -34,21 +34,21 @@ LayerGraph = tuple[Tensor, Tensor, Tensor | None]
 """Sources [E], destinations [E] (int64) and weights [E] or None of one layer graph."""
 
 
-def run_reference(plan: Plan, graphs: Sequence[LayerGraph], x: Tensor) -> Tensor:
+def run_reference(program: Program, graphs: Sequence[LayerGraph], x: Tensor) -> Tensor:
     """The embeddings [N, output_width] in float64 of features ``x`` [N, input_width].
 
     ``graphs`` holds one layer graph for each convolution layer.
     """
-    assert len(graphs) == plan.layers
+    assert len(graphs) == program.layers
     run = _Run(
-        params={name: tensor.double() for name, tensor in plan.params.items()},
-        tensors={plan.input: x.double()},
+        params={name: tensor.double() for name, tensor in program.params.items()},
+        tensors={program.input: x.double()},
         graphs=graphs,
         nodes=len(x),
     )
-    for step in plan.steps:
+    for step in program.steps:
         run.tensors[step.out] = _value(run, step)
-    return run.tensors[plan.output]
+    return run.tensors[program.output]
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def _state_dict(loaded: object, source: str) -> dict[str, torch.Tensor]:
 class Weights:
     """The stored parameters and what became of them.
 
-    ``params`` collects what the plan uses (float32, contiguous), under the stored names.
+    ``params`` collects what the program uses (float32, contiguous), under the stored names.
     """
 
     found: dict[str, torch.Tensor]
@@ -145,7 +145,7 @@ class Scope:
             self.weights.differ(self.prefix, f"{dim} {known}  ({self.label})", f"{dim} {size}")
 
     def take(self, short: str, *dims: Dim, turned: bool = False, heads: bool = False) -> str:
-        """Ask for a parameter of shape ``dims``; returns its name in the plan.
+        """Ask for a parameter of shape ``dims``; returns its name in the program.
 
         ``turned`` stores its transpose; ``heads`` drops the leading 1 of [1, heads, width].
         """

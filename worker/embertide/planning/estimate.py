@@ -12,7 +12,7 @@ import os
 from embertide.errors import GridError
 from embertide.grid import Grid
 from embertide.models import program as steps
-from embertide.models.program import Plan, Step
+from embertide.models.program import Program, Step
 from embertide.models.read import read_model
 from embertide.planning.footprint import Size, tensor_peak
 from embertide.planning.inputs import Inputs, check_model, list_inputs
@@ -86,10 +86,10 @@ def fitting_grid(
     workers = job.spec.workers
     if workers.count is not None or workers.grid != "auto":
         return choose_grid(job, inputs, None, None)
-    plan, nodes = read_model(storage, job.spec.model.uri), _nodes(job, inputs)
+    program, nodes = read_model(storage, job.spec.model.uri), _nodes(job, inputs)
     best, least, graph = (1, 1), math.inf, 1
     while graph <= min(nodes, _MOST_PARTITIONS):
-        peak = estimate_plan(plan, job, inputs, (graph, 1)).peak_memory_per_worker_bytes
+        peak = estimate_program(program, job, inputs, (graph, 1)).peak_memory_per_worker_bytes
         if peak < least:
             best, least = (graph, 1), peak
         if peak <= target_bytes:
@@ -102,19 +102,21 @@ def estimate(
     storage: Storage, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]
 ) -> Estimate:
     """The estimate for inputs that are listed already."""
-    return estimate_plan(read_model(storage, job.spec.model.uri), job, inputs, grid)
+    return estimate_program(read_model(storage, job.spec.model.uri), job, inputs, grid)
 
 
-def estimate_plan(plan: Plan, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]) -> Estimate:
+def estimate_program(
+    program: Program, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]
+) -> Estimate:
     """The estimate for a model that is read already."""
     nodes = _nodes(job, inputs)
-    check_model(job, inputs.width, plan, Grid(*grid), nodes)
+    check_model(job, inputs.width, program, Grid(*grid), nodes)
     edge = job.spec.input.edges[0]
     edges, exact = _edges(edge, inputs)
     inference = job.spec.inference
     size = Size(nodes, edges, *grid, inference.group_bytes, inference.depth)
-    memory = _memory(job, inputs, plan, size)
-    traffic = _traffic(plan, size)
+    memory = _memory(job, inputs, program, size)
+    traffic = _traffic(program, size)
     notes = []
     if (os.cpu_count() or 1) < size.workers:
         notes.append(f"{size.workers} workers share {os.cpu_count()} cores of this machine")
@@ -159,7 +161,7 @@ def _edges(edge: EdgeInput, inputs: Inputs) -> tuple[int, bool]:
     return rows * (1 if edge.directed else 2), exact
 
 
-def _memory(job: EmbeddingJob, inputs: Inputs, plan: Plan, size: Size) -> dict[str, int]:
+def _memory(job: EmbeddingJob, inputs: Inputs, program: Program, size: Size) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports."""
     world, nodes = size.workers, size.nodes
     weighted = job.spec.input.edges[0].columns.weight is not None
@@ -171,24 +173,24 @@ def _memory(job: EmbeddingJob, inputs: Inputs, plan: Plan, size: Size) -> dict[s
     held = edges * (2 * index + weight)
     sorting = edges * (8 + index + 2 * weight)
     partition = size.edges / size.graph * (index + weight) + 8 * nodes / size.graph
-    blocks, needs = 0.0, edge_needs(plan)
+    blocks, needs = 0.0, edge_needs(program)
     if size.graph > 1:
         blocks = size.edges / size.graph * (index + weight + (4 if needs.positions else 0))
-        blocks += size.pattern(max(plan.widths.values())) + 8 * nodes / size.graph
+        blocks += size.pattern(max(program.widths.values())) + 8 * nodes / size.graph
         partition -= 0 if needs.again else size.edges / size.graph * index
-    single = any(getattr(step, "loops", "keep") == "single" for step in plan.steps)
+    single = any(getattr(step, "loops", "keep") == "single" for step in program.steps)
     graph = partition * (2 if single and needs.again else 1) + blocks
     stages = {
         "features": loaded,
         "ingest": loaded + held,
         "csr": loaded + max(held + edges * 8, sorting) + (partition if size.feature > 1 else 0),
-        "infer": graph + ids + tensor_peak(plan, size) + 24 * nodes / world,
-        "publish": graph + ids + size.tensor(plan.output_width),
+        "infer": graph + ids + tensor_peak(program, size) + 24 * nodes / world,
+        "publish": graph + ids + size.tensor(program.output_width),
     }
     return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
 
 
-def _traffic(plan: Plan, size: Size) -> list[PlannedTraffic]:
+def _traffic(program: Program, size: Size) -> list[PlannedTraffic]:
     """Bytes one worker sends, per primitive and layer; see ``docs/traffic.md``."""
     world, p, m = size.workers, size.graph, size.feature
     found: list[PlannedTraffic] = []
@@ -202,26 +204,28 @@ def _traffic(plan: Plan, size: Size) -> list[PlannedTraffic]:
     add("feature", "csr", -1, (4 * size.edges + 8 * size.nodes) / world * (m - 1), m - 1)
     add("world", "features", -1, 16 * size.nodes / world * others, world - 1)
     add("graph", "ids", 0, 8 * size.unique(), p - 1)
-    for step in plan.steps:
-        convert = size.tensor(plan.widths[step.out]) * (m - 1) / m
-        if isinstance(step, steps.Linear) and step.x == plan.input:
-            landed = 4 * size.nodes / world * plan.widths[step.out] * others
+    for step in program.steps:
+        convert = size.tensor(program.widths[step.out]) * (m - 1) / m
+        if isinstance(step, steps.Linear) and step.x == program.input:
+            landed = 4 * size.nodes / world * program.widths[step.out] * others
             add("world", "features", step.layer, landed + 8 * size.nodes * m / world, world - 1)
         elif isinstance(step, steps.Linear):
-            given = size.tensor(plan.widths[step.x]) * (m - 1) / m
+            given = size.tensor(program.widths[step.x]) * (m - 1) / m
             add("feature", "gemm", step.layer, given, m - 1)
         elif isinstance(step, steps.Aggregate | steps.Attend | steps.PairAttend):
-            groups = max(1, round(4 * size.unique() * plan.widths[step.x] / m / size.group_bytes))
-            sent = 4 * size.unique() * plan.widths[step.x] / m
-            axis = "world" if step.x == plan.input else "graph"
+            groups = max(
+                1, round(4 * size.unique() * program.widths[step.x] / m / size.group_bytes)
+            )
+            sent = 4 * size.unique() * program.widths[step.x] / m
+            axis = "world" if step.x == program.input else "graph"
             add("feature", "gemm", step.layer, convert, m - 1)
-            for score in _scores(step, plan, size):
+            for score in _scores(step, program, size):
                 add(*score)
             add(axis, "spmm" if axis == "graph" else "features", step.layer, sent, groups * (p - 1))
     return found
 
 
-def _scores(step: Step, plan: Plan, size: Size) -> list[tuple[str, str, int, float, float]]:
+def _scores(step: Step, program: Program, size: Size) -> list[tuple[str, str, int, float, float]]:
     """(axis, primitive, layer, bytes, messages) of the attention scores before a sum."""
     p, m, world = size.graph, size.feature, size.workers
     rest = size.nodes / p - size.nodes / world
@@ -232,7 +236,7 @@ def _scores(step: Step, plan: Plan, size: Size) -> list[tuple[str, str, int, flo
             ("graph", "scalars", step.layer, heads * size.unique(), p - 1),
         ]
     if isinstance(step, steps.PairAttend):
-        pairs = 4.0 * size.unique(world) * plan.widths[step.key]
+        pairs = 4.0 * size.unique(world) * program.widths[step.key]
         groups = max(1, round(pairs / size.group_bytes))
         gathered = 4.0 * step.heads * (size.edges / p - size.edges / world)
         return [

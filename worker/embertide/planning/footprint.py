@@ -1,4 +1,4 @@
-"""The largest tensors a plan holds at a time, found by walking it as the executor does."""
+"""The largest tensors a program holds at a time, found by walking it as the executor does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from embertide.models import program as steps
-from embertide.models.program import Plan, Step
+from embertide.models.program import Program, Step
 
 
 @dataclass(frozen=True)
@@ -57,23 +57,23 @@ class Size:
         return min((2 * self.depth + 1) * float(self.group_bytes), 2 * received)
 
 
-def tensor_peak(plan: Plan, size: Size) -> float:
+def tensor_peak(program: Program, size: Size) -> float:
     """Bytes of the tensors alive in the fullest moment of the layers."""
-    last = {name: at for at, step in enumerate(plan.steps) for name in step.reads()}
-    last[plan.output] = len(plan.steps)
-    alive, peak = {plan.input}, 0.0
-    for at, step in enumerate(plan.steps):
-        held = sum(size.tensor(plan.widths[name]) for name in alive)
-        peak = max(peak, held + _added(plan, step, size, last, at))
+    last = {name: at for at, step in enumerate(program.steps) for name in step.reads()}
+    last[program.output] = len(program.steps)
+    alive, peak = {program.input}, 0.0
+    for at, step in enumerate(program.steps):
+        held = sum(size.tensor(program.widths[name]) for name in alive)
+        peak = max(peak, held + _added(program, step, size, last, at))
         alive = {name for name in alive if last.get(name, -1) > at} | {step.out}
     return peak
 
 
-def _added(plan: Plan, step: Step, size: Size, last: dict[str, int], at: int) -> float:
+def _added(program: Program, step: Step, size: Size, last: dict[str, int], at: int) -> float:
     """Bytes a step allocates beside what is alive: its result and its temporaries."""
-    out = size.tensor(plan.widths[step.out])
+    out = size.tensor(program.widths[step.out])
     names = step.reads()
-    width = max(plan.widths[name] for name in names)
+    width = max(program.widths[name] for name in names)
     in_place = (steps.Affine, steps.Activation, steps.Combine, steps.DivideByDegree)
     if isinstance(step, in_place) and last[names[-1]] <= at:
         return 0.0 if size.feature == 1 else out

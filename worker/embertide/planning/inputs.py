@@ -16,7 +16,7 @@ from embertide.storage.protocol import Storage
 
 if TYPE_CHECKING:
     # Importing it imports torch, which those who only list inputs need not wait for.
-    from embertide.models.program import Plan
+    from embertide.models.program import Program
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
     )
 
 
-def check_model(job: EmbeddingJob, width: int, plan: Plan, grid: Grid, nodes: int) -> None:
+def check_model(job: EmbeddingJob, width: int, program: Program, grid: Grid, nodes: int) -> None:
     """Refuse a model that does not fit the features, the fanout or the grid.
 
     Args:
@@ -108,15 +108,15 @@ def check_model(job: EmbeddingJob, width: int, plan: Plan, grid: Grid, nodes: in
         GridError: more workers than nodes, or than a tensor of the model has columns.
     """
     features, model = job.spec.input.nodes[0].features.uri, job.spec.model.uri
-    if plan.input_width != width:
+    if program.input_width != width:
         raise ModelError(
             f"{features}: the features have {width} columns, but the model {model} takes"
-            f" {plan.input_width}; give the features or the model that belong together"
+            f" {program.input_width}; give the features or the model that belong together"
         )
     fanout = job.spec.inference.fanout
-    if fanout != "full" and len(fanout) != plan.layers:
+    if fanout != "full" and len(fanout) != program.layers:
         raise ModelError(
             f"spec.inference.fanout is {fanout}, which has {len(fanout)} entries, but the model"
-            f" {model} has {plan.layers} layers; give one number for each layer, or full"
+            f" {model} has {program.layers} layers; give one number for each layer, or full"
         )
-    check_fits(grid, nodes, plan.sliced_widths)
+    check_fits(grid, nodes, program.sliced_widths)

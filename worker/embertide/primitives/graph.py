@@ -12,7 +12,7 @@ import torch
 
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr, single_loops
-from embertide.models.program import Aggregate, Attend, Loops, PairAttend, Plan
+from embertide.models.program import Aggregate, Attend, Loops, PairAttend, Program
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.landing import LoadedHolders
 from embertide.primitives.sources import (
@@ -28,7 +28,7 @@ SETUP = Label("graph", "ids")
 
 @dataclass(frozen=True)
 class EdgeNeeds:
-    """What a plan asks of a layer graph beside the tile pattern.
+    """What a program asks of a layer graph beside the tile pattern.
 
     Attributes:
         positions: tile blocks carry each non-zero's position in the CSR (pair attention).
@@ -39,13 +39,13 @@ class EdgeNeeds:
     again: bool
 
 
-def edge_needs(plan: Plan) -> EdgeNeeds:
-    """Look through all steps of a plan."""
-    pairs = any(isinstance(step, PairAttend) for step in plan.steps)
-    over_edges = [s for s in plan.steps if isinstance(s, Aggregate | Attend | PairAttend)]
+def edge_needs(program: Program) -> EdgeNeeds:
+    """Look through all steps of a program."""
+    pairs = any(isinstance(step, PairAttend) for step in program.steps)
+    over_edges = [s for s in program.steps if isinstance(s, Aggregate | Attend | PairAttend)]
     kinds = {(s.loops, s.edge_weight, getattr(s, "loop_weight", 1.0)) for s in over_edges}
     mixed = len({kind if kind[0] == "single" else "keep" for kind in kinds}) > 1
-    from_files = any(plan.input in step.reads() for step in over_edges)
+    from_files = any(program.input in step.reads() for step in over_edges)
     return EdgeNeeds(pairs, pairs or mixed or from_files)
 
 
@@ -58,7 +58,7 @@ class LayerGraph:
             the columns again they are dropped; rows and weights stay.
         group_rows: slots per remote group of tiles.
         pair_rows: slots per remote group of whole rows.
-        needs: what the plan will ask for.
+        needs: what the program will ask for.
     """
 
     exchange: Exchange

@@ -13,7 +13,7 @@ import torch
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.models import program as steps
-from embertide.models.program import Plan
+from embertide.models.program import Program
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.gemm import rows_to_tile, tile_to_rows
 from embertide.primitives.landing import land
@@ -24,7 +24,7 @@ ROWS_STEPS = (steps.Linear, steps.HeadDot, steps.LayerNorm, steps.RowNormalize, 
 
 
 class Tensors:
-    """Our shards of a plan's tensors.
+    """Our shards of a program's tensors.
 
     Args:
         loaded: the feature rows we read; released after the input's last use.
@@ -34,18 +34,18 @@ class Tensors:
     def __init__(
         self,
         exchange: Exchange,
-        plan: Plan,
+        program: Program,
         ranges: RowRanges,
         loaded: Loaded,
         batch_bytes: int,
     ) -> None:
         self.loaded = loaded
-        self._exchange, self._plan, self._ranges = exchange, plan, ranges
+        self._exchange, self._program, self._ranges = exchange, program, ranges
         self._batch_bytes = batch_bytes
-        self._params = {name: value.to(exchange.device) for name, value in plan.params.items()}
+        self._params = {name: value.to(exchange.device) for name, value in program.params.items()}
         self._alive: dict[str, dict[Layout, Shard]] = {}
-        self._last = {name: at for at, step in enumerate(plan.steps) for name in step.reads()}
-        self._last[plan.output] = len(plan.steps)
+        self._last = {name: at for at, step in enumerate(program.steps) for name in step.reads()}
+        self._last[program.output] = len(program.steps)
         self._at = 0
 
     def advance(self, at: int) -> None:
@@ -56,7 +56,7 @@ class Tensors:
         """The step's result; frees what no later step reads."""
         for gone in [n for n in self._alive if self._last.get(n, -1) <= self._at]:
             del self._alive[gone]
-        if self._last.get(self._plan.input, -1) <= self._at:
+        if self._last.get(self._program.input, -1) <= self._at:
             self.loaded.release()
         self._alive[name] = {shard.layout: shard}
 
@@ -66,7 +66,7 @@ class Tensors:
 
     def is_loaded(self, name: str) -> bool:
         """The input, still where it was read."""
-        return name == self._plan.input and name not in self._alive
+        return name == self._program.input and name not in self._alive
 
     def has(self, name: str, layout: Layout) -> bool:
         """The tensor is at hand in that layout."""
@@ -76,7 +76,7 @@ class Tensors:
         """The tensor in a layout; collective where it has to be converted or landed."""
         if self.is_loaded(name):
             features = Label("world", "features", label.layer)
-            width = self._plan.input_width
+            width = self._program.input_width
             landed = self.land(features, layout, width, lambda batch: batch)
             self._alive[name] = {layout: landed}
             return landed
@@ -113,7 +113,7 @@ class Tensors:
         compute: Callable[[torch.Tensor], torch.Tensor],
     ) -> Shard:
         """A row-wise function of the loaded features, [n, width], in its place. Collective."""
-        rows = max(1, self._batch_bytes // (4 * max(width, self._plan.input_width)))
+        rows = max(1, self._batch_bytes // (4 * max(width, self._program.input_width)))
         return land(
             self._exchange,
             label,
@@ -139,8 +139,8 @@ class Tensors:
 
     def wants_rows(self, name: str) -> bool:
         """A step that reads the tensor needs whole rows (or it is the output)."""
-        readers = [step for step in self._plan.steps if name in step.reads()]
-        return name == self._plan.output or any(
+        readers = [step for step in self._program.steps if name in step.reads()]
+        return name == self._program.output or any(
             isinstance(step, ROWS_STEPS)
             or (isinstance(step, steps.PairAttend) and name in (step.key, step.query))
             for step in readers

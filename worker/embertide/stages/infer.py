@@ -1,6 +1,6 @@
-"""The layers: a plan's steps lowered to the distributed primitives.
+"""The layers: a program's steps lowered to the distributed primitives.
 
-The executor walks the plan once. Tensors come in the layout that a step needs and are changed
+The executor walks the program once. Tensors come in the layout that a step needs and are changed
 in place where nobody reads them any more (:mod:`embertide.primitives.tensors`). The features
 are read where they were loaded.
 """
@@ -16,7 +16,7 @@ from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels import nodewise
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.models import program as steps
-from embertide.models.program import Plan, Step
+from embertide.models.program import Program, Step
 from embertide.primitives import attention
 from embertide.primitives.directory import look_up
 from embertide.primitives.gemm import gather_rows, linear, ring_gemm
@@ -32,7 +32,7 @@ Graphs = Callable[[int], LayerGraph]
 
 def infer(
     ctx: RunContext,
-    plan: Plan,
+    program: Program,
     ranges: RowRanges,
     graphs: Graphs,
     loaded: Loaded,
@@ -48,38 +48,38 @@ def infer(
         [N/(P*M), D'] float32 in the ``rows`` layout.
     """
     with torch.inference_mode():
-        return _Executor(ctx, plan, ranges, graphs, loaded, place).run()
+        return _Executor(ctx, program, ranges, graphs, loaded, place).run()
 
 
 class _Executor:
-    """One walk over the plan; each kind of step has a method of its name."""
+    """One walk over the program; each kind of step has a method of its name."""
 
     def __init__(
         self,
         ctx: RunContext,
-        plan: Plan,
+        program: Program,
         ranges: RowRanges,
         graphs: Graphs,
         loaded: Loaded,
         place: torch.Tensor,
     ) -> None:
-        self.ctx, self.plan, self.ranges, self.graphs = ctx, plan, ranges, graphs
+        self.ctx, self.program, self.ranges, self.graphs = ctx, program, ranges, graphs
         self.exchange, self.grid = ctx.exchange, ctx.grid
         inference = ctx.job.spec.inference
         self.depth = inference.depth
-        self.tensors = Tensors(ctx.exchange, plan, ranges, loaded, inference.group_bytes)
+        self.tensors = Tensors(ctx.exchange, program, ranges, loaded, inference.group_bytes)
         self.place = place
 
     def run(self) -> torch.Tensor:
         """Every step in order, then the output in the ``rows`` layout."""
-        for at, step in enumerate(self.plan.steps):
+        for at, step in enumerate(self.program.steps):
             self.tensors.advance(at)
             self.tensors.keep(step.out, getattr(self, f"_{type(step).__name__.lower()}")(step))
-            done = (at + 1) / len(self.plan.steps)
-            self.ctx.progress("infer", done, step.layer + 1, self.plan.layers)
-        self.tensors.advance(len(self.plan.steps))
-        last = Label("feature", "gemm", self.plan.layers)
-        return self.tensors.get(self.plan.output, "rows", last).data
+            done = (at + 1) / len(self.program.steps)
+            self.ctx.progress("infer", done, step.layer + 1, self.program.layers)
+        self.tensors.advance(len(self.program.steps))
+        last = Label("feature", "gemm", self.program.layers)
+        return self.tensors.get(self.program.output, "rows", last).data
 
     def _label(self, step: Step, axis: str = "feature", primitive: str = "gemm") -> Label:
         return Label(axis, primitive, step.layer)
@@ -178,7 +178,7 @@ class _Executor:
             )  # fmt: skip
         if target is not None:
             out *= target.unsqueeze(1)
-        return Shard("tile", out, self.plan.widths[step.x])
+        return Shard("tile", out, self.program.widths[step.x])
 
     def _aggregate_loaded(
         self,
