@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from embertide.spec import naming
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.spec.workers import Grid
 from embertide_operator.cluster import Object
 from embertide_operator.pods import Attempt, labels, planner_template, worker_template
 from embertide_operator.settings import Settings
@@ -21,7 +21,7 @@ APPLIED_HASH = f"{naming.GROUP}/applied-hash"
 
 def needs_plan(job: EmbeddingJob) -> bool:
     """Whether the grid or the memory is left to the planner."""
-    return not isinstance(job.spec.workers.grid, Grid) or memory_given(job) is None
+    return not isinstance(job.spec.workers.grid, GridShape) or memory_given(job) is None
 
 
 def memory_given(job: EmbeddingJob) -> Any:
@@ -82,7 +82,7 @@ def disruption_budget(job: EmbeddingJob, attempt: Attempt) -> Object:
     """Losing one worker loses the work of all, so nodes are drained between runs."""
     return {
         **_head("policy/v1", "PodDisruptionBudget", job, attempt.uid),
-        "spec": {"minAvailable": attempt.workers, "selector": {"matchLabels": _selector(job)}},
+        "spec": {"minAvailable": attempt.grid.workers, "selector": {"matchLabels": _selector(job)}},
     }
 
 
@@ -95,7 +95,7 @@ def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Obje
         **head,
         "spec": {
             "serviceName": job.metadata.name,
-            "replicas": attempt.workers,
+            "replicas": attempt.grid.workers,
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": _selector(job)},

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from embertide.spec import naming
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide_operator.cluster import Object
 from embertide_operator.pod_template import merge
@@ -32,14 +33,8 @@ class Attempt:
     number: int
     version: str
     earlier: tuple[str, ...]
-    graph: int
-    feature: int
+    grid: GridShape
     memory: int | None = None
-
-    @property
-    def workers(self) -> int:
-        """How many."""
-        return self.graph * self.feature
 
 
 def image_of(job: EmbeddingJob, settings: Settings) -> str:
@@ -164,7 +159,7 @@ def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
     values = {
         naming.ENV_UID: attempt.uid,
         naming.ENV_ATTEMPT: str(attempt.number),
-        naming.ENV_GRID: f"{attempt.graph}x{attempt.feature}",
+        naming.ENV_GRID: str(attempt.grid),
         naming.ENV_VERSION: attempt.version,
         naming.ENV_EARLIER: ",".join(attempt.earlier),
         naming.ENV_RENDEZVOUS: naming.rendezvous(job.metadata.name),

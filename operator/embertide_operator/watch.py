@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.naming import LABEL_ATTEMPT
 from embertide.spec.reports import Ending, PlanResult, ProgressReport, WorkerStatus
-from embertide.spec.workers import Grid
 from embertide_operator.attempt import Failure, first_failure, obstacle
 from embertide_operator.children import (
     APPLIED_HASH,
@@ -92,13 +92,13 @@ def _plan(
     """The attempt with its grid and memory, planned by a pod where the job leaves them open."""
     plan = draft["plan"]
     given = job.spec.workers.grid
-    if plan is None and not needs_plan(job) and isinstance(given, Grid):
+    if plan is None and not needs_plan(job) and isinstance(given, GridShape):
         plan = _given_plan(job, given)
         draft["plan"] = plan
     if plan is not None:
-        graph, feature = map(int, plan["grid"].split("x"))
+        grid = GridShape.parse(plan["grid"])
         memory = plan.get("memoryPerWorkerBytes") if memory_given(job) is None else None
-        return _attempt(seen, draft, graph, feature, memory)
+        return _attempt(seen, draft, grid, memory)
     pods = seen.planners()
     result = _read_plan(pods[0]) if pods else None
     if isinstance(result, Failure):
@@ -106,8 +106,8 @@ def _plan(
     if result is None:
         return _have_planner(seen, job, settings, draft, pods)
     draft["plan"] = {
-        "grid": f"{result.graph}x{result.feature}",
-        "replicas": result.graph * result.feature,
+        "grid": str(result.grid),
+        "replicas": result.grid.workers,
         "memoryPerWorkerBytes": result.memory_per_worker_bytes,
         "bytesExchanged": result.bytes_exchanged,
     }
@@ -117,16 +117,16 @@ def _plan(
     return Decision(draft, delete=[doomed(pod) for pod in pods], again_after=0.0)
 
 
-def _given_plan(job: EmbeddingJob, grid: Grid) -> Object:
-    plan = {"grid": f"{grid.graph}x{grid.feature}", "replicas": grid.graph * grid.feature}
+def _given_plan(job: EmbeddingJob, grid: GridShape) -> Object:
+    plan = {"grid": str(grid), "replicas": grid.workers}
     return {**plan, "memoryPerWorkerBytes": int(quantity(memory_given(job)))}
 
 
-def _attempt(seen: Observed, draft: Draft, graph: int, feature: int, memory: int | None) -> Attempt:
+def _attempt(seen: Observed, draft: Draft, grid: GridShape, memory: int | None) -> Attempt:
     versions = draft["versions"]
     uid = seen.job["metadata"]["uid"]
     earlier = tuple(versions[:-1])
-    return Attempt(uid, draft["attempt"], versions[-1], earlier, graph, feature, memory)
+    return Attempt(uid, draft["attempt"], versions[-1], earlier, grid, memory)
 
 
 def _have_planner(
@@ -139,7 +139,7 @@ def _have_planner(
     reason, message = obstacle(pods, 1, "") if pods else ("Planning", "the planner is started")
     if draft.condition("WorkersReady").get("reason") != REFUSED or pods:
         draft.set("WorkersReady", False, reason, message)
-    attempt = _attempt(seen, draft, 1, 1, None)
+    attempt = _attempt(seen, draft, GridShape(), None)
     configuration = children(job, attempt, settings)[0]
     wanted = [configuration] if _differs(configuration, seen) else []
     if not pods:
@@ -169,12 +169,13 @@ def _read_plan(pod: Object) -> PlanResult | Failure | None:
 
 def _follow(seen: Observed, attempt: Attempt, draft: Draft) -> None:
     """Workers, their readiness and progress."""
-    ready = count_workers(seen.workers, attempt.workers, draft)
-    if ready == attempt.workers:
+    wanted = attempt.grid.workers
+    ready = count_workers(seen.workers, wanted, draft)
+    if ready == wanted:
         if draft.set("WorkersReady", True, "AllReady", f"{ready} of {ready} workers are ready"):
             draft.note("WorkersReady", f"{ready} workers are ready")
     elif "StatefulSet" in seen.children or draft.condition("WorkersReady").get("reason") != REFUSED:
-        draft.set("WorkersReady", False, *obstacle(seen.workers, attempt.workers, seen.refusal))
+        draft.set("WorkersReady", False, *obstacle(seen.workers, wanted, seen.refusal))
     report = seen.report
     if report is None or report.progress is None:
         if draft["phase"] != "Running":

@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 from embertide.grid import Grid
 from embertide.primitives.exchange import Exchange
+from embertide.spec.grid import GridShape
 from embertide.telemetry.recorder import CountingRecorder
 
 Task = Callable[..., Any]
@@ -78,7 +79,7 @@ def _main(pipe: Connection, store: Path, p: int, m: int, rank: int, call: bytes)
         dist.init_process_group(
             "gloo", store=dist.FileStore(str(store), p * m), rank=rank, world_size=p * m
         )
-        exchange = Exchange(Grid(p, m, rank), torch.device("cpu"), CountingRecorder())
+        exchange = Exchange(Grid(GridShape.of(p, m), rank), torch.device("cpu"), CountingRecorder())
         pipe.send((True, task(exchange, *args)))
         exchange.barrier()
     except BaseException:

@@ -22,6 +22,7 @@ from embertide.launch.fork_server import call_alone, fork_server
 from embertide.launch.launcher import NEEDED, launch
 from embertide.launch.local import run_job
 from embertide.launch.settings import ONCE, Meeting, WorkerSettings
+from embertide.spec.grid import GridShape
 
 pytestmark = pytest.mark.distributed
 
@@ -56,7 +57,7 @@ def test_workers_are_forked_while_nothing_else_runs(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr(embertide.launch.local, "launch", _launch_and_note_forks)
-    run_job(files.job, grid=(2, 2), threads=1)
+    run_job(files.job, grid=GridShape.of(2, 2), threads=1)
     assert (tmp_path / "forks").read_text().split() == ["1"] * 4
 
 

@@ -20,6 +20,7 @@ from embertide.models.read import read_model
 from embertide.models.reference import LayerGraph, run_reference
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
+from embertide.spec.grid import GridShape
 from embertide.stages.sample import sample_layer
 from embertide.storage.protocol import open_storage
 from embertide.telemetry.recorder import NullRecorder
@@ -32,7 +33,7 @@ FULL = make_graph()
 
 def run(files: JobFiles, grid: tuple[int, int]) -> torch.Tensor:
     """[N, D'] as published."""
-    report = run_job(files.job, grid=grid, threads=1)
+    report = run_job(files.job, grid=GridShape.of(*grid), threads=1)
     assert report.rows == NODES
     return files.published()
 
@@ -127,7 +128,7 @@ FANOUT = [3, 5]
 
 def sampled_layers(files: JobFiles, seed: int) -> list[LayerGraph]:
     """The layer graphs that a job samples, made in this process; ends as positions in names."""
-    exchange = Exchange(Grid(1, 1), torch.device("cpu"), NullRecorder())
+    exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
     if files.job.spec.input.nodes[0].ids == "string":
         ids = HashedIds(exchange, [np.array(files.names)], "string", "names")
         dense = ids.find(np.array(files.names))

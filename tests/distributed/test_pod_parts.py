@@ -23,6 +23,7 @@ from embertide.pod.memory import oom_kills, usable_cores
 from embertide.pod.plan import container_bytes
 from embertide.pod.settings import Places, WorkSettings, read_settings
 from embertide.pod.watch import Watch
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PlanResult, WorkerStatus
 from embertide.storage.protocol import open_storage
@@ -59,8 +60,8 @@ def job_of(small: SmallJob) -> EmbeddingJob:
 
 def test_settings_are_read() -> None:
     found = read_settings(ENV)
-    assert (found.graph, found.feature, found.rank, found.attempt) == (3, 2, 4, 2)
-    assert found.place == "worker 4 of 6 (graph 2, feature 0)"
+    assert (str(found.grid), found.rank, found.attempt) == ("3x2", 4, 2)
+    assert found.description == "worker 4 of 6 (graph 2, feature 0)"
     assert found.earlier == ("20261121T000000Z-000000", "20261121T000001Z-000000")
     assert found.rendezvous == ("job-0.job", 29500)
     assert (found.memory_limit, found.threads, found.http_port) == (5 << 29, None, 8080)
@@ -71,7 +72,7 @@ def test_settings_are_read() -> None:
     [
         ("EMBERTIDE_JOB_UID", "", "is not set; must be the job's uid"),
         ("EMBERTIDE_ATTEMPT", "0", "must be a number of at least 1"),
-        ("EMBERTIDE_GRID", "0x2", "is '0x2'; must be a grid such as 2x2"),
+        ("EMBERTIDE_GRID", "0x2", "'0x2' must be GRAPHxFEATURE"),
         ("EMBERTIDE_RANK", "6", "is 6; the grid 3x2 has no such worker"),
         ("EMBERTIDE_VERSION", "", "must be one version's name"),
         ("EMBERTIDE_EARLIER_VERSIONS", "v1", "has 'v1', which is no version's name"),
@@ -228,9 +229,9 @@ def test_the_planner_leaves_a_plan(small: SmallJob, tmp_path: Path) -> None:
     code, message = plan_pod(tmp_path / "pod", job_of(small))
     plan = PlanResult.model_validate(message)
     assert code == 0
-    assert (plan.graph, plan.feature, plan.nodes, plan.edges) == (1, 1, NODES, NODES)
+    assert (str(plan.grid), plan.nodes, plan.edges) == ("1x1", NODES, NODES)
     storage, job = open_storage(None), job_of(small)
-    found = estimate(storage, job, list_inputs(storage, job), (1, 1))
+    found = estimate(storage, job, list_inputs(storage, job), GridShape())
     assert plan.bytes_exchanged == found.traffic_total_bytes
     assert plan.memory_per_worker_bytes == container_bytes(found.peak_memory_per_worker_bytes)
     assert plan.memory_per_worker_bytes % (64 << 20) == 0
@@ -244,25 +245,25 @@ def test_the_planner_names_what_is_wrong(small: SmallJob, tmp_path: Path) -> Non
     assert "edges" in ending.message
 
 
-def grid_for(small: SmallJob, target: int, **changes: object) -> tuple[int, int]:
+def grid_for(small: SmallJob, target: int, **changes: object) -> str:
     small.write_manifest(**changes)
     storage, job = open_storage(None), job_of(small)
-    return fitting_grid(storage, job, list_inputs(storage, job), target)
+    return str(fitting_grid(storage, job, list_inputs(storage, job), target))
 
 
 def test_the_grid_is_as_small_as_the_target_allows(small: SmallJob) -> None:
     storage, job = open_storage(None), job_of(small)
     inputs = list_inputs(storage, job)
     peaks = {
-        graph: estimate(storage, job, inputs, (graph, 1)).peak_memory_per_worker_bytes
+        graph: estimate(storage, job, inputs, GridShape.of(graph, 1)).peak_memory_per_worker_bytes
         for graph in (1, 2, 4, 8)
     }
-    assert grid_for(small, peaks[1]) == (1, 1)
-    assert grid_for(small, 8 << 30) == (1, 1)
+    assert grid_for(small, peaks[1]) == "1x1"
+    assert grid_for(small, 8 << 30) == "1x1"
     least = min(peaks, key=lambda graph: peaks[graph])
-    assert grid_for(small, 1) == (least, 1)
+    assert grid_for(small, 1) == f"{least}x1"
     smaller = next((graph for graph in (2, 4, 8) if peaks[graph] < peaks[1]), None)
     if smaller is not None:
-        assert grid_for(small, peaks[1] - 1) == (smaller, 1)
-    assert grid_for(small, 1, workers__count=3) == (3, 1)
-    assert grid_for(small, 1, workers__grid={"graph": 2, "feature": 2}) == (2, 2)
+        assert grid_for(small, peaks[1] - 1) == f"{smaller}x1"
+    assert grid_for(small, 1, workers__count=3) == "3x1"
+    assert grid_for(small, 1, workers__grid={"graph": 2, "feature": 2}) == "2x2"

@@ -22,6 +22,7 @@ from embertide.models.program import (
     Program,
     Step,
 )
+from embertide.spec.grid import GridShape
 from embertide.telemetry.recorder import Label
 
 pytestmark = pytest.mark.distributed
@@ -153,7 +154,7 @@ FORMULAS: dict[str, Callable[[Formulas], None]] = {
 @pytest.mark.parametrize(("p", "m"), GRIDS)
 def test_bytes_equal_the_formulas(p: int, m: int) -> None:
     answers = on_grid(p, m, count_traffic, GRAPH, PLANS)
-    grid, ranges = Grid(p, m), answers[0][0]
+    grid, ranges = Grid(GridShape.of(p, m)), answers[0][0]
     for name in ("setup", *PLANS):
         expected = Formulas(grid, ranges, GRAPH, GROUP_BYTES)
         if name == "setup":

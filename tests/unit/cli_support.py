@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from embertide.spec.grid import GridShape
 from embertide.telemetry.progress import Progress
 from embertide.telemetry.report import Estimate, InputSize, RunReport
 
@@ -26,7 +27,7 @@ REPORT = RunReport(
     rows=10,
     dim=4,
     manifest_digest="sha256:00",
-    grid=(2, 2),
+    grid=GridShape.of(2, 2),
     nodes=10,
     edges=20,
     stages={"ingest": 1.0},
@@ -42,7 +43,7 @@ ESTIMATE = Estimate(
     edges=20,
     edges_exact=True,
     width=4,
-    grid=(2, 2),
+    grid=GridShape.of(2, 2),
     memory_per_worker_bytes={"ingest": 100},
     peak_memory_per_worker_bytes=100,
 )

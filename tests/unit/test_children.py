@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 from operator_world import SETTINGS, UID, raw_job
 
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide_operator import pod_template
 from embertide_operator.children import children, planner, spec_hash
 from embertide_operator.pods import Attempt
 from embertide_operator.validate import read_job
 
-ATTEMPT = Attempt(UID, 3, "20261121T120000Z-abcdef", ("20261121T110000Z-abcdef",), 2, 2)
+ATTEMPT = Attempt(
+    UID, 3, "20261121T120000Z-abcdef", ("20261121T110000Z-abcdef",), GridShape.of(2, 2)
+)
 
 
 def job(**spec: Any) -> EmbeddingJob:
@@ -89,7 +92,7 @@ def test_a_gpu_job_asks_for_one_gpu_each() -> None:
 
 
 def test_planned_memory_is_asked_for_where_the_job_is_silent() -> None:
-    planned = Attempt(UID, 1, "v", (), 1, 1, memory=512 << 20)
+    planned = Attempt(UID, 1, "v", (), GridShape(), memory=512 << 20)
     silent = job(workers={"resources": {"requests": {"cpu": "1"}}})
     (container,) = pod_of(silent, planned)["spec"]["containers"]
     assert container["resources"]["limits"] == {"memory": str(512 << 20)}

@@ -21,7 +21,8 @@ from cli_support import ESTIMATE, REPORT, Engine
 import embertide
 from embertide import errors
 from embertide.cli.errors import exit_codes
-from embertide.cli.options import check_workers, parse_grid
+from embertide.cli.options import check_workers, grid_of
+from embertide.spec.grid import GridShape
 from embertide.telemetry.report import RunReport
 
 COMMANDS = ["run", "plan", "versions", "rollback", "neighbors", "synth", "crd"]
@@ -102,10 +103,11 @@ def test_a_manifest_is_checked_without_the_heavy_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "grid"), [("2x2", (2, 2)), ("1X16", (1, 16)), ("auto", None), ("03x1", (3, 1))]
+    ("text", "grid"), [("2x2", "2x2"), ("1X16", "1x16"), ("auto", None), ("03x1", "3x1")]
 )
-def test_grids(text: str, grid: tuple[int, int] | None) -> None:
-    assert parse_grid(text) == grid
+def test_grids(text: str, grid: str | None) -> None:
+    found = grid_of(text)
+    assert (found and str(found)) == grid
 
 
 @pytest.mark.parametrize(
@@ -113,17 +115,17 @@ def test_grids(text: str, grid: tuple[int, int] | None) -> None:
 )
 def test_grids_that_are_none(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="must be GRAPHxFEATURE"):
-        parse_grid(text)
+        grid_of(text)
 
 
 def test_workers_and_grid_agree() -> None:
-    check_workers((2, 2), 4)
+    check_workers(GridShape.of(2, 2), 4)
     check_workers(None, 3)
-    check_workers((2, 2), None)
+    check_workers(GridShape.of(2, 2), None)
     with pytest.raises(
         typer.BadParameter, match="--workers 3 does not fit --grid 2x2, which has 4"
     ):
-        check_workers((2, 2), 3)
+        check_workers(GridShape.of(2, 2), 3)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ def test_run_passes_the_options_on(cli: Callable[..., Any], engine: Engine, job:
     code, out, err = cli("run", job, "--grid", "2x2", "--threads", "1", "--device", "cuda")
     assert code == 0
     call = engine.calls[0]
-    assert (call["grid"], call["workers"], call["threads"]) == ((2, 2), None, 1)
+    assert (call["grid"], call["workers"], call["threads"]) == (GridShape.of(2, 2), None, 1)
     assert call["job"].spec.workers.device == "cuda"
     assert REPORT.version in out
     assert "ingest" in err

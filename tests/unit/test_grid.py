@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from embertide.errors import GridError
 from embertide.grid import ColumnSlices, Grid, check_fits, even_bounds
+from embertide.spec.grid import GridShape
 
 SIDES = st.integers(1, 7)
 
@@ -17,7 +18,7 @@ SIDES = st.integers(1, 7)
 @given(SIDES, SIDES, st.data())
 def test_axes_cross_in_one_rank(p: int, m: int, data: st.DataObject) -> None:
     rank = data.draw(st.integers(0, p * m - 1))
-    grid = Grid(p, m, rank)
+    grid = Grid(GridShape.of(p, m), rank)
     assert grid.rank_of(grid.p, grid.m) == rank
     for axis, size in ((grid.graph_axis, p), (grid.feature_axis, m), (grid.world_axis, p * m)):
         assert axis.size == size
@@ -27,7 +28,7 @@ def test_axes_cross_in_one_rank(p: int, m: int, data: st.DataObject) -> None:
 
 
 def test_the_next_member_comes_first() -> None:
-    assert Grid(4, 1, 2).graph_axis.others() == [3, 0, 1]
+    assert Grid(GridShape.of(4, 1), 2).graph_axis.others() == [3, 0, 1]
 
 
 @given(st.integers(0, 1000), st.integers(1, 20))
@@ -47,12 +48,12 @@ def test_slices_cover_the_columns(width: int, parts: int) -> None:
 
 
 def test_grids_that_do_not_fit_are_refused() -> None:
-    check_fits(Grid(2, 3), 6, [3, 9])
+    check_fits(GridShape.of(2, 3), 6, [3, 9])
     with pytest.raises(GridError, match="6 workers but the graph has only 5 nodes; use at most 5"):
-        check_fits(Grid(2, 3), 5, [9])
+        check_fits(GridShape.of(2, 3), 5, [9])
     with pytest.raises(GridError, match="narrowest tensor of the model has 2 columns"):
-        check_fits(Grid(2, 3), 6, [9, 2])
-    with pytest.raises(GridError, match="both axes must be at least 1"):
-        Grid(0, 3)
+        check_fits(GridShape.of(2, 3), 6, [9, 2])
+    with pytest.raises(ValueError, match="greater than or equal to 1"):
+        GridShape.of(0, 3)
     with pytest.raises(GridError, match="rank 6 is outside a grid of 6 workers"):
-        Grid(2, 3, 6)
+        Grid(GridShape.of(2, 3), 6)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from embertide.spec import EmbeddingJob, load_manifest
 from embertide.spec.base import SpecModel
-from embertide.spec.manifest import EdgeInput, FeatureInput, Grid, Inference, NodeInput
+from embertide.spec.manifest import EdgeInput, FeatureInput, GridShape, Inference, NodeInput
 
 # What is accepted
 
@@ -61,7 +61,7 @@ def test_fanout_list_and_explicit_grid(example: dict[str, Any]) -> None:
     data = put(data, "spec.workers.grid", {"graph": 4, "feature": 2})
     job = load_manifest(yaml.safe_dump(data))
     assert job.spec.inference.fanout == [50, 25]
-    assert job.spec.workers.grid == Grid(graph=4, feature=2)
+    assert job.spec.workers.grid == GridShape(graph=4, feature=2)
 
 
 def test_several_types_parse(example: dict[str, Any]) -> None:

@@ -216,7 +216,7 @@ def test_grid_and_count_agree(example: dict[str, Any]) -> None:
     assert load_manifest(yaml.safe_dump(put(example, "spec.workers", workers))).spec.workers.count
     path, message = only_problem(put(example, "spec.workers", workers | {"count": 4}))
     assert path == "spec.workers.count"
-    assert "is 4; the grid 2 x 3 has 6 workers" in message
+    assert "is 4; the grid 2x3 has 6 workers" in message
 
 
 # The output is kept apart from the inputs

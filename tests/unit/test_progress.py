@@ -21,6 +21,7 @@ from embertide.cli.progress_view import (
     progress_view,
 )
 from embertide.cli.tables import print_estimate, print_report
+from embertide.spec.grid import GridShape
 from embertide.telemetry.progress import STAGE_WEIGHTS, Progress, ProgressClock
 from embertide.telemetry.report import (
     Estimate,
@@ -54,7 +55,7 @@ REPORT = RunReport(
     rows=1000,
     dim=64,
     manifest_digest="sha256:00",
-    grid=(2, 2),
+    grid=GridShape.of(2, 2),
     nodes=1000,
     edges=21_300_000,
     stages={"ingest": 3.0, "infer": 9.0},
@@ -78,7 +79,7 @@ ESTIMATE = Estimate(
     edges=50_000,
     edges_exact=False,
     width=128,
-    grid=(2, 1),
+    grid=GridShape.of(2, 1),
     memory_per_worker_bytes={"ingest": 5 << 20, "infer": 7 << 20},
     peak_memory_per_worker_bytes=7 << 20,
     traffic=[PlannedTraffic("graph", "spmm", 0, 4096, 12)],

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from embertide.grid import Grid, RowRanges
+from embertide.spec.grid import GridShape
 from embertide.stages.csr import cut_ranges
 
 
 @st.composite
 def histograms(draw: st.DrawFn) -> tuple[np.ndarray, int, int, Grid]:
     """Edges per bucket (often skewed), the bucket, N and a grid that fits."""
-    grid = Grid(draw(st.integers(1, 6)), draw(st.integers(1, 4)))
+    grid = Grid(GridShape.of(draw(st.integers(1, 6)), draw(st.integers(1, 4))))
     nodes = draw(st.integers(grid.world, 400))
     bucket = 2 ** draw(st.integers(0, 4))
     count = (nodes - 1) // bucket + 1
@@ -65,7 +66,8 @@ def test_no_partition_costs_much_more_than_its_share(
 def test_every_worker_has_a_row_when_all_edges_enter_one_node(hub: int) -> None:
     histogram = np.zeros(10, np.int64)
     histogram[hub] = 10**6
-    for grid in (Grid(5, 2), Grid(4, 2), Grid(3, 3), Grid(10, 1)):
+    for text in ("5x2", "4x2", "3x3", "10x1"):
+        grid = Grid(GridShape.parse(text))
         bounds = cut_ranges(histogram, 1, 10, grid).workers
         assert (bounds[0], bounds[-1]) == (0, 10)
         assert min(np.diff(bounds)) >= 1
@@ -74,7 +76,7 @@ def test_every_worker_has_a_row_when_all_edges_enter_one_node(hub: int) -> None:
 def test_a_hub_gets_a_partition_with_few_rows() -> None:
     degrees = np.ones(1000, np.int64)
     degrees[:10] = 10_000
-    ranges = cut_ranges(degrees, 1, 1000, Grid(2, 1))
+    ranges = cut_ranges(degrees, 1, 1000, Grid(GridShape.of(2, 1)))
     # All edges are at the start, so the cut lies far before the middle, but not at the hubs.
     assert ranges == RowRanges((0, ranges.partitions[1], 1000), 1)
     assert 5 <= ranges.partitions[1] <= 20

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from embertide.errors import GridError
+from embertide.spec.grid import GridShape
 
 
 @dataclass(frozen=True)
@@ -38,23 +39,30 @@ class Grid:
     """The P x M grid seen from one worker.
 
     Raises:
-        GridError: an axis below 1 or a rank outside the grid.
+        GridError: a rank outside the grid.
     """
 
-    graph: int
-    feature: int
+    shape: GridShape
     rank: int = 0
 
     def __post_init__(self) -> None:
-        if self.graph < 1 or self.feature < 1:
-            raise GridError(f"grid {self.graph}x{self.feature}: both axes must be at least 1")
         if not 0 <= self.rank < self.world:
             raise GridError(f"rank {self.rank} is outside a grid of {self.world} workers")
 
     @property
+    def graph(self) -> int:
+        """P, the number of graph partitions."""
+        return self.shape.graph
+
+    @property
+    def feature(self) -> int:
+        """M, the number of feature slices."""
+        return self.shape.feature
+
+    @property
     def world(self) -> int:
         """P * M, the number of workers."""
-        return self.graph * self.feature
+        return self.shape.workers
 
     @property
     def p(self) -> int:
@@ -84,9 +92,6 @@ class Grid:
     def world_axis(self) -> Axis:
         """All workers."""
         return Axis("world", tuple(range(self.world)), self.rank)
-
-    def __str__(self) -> str:
-        return f"{self.graph}x{self.feature}"
 
 
 def even_bounds(total: int, parts: int) -> list[int]:
@@ -153,15 +158,15 @@ class ColumnSlices:
         return stop - start
 
 
-def check_fits(grid: Grid, nodes: int, widths: Sequence[int]) -> None:
+def check_fits(grid: GridShape, nodes: int, widths: Sequence[int]) -> None:
     """Refuse a grid with more workers than nodes, or a feature axis wider than a tensor.
 
     Raises:
         GridError: says which axis is too long for what.
     """
-    if grid.world > nodes:
+    if grid.workers > nodes:
         raise GridError(
-            f"grid {grid} has {grid.world} workers but the graph has only {nodes} nodes;"
+            f"grid {grid} has {grid.workers} workers but the graph has only {nodes} nodes;"
             f" use at most {nodes} workers"
         )
     narrowest = min(widths)

@@ -111,7 +111,7 @@ def run(
             ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
             raw.ids.clear()
             clock.nodes = ids.count
-            check_model(ctx.job, inputs.width, program, ctx.grid, ids.count)
+            check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
         with clock.stage(ctx, "ingest"):
             edges = ingest(ctx, share(inputs.edges, world)[rank], ids)
         with clock.stage(ctx, "csr"):
@@ -184,7 +184,7 @@ def _publish(
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),
         "model": {"uri": spec.model.uri, "digest": program.digest},
-        "grid": {"graph": ctx.grid.graph, "feature": ctx.grid.feature},
+        "grid": ctx.grid.shape.model_dump(),
         "fanout": spec.inference.fanout,
         "seed": spec.inference.seed,
         "parts": [asdict(part) for part in parts],
@@ -230,7 +230,7 @@ def _report(
         rows=nodes,
         dim=program.output_width,
         manifest_digest=published.manifest_digest,
-        grid=(ctx.grid.graph, ctx.grid.feature),
+        grid=ctx.grid.shape,
         nodes=nodes,
         edges=edges,
         stages=stages,

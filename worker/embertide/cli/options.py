@@ -8,32 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from embertide.spec.grid import GridShape
     from embertide.spec.manifest import EmbeddingJob, StorageSettings
 
-_GRID_FORM = "must be GRAPHxFEATURE, two whole numbers from 1, such as 2x2; or auto"
 
-
-def parse_grid(text: str) -> tuple[int, int] | None:
-    """``2x2`` -> (2, 2): graph partitions, feature partitions; ``auto`` -> None."""
-    if text == "auto":
+def grid_of(text: str | None) -> GridShape | None:
+    """The grid option's value; None where it was not given or is auto."""
+    if text in (None, "auto"):
         return None
-    parts = text.lower().split("x")
-    # isascii, because int() reads any script's digits.
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
-        raise typer.BadParameter(f"{text!r} {_GRID_FORM}")
-    graph, feature = int(parts[0]), int(parts[1])
-    if graph < 1 or feature < 1:
-        raise typer.BadParameter(f"{text!r} {_GRID_FORM}")
-    return graph, feature
+    from embertide.spec.grid import GridShape
+
+    try:
+        return GridShape.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}; or auto") from None
 
 
-def check_workers(grid: tuple[int, int] | None, workers: int | None) -> None:
+def check_workers(grid: GridShape | None, workers: int | None) -> None:
     """Refuse a number of workers that the grid on the same command line does not have."""
-    if grid is None or workers is None or workers == grid[0] * grid[1]:
+    if grid is None or workers is None or workers == grid.workers:
         return
-    size = grid[0] * grid[1]
     raise typer.BadParameter(
-        f"--workers {workers} does not fit --grid {grid[0]}x{grid[1]}, which has {size} workers; "
+        f"--workers {workers} does not fit --grid {grid}, which has {grid.workers} workers; "
         "leave one of them out"
     )
 
@@ -68,11 +64,6 @@ EndpointOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON for machines to stdout.")]
-
-
-def grid_of(text: str | None) -> tuple[int, int] | None:
-    """The grid option's value; None where it was not given or is auto."""
-    return None if text is None else parse_grid(text)
 
 
 def load_job(path: Path) -> EmbeddingJob:

@@ -25,14 +25,13 @@ _LISTED = 5
 
 def print_report(console: Console, report: RunReport) -> None:
     """What a run did: the version, stage seconds, traffic, memory against plan."""
-    p, m = report.grid
     _line(console, f"[bold green]Published[/] {report.version}")
     _line(console, f"  {_escape(report.uri)}")
     _line(
         console,
         f"  {report.rows:,} embeddings of width {report.dim} "
         f"from {report.nodes:,} nodes and {report.edges:,} edges "
-        f"on a {p}x{m} grid in {human_seconds(report.total_seconds)}",
+        f"on a {report.grid} grid in {human_seconds(report.total_seconds)}",
     )
     _line(
         console,
@@ -50,7 +49,7 @@ def print_report(console: Console, report: RunReport) -> None:
 
 def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> None:
     """What a job will read, hold and move."""
-    p, m = estimate.grid
+    grid = estimate.grid
     console.print(_input_table(estimate.inputs, all_files))
     _line(
         console,
@@ -60,8 +59,8 @@ def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> Non
     )
     _line(
         console,
-        f"[bold]Grid[/]    {p}x{m}: {_some(estimate.workers, 'worker')}, "
-        f"{_some(p, 'graph partition')} times {_some(m, 'feature partition')}",
+        f"[bold]Grid[/]    {grid}: {_some(grid.workers, 'worker')}, "
+        f"{_some(grid.graph, 'graph partition')} times {_some(grid.feature, 'feature partition')}",
     )
     console.print(_planned_memory_table(estimate))
     if estimate.traffic:

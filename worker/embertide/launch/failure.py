@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from embertide.errors import EmbertideError, WorkerFailed
+from embertide.spec.grid import GridShape
 
 _MEMORY_WORDS = ("can't allocate memory", "out of memory", "MemoryError")
 _TAIL_LINES = 5
@@ -58,13 +59,7 @@ class Workers:
     """Where the workers of one run leave their words, and the P x M grid they form."""
 
     folder: Path
-    graph: int
-    feature: int
-
-    def place(self, rank: int) -> str:
-        """A worker as users know it."""
-        p, m = divmod(rank, self.feature)
-        return f"worker {rank} of {self.graph * self.feature} (graph {p}, feature {m})"
+    grid: GridShape
 
 
 def leave_word(folder: Path, rank: int, error: Exception, *, peer: bool) -> None:
@@ -101,17 +96,17 @@ def first_cause(workers: Workers, exits: Iterable[Exit], stage: str) -> Cause | 
             return Cause(EmbertideError.from_json(word["error"]), word["rank"])
     when = f"during {stage}" if stage else "while it started"
     if own:
-        text = f"{workers.place(own[0]['rank'])} failed {when}: {_unknown(own[0])}"
+        text = f"{workers.grid.describe(own[0]['rank'])} failed {when}: {_unknown(own[0])}"
         return Cause(WorkerFailed(text), own[0]["rank"], internal=True)
     spoke = {word["rank"] for word in words}
     for ended in exits:
         if ended.rank not in spoke:
-            text = f"{workers.place(ended.rank)} {_died(workers, ended, when)}"
+            text = f"{workers.grid.describe(ended.rank)} {_died(workers, ended, when)}"
             return Cause(WorkerFailed(text), ended.rank, silent=True)
     if not words:
         return None
     rank, why = words[0]["rank"], words[0]["message"]
-    text = f"{workers.place(rank)} lost the connection to another worker {when}: {why}"
+    text = f"{workers.grid.describe(rank)} lost the connection to another worker {when}: {why}"
     return Cause(WorkerFailed(text), rank, peer=True)
 
 

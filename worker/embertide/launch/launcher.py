@@ -24,6 +24,7 @@ from embertide.launch.fork_server import die_with_asker
 from embertide.launch.run_folder import last_stage
 from embertide.launch.settings import Meeting, WorkerSettings
 from embertide.planning.inputs import Inputs
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.telemetry.report import Estimate
 
@@ -35,7 +36,7 @@ NEEDED = "embertide.launch.preload"
 
 
 def plan_run(
-    job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int] | None, workers: int | None
+    job: EmbeddingJob, inputs: Inputs, grid: GridShape | None, workers: int | None
 ) -> Estimate:
     """Choose the grid where nobody did, and estimate the run.
 
@@ -103,7 +104,7 @@ def launch(workers: Workers, settings: WorkerSettings, meeting: Meeting) -> Caus
 def _lost(workers: Workers, rank: int, error: Exception) -> Cause:
     """The other launchers did not come, or one fell silent."""
     why = str(error) or "they did not come in time"
-    text = f"{workers.place(rank)} lost the other workers' pods: {why}"
+    text = f"{workers.grid.describe(rank)} lost the other workers' pods: {why}"
     return Cause(WorkerFailed(text), rank, peer=True)
 
 

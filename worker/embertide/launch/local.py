@@ -32,6 +32,7 @@ from embertide.launch.launcher import (
 from embertide.launch.run_folder import following, write_text
 from embertide.launch.settings import Meeting, WorkerSettings
 from embertide.launch.signals import Stopped, interruptible
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.report import RunReport
@@ -45,7 +46,7 @@ _HERE = "127.0.0.1"
 def run_job(
     job: EmbeddingJob,
     *,
-    grid: tuple[int, int] | None = None,
+    grid: GridShape | None = None,
     workers: int | None = None,
     threads: int | None = None,
     on_progress: OnProgress = lambda _event: None,
@@ -53,7 +54,7 @@ def run_job(
     """Compute and publish one version with worker processes on this machine.
 
     Args:
-        grid: (P, M); by default the manifest's, else chosen for ``workers``.
+        grid: by default the manifest's, else chosen for ``workers``.
         workers: how many when the grid is to be chosen; default: the manifest's, else one
             with all cores as threads.
         threads: compute threads of each worker; default: the cores, shared evenly.
@@ -74,19 +75,19 @@ def run_job(
 
         # Waits for the fork server.
         plan = call(plan_run, job, inputs, grid, workers)
-        p, m = plan.grid
+        grid = plan.grid
         version = new_version()
         if job.spec.workers.device == "cuda":
-            _check_devices(p * m)
+            _check_devices(grid.workers)
         check_output(storage, job.spec.output.uri, version)
         order = {
             "inputs": inputs.to_json(),
             "version": version,
             "planned_bytes": plan.peak_memory_per_worker_bytes,
         }
-        threads = threads or max(1, (os.cpu_count() or 1) // (p * m))
+        threads = threads or max(1, (os.cpu_count() or 1) // grid.workers)
         try:
-            return _run_workers(job, order, (p, m), threads, on_progress)
+            return _run_workers(job, order, grid, threads, on_progress)
         except BaseException as error:
             raise _clean_up(error, storage, job.spec.output.uri, version) from None
 
@@ -114,7 +115,7 @@ def _clean_up(
 def _run_workers(
     job: EmbeddingJob,
     order: dict[str, Any],
-    grid: tuple[int, int],
+    grid: GridShape,
     threads: int,
     on_progress: OnProgress,
 ) -> RunReport:
@@ -124,11 +125,11 @@ def _run_workers(
         write_text(folder / "order.json", json.dumps(order))
         write_text(folder / "job.json", job.model_dump_json(by_alias=True))
         settings = WorkerSettings(
-            str(folder), *grid, threads, job.spec.workers.device, interface_of(_HERE)
+            str(folder), grid, threads, job.spec.workers.device, interface_of(_HERE)
         )
-        meeting = Meeting(folder.name, workers_each=grid[0] * grid[1], address=_HERE)
+        meeting = Meeting(folder.name, workers_each=grid.workers, address=_HERE)
         with following(folder / "progress.jsonl", on_progress):
-            cause = call_alone(launch, Workers(folder, *grid), settings, meeting)
+            cause = call_alone(launch, Workers(folder, grid), settings, meeting)
         if cause is not None:
             raise cause.error
         return RunReport.from_json(json.loads((folder / "report.json").read_text()))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from embertide.spec.grid import GridShape
+
 ONCE = "embertide-once"
 """The backend of ``rendezvous.py``."""
 
@@ -22,8 +24,7 @@ class WorkerSettings:
     """
 
     run_dir: str
-    graph: int
-    feature: int
+    grid: GridShape
     threads: int
     device: str
     interface: str

@@ -88,7 +88,7 @@ def _run(settings: WorkerSettings, folder: Path, rank: int) -> None:
         "nccl" if device.type == "cuda" else "gloo",
         timeout=timedelta(seconds=settings.timeout_seconds),
     )
-    grid = Grid(settings.graph, settings.feature, rank)
+    grid = Grid(settings.grid, rank)
     recorder = CountingRecorder()
     clock = Clock(MemoryWatch())
     job = EmbeddingJob.model_validate_json((folder / "job.json").read_text())

@@ -10,7 +10,6 @@ import math
 import os
 
 from embertide.errors import GridError
-from embertide.grid import Grid
 from embertide.models import program as steps
 from embertide.models.program import Program, Step
 from embertide.models.read import read_model
@@ -18,8 +17,8 @@ from embertide.planning.footprint import Size, tensor_peak
 from embertide.planning.inputs import Inputs, check_model, list_inputs
 from embertide.primitives.graph import edge_needs
 from embertide.spec.edges import EdgeInput
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.spec.workers import Grid as GridSpec
 from embertide.storage.protocol import Storage, open_storage
 from embertide.telemetry.report import Estimate, InputSize, PlannedTraffic
 
@@ -31,7 +30,7 @@ _OVERHEAD = 96 << 20
 
 
 def estimate_job(
-    job: EmbeddingJob, *, grid: tuple[int, int] | None = None, workers: int | None = None
+    job: EmbeddingJob, *, grid: GridShape | None = None, workers: int | None = None
 ) -> Estimate:
     """List the inputs and estimate a run of the job.
 
@@ -44,9 +43,9 @@ def estimate_job(
 
 
 def choose_grid(
-    job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int] | None, workers: int | None
-) -> tuple[int, int]:
-    """(P, M): the one asked for, else the manifest's, else one for the number of workers.
+    job: EmbeddingJob, inputs: Inputs, grid: GridShape | None, workers: int | None
+) -> GridShape:
+    """The one asked for, else the manifest's, else one for the number of workers.
 
     Left to choose, graph partitions come first: they cut the memory for edges as well, and a
     feature axis makes every dense step exchange. The workers are the cores that nobody needs
@@ -54,28 +53,28 @@ def choose_grid(
     """
     given = job.spec.workers.grid
     count = workers or job.spec.workers.count
-    if grid is None and workers is None and isinstance(given, GridSpec):
-        grid = (given.graph, given.feature)
+    if grid is None and workers is None and isinstance(given, GridShape):
+        grid = given
     if grid is None:
-        grid = (count or 1, 1)
+        grid = GridShape.of(count or 1, 1)
     nodes = _nodes(job, inputs)
-    if grid[0] * grid[1] > nodes:
+    if grid.workers > nodes:
         raise GridError(
-            f"grid {grid[0]}x{grid[1]} has {grid[0] * grid[1]} workers but the graph has only"
-            f" {nodes} nodes; use at most {nodes} workers"
+            f"grid {grid} has {grid.workers} workers but the graph has only {nodes} nodes;"
+            f" use at most {nodes} workers"
         )
-    if grid[1] > inputs.width:
+    if grid.feature > inputs.width:
         raise GridError(
-            f"grid {grid[0]}x{grid[1]}: the feature axis has {grid[1]} workers but the features"
-            f" have {inputs.width} columns; use a feature axis of at most {inputs.width}"
+            f"grid {grid}: the feature axis has {grid.feature} workers but the features have"
+            f" {inputs.width} columns; use a feature axis of at most {inputs.width}"
         )
     return grid
 
 
 def fitting_grid(
     storage: Storage, job: EmbeddingJob, inputs: Inputs, target_bytes: int
-) -> tuple[int, int]:
-    """(P, M): the manifest's grid, else as few workers as keep the work within ``target_bytes``.
+) -> GridShape:
+    """The manifest's grid, else as few workers as keep the work within ``target_bytes``.
 
     Left to choose, P is a power of two. Where even the largest grid tried needs more, it is the
     one that needs least.
@@ -87,34 +86,33 @@ def fitting_grid(
     if workers.count is not None or workers.grid != "auto":
         return choose_grid(job, inputs, None, None)
     program, nodes = read_model(storage, job.spec.model.uri), _nodes(job, inputs)
-    best, least, graph = (1, 1), math.inf, 1
+    best, least, graph = GridShape(), math.inf, 1
     while graph <= min(nodes, _MOST_PARTITIONS):
-        peak = estimate_program(program, job, inputs, (graph, 1)).peak_memory_per_worker_bytes
+        grid = GridShape.of(graph, 1)
+        peak = estimate_program(program, job, inputs, grid).peak_memory_per_worker_bytes
         if peak < least:
-            best, least = (graph, 1), peak
+            best, least = grid, peak
         if peak <= target_bytes:
             break
         graph *= 2
     return best
 
 
-def estimate(
-    storage: Storage, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]
-) -> Estimate:
+def estimate(storage: Storage, job: EmbeddingJob, inputs: Inputs, grid: GridShape) -> Estimate:
     """The estimate for inputs that are listed already."""
     return estimate_program(read_model(storage, job.spec.model.uri), job, inputs, grid)
 
 
 def estimate_program(
-    program: Program, job: EmbeddingJob, inputs: Inputs, grid: tuple[int, int]
+    program: Program, job: EmbeddingJob, inputs: Inputs, grid: GridShape
 ) -> Estimate:
     """The estimate for a model that is read already."""
     nodes = _nodes(job, inputs)
-    check_model(job, inputs.width, program, Grid(*grid), nodes)
+    check_model(job, inputs.width, program, grid, nodes)
     edge = job.spec.input.edges[0]
     edges, exact = _edges(edge, inputs)
     inference = job.spec.inference
-    size = Size(nodes, edges, *grid, inference.group_bytes, inference.depth)
+    size = Size(nodes, edges, grid, inference.group_bytes, inference.depth)
     memory = _memory(job, inputs, program, size)
     traffic = _traffic(program, size)
     notes = []

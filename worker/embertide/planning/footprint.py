@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from embertide.models import program as steps
 from embertide.models.program import Program, Step
+from embertide.spec.grid import GridShape
 
 
 @dataclass(frozen=True)
@@ -15,15 +16,24 @@ class Size:
 
     nodes: int
     edges: int
-    graph: int
-    feature: int
+    grid: GridShape
     group_bytes: int
     depth: int
 
     @property
+    def graph(self) -> int:
+        """P."""
+        return self.grid.graph
+
+    @property
+    def feature(self) -> int:
+        """M."""
+        return self.grid.feature
+
+    @property
     def workers(self) -> int:
         """W."""
-        return self.graph * self.feature
+        return self.grid.workers
 
     def tensor(self, width: int) -> float:
         """Bytes of one worker's part of a dense tensor, in either layout."""

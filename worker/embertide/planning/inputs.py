@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from embertide.errors import ManifestError, ModelError
-from embertide.grid import Grid, check_fits
+from embertide.grid import check_fits
 from embertide.readers.edges import split_edges
 from embertide.readers.features import feature_width, split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.splits import Piece
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.protocol import Storage
 
@@ -97,7 +98,9 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
     )
 
 
-def check_model(job: EmbeddingJob, width: int, program: Program, grid: Grid, nodes: int) -> None:
+def check_model(
+    job: EmbeddingJob, width: int, program: Program, grid: GridShape, nodes: int
+) -> None:
     """Refuse a model that does not fit the features, the fanout or the grid.
 
     Args:

@@ -128,10 +128,9 @@ class Attempt:
         inputs = list_inputs(storage, job)
         self._check()
         self._watch(Progress("plan", message=f"{len(inputs.objects())} input objects"))
-        grid = (settings.graph, settings.feature)
         with self._ours_to_tell():
             # Waits for the fork server.
-            plan = call(plan_run, job, inputs, grid, None)
+            plan = call(plan_run, job, inputs, settings.grid, None)
         self._watch.expect_edges(plan.edges)
         self._check()
         self.may_have_written = True
@@ -153,10 +152,10 @@ class Attempt:
         write_text(folder / "job.json", self._job.model_dump_json(by_alias=True))
         _log.info("looking for worker 0 at %s:%d", *settings.rendezvous)
         address = find_rank_0(settings, self._check)
-        workers = Workers(folder, settings.graph, settings.feature)
+        workers = Workers(folder, settings.grid)
         self._check()
         self.may_have_written = True
-        _log.info("waiting for %d workers; our address is %s", settings.workers, address)
+        _log.info("waiting for %d workers; our address is %s", settings.grid.workers, address)
         with self._ours_to_tell(), following(folder / "progress.jsonl", self._watch):
             worker = self._worker(address)
             cause = call_alone(launch, workers, worker, meeting(settings, address))
@@ -169,8 +168,7 @@ class Attempt:
         settings = self._settings
         return WorkerSettings(
             str(self._folder),
-            settings.graph,
-            settings.feature,
+            settings.grid,
             settings.threads or usable_cores(),
             self._job.spec.workers.device,
             interface_of(address),
@@ -185,7 +183,7 @@ class Attempt:
         try:
             yield
         except ProcessDied as died:
-            lost = WorkerFailed(f"{self._settings.place} failed: {died}")
+            lost = WorkerFailed(f"{self._settings.description} failed: {died}")
             raise AttemptFailed(Cause(lost, self._settings.rank, silent=True)) from died
 
     def published(self) -> OutputReport | None:

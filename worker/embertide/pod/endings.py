@@ -57,7 +57,7 @@ def out_of_memory(settings: WorkSettings, stage: str) -> Ending:
     had = f"its container may use {human_bytes(limit)}" if limit else "its container has a limit"
     return Ending(
         reason=OUT_OF_MEMORY,
-        message=f"{settings.place} ran out of memory {when}: {had}; use more workers or raise"
+        message=f"{settings.description} ran out of memory {when}: {had}; use more workers or raise"
         " spec.workers.resources.limits.memory",
         exit_code=WorkerFailed.exit_code,
         rank=settings.rank,

@@ -48,8 +48,8 @@ def find_rank_0(settings: WorkSettings, check: Callable[[], None]) -> str:
         else:
             return address
     lost = WorkerFailed(
-        f"{settings.place} could not reach worker 0 at {host}:{port} for {JOIN_SECONDS} seconds:"
-        f" {problem}"
+        f"{settings.description} could not reach worker 0 at {host}:{port} for"
+        f" {JOIN_SECONDS} seconds: {problem}"
     )
     raise AttemptFailed(Cause(lost, settings.rank, peer=True))
 
@@ -73,7 +73,7 @@ def meeting(settings: WorkSettings, address: str) -> Meeting:
     host, port = settings.rendezvous
     return Meeting(
         run_id=f"{settings.job_uid}-{settings.attempt}",
-        launchers=settings.workers,
+        launchers=settings.grid.workers,
         endpoint=f"{host}:{port}",
         address=address,
         options={

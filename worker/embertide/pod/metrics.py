@@ -51,7 +51,8 @@ class WorkerCollector(Collector):
         yield _family(names.BUILD_INFO, {build: 1})
         yield _family(names.WORKER_INFO, {who: 1})
         yield _family(names.WORKER_STATE, {(s,): float(s == status.state) for s in _STATES})
-        yield _family(names.GRID_SIZE, {("graph",): settings.graph, ("feature",): settings.feature})
+        grid = settings.grid
+        yield _family(names.GRID_SIZE, {("graph",): grid.graph, ("feature",): grid.feature})
         if settings.memory_limit:
             yield _family(names.MEMORY_LIMIT_BYTES, {(): settings.memory_limit})
         if status.progress is not None:

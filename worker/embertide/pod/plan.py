@@ -81,10 +81,9 @@ def make_plan(places: Places) -> PlanResult:
     grid = fitting_grid(storage, job, inputs, target)
     found = estimate(storage, job, inputs, grid)
     memory = container_bytes(found.peak_memory_per_worker_bytes)
-    _log.info("grid %dx%d, %s for each worker", *grid, human_bytes(memory))
+    _log.info("grid %s, %s for each worker", grid, human_bytes(memory))
     return PlanResult(
-        graph=grid[0],
-        feature=grid[1],
+        grid=grid,
         memory_per_worker_bytes=memory,
         bytes_exchanged=found.traffic_total_bytes,
         nodes=found.nodes,

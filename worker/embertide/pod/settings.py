@@ -13,6 +13,7 @@ from pathlib import Path
 
 from embertide.errors import ManifestError
 from embertide.spec import naming
+from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.version_names import is_version
 
@@ -73,8 +74,7 @@ class WorkSettings:
 
     job_uid: str
     attempt: int
-    graph: int
-    feature: int
+    grid: GridShape
     rank: int
     version: str
     earlier: tuple[str, ...]
@@ -86,15 +86,9 @@ class WorkSettings:
     heartbeat_seconds: int
 
     @property
-    def workers(self) -> int:
-        """How many there are."""
-        return self.graph * self.feature
-
-    @property
-    def place(self) -> str:
-        """This worker as users know it."""
-        p, m = divmod(self.rank, self.feature)
-        return f"worker {self.rank} of {self.workers} (graph {p}, feature {m})"
+    def description(self) -> str:
+        """This worker as messages name it."""
+        return self.grid.describe(self.rank)
 
 
 class _Reader:
@@ -121,6 +115,14 @@ class _Reader:
             self.problems.append((name, f"is {text}; must be a number of at least {least}"))
         return int(text or least)
 
+    def grid(self, name: str) -> GridShape | None:
+        value = self._env.get(name, "")
+        try:
+            return GridShape.parse(value)
+        except ValueError as error:
+            self.problems.append((name, str(error) if value else "is not set; must be like 2x2"))
+            return None
+
     def versions(self, name: str, *, required: bool) -> tuple[str, ...]:
         listed = self._env.get(name, "")
         found = tuple(part for part in re.split(r"[,\s]+", listed) if part)
@@ -141,10 +143,9 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
     read = _Reader(env)
     uid = read.text(naming.ENV_UID, r"\S+", "the job's uid")
     attempt = read.number(naming.ENV_ATTEMPT, least=1)
-    grid = read.text(naming.ENV_GRID, r"[1-9]\d{0,5}x[1-9]\d{0,5}", "a grid such as 2x2")
-    graph, feature = (int(part) for part in (grid or "1x1").split("x"))
+    grid = read.grid(naming.ENV_GRID)
     rank = read.number(naming.ENV_RANK)
-    if grid and rank >= graph * feature:
+    if grid is not None and rank >= grid.workers:
         read.problems.append((naming.ENV_RANK, f"is {rank}; the grid {grid} has no such worker"))
     version = read.versions(naming.ENV_VERSION, required=True)
     earlier = read.versions(naming.ENV_EARLIER, required=False)
@@ -158,7 +159,7 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
         raise ManifestError(read.problems, "the container's environment")
     host, _, port = meet.rpartition(":")
     return WorkSettings(
-        uid, attempt, graph, feature, rank, version[0], earlier, (host, int(port)),
+        uid, attempt, grid or GridShape(), rank, version[0], earlier, (host, int(port)),
         limit or None, threads or None, http_port, timeout, heartbeat,
     )  # fmt: skip
 

@@ -99,7 +99,7 @@ class Worker:
         )
         _log.info(
             "%s of job %s, attempt %d, version %s; serving on port %d",
-            settings.place, settings.job_uid, settings.attempt, settings.version, port,
+            settings.description, settings.job_uid, settings.attempt, settings.version, port,
         )  # fmt: skip
 
     def live(self) -> int:
@@ -232,8 +232,8 @@ def _earlier_life(scratch: Path, settings: WorkSettings) -> WorkerStatus | None:
                 return said
             ending = Ending(
                 reason="WorkerFailed",
-                message=f"{settings.place}: its container ended without a word during the attempt"
-                " and was started again",
+                message=f"{settings.description}: its container ended without a word during the"
+                " attempt and was started again",
                 exit_code=8,
                 rank=settings.rank,
             )

@@ -67,8 +67,8 @@ def shuffle_edges(
     rows = max(b - a for a, b in zip(ranges.workers, ranges.workers[1:], strict=False))
     if rows.bit_length() + column_bits(ranges.nodes) > 63:
         raise GridError(
-            f"grid {exchange.grid}: {rows} rows per worker of {ranges.nodes} nodes are too many"
-            " to sort; use more workers"
+            f"grid {exchange.grid.shape}: {rows} rows per worker of {ranges.nodes} nodes are"
+            " too many to sort; use more workers"
         )
     packed = [_pack(chunks.pop(), ranges) for _ in range(len(chunks))]
     world = exchange.grid.world

@@ -21,12 +21,13 @@ from pydantic import (
 from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
 from embertide.spec.cel import Rule, unchanged_once_accepted
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
+from embertide.spec.grid import GridShape
 from embertide.spec.inputs import Input
 from embertide.spec.loading import read_manifest
 from embertide.spec.nodes import FeatureFormat, FeatureInput, IdKind, NodeInput, NodeTable
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
-from embertide.spec.workers import Grid, StorageSettings, Workers
+from embertide.spec.workers import StorageSettings, Workers
 
 API_VERSION = "embertide.dev/v1alpha1"
 KIND = "EmbeddingJob"
@@ -41,7 +42,7 @@ __all__ = [
     "EmbeddingJob",
     "FeatureFormat",
     "FeatureInput",
-    "Grid",
+    "GridShape",
     "IdKind",
     "Inference",
     "Input",

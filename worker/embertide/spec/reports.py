@@ -11,6 +11,8 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from embertide.spec.grid import GridShape
+
 _LONGEST_BYTES = 4000
 
 WorkerState = Literal["starting", "running", "succeeded", "failed", "stopped"]
@@ -100,8 +102,7 @@ class WorkerStatus(ReportModel):
 class PlanResult(ReportModel):
     """What the planner found; memory is of a whole worker container, imports included."""
 
-    graph: int
-    feature: int
+    grid: GridShape
     memory_per_worker_bytes: int
     bytes_exchanged: int
     nodes: int

@@ -7,21 +7,19 @@ from typing import Annotated, Literal, Self
 from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from embertide.spec.base import FreeForm, SpecModel, raise_problems
+from embertide.spec.grid import GridShape
 
 
-class Grid(SpecModel):
-    """The grid of workers: graph partitions times feature partitions."""
-
-    graph: int = Field(default=1, ge=1, description="Number of graph partitions, P.")
-    feature: int = Field(default=1, ge=1, description="Number of feature partitions, M.")
+def _kind_of_grid(value: object) -> str | None:
+    if value == "auto":
+        return "<auto>"
+    return "<grid>" if isinstance(value, dict | GridShape) else None
 
 
 GridChoice = Annotated[
-    Annotated[Literal["auto"], Tag("<auto>")] | Annotated[Grid, Tag("<grid>")],
+    Annotated[Literal["auto"], Tag("<auto>")] | Annotated[GridShape, Tag("<grid>")],
     Discriminator(
-        lambda value: (
-            "<auto>" if value == "auto" else "<grid>" if isinstance(value, dict | Grid) else None
-        ),
+        _kind_of_grid,
         custom_error_type="grid",
         custom_error_message="must be 'auto', or like {graph: 4, feature: 2}",
     ),
@@ -30,7 +28,7 @@ GridChoice = Annotated[
         {
             "x-kubernetes-preserve-unknown-fields": True,
             "pattern": "^auto$",
-            "properties": Grid.model_json_schema()["properties"],
+            "properties": GridShape.model_json_schema()["properties"],
         }
     ),
 ]
@@ -81,11 +79,12 @@ class Workers(SpecModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        if isinstance(self.grid, Grid) and self.count is not None:
-            size = self.grid.graph * self.grid.feature
+        if isinstance(self.grid, GridShape) and self.count is not None:
+            size = self.grid.workers
             if self.count != size:
-                grid = f"{self.grid.graph} x {self.grid.feature}"
-                message = f"is {self.count}; the grid {grid} has {size} workers (leave count out)"
+                message = (
+                    f"is {self.count}; the grid {self.grid} has {size} workers (leave count out)"
+                )
                 raise_problems([(("count",), message)])
         return self
 

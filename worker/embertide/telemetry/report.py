@@ -10,6 +10,8 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from embertide.spec.grid import GridShape
+
 
 @dataclass(frozen=True)
 class Traffic:
@@ -64,7 +66,7 @@ class RunReport:
     rows: int
     dim: int
     manifest_digest: str
-    grid: tuple[int, int]
+    grid: GridShape
     nodes: int
     edges: int
     stages: dict[str, float]
@@ -78,7 +80,7 @@ class RunReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "grid": [self.grid.graph, self.grid.feature]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunReport:
@@ -86,7 +88,7 @@ class RunReport:
         return cls(
             **{
                 **data,
-                "grid": (int(data["grid"][0]), int(data["grid"][1])),
+                "grid": GridShape.of(*data["grid"]),
                 "traffic": [Traffic(**item) for item in data["traffic"]],
                 "memory": [RankMemory(**item) for item in data["memory"]],
             }
@@ -158,18 +160,13 @@ class Estimate:
     edges: int
     edges_exact: bool
     width: int
-    grid: tuple[int, int]
+    grid: GridShape
     memory_per_worker_bytes: dict[str, int]
     peak_memory_per_worker_bytes: int
     traffic: list[PlannedTraffic] = field(default_factory=list)
     traffic_total_bytes: int = 0
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def workers(self) -> int:
-        """Number of workers on the grid."""
-        return self.grid[0] * self.grid[1]
-
     def to_json(self) -> dict[str, Any]:
         """Return the estimate as JSON-able data."""
-        return dataclasses.asdict(self)
+        return {**dataclasses.asdict(self), "grid": [self.grid.graph, self.grid.feature]}

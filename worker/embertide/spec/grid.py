@@ -1,0 +1,55 @@
+"""The shape of the grid of workers: how many graph partitions, how many feature partitions."""
+
+from __future__ import annotations
+
+import re
+from typing import Self
+
+from pydantic import Field
+
+from embertide.spec.base import SpecModel
+
+_TEXT = re.compile(r"0*([1-9][0-9]{0,5})[xX]0*([1-9][0-9]{0,5})")
+
+
+class GridShape(SpecModel):
+    """The grid of workers: graph partitions times feature partitions."""
+
+    graph: int = Field(default=1, ge=1, description="Number of graph partitions, P.")
+    feature: int = Field(default=1, ge=1, description="Number of feature partitions, M.")
+
+    @classmethod
+    def of(cls, graph: int, feature: int) -> Self:
+        """P x M."""
+        return cls(graph=graph, feature=feature)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The shape that a text such as ``2x2`` names; the way back from ``str``.
+
+        Raises:
+            ValueError: any other text.
+        """
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            raise ValueError(
+                f"{text!r} must be GRAPHxFEATURE, two whole numbers from 1, such as 2x2"
+            )
+        return cls.of(int(found[1]), int(found[2]))
+
+    @property
+    def workers(self) -> int:
+        """W = P * M."""
+        return self.graph * self.feature
+
+    def coordinates(self, rank: int) -> tuple[int, int]:
+        """A worker's graph partition p and feature slice m; rank = p * M + m."""
+        return divmod(rank, self.feature)
+
+    def describe(self, rank: int) -> str:
+        """A worker as messages name it."""
+        p, m = self.coordinates(rank)
+        return f"worker {rank} of {self.workers} (graph {p}, feature {m})"
+
+    def __str__(self) -> str:
+        return f"{self.graph}x{self.feature}"
