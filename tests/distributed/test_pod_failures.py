@@ -181,7 +181,7 @@ def test_a_container_that_was_killed_holds(made: Cluster) -> None:
     pod.start()
     failure = pod.until_state("failed").failure
     assert failure.reason == "WorkerFailed"
-    assert "ended without a word" in failure.message
+    assert "exited without reporting an error" in failure.message
     terminate([pod])
 
 
@@ -243,7 +243,7 @@ def test_settings_are_checked_at_once(tmp_path: Path) -> None:
     ending = Ending.parse(message.read_text())
     assert ending is not None
     assert (ending.reason, ending.permanent) == ("Manifest", True)
-    for part in ("EMBERTIDE_GRID: is '2x'", "EMBERTIDE_RANK: is 'x'", "EMBERTIDE_JOB_UID: is not"):
+    for part in ("EMBERTIDE_GRID: '2x' must be", "EMBERTIDE_RANK: is 'x'", "EMBERTIDE_JOB_UID: is not"):
         assert part in ending.message
         assert part in done.stderr
 
@@ -259,7 +259,7 @@ def test_a_node_that_is_lost_ends_the_attempt(made: Cluster) -> None:
     assert pods[0].ended(FAIL_SECONDS) == 8
     ending = pods[0].ending()
     assert (ending.reason, ending.peer) == ("WorkerFailed", True)
-    assert "1 of 2 fell silent" in ending.message
+    assert "1 of 2 stopped answering" in ending.message
     # Those would go on to wait for whoever comes.
     pods[1].kill()
     replacement.kill()

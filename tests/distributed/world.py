@@ -93,7 +93,7 @@ class _NoClock:
     """Stands in for the clock of a run."""
 
     @staticmethod
-    def stage(_ctx: RunContext, _name: str) -> nullcontext[None]:
+    def stage(_name: str) -> nullcontext[None]:
         return nullcontext()
 
 

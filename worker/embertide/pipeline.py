@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +20,8 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
 from embertide.models.program import Program
 from embertide.models.read import read_model
-from embertide.planning.inputs import Inputs, check_model
+from embertide.planning.inputs import check_model
+from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph, edge_needs
 from embertide.primitives.idmap import NodeIds
 from embertide.readers.splits import share
@@ -37,59 +36,16 @@ from embertide.stages.infer import Graphs, infer
 from embertide.stages.ingest import ingest
 from embertide.stages.publish import deliver
 from embertide.stages.sample import sample_layer
-from embertide.telemetry.memory import MemoryWatch, release_memory
+from embertide.telemetry.clock import Clock
+from embertide.telemetry.memory import release_memory
 from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.report import RankMemory, RunReport, Traffic
+from embertide.telemetry.report import RunReport
 from embertide.versions.publish import VersionInfo, publish, version_uri
 
 NOT_CURRENT = (
     "the version is published but not current: while this run went on, a later run published or"
     " someone rolled back; `embertide versions` lists both, `embertide rollback` switches"
 )
-
-
-@dataclass(frozen=True)
-class WorkOrder:
-    """What all workers are told: the same for each."""
-
-    inputs: Inputs
-    version: str
-    planned_bytes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; :meth:`from_json` is the way back."""
-        return {**asdict(self), "inputs": self.inputs.to_json()}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> WorkOrder:
-        """What :meth:`to_json` described."""
-        return cls(**{**data, "inputs": Inputs.from_json(data["inputs"])})
-
-
-@dataclass
-class Clock:
-    """Seconds and memory per stage on this worker, and the sizes it came to know.
-
-    Attributes:
-        seconds: of the stages that are over.
-        under_way: stages that are not, the innermost last -> when they began (perf_counter).
-    """
-
-    memory: MemoryWatch
-    seconds: dict[str, float] = field(default_factory=dict)
-    under_way: dict[str, float] = field(default_factory=dict)
-    nodes: int = 0
-    edges: int = 0
-
-    @contextmanager
-    def stage(self, ctx: RunContext, name: str) -> Iterator[None]:
-        """Time a stage and say that it starts."""
-        ctx.progress(name, 0.0)
-        self.memory.stage = name
-        start = self.under_way[name] = time.perf_counter()
-        yield
-        del self.under_way[name]
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 def run(
@@ -103,7 +59,7 @@ def run(
     begin = time.perf_counter()
     rank, world, inputs = ctx.grid.rank, ctx.grid.world, order.inputs
     with clock.memory:
-        with clock.stage(ctx, "features"):
+        with clock.stage("features"):
             program = read_model(ctx.storage, ctx.job.spec.model.uri)
             mine = share(inputs.features, world)[rank]
             raw = load_features(ctx, mine, program.input_width)
@@ -112,9 +68,9 @@ def run(
             raw.ids.clear()
             clock.nodes = ids.count
             check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
-        with clock.stage(ctx, "ingest"):
+        with clock.stage("ingest"):
             edges = ingest(ctx, share(inputs.edges, world)[rank], ids)
-        with clock.stage(ctx, "csr"):
+        with clock.stage("csr"):
             ranges = choose_ranges(ctx, edges, ids.count)
             part = build_graph(ctx, edges, ranges)
             place = locate_features(ctx, ranges, ids, dense)
@@ -122,7 +78,7 @@ def run(
             edge_count = clock.edges = sum(ctx.exchange.all_objects(part.nnz))
         del edges
         release_memory()
-        with clock.stage(ctx, "infer"):
+        with clock.stage("infer"):
             graphs = layer_graphs(ctx, program, ranges, part, keys, clock)
             del part
             loaded = place_features(ctx, raw, dense)
@@ -130,7 +86,7 @@ def run(
             embeddings = infer(ctx, program, ranges, graphs, loaded, place)
             del graphs, place
             release_memory()
-        with clock.stage(ctx, "publish"):
+        with clock.stage("publish"):
             uri = version_uri(ctx.job.spec.output.uri, order.version)
             digests = deliver(ctx, uri, names, embeddings)
             done = _publish(ctx, order, program, ids, edge_count, digests) if rank == 0 else None
@@ -161,7 +117,7 @@ def layer_graphs(
     def sampled(layer: int) -> LayerGraph:
         if layer not in current:
             current.clear()
-            with clock.stage(ctx, "sample"):
+            with clock.stage("sample"):
                 sub = sample_layer(part, keys, fanout[layer], inference.seed, layer)
                 current[layer] = build(sub)
         return current[layer]
@@ -212,8 +168,7 @@ def _report(
     recorder: CountingRecorder,
 ) -> RunReport | None:
     """Gather every worker's numbers at rank 0."""
-    watch = clock.memory
-    mine = RankMemory(ctx.grid.rank, watch.baseline, watch.peak, order.planned_bytes, watch.peaks)
+    mine = clock.rank_memory(ctx.grid.rank, order.planned_bytes)
     everyone = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals))
     if published is None:
         return None
@@ -237,7 +192,7 @@ def _report(
         total_seconds=time.perf_counter() - begin,
         ingest_edges_per_second=edges / max(1e-9, stages["ingest"] + stages["csr"]),
         infer_edges_per_second=edges * program.layers / max(1e-9, stages["infer"]),
-        traffic=[Traffic(**row) for row in totals.rows()],  # type: ignore[arg-type]
+        traffic=totals.traffic(),
         memory=[memory for _, memory, _ in everyone],
         warnings=[] if published.current else [NOT_CURRENT],
         current=published.current,

@@ -15,13 +15,14 @@ from job_files import WIDTH, write_job
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 from world import make_features, make_graph
 
-import embertide.launch.local
-from embertide.launch.agent import start_waiting, supervise
-from embertide.launch.failure import Cause, Exit, Workers
+import embertide.launch.sequence
+from embertide.launch.elastic import start_waiting, supervise
+from embertide.launch.failure import Cause, Exit
 from embertide.launch.fork_server import call_alone, fork_server
-from embertide.launch.launcher import NEEDED, launch
+from embertide.launch.launcher import launch
 from embertide.launch.local import run_job
-from embertide.launch.settings import ONCE, Meeting, WorkerSettings
+from embertide.launch.sequence import PRELOAD
+from embertide.launch.settings import ONCE, Rendezvous, WorkerSettings
 from embertide.spec.grid import GridShape
 
 pytestmark = pytest.mark.distributed
@@ -31,22 +32,20 @@ SOON_SECONDS = 20.0
 
 @pytest.fixture
 def server() -> Iterator[None]:
-    with fork_server(NEEDED):
+    with fork_server(PRELOAD):
         yield
 
 
-def _launch_and_note_forks(
-    workers: Workers, settings: WorkerSettings, meeting: Meeting
-) -> Cause | None:
+def _launch_and_note_forks(settings: WorkerSettings, rendezvous: Rendezvous) -> Cause | None:
     """Like the launcher, and writes down how many threads there are whenever it forks."""
-    note = workers.folder.parent / "forks"
+    note = Path(settings.run_folder).parent / "forks"
 
     def look() -> None:
         with note.open("a") as file:
             file.write(f"{psutil.Process().num_threads()}\n")
 
     os.register_at_fork(before=look)
-    return launch(workers, settings, meeting)
+    return launch(settings, rendezvous)
 
 
 def test_workers_are_forked_while_nothing_else_runs(
@@ -56,7 +55,7 @@ def test_workers_are_forked_while_nothing_else_runs(
     files = write_job(tmp_path / "job", make_graph(), make_features(WIDTH))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(embertide.launch.local, "launch", _launch_and_note_forks)
+    monkeypatch.setattr(embertide.launch.sequence, "launch", _launch_and_note_forks)
     run_job(files.job, grid=GridShape.of(2, 2), threads=1)
     assert (tmp_path / "forks").read_text().split() == ["1"] * 4
 
@@ -83,8 +82,8 @@ def _sleep_until_killed(killed: str) -> tuple[list[Exit], list[int]]:
         waiting[1].process.join()
     else:
         threading.Timer(1, waiting[1].process.kill).start()
-    meeting = Meeting("test", workers_each=3, address="127.0.0.1")
-    return supervise(waiting, meeting, None), ids
+    rendezvous = Rendezvous(run_id="test", workers_each=3, address="127.0.0.1")
+    return supervise(waiting, rendezvous), ids
 
 
 @pytest.mark.usefixtures("server")
@@ -102,12 +101,14 @@ def _meet_nobody() -> list[int]:
     """Ids of the worker's process and of those that stay when a second launcher does not come."""
     waiting = start_waiting(1, time.sleep, (60,), None)
     options = {"is_host": True, "join_seconds": 2, "heartbeat_seconds": 1}
-    meeting = Meeting("test", launchers=2, address="127.0.0.1", backend=ONCE, options=options)
+    rendezvous = Rendezvous(
+        run_id="test", launchers=2, address="127.0.0.1", backend=ONCE, options=options
+    )
     with pytest.raises(RendezvousTimeoutError):
-        supervise(waiting, meeting, 0)
+        supervise(waiting, rendezvous, 0)
     return [child.pid for child in psutil.Process().children() if child.status() != "zombie"]
 
 
 @pytest.mark.usefixtures("server")
-def test_a_meeting_that_fails_leaves_no_worker() -> None:
+def test_a_rendezvous_that_fails_leaves_no_worker() -> None:
     assert call_alone(_meet_nobody) == []

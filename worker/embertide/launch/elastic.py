@@ -1,11 +1,15 @@
-"""torch's elastic agent, whose workers were forked before it came.
+"""torch's elastic agent and rendezvous, for workers that were forked before either existed.
 
-A process that is forked while other threads run inherits the locks that they hold just then, and
-nobody ever opens those: a worker that needs one, such as the name resolver's, stands still for
-ever. The rendezvous has threads. So the workers are there before it: they are forked while
-nothing else runs, and wait to be told the place that the rendezvous gives them.
+A process that is forked while other threads run inherits the locks that they hold at that moment,
+and nobody ever releases those: a worker that needs one, such as the name resolver's, deadlocks.
+The rendezvous has threads. So the workers exist before it: they are forked while nothing else
+runs, and wait for the rank that the rendezvous assigns. torch's own agent starts workers after it.
 
-torch's own agent starts workers after the rendezvous.
+The rendezvous of an attempt takes place once. torch's own starts the workers over when a launcher
+is lost and another one joins; an attempt ends then, because the next one has a version and pods of
+its own. And torch's launchers ignore it when one of them stops answering, as when its node is
+lost: connections to it stay open, so the workers would wait for half an hour. Missed heartbeats
+tell sooner.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkContext, ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -34,33 +39,43 @@ from torch.distributed.elastic.agent.server.api import (
 )
 from torch.distributed.elastic.multiprocessing import ProcessFailure
 from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousParameters
+from torch.distributed.elastic.rendezvous.api import RendezvousError, rendezvous_handler_registry
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
+    DynamicRendezvousHandler,
+    RendezvousTimeout,
+)
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-from embertide.launch.failure import Exit, log_path
-from embertide.launch.fork_server import die_with_asker
-from embertide.launch.rendezvous import register
-from embertide.launch.settings import ONCE, Meeting
+from embertide.launch.failure import Exit
+from embertide.launch.process_tree import die_with_requester
+from embertide.launch.settings import ONCE, Rendezvous
 
+MISSED_HEARTBEATS = 6
+"""After so many in a row a launcher counts as lost."""
+_CLOSE_SECONDS = 5
 _STOP_SECONDS = 2.0
 """Workers end at SIGTERM at once, unless something has stopped them."""
+
+LogPath = Callable[[int], Path] | None
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A worker process that waits to be told its place."""
+    """A worker process that waits for its assignment: the rank and address, as environment."""
 
     process: BaseProcess
-    place: Connection
+    assignment: Connection
 
 
 def start_waiting(
-    count: int, main: Callable[..., None], args: tuple[Any, ...], folder: Path | None
+    count: int, main: Callable[..., None], args: tuple[Any, ...], log_path: LogPath
 ) -> list[Waiting]:
-    """Start ``count`` workers, which will call ``main(*args)`` with their place as environment.
+    """Start ``count`` workers, which will call ``main(*args)`` with their assignment.
 
     Args:
-        folder: where they write what libraries print, since what those say as peers vanish is no
-            message for users; None: to our own stdout and stderr.
+        log_path: where local worker i writes what libraries print, since what those say as peers
+            disappear is no message for users; None: to our own stdout and stderr.
 
     Raises:
         RuntimeError: this process has threads.
@@ -71,7 +86,7 @@ def start_waiting(
     started: list[Waiting] = []
     for number in range(count):
         theirs, ours = context.Pipe(duplex=False)
-        output = log_path(folder, number) if folder else None
+        output = log_path(number) if log_path else None
         arguments = (theirs, output, main, args)
         process = context.Process(target=_wait_and_work, args=arguments, daemon=True)
         process.start()
@@ -81,7 +96,7 @@ def start_waiting(
 
 
 def _context(main: Callable[..., None]) -> ForkContext | ForkServerContext:
-    """Systems other than Linux do not like being forked."""
+    """fork on Linux only: other systems' libraries do not survive it."""
     if sys.platform == "linux":
         return multiprocessing.get_context("fork")
     multiprocessing.set_forkserver_preload([main.__module__])
@@ -89,18 +104,18 @@ def _context(main: Callable[..., None]) -> ForkContext | ForkServerContext:
 
 
 def _wait_and_work(
-    place: Connection, output: Path | None, main: Callable[..., None], args: tuple[Any, ...]
+    assignment: Connection, output: Path | None, main: Callable[..., None], args: tuple[Any, ...]
 ) -> None:
-    die_with_asker()
+    die_with_requester()
     if output is not None:
-        _write_to(output)
+        _redirect_output(output)
     # For a native crash: where in our code it was.
     faulthandler.enable(all_threads=False)
-    os.environ.update(place.recv())
+    os.environ.update(assignment.recv())
     main(*args)
 
 
-def _write_to(path: Path) -> None:
+def _redirect_output(path: Path) -> None:
     """Send what we and native libraries print to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
@@ -109,8 +124,10 @@ def _write_to(path: Path) -> None:
             os.dup2(file.fileno(), stream)
 
 
-def supervise(waiting: list[Waiting], meeting: Meeting, own_rank: int | None) -> list[Exit]:
-    """Meet the other launchers, tell our workers their places, and see them to their end.
+def supervise(
+    waiting: list[Waiting], rendezvous: Rendezvous, own_rank: int | None = None
+) -> list[Exit]:
+    """Join the other launchers, assign our workers their ranks, and wait until all have ended.
 
     Args:
         own_rank: of the one worker that we have, where the rendezvous does not number it.
@@ -119,36 +136,36 @@ def supervise(waiting: list[Waiting], meeting: Meeting, own_rank: int | None) ->
         The workers that failed. The others were stopped then.
 
     Raises:
-        RendezvousError, DistError: the other launchers did not come, or one was lost.
+        RendezvousError, DistError: the other launchers did not join in time, or one was lost.
     """
-    if meeting.backend == ONCE:
-        register()
-    parameters = RendezvousParameters(
-        meeting.backend,
-        meeting.endpoint,
-        meeting.run_id,
-        min_nodes=meeting.launchers,
-        max_nodes=meeting.launchers,
-        local_addr=meeting.address,
-        **meeting.options,
+    rendezvous_handler_registry.register(ONCE, _create_once)
+    handler = get_rendezvous_handler(
+        RendezvousParameters(
+            rendezvous.backend,
+            rendezvous.endpoint,
+            rendezvous.run_id,
+            min_nodes=rendezvous.launchers,
+            max_nodes=rendezvous.launchers,
+            local_addr=rendezvous.address,
+            **rendezvous.options,
+        )
     )
-    handler = get_rendezvous_handler(parameters)
     spec = WorkerSpec(
         role="embertide",
         local_world_size=len(waiting),
         rdzv_handler=handler,
         entrypoint="embertide.launch.worker",
         max_restarts=0,
-        monitor_interval=meeting.poll_seconds,
-        local_addr=meeting.address,
+        monitor_interval=rendezvous.poll_seconds,
+        local_addr=rendezvous.address,
     )
     try:
         result = _Agent(spec, waiting).run()
     finally:
         handler.shutdown()
     if result is None:
-        # The agent's way to say that it stood in line for a place.
-        raise RendezvousClosedError("they had begun without it, and ended")
+        # torch's agent returns nothing when it was on the waiting list of a full rendezvous.
+        raise RendezvousClosedError("they had started without it, and ended")
     return [
         Exit(rank if own_rank is None else own_rank, failure.exitcode, failure.local_rank)
         for rank, failure in result.failures.items()
@@ -156,7 +173,7 @@ def supervise(waiting: list[Waiting], meeting: Meeting, own_rank: int | None) ->
 
 
 class _Agent(SimpleElasticAgent):
-    """Tells waiting workers their places, watches them, and stops all when one fails."""
+    """Assigns waiting workers their ranks, monitors them, and stops all when one fails."""
 
     def __init__(self, spec: WorkerSpec, workers: list[Waiting]) -> None:
         super().__init__(spec)
@@ -164,9 +181,9 @@ class _Agent(SimpleElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         for number, worker in enumerate(self._workers):
-            # One that died meanwhile is found by looking at it.
+            # One that has died is found by monitoring.
             with suppress(OSError):
-                worker.place.send(_environment(worker_group, number))
+                worker.assignment.send(_environment(worker_group, number))
         return {number: worker.process.pid for number, worker in enumerate(self._workers)}
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
@@ -212,3 +229,48 @@ def _environment(group: WorkerGroup, number: int) -> dict[str, str]:
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_USE_AGENT_STORE": str(handler.use_agent_store),
     }
+
+
+class LauncherLost(RendezvousError):
+    """A launcher stopped answering, or was replaced by another one."""
+
+
+class _OnceHandler(DynamicRendezvousHandler):
+    """torch's handler, but for what it makes of lost launchers."""
+
+    def get_backend(self) -> str:
+        """The name it is asked for by."""
+        return ONCE
+
+    def num_nodes_waiting(self) -> int:
+        """Zero; torch's agent asks while its workers run.
+
+        Raises:
+            LauncherLost: where torch would start over, or wait.
+        """
+        waiting = super().num_nodes_waiting()
+        missing = self.settings.max_nodes - len(self._state_holder.state.participants)
+        if missing:
+            raise LauncherLost(f"{missing} of {self.settings.max_nodes} stopped answering")
+        if waiting:
+            raise LauncherLost("another pod joined in the place of one")
+        return 0
+
+
+def _create_once(params: RendezvousParameters) -> DynamicRendezvousHandler:
+    backend, store = create_backend(params)
+    handler: DynamicRendezvousHandler = _OnceHandler.from_backend(
+        params.run_id,
+        store,
+        backend,
+        params.min_nodes,
+        params.max_nodes,
+        params.local_addr,
+        RendezvousTimeout(
+            join=timedelta(seconds=params.get("join_seconds")),
+            close=timedelta(seconds=_CLOSE_SECONDS),
+        ),
+        keep_alive_interval=params.get("heartbeat_seconds"),
+        keep_alive_max_attempt=MISSED_HEARTBEATS,
+    )
+    return handler

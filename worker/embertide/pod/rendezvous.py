@@ -1,8 +1,8 @@
-"""How the pods of an attempt find each other: through rank 0, in whatever order they come.
+"""How the pods of an attempt find each other: through rank 0, in whatever order they start.
 
-A pod may be up long before the others: they wait for room on the nodes, for images, for names
-to appear in DNS. So everybody waits, first for rank 0's name, then for its port, then inside
-torch's rendezvous for the last one to come.
+A pod may run long before the others: they wait for room on the nodes, for images, for names
+to appear in DNS. So every pod waits, first for rank 0's name, then for its port, then inside
+torch's rendezvous for the last one to join.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from embertide.errors import WorkerFailed
 from embertide.launch.failure import Cause
-from embertide.launch.settings import ONCE, Meeting
+from embertide.launch.settings import ONCE, Rendezvous
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.settings import WorkSettings
 
@@ -68,10 +68,10 @@ def _own_address(host: str, port: int) -> str:
     raise problem
 
 
-def meeting(settings: WorkSettings, address: str) -> Meeting:
-    """One launcher a pod; rank 0's hosts the meeting."""
+def rendezvous_of(settings: WorkSettings, address: str) -> Rendezvous:
+    """One launcher a pod; rank 0's hosts the rendezvous."""
     host, port = settings.rendezvous
-    return Meeting(
+    return Rendezvous(
         run_id=f"{settings.job_uid}-{settings.attempt}",
         launchers=settings.grid.workers,
         endpoint=f"{host}:{port}",
