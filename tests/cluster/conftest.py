@@ -6,14 +6,15 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from cluster.build import build_all
-from cluster.fixture import Cluster
-from cluster.images import build_images
-from cluster.installation import RELEASE, install
-from cluster.jobs import Inputs, Jobs
-from cluster.leftovers import find_leftovers
-from cluster.requirements import missing
-from cluster.telling import Marks, mark, tell
+
+from tests.support.cluster.build import build_all
+from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.images import build_images
+from tests.support.cluster.installation import RELEASE, install
+from tests.support.cluster.jobs import Inputs, Jobs
+from tests.support.cluster.leftovers import find_leftovers
+from tests.support.cluster.requirements import missing
+from tests.support.cluster.telling import Marks, mark, tell
 
 _MARKS = pytest.StashKey[Marks]()
 _BUILT = pytest.StashKey[tuple[dict[str, Path], dict[str, str]]]()

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from cluster.fixture import Cluster
+
+from tests.support.cluster.fixture import Cluster
 
 pytestmark = pytest.mark.cluster
 

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from cluster.crd_cases import BASE, FROZEN, THAWED, Case
-from cluster.crd_rule_cases import CASES
-from cluster.fixture import Cluster
-from cluster.jobs import Jobs, find_condition
+
+from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.jobs import Jobs, find_condition
+from tests.support.crd_cases import BASE, FROZEN, THAWED, Case
+from tests.support.crd_rule_cases import CASES
 
 pytestmark = pytest.mark.cluster
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster.fixture import Cluster
-from cluster.jobs import Inputs, Jobs, workers
+
+from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
 

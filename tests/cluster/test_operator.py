@@ -7,17 +7,16 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
-from cluster.fixture import Cluster
-from cluster.installation import operator_away
-from cluster.jobs import Inputs, Jobs, workers
+
+from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.installation import operator_away
+from tests.support.cluster.jobs import Inputs, Jobs, workers
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.cluster
-
-DYING = Path(__file__).with_name("dying_operator.py")
 
 
 @pytest.fixture
@@ -42,7 +41,8 @@ def test_it_dies_after_each_of_its_writes_and_nothing_is_lost_or_done_twice(
             "EMBERTIDE_IMAGE": jobs.cluster.worker_image,
         }
         life = subprocess.run(
-            [sys.executable, str(DYING)],
+            [sys.executable, "-m", "tests.support.cluster.dying_operator"],
+            cwd=ROOT,
             env=environment,
             capture_output=True,
             text=True,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster.fixture import Cluster
-from cluster.jobs import Inputs, Jobs, find_condition, workers
+
+from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
 

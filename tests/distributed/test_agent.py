@@ -11,9 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from job_files import WIDTH, write_job
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
-from world import make_features, make_graph
 
 import embertide.launch.local
 from embertide.launch.agent import start_waiting, supervise
@@ -23,6 +21,8 @@ from embertide.launch.launcher import NEEDED, launch
 from embertide.launch.local import run_job
 from embertide.launch.settings import ONCE, Meeting, WorkerSettings
 from embertide.spec.grid import GridShape
+from tests.support.job_files import WIDTH, write_job
+from tests.support.world import make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 

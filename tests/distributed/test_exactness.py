@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from catalogue import GRAPHS, Case, catalogue
-from ranks import on_grid
-from tasks import embed_all
-from world import make_features
 
 from embertide.models.reference import run_reference
+from tests.support.catalogue import GRAPHS, Case, catalogue
+from tests.support.ranks import on_grid
+from tests.support.tasks import embed_all
+from tests.support.world import make_features
 
 pytestmark = pytest.mark.distributed
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import GONE_SECONDS
 
 from embertide.errors import EmbertideError, InputError, ManifestError, ProcessDied
 from embertide.launch.fork_server import call, call_alone, die_with_asker, fork_server
+from tests.support.commands import GONE_SECONDS
 
 pytestmark = pytest.mark.distributed
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from ranks import on_grid
-from tasks import embed_all
-from world import NODES, make_features, make_graph
 
 from embertide.models.program import Aggregate, Linear, Program
+from tests.support.ranks import on_grid
+from tests.support.tasks import embed_all
+from tests.support.world import NODES, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from job_files import WIDTH, JobFiles, write_job
-from world import NODES, Graph, make_features, make_graph
 
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import build_csr, pack
@@ -24,6 +22,8 @@ from embertide.spec.grid import GridShape
 from embertide.stages.sample import sample_layer
 from embertide.storage.protocol import open_storage
 from embertide.telemetry.recorder import NullRecorder
+from tests.support.job_files import WIDTH, JobFiles, write_job
+from tests.support.world import NODES, Graph, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 

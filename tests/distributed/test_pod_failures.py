@@ -13,9 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import environment, members
-from pods import START_SECONDS, Cluster, Pod, cluster, files
-from small_job import SmallJob
 
 from embertide.cli.options import with_workers
 from embertide.spec.manifest import load_manifest
@@ -23,6 +20,9 @@ from embertide.spec.reports import Ending
 from embertide.storage.protocol import open_storage
 from embertide.synth import SynthOptions, synthesize
 from embertide.versions.publish import iter_embeddings
+from tests.support.commands import environment, members
+from tests.support.pods import START_SECONDS, Cluster, Pod, cluster, files
+from tests.support.small_job import SmallJob
 
 pytestmark = pytest.mark.distributed
 

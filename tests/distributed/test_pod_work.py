@@ -7,9 +7,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from job_files import WIDTH, JobFiles, write_job
-from pods import Cluster, cluster, files, samples
-from world import NODES, make_features, make_graph
 
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
@@ -17,6 +14,9 @@ from embertide.spec import metric_names
 from embertide.spec.reports import WorkerStatus
 from embertide.storage.protocol import open_storage
 from embertide.versions.publish import latest
+from tests.support.job_files import WIDTH, JobFiles, write_job
+from tests.support.pods import Cluster, cluster, files, samples
+from tests.support.world import NODES, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 

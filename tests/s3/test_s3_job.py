@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from s3.server import S3Server
 
 from embertide.spec.workers import StorageSettings
 from embertide.storage.protocol import open_storage
 from embertide.versions.publish import iter_embeddings, list_versions
+from tests.support.s3.server import S3Server
 
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 

@@ -10,7 +10,13 @@ from typing import Any, get_args
 import pytest
 import safetensors.torch
 import torch
-from model_support import (
+from torch import nn
+from torch.nn import functional
+
+from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.read import read_model
+from embertide.models.synth import Conv, write_random_model
+from tests.support.models import (
     GRAPHS,
     NODES,
     Files,
@@ -20,12 +26,6 @@ from model_support import (
     run_program,
     shake,
 )
-from torch import nn
-from torch.nn import functional
-
-from embertide.models.dgl_interop import load_dgl, why_no_dgl
-from embertide.models.read import read_model
-from embertide.models.synth import Conv, write_random_model
 
 pytestmark = pytest.mark.skipif(
     why_no_dgl() != "",

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from model_support import GRAPHS, assert_same, features, program_of, run_program, shake
 from torch import nn
 from torch.nn import functional
 
 from embertide.models.after import fold_batch_norm
 from embertide.models.program import Linear
 from embertide.models.reference import run_reference
+from tests.support.models import GRAPHS, assert_same, features, program_of, run_program, shake
 
 with warnings.catch_warnings():
     # PyG's import uses torch.jit, which current torch deprecates.
