@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster.build import build_all
-from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.layout import Layout
 from tests.support.cluster.leftovers import find_leftovers
 from tests.support.cluster.process import NodeProcess
@@ -27,7 +27,7 @@ SECONDS = 20.0
 
 def new_node() -> NodeProcess:
     """Without images, so that nothing but Go programs has to be there."""
-    return Cluster(build_all(), {}).node
+    return KubernetesCluster(build_all(), {}).node
 
 
 def await_leftovers(good: Callable[[list[str]], bool]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
@@ -41,7 +41,7 @@ _APART = {
 
 
 @pytest.fixture
-def second_node(cluster: Cluster) -> Iterator[None]:
+def second_node(cluster: KubernetesCluster) -> Iterator[None]:
     cluster.start_second_node()
     yield
     cluster.kill_second_node()

@@ -155,7 +155,7 @@ class Pod:
         shutil.rmtree(self._env["TMPDIR"], ignore_errors=True)
 
 
-class Cluster:
+class LocalPods:
     """Starts pods of one job, an attempt after the other."""
 
     def __init__(self, folder: Path, job: EmbeddingJob) -> None:
@@ -205,9 +205,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, job: EmbeddingJob) -> Iterator[Cluster]:
-    """A cluster whose processes end with the block."""
-    made = Cluster(folder, job)
+def local_pods(folder: Path, job: EmbeddingJob) -> Iterator[LocalPods]:
+    """Pods whose processes end with the block."""
+    made = LocalPods(folder, job)
     try:
         yield made
     finally:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 
 from tests.support.cluster.build import build_all
-from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.images import build_images
 from tests.support.cluster.installation import NAMESPACE, RELEASE, install
 from tests.support.cluster.requirements import missing
@@ -36,7 +36,7 @@ Ctrl-C ends it all."""
 
 def up() -> None:
     """Start, say how to use it, wait."""
-    cluster = Cluster(build_all(), build_images())
+    cluster = KubernetesCluster(build_all(), build_images())
     try:
         cluster.start()
         print(f"[cluster] installing the operator into namespace {NAMESPACE}", flush=True)

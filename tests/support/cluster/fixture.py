@@ -56,7 +56,7 @@ class ClusterS3:
         return f"s3://{self.bucket}/{key}"
 
 
-class Cluster:
+class KubernetesCluster:
     """A node with images loaded; ``programs`` and ``images`` by name, as their builders say."""
 
     def __init__(self, programs: Mapping[str, Path], images: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.paths import ROOT
 
 RELEASE = "embertide"
@@ -15,7 +15,7 @@ _CHART = ROOT / "charts" / "embertide"
 _QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20}
 
 
-def install(cluster: Cluster, release: str) -> str:
+def install(cluster: KubernetesCluster, release: str) -> str:
     """Install the chart, or bring it up to date; returns the name that its objects have."""
     repository, tag = cluster.operator_image.rsplit(":", 1)
     values = {
@@ -36,7 +36,7 @@ def install(cluster: Cluster, release: str) -> str:
 
 
 @contextmanager
-def operator_away(cluster: Cluster, deployment: str) -> Iterator[None]:
+def operator_away(cluster: KubernetesCluster, deployment: str) -> Iterator[None]:
     """Scaled to zero, and its pod gone; back at the end."""
     scale = ("-n", NAMESPACE, "scale", "deployment", deployment)
     pods = ("pod", "-l", "app.kubernetes.io/component=operator")

@@ -26,8 +26,9 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import StorageSettings
 from embertide.storage.protocol import Storage, open_storage
 from embertide.versions.publish import iter_embeddings, list_versions
-from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.holding import standing_still
+from tests.support.exact import assert_exact
 
 Manifest = dict[str, Any]
 _POLL_SECONDS = 0.1
@@ -41,7 +42,7 @@ class Inputs:
     storage: Storage
 
     @classmethod
-    def make(cls, cluster: Cluster, name: str, *size: str) -> Inputs:
+    def make(cls, cluster: KubernetesCluster, name: str, *size: str) -> Inputs:
         """``size``: options of ``embertide synth``."""
         place = f"s3://{cluster.s3.bucket}/{name}"
         command = [sys.executable, "-m", "embertide", "synth", place, "-q", *size]
@@ -88,8 +89,7 @@ class Inputs:
         ids = np.concatenate([ids for ids, _ in batches])
         found = np.concatenate([values for _, values in batches])[np.argsort(ids)]
         assert np.array_equal(np.sort(ids), np.arange(len(self.reference)))
-        error = np.abs(found - self.reference).max()
-        assert error <= 1e-5 * np.abs(self.reference).max()
+        assert_exact(found, self.reference)
 
     def versions(self, output: str) -> list[str]:
         """Names of the complete versions."""
@@ -115,7 +115,7 @@ def workers(graph: int = 1, feature: int = 1, **fields: Any) -> Manifest:
 class Jobs:
     """The jobs of one namespace."""
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, cluster: KubernetesCluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace
         self.root = cluster.s3.uri(namespace)
         group = f"{naming.GROUP}/{naming.API_VERSION_NAME}"

@@ -9,7 +9,7 @@ from tests.support.cluster.config import CONTAINERD_SOCKET
 from tests.support.cluster.layout import Machine
 from tests.support.cluster.loading import Containerd, read_image
 from tests.support.cluster.mounts import mount, unmount_all
-from tests.support.cluster.running import Running
+from tests.support.cluster.running import ComponentProcesses
 from tests.support.cluster.settings import Settings
 
 # unshare dies with its parent, the first process inside with unshare, all others with that.
@@ -33,7 +33,7 @@ def set_up_mounts() -> None:
     Path("/run/netns").mkdir()
 
 
-def start_containerd(running: Running, settings: Settings, machine: Machine) -> None:
+def start_containerd(running: ComponentProcesses, settings: Settings, machine: Machine) -> None:
     """Start it, wait until it answers and give it the images."""
     component = components.container_runtime(settings, machine)
     running.add(component)
@@ -44,7 +44,7 @@ def start_containerd(running: Running, settings: Settings, machine: Machine) -> 
         containerd.load(read_image(Path(settings.image_store), name))
 
 
-def start_agents(running: Running, settings: Settings, machine: Machine) -> None:
+def start_agents(running: ComponentProcesses, settings: Settings, machine: Machine) -> None:
     """Start kubelet and kube-proxy."""
     for component in components.agents(settings, machine):
         running.add(component)

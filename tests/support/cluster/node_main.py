@@ -17,11 +17,11 @@ from functools import partial
 
 from tests.support.cluster import components, config, machine, network
 from tests.support.cluster.layout import API, FIRST, Layout
-from tests.support.cluster.running import Running
+from tests.support.cluster.running import ComponentProcesses
 from tests.support.cluster.settings import Settings
 
 
-def start(settings: Settings, running: Running, here: int) -> None:
+def start(settings: Settings, running: ComponentProcesses, here: int) -> None:
     """Bring the node up to where the API server and S3 answer and containerd has the images."""
     machine.set_up_mounts()
     network.set_up_first(here)
@@ -48,7 +48,7 @@ def api_server_answers(layout: Layout) -> bool:
         return False
 
 
-def obey(running: Running, order: Mapping[str, str]) -> None:
+def obey(running: ComponentProcesses, order: Mapping[str, str]) -> None:
     """Carry out one order."""
     act = {"start": running.start, "stop": running.stop}[order["do"]]
     act(order["component"])
@@ -69,7 +69,7 @@ def answer(act: Callable[[], None]) -> bool:
 def main() -> None:
     """``node_main.py DESCRIPTOR``: of this machine's network namespace."""
     settings = Settings.of_this_process()
-    running = Running(settings.layout.logs)
+    running = ComponentProcesses(settings.layout.logs)
     if answer(partial(start, settings, running, int(sys.argv[1]))):
         for line in sys.stdin:
             answer(partial(obey, running, json.loads(line)))

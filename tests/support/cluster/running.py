@@ -13,7 +13,7 @@ from tests.support.cluster.components import Component
 _START_SECONDS = 90.0
 
 
-class Running:
+class ComponentProcesses:
     """Some components and their processes, which write into one folder of logs."""
 
     def __init__(self, logs: Path) -> None:

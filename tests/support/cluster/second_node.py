@@ -14,7 +14,7 @@ import sys
 
 from tests.support.cluster import cgroups, machine, network
 from tests.support.cluster.layout import SECOND
-from tests.support.cluster.running import Running
+from tests.support.cluster.running import ComponentProcesses
 from tests.support.cluster.settings import Settings
 
 
@@ -32,7 +32,7 @@ def main() -> None:
 def inside(first: int) -> None:
     """Start its components and wait for the end."""
     settings = Settings.of_this_process()
-    running = Running(settings.layout.logs)
+    running = ComponentProcesses(settings.layout.logs)
     machine.set_up_mounts()
     network.set_up_second(first)
     machine.start_containerd(running, settings, SECOND)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.cluster.fixture import Cluster
+from tests.support.cluster.fixture import KubernetesCluster
 
 _COMPONENT_LINES = 8
 _POD_LINES = 30
@@ -20,12 +20,12 @@ _ALARMING = re.compile(r"^[EF]\d{4} |level=(error|fatal)|^panic:|^fatal error:")
 Marks = dict[Path, int]
 
 
-def mark(cluster: Cluster) -> Marks:
+def mark(cluster: KubernetesCluster) -> Marks:
     """How long every log is now."""
     return {path: path.stat().st_size for path in _logs(cluster)}
 
 
-def tell(cluster: Cluster, since: Marks) -> Iterator[tuple[str, str]]:
+def tell(cluster: KubernetesCluster, since: Marks) -> Iterator[tuple[str, str]]:
     """Titles and texts: what there is, and what has been logged since."""
     yield "cluster: pods", cluster.try_kubectl("get", "pods", "-A", "-o", "wide").stdout
     events = cluster.try_kubectl("get", "events", "-A", "--sort-by=.metadata.creationTimestamp")
@@ -39,7 +39,7 @@ def tell(cluster: Cluster, since: Marks) -> Iterator[tuple[str, str]]:
             yield f"cluster: {title}", "\n".join(lines[-_POD_LINES:])
 
 
-def _logs(cluster: Cluster) -> list[Path]:
+def _logs(cluster: KubernetesCluster) -> list[Path]:
     layout = cluster.layout
     components = [path for path in layout.logs.glob("*.log") if path.name != "audit.log"]
     return sorted(components) + sorted(layout.state.glob("node-*/pods/*/*/*.log"))
