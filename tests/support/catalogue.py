@@ -1,7 +1,7 @@
 """Every model the library reads, as programs with weights from DGL's and PyG's own modules.
 
 The modules and their descriptions are those that the unit tests compare with the libraries;
-left out are the ones that differ in how a model is read, not in what the engine does.
+``on_grids=False`` leaves out those that differ in how a model is read, not in what is computed.
 """
 
 from __future__ import annotations
@@ -17,28 +17,6 @@ from tests.support.models import program_of, shake
 from tests.support.world import Graph, make_graph
 from tests.unit import test_models_dgl, test_models_pyg
 
-LEFT_OUT = [
-    "no-bias",
-    "infer",
-    "default",
-    "checked",
-    "-all",
-    "-plain",
-    "sage-sum",
-    "sage-add",
-    "rootless",
-    "slope",
-    "ignores",
-    "two-proj",
-    "gin-mean",
-    "gin-add",
-    "trained",
-    "one-head",
-    "shared",
-    "wide-weighted",
-    "narrow-normalize",
-    "wide-project",
-]
 GRAPHS = {
     (kind, weighted): make_graph(directed=kind == "directed", weighted=weighted)
     for kind in ("directed", "undirected")
@@ -70,17 +48,13 @@ def catalogue() -> dict[str, Case]:
     }
 
 
-def _kept(name: str) -> bool:
-    return not any(word in name for word in LEFT_OUT) and not name.endswith("narrow")
-
-
 def _dgl() -> dict[str, tuple[Program, bool]]:
     convs = load_dgl().nn.pytorch
     programs = {
         "dgl stack": (program_of(test_models_dgl.STACK, shake(test_models_dgl.Stack(convs))), False)
     }
     for name, case in test_models_dgl.CASES.items():
-        if _kept(name):
+        if case.on_grids:
             module = shake(nn.ModuleDict({"conv": case.make(convs)}))
             program = program_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
             programs[f"dgl {name}"] = (program, case.weights)
@@ -89,11 +63,11 @@ def _dgl() -> dict[str, tuple[Program, bool]]:
 
 def _pyg() -> dict[str, tuple[Program, bool]]:
     programs = {}
-    for name, (make, inner, last, weighted) in test_models_pyg.MODELS.items():
+    for name, (make, inner, last, weighted, _) in test_models_pyg.MODELS.items():
         text = f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n"
         programs[f"pyg {name}"] = (program_of(text, shake(make())), weighted)
     for name, case in test_models_pyg.CASES.items():
-        if _kept(name):
+        if case.on_grids:
             module = shake(nn.ModuleDict({"conv": case.make()}))
             program = program_of(f"library: pyg\nlayers: [{{{case.options}}}]", module)
             programs[f"pyg {name}"] = (program, case.weights)
