@@ -66,11 +66,11 @@ test: $(STAMP)
 	[ $$cluster -ne 5 ] || exit $$others; exit $$cluster  # 5: no test chosen
 
 cluster: $(STAMP)
-	@$(BIN)/python tests/cluster up
+	@$(BIN)/python -m tests.support.cluster up
 
 # What the cluster needs from Debian; Go comes from https://go.dev/dl.
 cluster-packages:
-	@packages="$$($(PYTHON) tests/cluster packages)" || exit 1; \
+	@packages="$$($(PYTHON) -m tests.support.cluster packages)" || exit 1; \
 	if dpkg --status $$packages >/dev/null 2>&1; then echo "[cluster] all packages are there"; \
 	else apt-get update && DEBIAN_FRONTEND=noninteractive \
 	  apt-get install --yes --no-install-recommends $$packages; fi
@@ -82,7 +82,6 @@ lint: $(STAMP)
 	@$(BIN)/ruff check
 	@echo "[lint] mypy"
 	@$(BIN)/mypy
-	@cd tests && ../$(BIN)/mypy --config-file ../pyproject.toml --package cluster
 	@echo "[lint] lint-imports"
 	@$(BIN)/lint-imports --no-logo
 	@echo "[lint] hadolint docker/*.Dockerfile"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster.installation import operator_away
-from cluster.jobs import Inputs, Jobs, find_condition, workers
+
+from tests.support.cluster.installation import operator_away
+from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ranks import on_grid
-from tasks import deliver_parts
+
+from tests.support.ranks import on_grid
+from tests.support.tasks import deliver_parts
 
 pytestmark = pytest.mark.distributed
 

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from job_files import WIDTH, write_job
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
-from world import make_features, make_graph
 
 import embertide.launch.sequence
 from embertide.launch.elastic import start_waiting, supervise
@@ -24,6 +22,8 @@ from embertide.launch.local import run_job
 from embertide.launch.sequence import PRELOAD
 from embertide.launch.settings import ONCE, Rendezvous, WorkerSettings
 from embertide.spec.grid import GridShape
+from tests.support.job_files import WIDTH, write_job
+from tests.support.world import make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import Done, Published, Running, await_nobody
+
+from tests.support.commands import Done, Published, Running, await_nobody
 
 pytestmark = pytest.mark.distributed
 

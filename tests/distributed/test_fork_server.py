@@ -12,11 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import GONE_SECONDS
 
 from embertide.errors import EmbertideError, InputError, ManifestError, ProcessDied
 from embertide.launch.fork_server import call, call_alone, fork_server
 from embertide.launch.process_tree import die_with_requester
+from tests.support.commands import GONE_SECONDS
 
 pytestmark = pytest.mark.distributed
 

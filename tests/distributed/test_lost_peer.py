@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import on_grid
 
 from embertide.launch.worker import is_lost_peer
 from embertide.primitives.exchange import Exchange
+from tests.support.ranks import on_grid
 
 pytestmark = pytest.mark.distributed
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pods import files, plan_pod
-from small_job import NODES, SmallJob
-from version_support import manifest_of, write_parts
 
 from embertide.errors import AccessDenied, InputError, ManifestError, WorkerFailed
 from embertide.launch.failure import Cause
@@ -30,6 +27,9 @@ from embertide.spec.reports import Ending, PlanResult, WorkerStatus
 from embertide.storage.protocol import open_storage
 from embertide.telemetry.progress import Progress
 from embertide.versions.publish import latest, new_version, publish
+from tests.support.pods import files, plan_pod
+from tests.support.small_job import NODES, SmallJob
+from tests.support.versions import manifest_of, write_parts
 
 pytestmark = pytest.mark.distributed
 

@@ -8,20 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from s3.server import S3Server
-from version_support import (
-    CURRENT,
-    LATER,
-    NEXT,
-    OLD,
-    Hooked,
-    check_crashes,
-    check_race,
-    is_intact,
-    manifest_of,
-    publish_one,
-    write_parts,
-)
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.manifest import StorageSettings
@@ -36,6 +22,20 @@ from embertide.versions.publish import (
     version_uri,
 )
 from embertide.versions.read_parts import read_part
+from tests.support.s3.server import S3Server
+from tests.support.versions import (
+    CURRENT,
+    LATER,
+    NEXT,
+    OLD,
+    Hooked,
+    check_crashes,
+    check_race,
+    is_intact,
+    manifest_of,
+    publish_one,
+    write_parts,
+)
 
 pytestmark = pytest.mark.s3
 WIDTH = 64

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from operator_world import SETTINGS, UID, raw_job
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -13,6 +12,7 @@ from embertide_operator import pod_template
 from embertide_operator.children import children, planner, spec_hash
 from embertide_operator.pods import Attempt
 from embertide_operator.validate import read_job
+from tests.support.operator_world import SETTINGS, UID, raw_job
 
 ATTEMPT = Attempt(
     UID, 3, "20261121T120000Z-abcdef", ("20261121T110000Z-abcdef",), GridShape.of(2, 2)

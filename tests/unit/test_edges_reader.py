@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from edge_files import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from embertide.readers import text as read_text
+from embertide.readers.edges import split_edges
+from embertide.readers.nodes import read_nodes, split_nodes
+from embertide.readers.text_errors import is_whole
+from embertide.spec.manifest import NodeTable
+from embertide.storage.protocol import Storage, open_storage
+from tests.support.edge_files import (
     COMPRESS,
     DESTINATION,
     EDGES,
@@ -21,15 +30,6 @@ from edge_files import (
     rows_of,
     write_parquet,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from embertide.readers import text as read_text
-from embertide.readers.edges import split_edges
-from embertide.readers.nodes import read_nodes, split_nodes
-from embertide.readers.text_errors import is_whole
-from embertide.spec.manifest import NodeTable
-from embertide.storage.protocol import Storage, open_storage
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from manifest_support import EXAMPLE, only_problem, problems_of, put
 
 from embertide.errors import ManifestError
 from embertide.spec import load_manifest
+from tests.support.manifests import EXAMPLE, only_problem, problems_of, put
 
 
 def test_all_problems_come_at_once_with_their_lines() -> None:

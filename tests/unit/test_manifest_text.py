@@ -10,11 +10,11 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from manifest_support import EXAMPLE
 
 from embertide.errors import ManifestError
 from embertide.spec import load_manifest
 from embertide.spec.base import normalise_uri
+from tests.support.manifests import EXAMPLE
 
 # Locations
 

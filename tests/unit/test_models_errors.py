@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from model_support import Files
 from torch import nn
 
 from embertide.errors import ModelError, ObjectMissing
 from embertide.models.program import Program
 from embertide.models.read import read_model
+from tests.support.models import Files
 
 GCN = {
     "layers.0.weight": torch.ones(8, 16),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from operator_world import UID, World
 
 from embertide.spec.reports import Ending
 from embertide.spec.status import JobStatus
+from tests.support.operator_world import UID, World
 
 LOST = Ending(reason="WorkerFailed", message="lost worker 1", exit_code=8, rank=0, peer=True)
 BAD_ROW = Ending(reason="Input", message="row 7", exit_code=3, rank=1, permanent=True)

@@ -10,10 +10,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from storage_contract import StorageContract
 
 from embertide.errors import ObjectMissing, OutputError, StorageError
 from embertide.storage.protocol import Storage, open_storage
+from tests.support.storage_contract import StorageContract
 
 
 @pytest.fixture

@@ -9,19 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from version_support import (
-    CURRENT,
-    LATER,
-    NEXT,
-    OLD,
-    Hooked,
-    check_crashes,
-    check_race,
-    is_intact,
-    manifest_of,
-    publish_one,
-    write_parts,
-)
 
 from embertide.errors import AccessDenied, ObjectMissing, OutputError
 from embertide.spec.version_names import begun, is_version
@@ -38,6 +25,19 @@ from embertide.versions.publish import (
     version_uri,
 )
 from embertide.versions.retention import remove_old
+from tests.support.versions import (
+    CURRENT,
+    LATER,
+    NEXT,
+    OLD,
+    Hooked,
+    check_crashes,
+    check_race,
+    is_intact,
+    manifest_of,
+    publish_one,
+    write_parts,
+)
 
 MISSING = "20200101T000000Z-000000"
 
