@@ -9,7 +9,7 @@ from typing import Any
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.cluster import Object
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.pods import Attempt, labels, planner_template, worker_template
 from embertide_operator.settings import Settings
 

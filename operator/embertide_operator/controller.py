@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from embertide_operator.cluster import ApiRefused, Cluster, Object
+from embertide_operator.advance import REFUSED
 from embertide_operator.decision import Decision
 from embertide_operator.events import event
+from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import is_finished, observe, output_of
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft
-from embertide_operator.watch import REFUSED
 from embertide_operator.workqueue import Key, WorkQueue
 
 _WORKERS = 4
@@ -39,7 +39,7 @@ class Controller:
         resynced: monotonic time of the last finished look at all jobs.
     """
 
-    cluster: Cluster
+    api: KubernetesApi
     settings: Settings
     metrics: Metrics
     queue: WorkQueue = field(default_factory=WorkQueue)
@@ -64,8 +64,8 @@ class Controller:
         """Look at all jobs every so often: an event that was missed costs time, nothing else."""
         while True:
             try:
-                jobs = await asyncio.to_thread(self.cluster.jobs)
-            except ApiRefused as refused:
+                jobs = await asyncio.to_thread(self.api.jobs)
+            except ApiError as refused:
                 log.warning("jobs cannot be listed: %s", refused)
             else:
                 self.metrics.jobs(jobs)
@@ -80,13 +80,13 @@ class Controller:
         started = time.monotonic()
         outcome = "ok"
         try:
-            job = await asyncio.to_thread(self.cluster.get, "EmbeddingJob", *key)
+            job = await asyncio.to_thread(self.api.get, "EmbeddingJob", *key)
             if job is None:
                 return None
             # Of jobs with one output, one is decided on at a time: only one can begin.
             async with self._outputs.setdefault(output_of(job), asyncio.Lock()):
                 return await asyncio.to_thread(self._pass, job)
-        except ApiRefused as refused:
+        except ApiError as refused:
             outcome = "conflict" if refused.conflict else "refused"
             if not refused.conflict:
                 log.warning("%s/%s: %s", *key, refused)
@@ -102,22 +102,22 @@ class Controller:
     def _pass(self, job: Object) -> float | None:
         # Read again: it may have changed while we waited for our turn.
         meta = job["metadata"]
-        job = self.cluster.get("EmbeddingJob", meta["namespace"], meta["name"]) or {}
+        job = self.api.get("EmbeddingJob", meta["namespace"], meta["name"]) or {}
         if not job:
             return None
-        seen = observe(self.cluster, job, thorough=self._is_thorough(job))
+        seen = observe(self.api, job, all_children=self._wants_all_children(job))
         decision = decide(seen, self.settings, datetime.now(UTC))
         job = self._write(job, decision.draft)
         try:
             self._act(job, decision)
-        except ApiRefused as refused:
+        except ApiError as refused:
             if refused.passing or refused.conflict:
                 raise
             self._write(job, _refused(job, refused))
             return _REFUSED_SECONDS
-        return decision.again_after
+        return decision.requeue_after
 
-    def _is_thorough(self, job: Object) -> bool:
+    def _wants_all_children(self, job: Object) -> bool:
         """Look at every child after each change of the spec, and about once a resync."""
         status = job.get("status") or {}
         if status.get("observedGeneration") != job["metadata"]["generation"]:
@@ -130,32 +130,32 @@ class Controller:
         if draft.fields == (job.get("status") or {}):
             return job
         if not (job["metadata"].get("deletionTimestamp")):
-            job = self.cluster.write_status(job, draft.fields)
-        for note in draft.notes:
+            job = self.api.write_status(job, draft.fields)
+        for note in draft.events:
             meta = job["metadata"]
             log.info("%s/%s: %s: %s", meta["namespace"], meta["name"], note.reason, note.message)
             try:
-                self.cluster.report(event(job, note, draft.now))
-            except ApiRefused as refused:
+                self.api.create_event(event(job, note, draft.now))
+            except ApiError as refused:
                 log.warning("an Event was not taken: %s", refused)
         return job
 
     def _act(self, job: Object, decision: Decision) -> None:
         for child in decision.apply:
-            self.cluster.apply(child)
+            self.api.apply(child)
         if decision.scale_to_zero is not None:
-            self.cluster.scale(decision.scale_to_zero, 0)
+            self.api.scale(decision.scale_to_zero, 0)
         namespace = job["metadata"]["namespace"]
         for item in decision.delete:
-            self.cluster.delete(item.kind, namespace, item.name, uid=item.uid, force=item.force)
+            self.api.delete(item.kind, namespace, item.name, uid=item.uid, force=item.force)
 
 
-def _refused(job: Object, refused: ApiRefused) -> Draft:
+def _refused(job: Object, refused: ApiError) -> Draft:
     """The status of a job one of whose objects the API server does not take."""
     draft = Draft(job, datetime.now(UTC))
     message = f"the API server refuses an object of this job: {refused}"
     if draft.condition("WorkersReady").get("message") != message:
-        draft.note(REFUSED, message, warning=True)
+        draft.add_event(REFUSED, message, warning=True)
     draft.set("WorkersReady", False, REFUSED, message)
     return draft
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from embertide_operator.attempt import is_ready
-from embertide_operator.cluster import Object
+from embertide_operator.failures import is_ready
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed
 from embertide_operator.status import Draft, parse_time
 
@@ -15,7 +15,7 @@ _GOING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Doomed:
+class Deletion:
     """An object to delete; ``force`` does not wait for its node to answer."""
 
     kind: str
@@ -30,39 +30,39 @@ class Decision:
 
     Attributes:
         scale_to_zero: the StatefulSet whose pods have to go.
-        again_after: seconds until the job needs another look, whatever is heard; None: never.
+        requeue_after: seconds until the job needs another look, whatever is heard; None: never.
     """
 
     draft: Draft
     apply: list[Object] = field(default_factory=list)
     scale_to_zero: Object | None = None
-    delete: list[Doomed] = field(default_factory=list)
-    again_after: float | None = None
+    delete: list[Deletion] = field(default_factory=list)
+    requeue_after: float | None = None
 
 
-def stop(seen: Observed, draft: Draft, again_after: float | None = None) -> Decision:
+def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) -> Decision:
     """Have no pods: those that are there go, the objects that cost nothing stay."""
-    decision = Decision(draft, again_after=again_after)
+    decision = Decision(draft, requeue_after=requeue_after)
     statefulset = seen.children.get("StatefulSet")
     if statefulset is not None and statefulset["spec"]["replicas"] > 0:
         decision.scale_to_zero = statefulset
     for pod in seen.planners():
         if not pod["metadata"].get("deletionTimestamp"):
-            decision.delete.append(doomed(pod))
+            decision.delete.append(pod_deletion(pod))
     for pod in seen.pods:
         if is_stuck(pod, draft):
-            decision.delete.append(doomed(pod, force=True))
-    if seen.pods or (again_after is None and draft["phase"] == "Restarting"):
-        decision.again_after = _GOING_SECONDS
+            decision.delete.append(pod_deletion(pod, force=True))
+    if seen.pods or (requeue_after is None and draft["phase"] == "Restarting"):
+        decision.requeue_after = _GOING_SECONDS
     count_workers(seen.workers, 0, draft)
     if not seen.pods and draft.condition("WorkersReady"):
         draft.set("WorkersReady", False, "Stopped", "no workers are running")
     return decision
 
 
-def doomed(pod: Object, *, force: bool = False) -> Doomed:
+def pod_deletion(pod: Object, *, force: bool = False) -> Deletion:
     """This very pod, and no other that may have its name by then."""
-    return Doomed("Pod", pod["metadata"]["name"], pod["metadata"]["uid"], force)
+    return Deletion("Pod", pod["metadata"]["name"], pod["metadata"]["uid"], force)
 
 
 def is_stuck(pod: Object, draft: Draft) -> bool:

@@ -10,13 +10,13 @@ import secrets
 from datetime import datetime
 
 from embertide.spec.naming import FIELD_MANAGER
-from embertide_operator.cluster import Object
-from embertide_operator.status import Note, timestamp
+from embertide_operator.kubernetes_api import Object
+from embertide_operator.status import PendingEvent, timestamp
 
 _LONGEST_MESSAGE = 1024
 
 
-def event(job: Object, note: Note, now: datetime) -> Object:
+def event(job: Object, note: PendingEvent, now: datetime) -> Object:
     """An Event about a job, as the API takes it."""
     meta = job["metadata"]
     return {

@@ -8,35 +8,35 @@ from typing import Any
 from embertide.spec.base import normalise_uri
 from embertide.spec.naming import CONTAINER, HTTP_PORT, LABEL_ATTEMPT, LABEL_ROLE, ROLE_WORKER
 from embertide.spec.reports import WorkerStatus
-from embertide_operator.cluster import Cluster, Object
+from embertide_operator.kubernetes_api import KubernetesApi, Object
 
 CHILDREN = ("StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget")
 
 
 @dataclass(frozen=True)
 class Observed:
-    """One job and everything around it.
+    """One job and everything that belongs to it, as read for one reconciliation.
 
     Attributes:
         job: the EmbeddingJob as the API has it.
-        children: by kind, those objects that have the job's name and belong to it.
-        strangers: "Kind/name" of objects in the way: they have a child's name, but not our job
-            as their owner.
-        pods: every pod of the job, of all attempts, and the planner's.
-        refusal: why pods could not be created, "" when nobody said so.
+        children: by kind, the objects that have the job's name and are owned by it.
+        name_conflicts: "Kind/name" of objects that have a child's name but another owner.
+        pods: every pod of the job: workers of all attempts, and the planner.
+        pod_creation_error: why the StatefulSet could not create its pods; "" when no Event says.
         report: rank 0's ``/status``, None when it did not answer.
-        rival: another job with the same output that goes first, and why; "" when there is none.
-        thorough: ``children`` is complete; otherwise the others are there if the StatefulSet is.
+        competing_job: the job with the same output that runs first, and why; "" for none.
+        all_children: whether every kind was read. Otherwise ``children`` may lack those that
+            exist, as long as it has the StatefulSet.
     """
 
     job: Object
     children: dict[str, Object] = field(default_factory=dict)
-    strangers: list[str] = field(default_factory=list)
+    name_conflicts: list[str] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
-    refusal: str = ""
+    pod_creation_error: str = ""
     report: WorkerStatus | None = None
-    rival: str = ""
-    thorough: bool = True
+    competing_job: str = ""
+    all_children: bool = True
 
     @property
     def status(self) -> Object:
@@ -92,37 +92,37 @@ def is_finished(job: Object) -> bool:
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
-def observe(cluster: Cluster, job: Object, *, thorough: bool) -> Observed:
+def observe(api: KubernetesApi, job: Object, *, all_children: bool) -> Observed:
     """Look at everything that belongs to a job.
 
     The StatefulSet is the last child to be made, so while it is there the others are too;
-    only a ``thorough`` look makes sure of it.
+    only a ``all_children`` look makes sure of it.
 
     Raises:
-        ApiRefused: the API server did not answer one of the questions.
+        ApiError: the API server did not answer one of the questions.
     """
     meta = job["metadata"]
     namespace, name = meta["namespace"], meta["name"]
     children: dict[str, Object] = {}
-    strangers = []
+    name_conflicts = []
     for kind in CHILDREN:
-        found = cluster.get(kind, namespace, name)
+        found = api.get(kind, namespace, name)
         if found is not None and meta["uid"] in owners(found):
             children[kind] = found
-            if kind == "StatefulSet" and not thorough:
+            if kind == "StatefulSet" and not all_children:
                 break
         elif found is not None:
-            strangers.append(f"{kind}/{name}")
-    pods = [pod for pod in cluster.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
+            name_conflicts.append(f"{kind}/{name}")
+    pods = [pod for pod in api.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
     return Observed(
         job,
         children,
-        strangers,
+        name_conflicts,
         pods,
-        _refusal(cluster, namespace, children.get("StatefulSet"), pods),
-        _ask_rank_zero(cluster, pods, job),
-        _rival(cluster, job),
-        thorough or "StatefulSet" not in children,
+        _pod_creation_error(api, namespace, children.get("StatefulSet"), pods),
+        _ask_rank_zero(api, pods, job),
+        _competing_job(api, job),
+        all_children or "StatefulSet" not in children,
     )
 
 
@@ -138,8 +138,8 @@ def owners(item: Object) -> list[str]:
     return [ref["uid"] for ref in item["metadata"].get("ownerReferences") or []]
 
 
-def _refusal(
-    cluster: Cluster, namespace: str, statefulset: Object | None, pods: list[Object]
+def _pod_creation_error(
+    api: KubernetesApi, namespace: str, statefulset: Object | None, pods: list[Object]
 ) -> str:
     """Why the StatefulSet has fewer pods than it wants: only Events tell (quota, admission)."""
     if statefulset is None:
@@ -148,12 +148,12 @@ def _refusal(
     if there >= statefulset["spec"]["replicas"]:
         return ""
     uid = statefulset["metadata"]["uid"]
-    events = cluster.events_about(namespace, uid, "FailedCreate")
+    events = api.events_about(namespace, uid, "FailedCreate")
     newest = max(events, key=lambda event: event.get("lastTimestamp") or "", default=None)
     return str(newest["message"]) if newest else ""
 
 
-def _ask_rank_zero(cluster: Cluster, pods: list[Object], job: Object) -> WorkerStatus | None:
+def _ask_rank_zero(api: KubernetesApi, pods: list[Object], job: Object) -> WorkerStatus | None:
     """Rank 0 of the current attempt, if it answers and is the one we mean."""
     attempt = (job.get("status") or {}).get("attempt", 0)
     for pod in pods:
@@ -162,7 +162,7 @@ def _ask_rank_zero(cluster: Cluster, pods: list[Object], job: Object) -> WorkerS
         address = (pod.get("status") or {}).get("podIP")
         if attempt_of(pod) != attempt or not address or "running" not in _state(pod):
             continue
-        data = cluster.ask_worker(address, HTTP_PORT)
+        data = api.get_worker_status(address, HTTP_PORT)
         report = WorkerStatus.parse(data) if data else None
         if report and (report.job_uid, report.attempt) == (job["metadata"]["uid"], attempt):
             return report
@@ -174,7 +174,7 @@ def _state(pod: Object) -> dict[str, Any]:
     return state
 
 
-def _rival(cluster: Cluster, job: Object) -> str:
+def _competing_job(api: KubernetesApi, job: Object) -> str:
     """Who publishes to the same output and goes first; only jobs about to start need to know.
 
     A job that has begun goes first, then the older one. Other namespaces count as well where
@@ -184,7 +184,7 @@ def _rival(cluster: Cluster, job: Object) -> str:
         return ""
     output = output_of(job)
     older = ""
-    for other in cluster.jobs():
+    for other in api.jobs():
         meta = other["metadata"]
         if meta["uid"] == job["metadata"]["uid"] or output_of(other) != output:
             continue

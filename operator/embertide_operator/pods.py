@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.cluster import Object
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.pod_template import merge
 from embertide_operator.quantities import quantity
 from embertide_operator.settings import Settings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from embertide_operator.cluster import Object
+from embertide_operator.kubernetes_api import Object
 
 CONDITIONS = (
     "Accepted",
@@ -22,7 +22,7 @@ _LONGEST_MESSAGE = 1024
 
 
 @dataclass(frozen=True)
-class Note:
+class PendingEvent:
     """An Event to post: ``kind`` is Normal or Warning, ``reason`` one of a fixed few."""
 
     kind: str
@@ -50,7 +50,7 @@ class Draft:
 
     def __init__(self, job: Object, now: datetime) -> None:
         self.fields: dict[str, Any] = copy.deepcopy(job.get("status") or {})
-        self.notes: list[Note] = []
+        self.events: list[PendingEvent] = []
         self.now = now
         self._generation = job["metadata"].get("generation", 1)
         self.fields["observedGeneration"] = self._generation
@@ -67,9 +67,9 @@ class Draft:
         else:
             self.fields[name] = value
 
-    def note(self, reason: str, message: str, *, warning: bool = False) -> None:
+    def add_event(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Post an Event when this status is written."""
-        self.notes.append(Note("Warning" if warning else "Normal", reason, message))
+        self.events.append(PendingEvent("Warning" if warning else "Normal", reason, message))
 
     def seconds_since(self, name: str) -> float:
         """How long ago a time of the status was; 0 when it is not there."""

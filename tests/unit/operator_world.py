@@ -64,7 +64,7 @@ class World:
         self.job = raw_job(**spec)
         self.seen = Observed(self.job)
         self.now = NOW
-        self.notes: list[str] = []
+        self.events: list[str] = []
 
     @property
     def status(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class World:
         self.seen = replace(self.seen, job=copy.deepcopy(self.job), **seen)
         decision = decide(self.seen, SETTINGS, self.now)
         self.job["status"] = decision.draft.fields
-        self.notes += [note.reason for note in decision.draft.notes]
+        self.events += [event.reason for event in decision.draft.events]
         children = dict(self.seen.children)
         for child in decision.apply:
             children[child["kind"]] = copy.deepcopy(child)

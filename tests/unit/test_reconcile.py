@@ -34,7 +34,7 @@ def test_the_first_look_starts_an_attempt() -> None:
     assert len(world.status["versions"]) == 1
     assert world.status["plan"]["grid"] == "2x1"
     assert world.condition("Accepted") == ("True", "Valid")
-    assert world.notes == ["Accepted", "AttemptStarted"]
+    assert world.events == ["Accepted", "AttemptStarted"]
 
 
 def test_a_second_look_changes_nothing() -> None:
@@ -42,7 +42,7 @@ def test_a_second_look_changes_nothing() -> None:
     world.look()
     before = dict(world.status)
     again = world.look()
-    assert (again.apply, again.delete, again.draft.notes) == ([], [], [])
+    assert (again.apply, again.delete, again.draft.events) == ([], [], [])
     assert again.draft.fields == before
 
 
@@ -68,8 +68,8 @@ def test_a_job_runs_to_its_end() -> None:
     assert done.scale_to_zero is not None
     rest = world.look(5, pods=[], report=None)
     assert (rest.apply, rest.scale_to_zero, rest.delete) == ([], None, [])
-    assert rest.again_after is None
-    assert world.notes[-2:] == ["Published", "Completed"]
+    assert rest.requeue_after is None
+    assert world.events[-2:] == ["Published", "Completed"]
 
 
 def test_the_first_dead_worker_is_named_not_those_who_missed_it() -> None:
@@ -175,17 +175,17 @@ def test_suspending_stops_the_workers_and_resuming_starts_anew() -> None:
     assert applied(world, 60)[-1] == "StatefulSet"
     assert (world.status["attempt"], world.status["failures"]) == (2, 0)
     assert world.status["startTime"] == "2026-11-21T12:01:05Z"
-    assert world.notes[-3:] == ["Suspended", "Resumed", "AttemptStarted"]
+    assert world.events[-3:] == ["Suspended", "Resumed", "AttemptStarted"]
 
 
 def test_a_second_job_with_the_same_output_waits_and_says_so() -> None:
     world = World()
-    world.look(rival="shop/first is publishing to s3://shop/embeddings")
+    world.look(competing_job="shop/first is publishing to s3://shop/embeddings")
     assert (world.status["phase"], world.status["attempt"]) == ("Pending", 0)
     assert world.condition("Progressing") == ("False", "OutputInUse")
     world.look(5)
-    assert world.notes == ["Accepted", "Waiting"]
-    assert applied(world, 5, rival="")[-1] == "StatefulSet"
+    assert world.events == ["Accepted", "Waiting"]
+    assert applied(world, 5, competing_job="")[-1] == "StatefulSet"
 
 
 def test_deadlines() -> None:
@@ -202,9 +202,9 @@ def test_deadlines() -> None:
 
     never = World(preRunningDeadlineSeconds=30)
     never.look()
-    never.look(20, refusal="exceeded quota: pods")
+    never.look(20, pod_creation_error="exceeded quota: pods")
     assert never.condition("WorkersReady") == ("False", "PodsRefused")
-    never.look(20, refusal="exceeded quota: pods")
+    never.look(20, pod_creation_error="exceeded quota: pods")
     assert never.condition("Failed") == ("True", "PreRunningDeadlineExceeded")
     failed = next(c for c in never.status["conditions"] if c["type"] == "Failed")
     assert "exceeded quota: pods" in failed["message"]
@@ -244,7 +244,7 @@ def test_a_wrong_spec_is_rejected_and_may_be_mended() -> None:
 
 def test_an_object_of_somebody_else_is_not_taken_over() -> None:
     world = World()
-    decision = world.look(strangers=["Service/products"])
+    decision = world.look(name_conflicts=["Service/products"])
     assert decision.apply == []
     assert world.condition("Accepted") == ("False", "NameTaken")
 

@@ -32,7 +32,7 @@ _TIMEOUT_SECONDS = 15.0
 _STATUS_TIMEOUT_SECONDS = 2.0
 
 
-class ApiRefused(Exception):
+class ApiError(Exception):
     """The API server answered with an error; ``code`` is the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -53,7 +53,7 @@ class ApiRefused(Exception):
         return self.code == 429 or self.code > 500
 
 
-class Cluster:
+class KubernetesApi:
     """Reads and writes objects. Blocking; safe to use from several threads."""
 
     def __init__(self, client: ApiClient, namespace: str = "") -> None:
@@ -64,7 +64,7 @@ class Cluster:
         """One object, None when there is none."""
         try:
             return self._call("GET", _path(kind, namespace, name))
-        except ApiRefused as refused:
+        except ApiError as refused:
             if refused.code == 404:
                 return None
             raise
@@ -116,7 +116,7 @@ class Cluster:
             "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, "application/merge-patch+json"
         )
 
-    def report(self, event: Object) -> None:
+    def create_event(self, event: Object) -> None:
         """Post an Event."""
         self._call("POST", _path("Event", event["metadata"]["namespace"]), {}, event)
 
@@ -127,11 +127,11 @@ class Cluster:
             options["gracePeriodSeconds"] = 0
         try:
             self._call("DELETE", _path(kind, namespace, name), {}, options)
-        except ApiRefused as refused:
+        except ApiError as refused:
             if refused.code not in (404, 409):
                 raise
 
-    def ask_worker(self, address: str, port: int) -> bytes | None:
+    def get_worker_status(self, address: str, port: int) -> bytes | None:
         """A worker's ``/status``, None when it does not answer."""
         host = f"[{address}]" if ":" in address else address
         try:
@@ -172,12 +172,14 @@ class Cluster:
         try:
             answer = self._client.call_api(*prepared, _request_timeout=_TIMEOUT_SECONDS)
         except ApiException as error:
-            raise ApiRefused(error.status or 500, _said(error.body, str(error.reason))) from None
+            raise ApiError(
+                error.status or 500, _api_message(error.body, str(error.reason))
+            ) from None
         except urllib3.exceptions.HTTPError as error:
-            raise ApiRefused(503, f"the API server does not answer: {error}") from None
+            raise ApiError(503, f"the API server does not answer: {error}") from None
         data = answer.read()
         if answer.status >= 400:
-            raise ApiRefused(answer.status, _said(data, answer.reason or ""))
+            raise ApiError(answer.status, _api_message(data, answer.reason or ""))
         found: Object = json.loads(data)
         return found
 
@@ -199,7 +201,7 @@ def _path(kind: str, namespace: str, name: str = "") -> str:
     return f"{prefix}{middle}/{plural}" + (f"/{name}" if name else "")
 
 
-def _said(body: bytes | str | None, otherwise: str) -> str:
+def _api_message(body: bytes | str | None, otherwise: str) -> str:
     """The message of an API error."""
     try:
         return str(json.loads(body or "")["message"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from embertide.spec.reports import Ending
-from embertide_operator.cluster import Object
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, container_status, rank_of
 from embertide_operator.status import parse_time
 
@@ -116,10 +116,10 @@ def is_ready(pod: Object) -> bool:
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
-def obstacle(pods: list[Object], wanted: int, refusal: str) -> tuple[str, str]:
+def obstacle(pods: list[Object], wanted: int, pod_creation_error: str) -> tuple[str, str]:
     """(reason, message): what keeps the workers from being ready."""
-    if refusal and len(pods) < wanted:
-        return "PodsRefused", f"{len(pods)} of {wanted} pods could be created: {refusal}"
+    if pod_creation_error and len(pods) < wanted:
+        return "PodsRefused", f"{len(pods)} of {wanted} pods could be created: {pod_creation_error}"
     for pod in pods:
         if (kept := _obstacle(pod)) is not None:
             return kept

@@ -6,7 +6,6 @@ from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.naming import LABEL_ATTEMPT
 from embertide.spec.reports import Ending, PlanResult, ProgressReport, WorkerStatus
-from embertide_operator.attempt import Failure, first_failure, obstacle
 from embertide_operator.children import (
     APPLIED_HASH,
     SPEC_HASH,
@@ -16,8 +15,9 @@ from embertide_operator.children import (
     planner,
     spec_hash,
 )
-from embertide_operator.cluster import Object
-from embertide_operator.decision import Decision, count_workers, doomed, is_stuck, stop
+from embertide_operator.decision import Decision, count_workers, is_stuck, pod_deletion, stop_pods
+from embertide_operator.failures import Failure, first_failure, obstacle
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed, attempt_of, container_status, label
 from embertide_operator.pods import Attempt
 from embertide_operator.quantities import quantity
@@ -33,7 +33,7 @@ REFUSED = "ChildRefused"
 """Why workers are not ready while the API server does not take one of our objects."""
 
 
-def watch(
+def advance(
     seen: Observed, job: EmbeddingJob, settings: Settings, draft: Draft
 ) -> Decision | Failure:
     """The next step of an attempt, or why it is over."""
@@ -43,8 +43,8 @@ def watch(
         return Failure("SpecChanged", "the spec was changed; the workers start anew")
     old = [pod for pod in seen.pods if attempt_of(pod) != number]
     if old:
-        decision = stop(seen, draft)
-        decision.again_after = 1.0
+        decision = stop_pods(seen, draft)
+        decision.requeue_after = 1.0
         return decision
     planned = _plan(seen, job, settings, draft)
     if not isinstance(planned, Attempt):
@@ -60,8 +60,8 @@ def watch(
     _follow(seen, planned, draft)
     if (late := _stalled(job, draft)) is not None:
         return late
-    stuck = [doomed(pod, force=True) for pod in workers if is_stuck(pod, draft)]
-    return Decision(draft, apply=wanted, delete=stuck, again_after=_pause(draft))
+    stuck = [pod_deletion(pod, force=True) for pod in workers if is_stuck(pod, draft)]
+    return Decision(draft, apply=wanted, delete=stuck, requeue_after=_pause(draft))
 
 
 def _runs(statefulset: Object, number: int) -> bool:
@@ -79,7 +79,7 @@ def _differs(child: Object, seen: Observed) -> bool:
     """Whether a child has to be applied. What is not in sight was there before the others."""
     found = seen.children.get(child["kind"])
     if found is None:
-        return "StatefulSet" not in seen.children or seen.thorough
+        return "StatefulSet" not in seen.children or seen.all_children
     annotations = found["metadata"].get("annotations") or {}
     same = annotations.get(APPLIED_HASH) == child["metadata"]["annotations"][APPLIED_HASH]
     replicas = child.get("spec", {}).get("replicas")
@@ -113,8 +113,8 @@ def _plan(
     }
     draft["phase"] = "Starting"
     mebibytes = result.memory_per_worker_bytes >> 20
-    draft.note("Planned", f"grid {draft['plan']['grid']}, {mebibytes} MiB for each worker")
-    return Decision(draft, delete=[doomed(pod) for pod in pods], again_after=0.0)
+    draft.add_event("Planned", f"grid {draft['plan']['grid']}, {mebibytes} MiB for each worker")
+    return Decision(draft, delete=[pod_deletion(pod) for pod in pods], requeue_after=0.0)
 
 
 def _given_plan(job: EmbeddingJob, grid: GridShape) -> Object:
@@ -144,7 +144,7 @@ def _have_planner(
     wanted = [configuration] if _differs(configuration, seen) else []
     if not pods:
         wanted.append(planner(job, attempt, settings))
-    return Decision(draft, apply=wanted, again_after=_STARTING_SECONDS)
+    return Decision(draft, apply=wanted, requeue_after=_STARTING_SECONDS)
 
 
 def _read_plan(pod: Object) -> PlanResult | Failure | None:
@@ -173,9 +173,9 @@ def _follow(seen: Observed, attempt: Attempt, draft: Draft) -> None:
     ready = count_workers(seen.workers, wanted, draft)
     if ready == wanted:
         if draft.set("WorkersReady", True, "AllReady", f"{ready} of {ready} workers are ready"):
-            draft.note("WorkersReady", f"{ready} workers are ready")
+            draft.add_event("WorkersReady", f"{ready} workers are ready")
     elif "StatefulSet" in seen.children or draft.condition("WorkersReady").get("reason") != REFUSED:
-        draft.set("WorkersReady", False, *obstacle(seen.workers, wanted, seen.refusal))
+        draft.set("WorkersReady", False, *obstacle(seen.workers, wanted, seen.pod_creation_error))
     report = seen.report
     if report is None or report.progress is None:
         if draft["phase"] != "Running":
@@ -190,7 +190,7 @@ def _progress(report: ProgressReport, draft: Draft) -> None:
     new = report.model_dump(by_alias=True, exclude_none=True) | {"done": f"{report.percent}%"}
     old = draft["progress"] or {}
     if old.get("stage") != new["stage"]:
-        draft.note("StageStarted", new["stage"])
+        draft.add_event("StageStarted", new["stage"])
     steps = ("stage", "layer", "layers", "percent")
     moved = any(old.get(name) != new[name] for name in steps)
     if moved or _age(old, draft) >= _PROGRESS_EVERY_SECONDS:
@@ -219,9 +219,9 @@ def _complete(seen: Observed, draft: Draft, report: WorkerStatus) -> Decision:
     draft.set("Published", True, "Published" if output.current else "NotCurrent", where)
     draft.set("Progressing", False, "Complete", "the version is published")
     draft.set("Complete", True, "Published", f"version {output.version}")
-    draft.note("Published", f"version {output.version}: {where}")
-    draft.note("Completed", f"attempt {draft['attempt']} is done; the workers are stopped")
-    return stop(seen, draft)
+    draft.add_event("Published", f"version {output.version}: {where}")
+    draft.add_event("Completed", f"attempt {draft['attempt']} is done; the workers are stopped")
+    return stop_pods(seen, draft)
 
 
 def check_deadline(job: EmbeddingJob, draft: Draft) -> Failure | None:
