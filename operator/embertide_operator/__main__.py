@@ -19,7 +19,7 @@ from embertide_operator.settings import Settings
 
 
 def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
-    """Run until a signal asks to stop; 2 when the environment is wrong."""
+    """Run until a signal; returns the exit code: 2 for invalid settings, else 0."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     for name in ("kopf", "urllib3", "kubernetes"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -35,7 +35,7 @@ def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
     registry = kopf.OperatorRegistry()
     register(registry, controller)
     where = settings.namespace or "all namespaces"
-    logging.getLogger("embertide").info("looking after EmbeddingJobs in %s", where)
+    logging.getLogger("embertide").info("watching EmbeddingJobs in %s", where)
     kopf.run(
         registry=registry,
         standalone=True,

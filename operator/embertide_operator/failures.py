@@ -1,54 +1,80 @@
-"""What the pods of one attempt say: who failed first and why, or what keeps them from running."""
+"""Pod states of one attempt: the first failure and its cause, or why pods are not ready."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
 from embertide.spec.reports import Ending
 from embertide_operator.kubernetes_api import Object
-from embertide_operator.observe import condition, container_status, rank_of
+from embertide_operator.observe import condition, container_status, pod_title
 from embertide_operator.status import parse_time
 
 _SETTLE_SECONDS = 5.0
-"""How long to wait for the worker that knows the cause, once its peers have spoken."""
-_UNKNOWN = datetime.max.replace(tzinfo=UTC)
-_WAITING = ("ContainerCreating", "PodInitializing")
+"""How long to wait for the cause after a worker has only reported a lost peer."""
+_TIME_UNKNOWN = datetime.max.replace(tzinfo=UTC)
+"""Sorts after every known time."""
+_NORMAL_WAITING_REASONS = ("ContainerCreating", "PodInitializing")
+_SIGNAL_EXIT_CODE = 128
+"""A container killed by signal n exits with 128 + n."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an attempt is over.
+    """Why an attempt has failed.
 
     Attributes:
-        worker: the pod's name, "" where no single one is to blame.
-        counts: against ``backoffLimit``; what the cluster did to us does not.
+        worker: the name of the pod that failed; "" where no single one did.
+        retryable: False ends the job at once.
+        counts: whether it counts against ``backoffLimit``; disruptions do not.
     """
 
     reason: str
     message: str
+    _: KW_ONLY
     worker: str = ""
     exit_code: int | None = None
-    permanent: bool = False
+    retryable: bool = True
     counts: bool = True
 
 
+def reported_failure(pod: Object, end: Object, ending: Ending) -> Failure:
+    """The failure that a container reported through its termination message."""
+    return Failure(
+        ending.reason,
+        ending.message,
+        worker=pod["metadata"]["name"],
+        exit_code=end["exitCode"],
+        retryable=not ending.permanent,
+    )
+
+
+def exit_text(end: Object) -> str:
+    """How a container exited that reported no :class:`Ending`, with the output that it left."""
+    code, output = end["exitCode"], (end.get("message") or "").strip()
+    if code > _SIGNAL_EXIT_CODE:
+        text = f"was killed by signal {code - _SIGNAL_EXIT_CODE}"
+        return f"{text}: {output}" if output else text
+    text = f"exited with code {code}"
+    return f"{text}: {output}" if output else f"{text} without reporting an error"
+
+
 def first_failure(pods: list[Object], now: datetime) -> Failure | None:
-    """The cause of an attempt's end, None while it goes on or the cause is still to come."""
-    taken = next((gone for pod in pods if (gone := _taken_away(pod))), None)
+    """The cause of an attempt's failure; None while it runs or the cause is not known yet."""
+    disruption = next(filter(None, map(_disruption, pods)), None)
     endings = sorted((found for pod in pods if (found := _ended(pod))), key=lambda item: item[:2])
     if not endings:
-        return taken
-    peer, at, failure = endings[0]
-    if peer and taken is not None:
-        return taken
-    if peer and (now - at).total_seconds() < _SETTLE_SECONDS:
+        return disruption
+    lost_peer, at, failure = endings[0]
+    if lost_peer and disruption is not None:
+        return disruption
+    if lost_peer and (now - at).total_seconds() < _SETTLE_SECONDS:
         return None
     return failure
 
 
 def _ended(pod: Object) -> tuple[bool, datetime, Failure] | None:
-    """(only a peer, when, why) of a worker whose container has ended, now or before."""
+    """(lost a peer, when, why) of a worker whose container has terminated, now or before."""
     status = container_status(pod)
     for key in ("state", "lastState"):
         end = (status.get(key) or {}).get("terminated")
@@ -58,84 +84,84 @@ def _ended(pod: Object) -> tuple[bool, datetime, Failure] | None:
         return _evicted(pod)
     if pod["metadata"].get("deletionTimestamp") and end["exitCode"] == 0:
         return None
-    name = pod["metadata"]["name"]
-    at = parse_time(end["finishedAt"]) if end.get("finishedAt") else _UNKNOWN
-    word = Ending.parse(end.get("message") or "")
-    if word is not None:
-        reason = "OutOfMemory" if end.get("reason") == "OOMKilled" else word.reason
-        failure = Failure(reason, word.message, name, end["exitCode"], word.permanent)
-        return word.peer, at, failure
-    return False, at, Failure(*_silent_end(pod, end), name, end["exitCode"])
-
-
-def _silent_end(pod: Object, end: Object) -> tuple[str, str]:
-    """(reason, message) for a container that left no word."""
-    rank, code = rank_of(pod), end["exitCode"]
+    at = parse_time(end["finishedAt"]) if end.get("finishedAt") else _TIME_UNKNOWN
+    ending = Ending.parse(end.get("message") or "")
+    if ending is None:
+        name, code = pod["metadata"]["name"], end["exitCode"]
+        return False, at, Failure(*_unreported(pod, end), worker=name, exit_code=code)
+    failure = reported_failure(pod, end, ending)
     if end.get("reason") == "OOMKilled":
-        return "OutOfMemory", (
-            f"worker {rank} used more memory than its container's limit and was killed; use more"
-            " workers, or raise spec.workers.resources.limits.memory"
-        )
-    said = (end.get("message") or "").strip()
-    if end.get("reason") in ("StartError", "ContainerCannotRun"):
-        return "CannotStart", f"worker {rank}'s container cannot start: {said}"
-    how = f"was killed by signal {code - 128}" if code > 128 else f"ended with exit code {code}"
-    return "WorkerFailed", f"worker {rank} {how}" + (f": {said}" if said else "")
+        failure = replace(failure, reason="OutOfMemory")
+    return ending.peer, at, failure
+
+
+def _unreported(pod: Object, end: Object) -> tuple[str, str]:
+    """(reason, message) for a container that exited without reporting an error."""
+    worker = pod_title(pod)
+    match end.get("reason"):
+        case "OOMKilled":
+            return "OutOfMemory", (
+                f"{worker} exceeded its container's memory limit and was killed; use more"
+                " workers, or raise spec.workers.resources.limits.memory"
+            )
+        case "StartError" | "ContainerCannotRun":
+            output = (end.get("message") or "").strip()
+            return "CannotStart", f"the container of {worker} cannot start: {output}"
+        case _:
+            return "WorkerFailed", f"{worker} {exit_text(end)}"
 
 
 def _evicted(pod: Object) -> tuple[bool, datetime, Failure] | None:
+    """The failure of a pod that its node terminated, such as by eviction."""
     status = pod.get("status") or {}
     if status.get("phase") != "Failed":
         return None
-    name, rank = pod["metadata"]["name"], rank_of(pod)
-    why = status.get("message") or "the node ended the pod"
-    return (
-        False,
-        _UNKNOWN,
-        Failure(status.get("reason") or "WorkerFailed", f"worker {rank}: {why}", name),
-    )
+    why = status.get("message") or "its node terminated the pod"
+    reason = status.get("reason") or "WorkerFailed"
+    failure = Failure(reason, f"{pod_title(pod)}: {why}", worker=pod["metadata"]["name"])
+    return False, _TIME_UNKNOWN, failure
 
 
-def _taken_away(pod: Object) -> Failure | None:
-    """A pod that somebody deletes while its attempt runs: a drain, a lost node, a person."""
+def _disruption(pod: Object) -> Failure | None:
+    """The deletion of a pod during its attempt: a drain, a preemption, a lost node, a user."""
     if not pod["metadata"].get("deletionTimestamp"):
         return None
     target = condition(pod, "DisruptionTarget")
     why = target.get("message") or "its pod was deleted"
     return Failure(
         "WorkerDisrupted",
-        f"worker {rank_of(pod)} was taken away: {why}",
-        pod["metadata"]["name"],
+        f"{pod_title(pod)} was disrupted: {why}",
+        worker=pod["metadata"]["name"],
         counts=False,
     )
 
 
 def is_ready(pod: Object) -> bool:
-    """Ready, and not about to go."""
+    """Whether a pod is ready and not being deleted."""
     ready = condition(pod, "Ready").get("status") == "True"
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
-def obstacle(pods: list[Object], wanted: int, pod_creation_error: str) -> tuple[str, str]:
-    """(reason, message): what keeps the workers from being ready."""
+def why_not_ready(pods: list[Object], wanted: int, pod_creation_error: str) -> tuple[str, str]:
+    """(reason, message): why the workers are not all ready."""
     if pod_creation_error and len(pods) < wanted:
-        return "PodsRefused", f"{len(pods)} of {wanted} pods could be created: {pod_creation_error}"
+        return "PodsRefused", f"{len(pods)} of {wanted} pods are created: {pod_creation_error}"
     for pod in pods:
-        if (kept := _obstacle(pod)) is not None:
-            return kept
+        if (found := why_not_running(pod)) is not None:
+            return found
     ready = sum(map(is_ready, pods))
     return "Starting", f"{ready} of {wanted} workers are ready"
 
 
-def _obstacle(pod: Object) -> tuple[str, str] | None:
+def why_not_running(pod: Object) -> tuple[str, str] | None:
+    """(reason, message) of a pod that is not scheduled or cannot start its container."""
     scheduled = condition(pod, "PodScheduled")
-    rank = rank_of(pod)
     if scheduled.get("status") == "False":
         return str(scheduled.get("reason") or "Unschedulable"), (
-            f"worker {rank} has no node: {scheduled.get('message', '')}"
+            f"{pod_title(pod)} is not scheduled: {scheduled.get('message', '')}"
         )
     waiting = (container_status(pod).get("state") or {}).get("waiting") or {}
-    if waiting.get("reason") and waiting["reason"] not in _WAITING:
-        said = waiting.get("message") or "no further message"
-        return str(waiting["reason"]), f"worker {rank} cannot start: {said}"
+    if waiting.get("reason") and waiting["reason"] not in _NORMAL_WAITING_REASONS:
+        why = waiting.get("message") or waiting["reason"]
+        return str(waiting["reason"]), f"{pod_title(pod)} cannot start: {why}"
     return None

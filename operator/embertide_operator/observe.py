@@ -1,4 +1,4 @@
-"""What is seen of one job at one moment, read fresh from the API and from rank 0."""
+"""Read the state of one job from the Kubernetes API and from rank 0; nothing is cached."""
 
 from __future__ import annotations
 
@@ -40,44 +40,49 @@ class Observed:
 
     @property
     def status(self) -> Object:
-        """The job's status as it was last written."""
+        """The job's status, {} before it has one."""
         return self.job.get("status") or {}
 
     @property
     def workers(self) -> list[Object]:
-        """The workers' pods, of whatever attempt, by rank."""
+        """The workers' pods of all attempts, by rank."""
         found = [pod for pod in self.pods if label(pod, LABEL_ROLE) == ROLE_WORKER]
         return sorted(found, key=rank_of)
 
     def planners(self) -> list[Object]:
-        """The planner's pods, of whatever attempt."""
+        """The planner's pods of all attempts."""
         return [pod for pod in self.pods if label(pod, LABEL_ROLE) != ROLE_WORKER]
 
 
 def label(item: Object, key: str) -> str:
-    """A label's value, "" without it."""
+    """A label's value; "" where it is not set."""
     return str((item["metadata"].get("labels") or {}).get(key, ""))
 
 
 def attempt_of(pod: Object) -> int:
-    """Which attempt a pod belongs to."""
+    """The number of a pod's attempt."""
     return int(label(pod, LABEL_ATTEMPT) or 0)
 
 
 def rank_of(pod: Object) -> int:
-    """A worker's rank: its pod's ordinal."""
+    """A worker's rank: its pod's ordinal in the StatefulSet."""
     last = str(pod["metadata"]["name"]).rpartition("-")[2]
     return int(last) if last.isdigit() else -1
 
 
+def pod_title(pod: Object) -> str:
+    """How messages name a pod: ``worker 3``, or ``the planner``."""
+    return f"worker {rank_of(pod)}" if label(pod, LABEL_ROLE) == ROLE_WORKER else "the planner"
+
+
 def container_status(pod: Object) -> Object:
-    """The status of the worker's container, {} before it has one."""
+    """The status of the container ``worker``; {} before it has one."""
     found = (pod.get("status") or {}).get("containerStatuses") or []
     return next((item for item in found if item["name"] == CONTAINER), {})
 
 
 def condition(item: Object, kind: str) -> Object:
-    """A condition of any object, {} without it."""
+    """A condition of any object; {} where it is not set."""
     found = (item.get("status") or {}).get("conditions") or []
     return next((c for c in found if c["type"] == kind), {})
 
@@ -88,18 +93,18 @@ def is_true(item: Object, kind: str) -> bool:
 
 
 def is_finished(job: Object) -> bool:
-    """Whether a job has come to its end, one way or the other."""
+    """Whether a job has succeeded, or failed without further retries."""
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
 def observe(api: KubernetesApi, job: Object, *, all_children: bool) -> Observed:
-    """Look at everything that belongs to a job.
+    """Read everything that belongs to a job.
 
-    The StatefulSet is the last child to be made, so while it is there the others are too;
-    only a ``all_children`` look makes sure of it.
+    The StatefulSet is created last, so where it exists the other children are assumed to exist;
+    ``all_children`` reads those too.
 
     Raises:
-        ApiError: the API server did not answer one of the questions.
+        ApiError: the API server rejected or did not answer a request.
     """
     meta = job["metadata"]
     namespace, name = meta["namespace"], meta["name"]
@@ -127,7 +132,7 @@ def observe(api: KubernetesApi, job: Object, *, all_children: bool) -> Observed:
 
 
 def _is_ours(pod: Object, uid: str, children: dict[str, Object]) -> bool:
-    """Pods of a deleted job of the same name may still be going."""
+    """Whether a pod is owned by this job; a deleted job of the same name may have left some."""
     statefulset = children.get("StatefulSet")
     mine = {uid} | ({statefulset["metadata"]["uid"]} if statefulset else set())
     return bool(mine & set(owners(pod)))
@@ -141,11 +146,11 @@ def owners(item: Object) -> list[str]:
 def _pod_creation_error(
     api: KubernetesApi, namespace: str, statefulset: Object | None, pods: list[Object]
 ) -> str:
-    """Why the StatefulSet has fewer pods than it wants: only Events tell (quota, admission)."""
+    """Why the StatefulSet cannot create its pods; only Events report it (quota, admission)."""
     if statefulset is None:
         return ""
-    there = sum(1 for pod in pods if label(pod, LABEL_ROLE) == ROLE_WORKER)
-    if there >= statefulset["spec"]["replicas"]:
+    created = sum(1 for pod in pods if label(pod, LABEL_ROLE) == ROLE_WORKER)
+    if created >= statefulset["spec"]["replicas"]:
         return ""
     uid = statefulset["metadata"]["uid"]
     events = api.events_about(namespace, uid, "FailedCreate")
@@ -154,7 +159,7 @@ def _pod_creation_error(
 
 
 def _ask_rank_zero(api: KubernetesApi, pods: list[Object], job: Object) -> WorkerStatus | None:
-    """Rank 0 of the current attempt, if it answers and is the one we mean."""
+    """The status of rank 0, if it answers and belongs to this job and attempt."""
     attempt = (job.get("status") or {}).get("attempt", 0)
     for pod in pods:
         if label(pod, LABEL_ROLE) != ROLE_WORKER or rank_of(pod) != 0:
@@ -175,10 +180,10 @@ def _state(pod: Object) -> dict[str, Any]:
 
 
 def _competing_job(api: KubernetesApi, job: Object) -> str:
-    """Who publishes to the same output and goes first; only jobs about to start need to know.
+    """The job with the same output that runs first, and why; "" where none has to be waited for.
 
-    A job that has begun goes first, then the older one. Other namespaces count as well where
-    the operator looks after them.
+    A started job comes before one that is not, then the older one. Jobs in all namespaces that
+    the operator watches are compared.
     """
     if is_finished(job) or holds_output(job) or job["spec"].get("suspend"):
         return ""
@@ -193,20 +198,20 @@ def _competing_job(api: KubernetesApi, job: Object) -> str:
         name = f"{meta['namespace']}/{meta['name']}"
         if holds_output(other):
             return f"{name} is publishing to {output}"
-        waiting = not other["spec"].get("suspend") and not _rejected(other)
-        if waiting and _age(other) < _age(job):
-            older = f"{name} publishes to {output} and was there first"
+        can_start = not other["spec"].get("suspend") and not _rejected(other)
+        if can_start and _age(other) < _age(job):
+            older = f"{name} publishes to {output} and was created earlier"
     return older
 
 
 def holds_output(job: Object) -> bool:
-    """Whether a job has begun and may write, also between two of its attempts."""
+    """Whether a job has started and may write its output, also between two attempts."""
     phase = (job.get("status") or {}).get("phase", "Pending")
     return phase not in ("Pending", "Suspended") and not is_finished(job)
 
 
 def output_of(job: Object) -> str:
-    """The job's output, so that equal places compare equal."""
+    """The job's output URI in normal form, so that equal locations compare equal."""
     uri = str(job["spec"]["output"]["uri"])
     try:
         return normalise_uri(uri).rstrip("/")
