@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from embertide.spec.base import normalise_uri
@@ -30,6 +30,7 @@ class Observed:
     """
 
     job: Object
+    _: KW_ONLY
     children: dict[str, Object] = field(default_factory=dict)
     name_conflicts: list[str] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
@@ -121,13 +122,13 @@ def observe(api: KubernetesApi, job: Object, *, all_children: bool) -> Observed:
     pods = [pod for pod in api.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
     return Observed(
         job,
-        children,
-        name_conflicts,
-        pods,
-        _pod_creation_error(api, namespace, children.get("StatefulSet"), pods),
-        _ask_rank_zero(api, pods, job),
-        _competing_job(api, job),
-        all_children or "StatefulSet" not in children,
+        children=children,
+        name_conflicts=name_conflicts,
+        pods=pods,
+        pod_creation_error=_pod_creation_error(api, namespace, children.get("StatefulSet"), pods),
+        report=_rank_zero_status(api, pods, job),
+        competing_job=_competing_job(api, job),
+        all_children=all_children or "StatefulSet" not in children,
     )
 
 
@@ -158,7 +159,7 @@ def _pod_creation_error(
     return str(newest["message"]) if newest else ""
 
 
-def _ask_rank_zero(api: KubernetesApi, pods: list[Object], job: Object) -> WorkerStatus | None:
+def _rank_zero_status(api: KubernetesApi, pods: list[Object], job: Object) -> WorkerStatus | None:
     """The status of rank 0, if it answers and belongs to this job and attempt."""
     attempt = (job.get("status") or {}).get("attempt", 0)
     for pod in pods:

@@ -31,6 +31,8 @@ _WAIT_SECONDS = 5.0
 _REJECTED_SECONDS = 20.0
 _OLD_PODS_SECONDS = 1.0
 _LONGEST_BACKOFF_SECONDS = 300.0
+_MARGIN_SECONDS = 0.1
+"""Added to the rest of a back-off, so that it is over when the job is reconciled again."""
 
 
 def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
@@ -125,7 +127,7 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     backoff = -draft.seconds_since("retryTime")
     decision = stop_pods(seen, draft)
     if seen.pods or backoff > 0 or decision.scale_to_zero is not None:
-        until_retry = min(_WAIT_SECONDS, backoff + 0.1)
+        until_retry = min(_WAIT_SECONDS, backoff + _MARGIN_SECONDS)
         decision.requeue_after = until_retry if backoff > 0 else _OLD_PODS_SECONDS
         return decision
     number = draft["attempt"] + 1
