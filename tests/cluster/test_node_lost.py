@@ -64,7 +64,7 @@ def test_a_job_goes_on_with_the_nodes_that_are_left(
     told = status["lastFailure"]
     reason, failures, words = {
         "node-1": ("WorkerFailed", 1, "lost the "),
-        "node-2": ("WorkerDisrupted", 0, "was taken away"),
+        "node-2": ("WorkerDisrupted", 0, "was disrupted"),
     }[places[told["worker"]]]
     assert (told["reason"], status["failures"]) == (reason, failures)
     assert words in told["message"]

@@ -20,7 +20,7 @@ _BY_NAME = "must be column names, since parquet, and csv and tsv with a header, 
 _BY_INDEX = "must be 0-based indexes, since npy, and csv and tsv with header: false"
 _DIFFERENT = "source, destination and weight must be different columns"
 _DELIMITER = "must be one ASCII character that does not end a line or quote"
-_NO_COLUMNS = "npy has no columns; leave it out (ids come by idsUri)"
+_NO_COLUMNS = "npy has no columns; omit it (idsUri gives the ids)"
 _APART = "must be a prefix of its own: it is, contains or lies inside "
 
 RULES = (
@@ -86,7 +86,7 @@ RULES = (
     Case(
         "npy edges with string ids",
         {f"{EDGE}.format": "npy", f"{EDGE}.columns": ABSENT},
-        "npy holds numbers, and cannot name nodes with string ids; use parquet, csv or tsv",
+        "npy holds numbers, and cannot hold string ids; use parquet, csv or tsv",
     ),
     # Nodes.
     Case("a count of strings", {f"{NODE}.count": 7}, "only ids: dense has a count"),
@@ -121,7 +121,7 @@ RULES = (
     Case(
         "vectorColumn and columns",
         {f"{NODE}.features.columns": ["a"]},
-        "stands beside vectorColumn; give one of the two",
+        "cannot be combined with vectorColumn; set one of the two",
     ),
     Case(
         "idsUri with parquet",

@@ -58,26 +58,26 @@ def raw_job(**spec: Any) -> dict[str, Any]:
 
 
 class World:
-    """A job that is looked at again and again, with what the cluster would make of it."""
+    """A job that is reconciled again and again, with what the cluster would make of it."""
 
     def __init__(self, **spec: Any) -> None:
         self.job = raw_job(**spec)
         self.seen = Observed(self.job)
         self.now = NOW
-        self.notes: list[str] = []
+        self.events: list[str] = []
 
     @property
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.job["status"]
         return found
 
-    def look(self, seconds: float = 0.0, **seen: Any) -> Decision:
-        """One pass, some seconds later; its status is written, its children exist."""
+    def reconcile(self, seconds: float = 0.0, **seen: Any) -> Decision:
+        """One reconciliation, some seconds later: its status is written, its children exist."""
         self.now += timedelta(seconds=seconds)
         self.seen = replace(self.seen, job=copy.deepcopy(self.job), **seen)
         decision = decide(self.seen, SETTINGS, self.now)
         self.job["status"] = decision.draft.fields
-        self.notes += [note.reason for note in decision.draft.notes]
+        self.events += [event.reason for event in decision.draft.events]
         children = dict(self.seen.children)
         for child in decision.apply:
             children[child["kind"]] = copy.deepcopy(child)

@@ -104,7 +104,7 @@ def row(message: str, name: str) -> str:
         ),
         ("library: dgl\nlayers: [{conv: gcn, batch_norm: {epz: 1}}]", "did you mean 'eps'?"),
         ("library: dgl\nlayers: [{conv: gin, mlp: [{eps: 0.1}]}]", "must have one of: linear"),
-        ("library: dgl\nlibrary: pyg", "the key 'library' stands here twice"),
+        ("library: dgl\nlibrary: pyg", "duplicate key 'library'; remove one of them"),
         ("- gcn", "is a list; must be a mapping with library and layers"),
     ],
 )

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from embertide_operator import cluster
+from embertide_operator import kubernetes_api
 from embertide_operator.__main__ import main
 
 
-class MortalCluster(cluster.Cluster):
+class MortalApi(kubernetes_api.KubernetesApi):
     """Dies with every write."""
 
     def apply(self, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -35,4 +35,4 @@ def die(written: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(MortalCluster)
+    main(MortalApi)

@@ -1,7 +1,7 @@
-"""The only caller of the Kubernetes API: a few verbs on plain JSON.
+"""The only caller of the Kubernetes API: a few verbs on JSON objects.
 
-Objects stay the dictionaries that the API speaks. Typed clients for five kinds would cost
-more memory than the operator itself, and server-side apply wants exactly what we write.
+Objects are the dictionaries of the API. Typed clients for five kinds would need more memory than
+the operator itself, and server-side apply must send only the fields that the operator sets.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _TIMEOUT_SECONDS = 15.0
 _STATUS_TIMEOUT_SECONDS = 2.0
 
 
-class ApiRefused(Exception):
-    """The API server answered with an error; ``code`` is the HTTP status."""
+class ApiError(Exception):
+    """The API server rejected a request or did not answer; ``code`` is the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -41,36 +41,39 @@ class ApiRefused(Exception):
 
     @property
     def conflict(self) -> bool:
-        """Somebody wrote the object since we read it."""
+        """Whether the object was changed since it was read."""
         return self.code == 409
 
     @property
-    def passing(self) -> bool:
-        """Worth another try without anybody changing anything.
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later.
 
-        500 is not: it is the answer to an apply with a field of another type than it has.
+        500 is not retryable: it is the answer to an apply that has a field of the wrong type.
         """
         return self.code == 429 or self.code > 500
 
 
-class Cluster:
-    """Reads and writes objects. Blocking; safe to use from several threads."""
+class KubernetesApi:
+    """Reads and writes objects. Blocking and thread-safe.
+
+    Every method raises :class:`ApiError` unless it says otherwise.
+    """
 
     def __init__(self, client: ApiClient, namespace: str = "") -> None:
         self._client, self._namespace = client, namespace
         self._http = urllib3.PoolManager(num_pools=50, retries=False)
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
-        """One object, None when there is none."""
+        """One object; None where it does not exist."""
         try:
             return self._call("GET", _path(kind, namespace, name))
-        except ApiRefused as refused:
-            if refused.code == 404:
+        except ApiError as error:
+            if error.code == 404:
                 return None
             raise
 
     def jobs(self) -> list[Object]:
-        """All EmbeddingJobs that this operator looks after."""
+        """All EmbeddingJobs in the namespaces that this operator watches."""
         return self._list("EmbeddingJob", self._namespace, {})
 
     def pods(self, namespace: str, job: str) -> list[Object]:
@@ -78,12 +81,12 @@ class Cluster:
         return self._list("Pod", namespace, {"labelSelector": f"{LABEL_JOB}={job}"})
 
     def events_about(self, namespace: str, uid: str, reason: str) -> list[Object]:
-        """What others reported about an object."""
+        """The Events about an object with this reason."""
         selector = f"involvedObject.uid={uid},reason={reason}"
         return self._list("Event", namespace, {"fieldSelector": selector})
 
     def apply(self, manifest: Object) -> Object:
-        """Server-side apply under our field manager; a second time changes nothing."""
+        """Server-side apply under the operator's field manager; idempotent."""
         meta = manifest["metadata"]
         return self._call(
             "PATCH",
@@ -94,7 +97,7 @@ class Cluster:
         )
 
     def scale(self, statefulset: Object, replicas: int) -> None:
-        """Set how many pods a StatefulSet has, and leave the rest of it alone."""
+        """Set a StatefulSet's replicas and no other field."""
         meta = statefulset["metadata"]
         self._call(
             "PATCH",
@@ -105,7 +108,7 @@ class Cluster:
         )
 
     def write_status(self, job: Object, status: Object) -> Object:
-        """Replace an EmbeddingJob's status, if nobody wrote the job since it was read."""
+        """Replace an EmbeddingJob's status; a conflict if the job changed since it was read."""
         meta = job["metadata"]
         body = {
             "metadata": {"resourceVersion": meta["resourceVersion"]},
@@ -116,23 +119,23 @@ class Cluster:
             "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, "application/merge-patch+json"
         )
 
-    def report(self, event: Object) -> None:
-        """Post an Event."""
+    def create_event(self, event: Object) -> None:
+        """Create an Event."""
         self._call("POST", _path("Event", event["metadata"]["namespace"]), {}, event)
 
     def delete(self, kind: str, namespace: str, name: str, *, uid: str, force: bool) -> None:
-        """Delete one object unless it is gone or another one has its name by now."""
+        """Delete the object with this UID, if it still exists."""
         options: Object = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         if force:
             options["gracePeriodSeconds"] = 0
         try:
             self._call("DELETE", _path(kind, namespace, name), {}, options)
-        except ApiRefused as refused:
-            if refused.code not in (404, 409):
+        except ApiError as error:
+            if error.code not in (404, 409):
                 raise
 
-    def ask_worker(self, address: str, port: int) -> bytes | None:
-        """A worker's ``/status``, None when it does not answer."""
+    def get_worker_status(self, address: str, port: int) -> bytes | None:
+        """A worker's ``/status``; None where it does not answer. Never raises ApiError."""
         host = f"[{address}]" if ":" in address else address
         try:
             answer = self._http.request(
@@ -172,12 +175,14 @@ class Cluster:
         try:
             answer = self._client.call_api(*prepared, _request_timeout=_TIMEOUT_SECONDS)
         except ApiException as error:
-            raise ApiRefused(error.status or 500, _said(error.body, str(error.reason))) from None
+            raise ApiError(
+                error.status or 500, _api_message(error.body, str(error.reason))
+            ) from None
         except urllib3.exceptions.HTTPError as error:
-            raise ApiRefused(503, f"the API server does not answer: {error}") from None
+            raise ApiError(503, f"the API server did not respond: {error}") from None
         data = answer.read()
         if answer.status >= 400:
-            raise ApiRefused(answer.status, _said(data, answer.reason or ""))
+            raise ApiError(answer.status, _api_message(data, answer.reason or ""))
         found: Object = json.loads(data)
         return found
 
@@ -199,9 +204,9 @@ def _path(kind: str, namespace: str, name: str = "") -> str:
     return f"{prefix}{middle}/{plural}" + (f"/{name}" if name else "")
 
 
-def _said(body: bytes | str | None, otherwise: str) -> str:
-    """The message of an API error."""
+def _api_message(body: bytes | str | None, default: str) -> str:
+    """The message of an error response; ``default`` where it has none."""
     try:
         return str(json.loads(body or "")["message"])
     except (ValueError, KeyError, TypeError):
-        return otherwise
+        return default
