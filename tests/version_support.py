@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.versions.parts import PartDigest, PartWriter, verify_part
 from embertide.versions.publish import (
     VersionInfo,

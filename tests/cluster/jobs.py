@@ -26,7 +26,8 @@ from embertide.models.reference import run_reference
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.versions.publish import iter_embeddings, list_versions
 
 Manifest = dict[str, Any]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.versions.publish import iter_embeddings, latest, list_versions
 
 _WORKER = "embertide-"

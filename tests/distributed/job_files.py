@@ -16,7 +16,7 @@ from world import Graph
 
 from embertide.models.synth import write_random_model
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.versions.publish import iter_embeddings
 
 WIDTH, HIDDEN, OUT, HEADS = 9, 12, 6, 3

@@ -20,7 +20,7 @@ from small_job import SmallJob
 from embertide.cli.options import with_workers
 from embertide.spec.manifest import load_manifest
 from embertide.spec.reports import Ending
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.synth import SynthOptions, synthesize
 from embertide.versions.publish import iter_embeddings
 

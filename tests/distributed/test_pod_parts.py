@@ -26,7 +26,7 @@ from embertide.pod.watch import Watch
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PlanResult, WorkerStatus
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.telemetry.progress import Progress
 from embertide.versions.publish import latest, new_version, publish
 

@@ -15,7 +15,7 @@ from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import metric_names
 from embertide.spec.reports import WorkerStatus
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.versions.publish import latest
 
 pytestmark = pytest.mark.distributed

@@ -12,7 +12,7 @@ import pytest
 from s3.server import S3Server
 
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.versions.publish import iter_embeddings, list_versions
 
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]

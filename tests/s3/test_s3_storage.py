@@ -17,7 +17,8 @@ from storage_contract import LARGE, MIB, StorageContract, keys
 
 from embertide.errors import AccessDenied, ObjectMissing, StorageError, StoreUnavailable
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 
 pytestmark = pytest.mark.s3
 

@@ -25,7 +25,8 @@ from version_support import (
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.versions.parts import PartWriter, verify_part
 from embertide.versions.publish import (
     discard,

@@ -22,7 +22,8 @@ from edge_files import (
 from embertide.errors import InputError, ObjectMissing
 from embertide.readers import text as read_text
 from embertide.readers.edges import read_edges, split_edges
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,8 @@ from embertide.readers.edges import split_edges
 from embertide.readers.nodes import read_nodes, split_nodes
 from embertide.readers.text_errors import is_whole
 from embertide.spec.manifest import NodeTable
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,8 @@ from embertide.readers.features import (
     split_features,
 )
 from embertide.spec.manifest import FeatureInput
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 
 WIDTH = 5
 RNG = np.random.default_rng(3)

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import OutputError
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.versions.part_sinks import HashedSink
 from embertide.versions.parts import PartDigest, PartWriter, verify_part
 from embertide.versions.read_parts import read_part

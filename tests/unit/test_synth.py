@@ -15,7 +15,8 @@ from embertide.errors import ManifestError, OutputError
 from embertide.readers.edges import read_edges, split_edges
 from embertide.readers.features import feature_width, non_finite, read_features, split_features
 from embertide.spec import load_manifest
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.synth import SynthOptions, job, synthesize, write
 from embertide.synth.graphs import Choice, edge_maker, scramble
 from embertide.synth.tables import plan_files

@@ -25,7 +25,8 @@ from version_support import (
 
 from embertide.errors import AccessDenied, ObjectMissing, OutputError
 from embertide.spec.version_names import begun, is_version
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.versions.pointer import read_pointer
 from embertide.versions.publish import (
     discard,

@@ -89,7 +89,7 @@ def _search(
     features: bool,
 ) -> Found:
     """Results by what was compared, then by id."""
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
     from embertide.versions.neighbors import nearest
     from embertide.versions.publish import iter_embeddings, latest
 

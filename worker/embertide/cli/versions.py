@@ -50,7 +50,7 @@ def versions(
     """
     uri, settings = _output(job_path, output, endpoint_url)
 
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
     from embertide.versions.publish import list_versions
 
     found = list_versions(open_storage(settings), uri)
@@ -83,7 +83,7 @@ def rollback(
       embertide versions job.yaml
       embertide rollback job.yaml 20261121T041922Z-3fa9c1
     """
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
     from embertide.versions import publish as store
 
     job = load_job(job_path)

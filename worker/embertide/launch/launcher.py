@@ -44,7 +44,7 @@ def plan_run(
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
     from embertide.planning.estimate import choose_grid, estimate
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)
     return estimate(open_storage(job.spec.storage), job, inputs, chosen)

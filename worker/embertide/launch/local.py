@@ -66,7 +66,7 @@ def run_job(
         on_progress(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
         from embertide.planning.inputs import list_inputs
-        from embertide.storage.protocol import open_storage
+        from embertide.storage.opening import open_storage
 
         storage = open_storage(job.spec.storage)
         inputs = list_inputs(storage, job)

@@ -32,7 +32,7 @@ from embertide.launch.vitals import look, telling
 from embertide.pipeline import Clock, WorkOrder, run
 from embertide.primitives.exchange import Exchange
 from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import Progress
 from embertide.telemetry.recorder import CountingRecorder

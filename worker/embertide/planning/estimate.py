@@ -19,7 +19,8 @@ from embertide.primitives.graph import edge_needs
 from embertide.spec.edges import EdgeInput
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.telemetry.report import Estimate, InputSize, PlannedTraffic
 
 _TEXT_BYTES_PER_EDGE = 16

@@ -222,7 +222,7 @@ class Attempt:
             _log.warning("what was written of version %s is still there: %s", version, error)
 
     def _storage(self) -> Storage:
-        from embertide.storage.protocol import open_storage
+        from embertide.storage.opening import open_storage
 
         return open_storage(self._job.spec.storage)
 

@@ -69,7 +69,7 @@ def make_plan(places: Places) -> PlanResult:
     job = places.read_job()
     places.make_temporary()
     from embertide.planning.inputs import list_inputs
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
 
     began = time.monotonic()
     storage = open_storage(job.spec.storage)

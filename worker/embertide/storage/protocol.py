@@ -1,21 +1,17 @@
-"""Where objects live: one small seam over local files and S3.
+"""What every store of objects can do: the protocol that local files and S3 implement.
 
-Everything else names objects by URI (``file:///...`` or ``s3://bucket/key``) and goes through
-:class:`Storage`, which picks the store by scheme. A store does no more than the methods below;
-all of them raise :class:`~embertide.errors.StorageError` or
-:class:`~embertide.errors.OutputError` naming the URI, never the library's own exceptions.
+The rest of the package names objects by URI (``file:///...`` or ``s3://bucket/key``) and calls
+the methods below, on what `opening.open_storage` gives. All of them raise
+:class:`~embertide.errors.StorageError` or :class:`~embertide.errors.OutputError` naming the
+URI, never the library's own exceptions.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
-
-from embertide.errors import StorageError
-from embertide.spec.workers import StorageSettings
 
 
 @dataclass(frozen=True)
@@ -90,108 +86,3 @@ class Storage(Protocol):
 
     def sweep(self, folder: str) -> None:
         """Remove what writers that were killed left unfinished in a folder."""
-
-
-def as_uri(location: str) -> str:
-    """Bare absolute paths are files."""
-    return f"file://{location}" if location.startswith("/") else location
-
-
-class Stores:
-    """The storage that users of this package get: picks the store by the URI's scheme.
-
-    A store is made on first use, so that a run without S3 never loads its client.
-    """
-
-    def __init__(self, settings: StorageSettings) -> None:
-        self._settings = settings
-        self._made: dict[str, Storage] = {}
-        self._lock = threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Stores, (self._settings,)
-
-    @property
-    def stats(self) -> TransferStats:
-        """What was transferred so far; local files count nothing."""
-        s3 = self._made.get("s3")
-        return s3.stats if s3 is not None else TransferStats()
-
-    def _store(self, uri: str) -> Storage:
-        scheme = uri.partition("://")[0]
-        with self._lock:
-            if scheme not in self._made:
-                self._made[scheme] = _make(scheme, uri, self._settings)
-            return self._made[scheme]
-
-    def list_folders(self, uri: str) -> list[str]:
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).list_folders(uri)
-
-    def list(self, uri: str) -> list[ObjectInfo]:
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).list(uri)
-
-    def stat(self, uri: str) -> ObjectInfo | None:
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).stat(uri)
-
-    def read(self, uri: str) -> bytes:
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).read(uri)
-
-    def read_range(self, uri: str, start: int, length: int) -> bytes:
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).read_range(uri, start, length)
-
-    def open(self, uri: str, info: ObjectInfo | None = None) -> AbstractContextManager[Any]:
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).open(uri, info)
-
-    def write(self, uri: str, data: bytes) -> ObjectInfo:
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).write(uri, data)
-
-    def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).create(uri)
-
-    def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
-        """See :class:`Storage`."""
-        uri = as_uri(uri)
-        return self._store(uri).write_if(uri, data, expected)
-
-    def sweep(self, folder: str) -> None:
-        """See :class:`Storage`."""
-        folder = as_uri(folder)
-        self._store(folder).sweep(folder)
-
-    def delete(self, uris: Iterable[str]) -> None:
-        """See :class:`Storage`."""
-        for uri in map(as_uri, uris):
-            self._store(uri).delete([uri])
-
-
-def _make(scheme: str, uri: str, settings: StorageSettings) -> Storage:
-    if scheme == "file":
-        from embertide.storage.local import LocalStore
-
-        return LocalStore()
-    if scheme == "s3":
-        from embertide.storage.s3 import S3Store
-
-        return S3Store(settings)
-    raise StorageError(f"{uri}: unknown scheme; use s3://bucket/path or file:///absolute/path")
-
-
-def open_storage(settings: StorageSettings | None = None) -> Stores:
-    """The storage for a job's ``spec.storage``."""
-    return Stores(settings or StorageSettings())
