@@ -25,7 +25,7 @@ from embertide.models.read import read_model
 from embertide.planning.inputs import Inputs, check_model
 from embertide.primitives.graph import LayerGraph, edge_needs
 from embertide.primitives.idmap import NodeIds
-from embertide.readers.splits import share
+from embertide.readers.splits import assign_splits
 from embertide.stages.csr import build_graph, choose_ranges, gather_partition
 from embertide.stages.features import (
     load_features,
@@ -105,15 +105,15 @@ def run(
     with clock.memory:
         with clock.stage(ctx, "features"):
             program = read_model(ctx.storage, ctx.job.spec.model.uri)
-            mine = share(inputs.features, world)[rank]
+            mine = assign_splits(inputs.features, world)[rank]
             raw = load_features(ctx, mine, program.input_width)
-            table = share(inputs.table, world)[rank]
+            table = assign_splits(inputs.table, world)[rank]
             ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
             raw.ids.clear()
             clock.nodes = ids.count
             check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
         with clock.stage(ctx, "ingest"):
-            edges = ingest(ctx, share(inputs.edges, world)[rank], ids)
+            edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
         with clock.stage(ctx, "csr"):
             ranges = choose_ranges(ctx, edges, ids.count)
             part = build_graph(ctx, edges, ranges)

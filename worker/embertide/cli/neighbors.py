@@ -117,8 +117,8 @@ def _feature_batches(storage: Storage, job: EmbeddingJob) -> Iterable[Batch]:
 
     node = job.spec.input.nodes[0]
     width = feature_width(storage, node.features)
-    for piece in split_features(storage, node.features, ids=node.ids):
-        for batch in read_features(storage, node.features, node.ids, piece, width):
+    for split in split_features(storage, node.features, ids=node.ids):
+        for batch in read_features(storage, node.features, node.ids, split, width):
             yield batch.ids, batch.values
 
 

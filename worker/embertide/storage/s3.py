@@ -16,9 +16,9 @@ from embertide.storage.protocol import ObjectInfo, TransferStats
 from embertide.storage.s3_client import (
     THREADS,
     S3Client,
+    bucket_and_key,
     plain,
     require_key,
-    split,
 )
 from embertide.storage.s3_errors import (
     CONDITION_FAILED,
@@ -55,7 +55,7 @@ class S3Store:
 
     def list(self, uri: str) -> list[ObjectInfo]:
         """The object, or the objects whose keys start with the uri and a slash."""
-        bucket, key = split(uri)
+        bucket, key = bucket_and_key(uri)
         if key and not uri.endswith("/"):
             info = self.stat(uri)
             if info is not None:
@@ -74,19 +74,19 @@ class S3Store:
         return sorted(found, key=lambda info: info.uri)
 
     def _objects(self, uri: str, prefix: str) -> Iterator[ObjectInfo]:
-        bucket, _ = split(uri)
+        bucket, _ = bucket_and_key(uri)
         for item in self._client.pages("Contents", uri, prefix):
             yield ObjectInfo(f"s3://{bucket}/{item['Key']}", item["Size"], plain(item["ETag"]))
 
     def list_folders(self, uri: str) -> list[str]:  # type: ignore[valid-type]
         """Common prefixes directly below; none when the bucket has nothing there."""
-        prefix = _folder(split(uri)[1])
+        prefix = _folder(bucket_and_key(uri)[1])
         found = self._client.pages("CommonPrefixes", uri, prefix, Delimiter="/")
         return sorted(item["Prefix"].removeprefix(prefix).rstrip("/") for item in found)
 
     def stat(self, uri: str) -> ObjectInfo | None:
         """Size and ETag of an object; a bucket that does not exist is an error."""
-        if uri.endswith("/") or not split(uri)[1]:
+        if uri.endswith("/") or not bucket_and_key(uri)[1]:
             return None
         try:
             found = self._client.call("head_object", uri)
@@ -170,14 +170,14 @@ class S3Store:
         buckets: dict[str, Any] = {}
         for uri in uris:
             require_key(uri)
-            buckets.setdefault(split(uri)[0], []).append(split(uri)[1])
+            buckets.setdefault(bucket_and_key(uri)[0], []).append(bucket_and_key(uri)[1])
         for bucket, keys in buckets.items():
             for first in range(0, len(keys), _DELETE_AT_ONCE):
                 self._delete(bucket, keys[first : first + _DELETE_AT_ONCE])
 
     def sweep(self, folder: str) -> None:
         """Uploads in parts that were begun below the folder and neither completed nor aborted."""
-        bucket, key = split(folder)
+        bucket, key = bucket_and_key(folder)
         while True:
             found = self._client.call("list_multipart_uploads", folder, Prefix=_folder(key))
             for upload in found.get("Uploads", []):

@@ -88,7 +88,7 @@ class S3Client:
 
     def call(self, operation: str, uri: str, **arguments: Any) -> Any:
         """One operation of boto3's client on the bucket and key of ``uri``."""
-        bucket, key = split(uri)
+        bucket, key = bucket_and_key(uri)
         if operation not in _OF_BUCKETS:
             arguments["Key"] = key
         self._count(written=len(arguments.get("Body", b"")))
@@ -99,7 +99,7 @@ class S3Client:
         """One field of all pages of a listing of the bucket of ``uri``."""
         pages = self._client.get_paginator("list_objects_v2")
         with translated(uri, self.endpoint):
-            for page in pages.paginate(Bucket=split(uri)[0], Prefix=prefix, **more):
+            for page in pages.paginate(Bucket=bucket_and_key(uri)[0], Prefix=prefix, **more):
                 yield from page.get(field, [])
 
     def get(self, uri: str, start: int, length: int, etag: str = "") -> tuple[bytes, ObjectInfo]:
@@ -149,7 +149,7 @@ def plain(etag: str) -> str:
     return etag.strip('"')
 
 
-def split(uri: str) -> tuple[str, str]:
+def bucket_and_key(uri: str) -> tuple[str, str]:
     """Bucket and key; StorageError without a bucket."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     if not bucket:
@@ -159,5 +159,5 @@ def split(uri: str) -> tuple[str, str]:
 
 def require_key(uri: str) -> None:
     """StorageError when only a bucket is named."""
-    if not split(uri)[1]:
+    if not bucket_and_key(uri)[1]:
         raise StorageError(f"{uri} names a bucket only; it should be like s3://bucket/key")

@@ -78,10 +78,10 @@ class RangedFile(io.RawIOBase):
         done = 0
         while done < count:
             index, inside = divmod(self._position, self._block_bytes)
-            piece = memoryview(self._block(index, last))[inside : inside + count - done]
-            view[done : done + len(piece)] = piece
-            self._position += len(piece)
-            done += len(piece)
+            chunk = memoryview(self._block(index, last))[inside : inside + count - done]
+            view[done : done + len(chunk)] = chunk
+            self._position += len(chunk)
+            done += len(chunk)
         return count
 
     def readall(self) -> bytes:
