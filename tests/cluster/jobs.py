@@ -28,7 +28,8 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
-from embertide.versions.publish import iter_embeddings, list_versions
+from embertide.versions.catalog import list_versions
+from embertide.versions.reading import iter_embeddings
 
 Manifest = dict[str, Any]
 _POLL_SECONDS = 0.1

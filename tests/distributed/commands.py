@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from embertide.storage.opening import open_storage
-from embertide.versions.publish import iter_embeddings, latest, list_versions
+from embertide.versions.catalog import latest, list_versions
+from embertide.versions.reading import iter_embeddings
 
 _WORKER = "embertide-"
 """What workers' processes are called, before their rank."""

@@ -17,7 +17,7 @@ from world import Graph
 from embertide.models.synth import write_random_model
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.storage.opening import open_storage
-from embertide.versions.publish import iter_embeddings
+from embertide.versions.reading import iter_embeddings
 
 WIDTH, HIDDEN, OUT, HEADS = 9, 12, 6, 3
 

@@ -21,7 +21,7 @@ from commands import environment, members, name_of
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, WorkerStatus
-from embertide.versions.publish import new_version
+from embertide.spec.version_names import new_version
 
 START_SECONDS = 60.0
 """More than a busy machine takes to import everything in several processes."""

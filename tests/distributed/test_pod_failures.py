@@ -22,7 +22,7 @@ from embertide.spec.manifest import load_manifest
 from embertide.spec.reports import Ending
 from embertide.storage.opening import open_storage
 from embertide.synth import SynthOptions, synthesize
-from embertide.versions.publish import iter_embeddings
+from embertide.versions.reading import iter_embeddings
 
 pytestmark = pytest.mark.distributed
 

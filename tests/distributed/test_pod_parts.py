@@ -26,9 +26,11 @@ from embertide.pod.watch import Watch
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PlanResult, WorkerStatus
+from embertide.spec.version_names import new_version
 from embertide.storage.opening import open_storage
 from embertide.telemetry.progress import Progress
-from embertide.versions.publish import latest, new_version, publish
+from embertide.versions.catalog import latest
+from embertide.versions.publish import publish
 
 pytestmark = pytest.mark.distributed
 

@@ -16,7 +16,7 @@ from embertide.models.reference import run_reference
 from embertide.spec import metric_names
 from embertide.spec.reports import WorkerStatus
 from embertide.storage.opening import open_storage
-from embertide.versions.publish import latest
+from embertide.versions.catalog import latest
 
 pytestmark = pytest.mark.distributed
 

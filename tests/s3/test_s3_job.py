@@ -13,7 +13,8 @@ from s3.server import S3Server
 
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
-from embertide.versions.publish import iter_embeddings, list_versions
+from embertide.versions.catalog import list_versions
+from embertide.versions.reading import iter_embeddings
 
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 

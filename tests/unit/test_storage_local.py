@@ -112,10 +112,10 @@ def test_another_users_directory(tmp_path: Path) -> None:
     )
     lines = out.splitlines()
     assert len(lines) == 4
-    assert lines[0].startswith(f"file://{tmp_path}/secret may not be read")
+    assert lines[0].startswith(f"file://{tmp_path}/secret cannot be read: permission denied")
     for line in lines[1:]:
         assert line.startswith(f"file://{tmp_path}/out/")
-        assert "may not be written" in line
+        assert "cannot be written: Permission denied" in line
     assert all("permissions" in line for line in lines)
 
 

@@ -26,6 +26,7 @@ from embertide.planning.inputs import Inputs, check_model
 from embertide.primitives.graph import LayerGraph, edge_needs
 from embertide.primitives.idmap import NodeIds
 from embertide.readers.splits import assign_splits
+from embertide.spec.version_names import version_uri
 from embertide.stages.csr import build_graph, choose_ranges, gather_partition
 from embertide.stages.features import (
     load_features,
@@ -40,7 +41,8 @@ from embertide.stages.sample import sample_layer
 from embertide.telemetry.memory import MemoryWatch, release_memory
 from embertide.telemetry.recorder import CountingRecorder
 from embertide.telemetry.report import RankMemory, RunReport, Traffic
-from embertide.versions.publish import VersionInfo, publish, version_uri
+from embertide.versions.catalog import VersionInfo
+from embertide.versions.publish import publish
 
 NOT_CURRENT = (
     "the version is published but not current: while this run went on, a later run published or"

@@ -90,8 +90,9 @@ def _search(
 ) -> Found:
     """Results by what was compared, then by id."""
     from embertide.storage.opening import open_storage
+    from embertide.versions.catalog import latest
     from embertide.versions.neighbors import nearest
-    from embertide.versions.publish import iter_embeddings, latest
+    from embertide.versions.reading import iter_embeddings
 
     storage = open_storage(job.spec.storage)
     uri = job.spec.output.uri

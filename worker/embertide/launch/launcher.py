@@ -59,7 +59,7 @@ def cuda_devices() -> int:
 
 def check_output(storage: Storage, output_uri: str, version: str) -> None:
     """Learn before the work that the output cannot be written, not after it."""
-    from embertide.versions.publish import version_uri
+    from embertide.spec.version_names import version_uri
 
     probe = f"{version_uri(output_uri, version)}/_begun"
     storage.write(probe, b"")

@@ -71,7 +71,7 @@ def run_job(
         storage = open_storage(job.spec.storage)
         inputs = list_inputs(storage, job)
         on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
-        from embertide.versions.publish import new_version
+        from embertide.spec.version_names import new_version
 
         # Waits for the fork server.
         plan = call(plan_run, job, inputs, grid, workers)

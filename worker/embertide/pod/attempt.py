@@ -33,7 +33,7 @@ from embertide.telemetry.report import RunReport
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
-    from embertide.versions.publish import VersionInfo
+    from embertide.versions.catalog import VersionInfo
 
 METRICS_SECONDS = 2.0
 
@@ -91,7 +91,7 @@ class Attempt:
         Incomplete versions are removed. Our own is looked at too: this pod may be a second one
         for the same attempt.
         """
-        from embertide.versions.catalog import is_complete, objects_of
+        from embertide.versions.objects import is_complete, objects_of
 
         storage, uri = self._storage(), self._job.spec.output.uri
         for version in (self._settings.version, *reversed(self._settings.earlier)):
@@ -107,7 +107,7 @@ class Attempt:
 
     def _finish(self, storage: Storage, version: str) -> OutputReport:
         """Do what may be left to do for a complete version of this job."""
-        from embertide.versions.catalog import read_manifest
+        from embertide.versions.manifest import read_manifest
         from embertide.versions.publish import finish
 
         output, name = self._job.spec.output, self._job.metadata.name
@@ -205,7 +205,7 @@ class Attempt:
             if not delivered_path(self._folder, settings.rank).exists():
                 self._discard(settings.version)
             return None
-        from embertide.versions.catalog import is_complete, objects_of
+        from embertide.versions.objects import is_complete, objects_of
 
         storage = self._storage()
         if is_complete(objects_of(storage, self._job.spec.output.uri, settings.version)):

@@ -62,8 +62,10 @@ def line_blocks(
 ) -> Iterator[tuple[int, bytes]]:
     """The lines that begin in ``[start, stop)`` as (offset, whole lines).
 
-    ``start`` must be 0 in a compressed object. InputError for a line over 64 MiB, which is a
-    sign of another format.
+    ``start`` must be 0 in a compressed object.
+
+    Raises:
+        InputError: a line is over 64 MiB long, a sign of another format.
     """
     held, offset = _from_first_line(file, uri, start)
     while offset < stop:
@@ -102,7 +104,7 @@ def _refuse_endless(uri: str, offset: int, length: int) -> None:
     if length > LONGEST_LINE_BYTES:
         raise InputError(
             f"{uri} has no line break in the {LONGEST_LINE_BYTES >> 20} MiB after byte {offset}: "
-            "it is not csv or tsv with \\n line breaks; correct format in the manifest, or convert it"
+            "it is not csv or tsv with \\n line breaks; correct format in the manifest, or convert"
         )
 
 

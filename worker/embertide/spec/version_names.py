@@ -37,5 +37,5 @@ def begun(version: str) -> datetime:
 
 
 def version_uri(output_uri: str, version: str) -> str:
-    """Where a version's objects lie."""
+    """The prefix of a version's objects."""
     return f"{output_uri.rstrip('/')}/versions/{version}"

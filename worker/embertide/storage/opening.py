@@ -36,7 +36,7 @@ class Stores:
 
     @property
     def stats(self) -> TransferStats:
-        """What was transferred so far; local files count nothing."""
+        """What S3 transferred so far; local files count nothing."""
         s3 = self._made.get("s3")
         return s3.stats if s3 is not None else TransferStats()
 
@@ -48,57 +48,57 @@ class Stores:
             return self._made[scheme]
 
     def list_folders(self, uri: str) -> list[str]:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.list_folders`."""
         uri = as_uri(uri)
         return self._store(uri).list_folders(uri)
 
     def list(self, uri: str) -> list[ObjectInfo]:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.list`."""
         uri = as_uri(uri)
         return self._store(uri).list(uri)
 
     def stat(self, uri: str) -> ObjectInfo | None:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.stat`."""
         uri = as_uri(uri)
         return self._store(uri).stat(uri)
 
     def read(self, uri: str) -> bytes:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.read`."""
         uri = as_uri(uri)
         return self._store(uri).read(uri)
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.read_range`."""
         uri = as_uri(uri)
         return self._store(uri).read_range(uri, start, length)
 
     def open(self, uri: str, info: ObjectInfo | None = None) -> AbstractContextManager[Any]:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.open`."""
         uri = as_uri(uri)
         return self._store(uri).open(uri, info)
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.write`."""
         uri = as_uri(uri)
         return self._store(uri).write(uri, data)
 
     def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.create`."""
         uri = as_uri(uri)
         return self._store(uri).create(uri)
 
     def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.write_if`."""
         uri = as_uri(uri)
         return self._store(uri).write_if(uri, data, expected)
 
     def sweep(self, folder: str) -> None:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.sweep`."""
         folder = as_uri(folder)
         self._store(folder).sweep(folder)
 
     def delete(self, uris: Iterable[str]) -> None:
-        """See :class:`Storage`."""
+        """See :meth:`Storage.delete`."""
         for uri in map(as_uri, uris):
             self._store(uri).delete([uri])
 

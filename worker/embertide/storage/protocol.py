@@ -25,7 +25,7 @@ class ObjectInfo:
 
 @dataclass
 class TransferStats:
-    """What went over the network; ``requests`` counts attempts, ``retries`` all but the first."""
+    """Network traffic; ``requests`` counts all attempts, ``retries`` those after the first."""
 
     requests: int = 0
     retries: int = 0
@@ -34,55 +34,68 @@ class TransferStats:
 
 
 class Storage(Protocol):
-    """What the rest of the package asks of a store. Safe to use from several threads.
+    """A store of objects, safe to use from several threads.
 
-    A storage can be pickled; the copy connects anew.
+    It can be pickled; the copy opens its own connections.
     """
 
     @property
     def stats(self) -> TransferStats:
-        """What was transferred so far; local files count nothing."""
+        """What was transferred so far; zero for local files."""
 
     def list_folders(self, uri: str) -> list[str]:
-        """Names directly below a prefix that have objects below them, sorted; none if missing."""
+        """Names directly below a prefix that have objects below them, sorted; [] if none have."""
 
     def list(self, uri: str) -> list[ObjectInfo]:
         """The object at ``uri``, or all objects below it, by URI.
 
-        Names that begin with ``.`` or ``_`` at any level below ``uri`` are markers of other
-        tools and left out.
+        Names that begin with ``.`` or ``_`` at any level below ``uri`` are not data and left
+        out, as other readers of folders do.
 
         Raises:
             ObjectMissing: there is nothing.
         """
 
     def stat(self, uri: str) -> ObjectInfo | None:
-        """The object, or None."""
+        """The object's size and tag; None if it does not exist."""
 
     def read(self, uri: str) -> bytes:
-        """The whole object."""
+        """All bytes of the object.
+
+        Raises:
+            ObjectMissing: it does not exist.
+        """
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
-        """At most ``length`` bytes from byte ``start``."""
+        """At most ``length`` bytes from byte ``start``.
+
+        Raises:
+            ObjectMissing: it does not exist.
+        """
 
     def open(self, uri: str, info: ObjectInfo | None = None) -> AbstractContextManager[Any]:
-        """A seekable binary file over the object."""
+        """A seekable binary file over the object, in the state of ``info`` if that is given.
+
+        Raises:
+            ObjectMissing: it does not exist.
+            InputError: it changed since ``info`` was listed.
+        """
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
-        """Write an object whole; readers see the old one or the new one."""
+        """Create or replace an object atomically: readers see the old one or the new one."""
 
     def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
-        """A file to write an object front to back; it appears when the block ends cleanly."""
+        """A file to write an object sequentially; it appears when the block ends cleanly."""
 
     def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
-        """Write only if the object's tag is ``expected`` (None: only if it does not exist).
+        """Compare and write: only if its tag is ``expected`` (None: only if it does not exist).
 
         Returns:
             Whether it was written.
         """
 
     def delete(self, uris: Iterable[str]) -> None:
-        """Remove objects; those that are gone already are fine."""
+        """Remove objects; those that do not exist are ignored."""
 
     def sweep(self, folder: str) -> None:
-        """Remove what writers that were killed left unfinished in a folder."""
+        """Remove what killed writers left unfinished in a folder: hidden files, open uploads."""
