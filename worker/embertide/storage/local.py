@@ -6,7 +6,6 @@ removed with their files, as prefixes are in S3.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import io
 import os
@@ -17,20 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from embertide.errors import AccessDenied, InputError, ObjectMissing, OutputError, StorageError
+from embertide.errors import InputError, ObjectMissing, StorageError
+from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
 from embertide.storage.protocol import ObjectInfo, TransferStats
 
 _BUFFER_BYTES = 1 << 20
-_MISSING = (errno.ENOENT, errno.ENOTDIR)
-_DENIED = (errno.EACCES, errno.EPERM)
-_ADVICE = {
-    errno.ENOSPC: "free space there, or choose another output.uri, then run again",
-    errno.EDQUOT: "free space within the quota, or choose another output.uri, then run again",
-    errno.EFBIG: "raise the limit on file sizes (ulimit -f), then run again",
-    errno.EROFS: "the file system is read-only, choose another output.uri",
-}
-
-_UNFINISHED = ".part"
 
 
 class LocalStore:
@@ -44,13 +34,13 @@ class LocalStore:
     def list_folders(self, uri: str) -> list[str]:
         """Names of the directories directly below ``uri``, sorted; none if it does not exist."""
         path = to_path(uri)
-        with _reading(uri):
+        with reading(uri):
             return sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
 
     def list(self, uri: str) -> list[ObjectInfo]:
         """One file, or all files below a directory; links are followed."""
         path = to_path(uri)
-        with _reading(uri):
+        with reading(uri):
             one = _info(path)
             found = [one] if one else [_file_info(file) for file in _visible_files(path)]
         if not found:
@@ -62,7 +52,7 @@ class LocalStore:
 
     def stat(self, uri: str) -> ObjectInfo | None:
         """Size and tag of a file; None for a directory, or where nothing exists."""
-        with _reading(uri):
+        with reading(uri):
             try:
                 return _info(to_path(uri))
             except (FileNotFoundError, NotADirectoryError):
@@ -70,12 +60,12 @@ class LocalStore:
 
     def read(self, uri: str) -> bytes:
         """All bytes of the file."""
-        with _reading(uri):
+        with reading(uri):
             return to_path(uri).read_bytes()
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
         """At most ``length`` bytes of the file from byte ``start``."""
-        with _reading(uri), to_path(uri).open("rb", buffering=0) as file:
+        with reading(uri), to_path(uri).open("rb", buffering=0) as file:
             file.seek(start)
             return file.read(length)
 
@@ -85,7 +75,7 @@ class LocalStore:
         Raises:
             InputError: it is not in the state of ``info`` any more.
         """
-        with _reading(uri):
+        with reading(uri):
             file = to_path(uri).open("rb")
             etag = _etag(os.fstat(file.fileno()))
         if info is not None and etag != info.etag:
@@ -125,7 +115,7 @@ class LocalStore:
         """Remove files, and each directory that becomes empty."""
         for uri in uris:
             path = to_path(uri)
-            with _writing(uri), suppress(FileNotFoundError, NotADirectoryError):
+            with writing(uri), suppress(FileNotFoundError, NotADirectoryError):
                 path.unlink()
             # Not empty, or gone already: both are fine.
             with suppress(OSError):
@@ -134,8 +124,8 @@ class LocalStore:
     def sweep(self, folder: str) -> None:
         """Remove hidden files that `create` left, and the directory if it becomes empty."""
         path = to_path(folder)
-        with _writing(folder):
-            for hidden in path.glob(f".*{_UNFINISHED}"):
+        with writing(folder):
+            for hidden in path.glob(f".*{UNFINISHED}"):
                 hidden.unlink(missing_ok=True)
         with suppress(OSError):
             path.rmdir()
@@ -146,8 +136,8 @@ class _Sink(io.BufferedIOBase):
 
     def __init__(self, uri: str) -> None:
         self._uri, self._path = uri, to_path(uri)
-        self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{_UNFINISHED}")
-        with _writing(uri):
+        self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{UNFINISHED}")
+        with writing(uri):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)
 
@@ -165,12 +155,12 @@ class _Sink(io.BufferedIOBase):
         Raises:
             OutputError: the disk is full.
         """
-        with _writing(self._uri):
+        with writing(self._uri):
             return self._file.write(data)
 
     def commit(self) -> ObjectInfo:
         """Make the file durable, then visible."""
-        with _writing(self._uri):
+        with writing(self._uri):
             self._file.flush()
             status = os.fstat(self._file.fileno())
             os.fsync(self._file.fileno())
@@ -186,18 +176,6 @@ class _Sink(io.BufferedIOBase):
             self._file.close()
         with suppress(OSError):
             self._hidden.unlink()
-
-
-def to_path(uri: str) -> Path:
-    """``file:///a/b`` as ``/a/b``.
-
-    Raises:
-        StorageError: the path is not absolute.
-    """
-    rest = uri.removeprefix("file://")
-    if not rest.startswith("/"):
-        raise StorageError(f"{uri}: a file URI needs an absolute path, such as file:///data/edges")
-    return Path(rest)
 
 
 def _uri(path: Path) -> str:
@@ -248,7 +226,7 @@ def _locked(uri: str) -> Iterator[None]:
     """
     path = to_path(uri)
     hidden = path.with_name(f".{path.name}.lock")
-    with _writing(uri):
+    with writing(uri):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = _lock(hidden)
     try:
@@ -268,46 +246,3 @@ def _lock(hidden: Path) -> BinaryIO:
             if os.path.samestat(os.fstat(lock.fileno()), hidden.stat()):
                 return lock
         lock.close()
-
-
-@contextmanager
-def _reading(uri: str) -> Iterator[None]:
-    """Raise the system's errors as this project's, naming the object and what to do."""
-    try:
-        yield
-    except OSError as error:
-        at = _elsewhere(uri, error)
-        if error.errno in _MISSING:
-            raise ObjectMissing(f"{uri} does not exist{at or _nearest(uri)}") from error
-        if error.errno in _DENIED:
-            raise AccessDenied(
-                f"{uri} cannot be read: permission denied{at}; check its permissions"
-            ) from error
-        raise StorageError(f"{uri} cannot be read: {error.strerror or error}{at}") from error
-
-
-@contextmanager
-def _writing(uri: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = f"{error.strerror or error}{_elsewhere(uri, error)}"
-        if error.errno in _DENIED:
-            raise AccessDenied(
-                f"{uri} cannot be written: {reason}; check the directory's permissions, or choose "
-                "another output.uri"
-            ) from error
-        advice = _ADVICE.get(error.errno or 0, "correct the path, or choose another output.uri")
-        raise OutputError(f"{uri} cannot be written: {reason}; {advice}") from error
-
-
-def _elsewhere(uri: str, error: OSError) -> str:
-    """`` (path)`` when the error is about another path than the object's or its hidden file's."""
-    path, at = to_path(uri), error.filename
-    known = at is None or Path(at) == path or (path.parent == Path(at).parent and ".part" in at)
-    return "" if known else f" ({at})"
-
-
-def _nearest(uri: str) -> str:
-    there = next(parent for parent in to_path(uri).parents if parent.exists())
-    return f"; the nearest existing directory is {there}, check the path"
