@@ -20,7 +20,7 @@ from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.spec.grid import GridShape
 from embertide.stages.sample import sample_layer
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import NullRecorder
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job

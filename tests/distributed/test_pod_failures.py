@@ -17,9 +17,9 @@ import pytest
 from embertide.cli.options import with_workers
 from embertide.spec.manifest import load_manifest
 from embertide.spec.reports import Ending
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.synth import SynthOptions, synthesize
-from embertide.versions.publish import iter_embeddings
+from embertide.versions.reading import iter_embeddings
 from tests.support.commands import environment, members
 from tests.support.pods import START_SECONDS, LocalPods, Pod, files, local_pods
 from tests.support.small_job import SmallJob

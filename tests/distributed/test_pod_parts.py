@@ -24,9 +24,11 @@ from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PlanResult, WorkerStatus
-from embertide.storage.protocol import open_storage
+from embertide.spec.version_names import new_version
+from embertide.storage.opening import open_storage
 from embertide.telemetry.progress import Progress
-from embertide.versions.publish import latest, new_version, publish
+from embertide.versions.catalog import latest
+from embertide.versions.publish import publish
 from tests.support.pods import files, plan_pod
 from tests.support.small_job import NODES, SmallJob
 from tests.support.versions import manifest_of, write_parts

@@ -12,8 +12,8 @@ from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import metric_names
 from embertide.spec.reports import WorkerStatus
-from embertide.storage.protocol import open_storage
-from embertide.versions.publish import latest
+from embertide.storage.opening import open_storage
+from embertide.versions.catalog import latest
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job
 from tests.support.pods import LocalPods, files, local_pods, samples

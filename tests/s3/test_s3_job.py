@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import open_storage
-from embertide.versions.publish import iter_embeddings, list_versions
+from embertide.storage.opening import open_storage
+from embertide.versions.catalog import list_versions
+from embertide.versions.reading import iter_embeddings
 from tests.support.exact import assert_exact
 from tests.support.s3.server import S3Server
 

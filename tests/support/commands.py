@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from embertide.storage.protocol import open_storage
-from embertide.versions.publish import iter_embeddings, latest, list_versions
+from embertide.storage.opening import open_storage
+from embertide.versions.catalog import latest, list_versions
+from embertide.versions.reading import iter_embeddings
 from tests.support.paths import ROOT
 
 _WORKER = "embertide-"

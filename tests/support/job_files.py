@@ -15,8 +15,8 @@ import torch
 
 from embertide.models.synth import write_random_model
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.storage.protocol import open_storage
-from embertide.versions.publish import iter_embeddings
+from embertide.storage.opening import open_storage
+from embertide.versions.reading import iter_embeddings
 from tests.support.world import Graph
 
 WIDTH, HIDDEN, OUT, HEADS = 9, 12, 6, 3

@@ -19,7 +19,7 @@ from typing import Any
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, WorkerStatus
-from embertide.versions.publish import new_version
+from embertide.spec.version_names import new_version
 from tests.support.commands import environment, members, name_of
 
 START_SECONDS = 60.0

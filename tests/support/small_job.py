@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from embertide.models.synth import write_random_model
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 
 NODES, WIDTH, LAYERS = 12, 4, 2
 

@@ -16,7 +16,7 @@ from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.publish import deliver
 from embertide.stages.sample import sample_layer
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import CountingRecorder, Label, NullRecorder
 from embertide.versions.parts import PartDigest
 from tests.support.world import Graph, Rank, make_features, make_job

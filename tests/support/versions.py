@@ -20,17 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.protocol import Storage, open_storage
+from embertide.spec.version_names import new_version, version_uri
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from embertide.versions.catalog import VersionInfo, latest, list_versions
 from embertide.versions.parts import PartDigest, PartWriter, verify_part
-from embertide.versions.publish import (
-    VersionInfo,
-    iter_embeddings,
-    latest,
-    list_versions,
-    new_version,
-    publish,
-    version_uri,
-)
+from embertide.versions.publish import publish
+from embertide.versions.reading import iter_embeddings
 from tests.support.paths import ROOT
 
 WIDTH = 3
@@ -47,13 +43,15 @@ def values_of(version: str) -> npt.NDArray[np.float32]:
 
 
 def write_parts(
-    storage: Storage, uri: str, version: str, format: str = "parquet"
+    storage: Storage, uri: str, version: str, format: Any = "parquet"
 ) -> list[PartDigest]:
     """Write and verify one part for each of ``ROWS``."""
     digests, start, values = [], 0, values_of(version)
     for rank, rows in enumerate(ROWS):
         base = f"{version_uri(uri, version)}/part-{rank:05d}"
-        writer: Any = PartWriter(storage, base, format, "float32", "int64", WIDTH, rows)
+        writer = PartWriter(
+            storage, base, format=format, dtype="float32", ids_kind="int64", width=WIDTH, rows=rows
+        )
         with writer:
             ids = np.arange(start, start + rows)
             writer.write(ids, values[start : start + rows])
@@ -70,7 +68,7 @@ def manifest_of(digests: list[PartDigest]) -> dict[str, Any]:
 
 
 def publish_one(
-    storage: Storage, uri: str, version: str, keep: int = 100, format: str = "parquet"
+    storage: Storage, uri: str, version: str, keep: int = 100, format: Any = "parquet"
 ) -> VersionInfo:
     """A whole run's output."""
     digests = write_parts(storage, uri, version, format)

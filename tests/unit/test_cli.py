@@ -219,14 +219,14 @@ class Version:
 def test_versions_marks_the_current_one(
     cli: Callable[..., Any], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage: Any = types.ModuleType("embertide.storage.protocol")
+    storage: Any = types.ModuleType("embertide.storage.opening")
     storage.open_storage = lambda _settings: "storage"
-    versions: Any = types.ModuleType("embertide.versions.publish")
+    versions: Any = types.ModuleType("embertide.versions.catalog")
     day = ["2026-11-21", "04:19:22"]
     found = [Version("20261120T000000Z-aaaaaa"), Version("20261121T000000Z-bbbbbb", current=True)]
     versions.list_versions = lambda _storage, uri: found if uri.endswith("/out") else []
-    monkeypatch.setitem(sys.modules, "embertide.storage.protocol", storage)
-    monkeypatch.setitem(sys.modules, "embertide.versions.publish", versions)
+    monkeypatch.setitem(sys.modules, "embertide.storage.opening", storage)
+    monkeypatch.setitem(sys.modules, "embertide.versions.catalog", versions)
     code, out, _ = cli("versions", job)
     rows = [line.split() for line in out.splitlines()]
     assert code == 0

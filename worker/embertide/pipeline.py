@@ -24,7 +24,8 @@ from embertide.planning.inputs import check_model
 from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph, edge_needs
 from embertide.primitives.idmap import NodeIds
-from embertide.readers.splits import share
+from embertide.readers.splits import assign_splits
+from embertide.spec.version_names import version_uri
 from embertide.stages.csr import build_graph, choose_ranges, gather_partition
 from embertide.stages.features import (
     load_features,
@@ -40,7 +41,8 @@ from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import release_memory
 from embertide.telemetry.recorder import CountingRecorder
 from embertide.telemetry.report import RunReport
-from embertide.versions.publish import VersionInfo, publish, version_uri
+from embertide.versions.catalog import VersionInfo
+from embertide.versions.publish import publish
 
 NOT_CURRENT = (
     "the version is published but not current: while this run went on, a later run published or"
@@ -61,15 +63,15 @@ def run(
     with clock.memory:
         with clock.stage("features"):
             program = read_model(ctx.storage, ctx.job.spec.model.uri)
-            mine = share(inputs.features, world)[rank]
+            mine = assign_splits(inputs.features, world)[rank]
             raw = load_features(ctx, mine, program.input_width)
-            table = share(inputs.table, world)[rank]
+            table = assign_splits(inputs.table, world)[rank]
             ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
             raw.ids.clear()
             clock.nodes = ids.count
             check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
         with clock.stage("ingest"):
-            edges = ingest(ctx, share(inputs.edges, world)[rank], ids)
+            edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
         with clock.stage("csr"):
             ranges = choose_ranges(ctx, edges, ids.count)
             part = build_graph(ctx, edges, ranges)

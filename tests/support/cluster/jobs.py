@@ -24,8 +24,10 @@ from embertide.models.reference import run_reference
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import Storage, open_storage
-from embertide.versions.publish import iter_embeddings, list_versions
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from embertide.versions.catalog import list_versions
+from embertide.versions.reading import iter_embeddings
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.holding import standing_still
 from tests.support.exact import assert_exact

@@ -144,4 +144,4 @@ def _how_it_ended(process: BaseProcess) -> str:
     code = process.exitcode or 0
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
+    return f"exited with code {code}"

@@ -49,7 +49,7 @@ def run_job(
     with interruptible(), fork_server(PRELOAD, "embertide.cli"), RunFolder.temporary() as folder:
         on_progress(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
-        from embertide.storage.protocol import open_storage
+        from embertide.storage.opening import open_storage
 
         storage, version = open_storage(job.spec.storage), new_version()
         estimate = prepare(

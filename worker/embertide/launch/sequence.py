@@ -74,7 +74,7 @@ def plan_run(
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
     from embertide.planning.estimate import choose_grid, estimate
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)
     return estimate(open_storage(job.spec.storage), job, inputs, chosen)
@@ -82,7 +82,7 @@ def plan_run(
 
 def check_output(storage: Storage, output_uri: str, version: str) -> None:
     """Learn before the work that the output cannot be written, not after it."""
-    from embertide.versions.publish import version_uri
+    from embertide.spec.version_names import version_uri
 
     probe = f"{version_uri(output_uri, version)}/_begun"
     storage.write(probe, b"")

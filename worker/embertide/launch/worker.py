@@ -30,7 +30,7 @@ from embertide.launch.settings import WorkerSettings
 from embertide.pipeline import run
 from embertide.planning.order import WorkOrder
 from embertide.primitives.exchange import Exchange
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress, Progress

@@ -19,7 +19,8 @@ from embertide.primitives.graph import edge_needs
 from embertide.spec.edges import EdgeInput
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.telemetry.report import Estimate, InputSize, PlannedTraffic
 
 _TEXT_BYTES_PER_EDGE = 16
@@ -140,16 +141,16 @@ def _nodes(job: EmbeddingJob, inputs: Inputs) -> int:
     if node.count is not None:
         return node.count
     if inputs.table:
-        return sum(piece.stop - piece.start for piece in inputs.table)
+        return sum(split.stop - split.start for split in inputs.table)
     return inputs.feature_rows
 
 
 def _edges(edge: EdgeInput, inputs: Inputs) -> tuple[int, bool]:
     """Edges after direction is applied, and whether the number is exact."""
     if edge.format in ("csv", "tsv"):
-        rows = sum(piece.size for piece in inputs.edges) // _TEXT_BYTES_PER_EDGE
+        rows = sum(split.size for split in inputs.edges) // _TEXT_BYTES_PER_EDGE
     else:
-        rows = sum(piece.stop - piece.start for piece in inputs.edges)
+        rows = sum(split.stop - split.start for split in inputs.edges)
     exact = (
         edge.format in ("parquet", "npy")
         and edge.directed

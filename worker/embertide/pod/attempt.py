@@ -89,7 +89,7 @@ class WorkerAttempt:
         Incomplete versions are removed. Our own is looked at too: this pod may be a second one
         for the same attempt.
         """
-        from embertide.versions.catalog import is_complete, objects_of
+        from embertide.versions.objects import is_complete, objects_of
 
         storage, uri = self._storage(), self._job.spec.output.uri
         for version in (self._settings.version, *reversed(self._settings.earlier)):
@@ -105,7 +105,7 @@ class WorkerAttempt:
 
     def _finish(self, storage: Storage, version: str) -> OutputReport:
         """Do what may be left to do for a complete version of this job."""
-        from embertide.versions.catalog import read_manifest
+        from embertide.versions.manifest import read_manifest
         from embertide.versions.publish import finish
 
         output, name = self._job.spec.output, self._job.metadata.name
@@ -204,7 +204,7 @@ class WorkerAttempt:
             if not self._folder.is_delivered(settings.rank):
                 self._discard(settings.version)
             return None
-        from embertide.versions.catalog import is_complete, objects_of
+        from embertide.versions.objects import is_complete, objects_of
 
         storage = self._storage()
         if is_complete(objects_of(storage, self._job.spec.output.uri, settings.version)):
@@ -221,7 +221,7 @@ class WorkerAttempt:
             _log.warning("what was written of version %s is still there: %s", version, error)
 
     def _storage(self) -> Storage:
-        from embertide.storage.protocol import open_storage
+        from embertide.storage.opening import open_storage
 
         return open_storage(self._job.spec.storage)
 

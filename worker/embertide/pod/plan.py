@@ -69,7 +69,7 @@ def make_plan(files: ContainerFiles) -> PlanResult:
     job = files.read_job()
     files.make_temporary()
     from embertide.planning.inputs import list_inputs
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
 
     began = time.monotonic()
     storage = open_storage(job.spec.storage)

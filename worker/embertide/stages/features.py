@@ -21,7 +21,7 @@ from embertide.primitives.idmap import DenseIds, HashedIds, Ids, NodeIds
 from embertide.readers.features import non_finite, read_features
 from embertide.readers.nodes import read_nodes
 from embertide.readers.prefetch import prefetch
-from embertide.readers.splits import Piece
+from embertide.readers.splits import Split
 from embertide.spec.nodes import NodeInput
 from embertide.telemetry.recorder import Label
 
@@ -36,26 +36,26 @@ class RawFeatures:
     values: torch.Tensor
 
 
-def load_features(ctx: RunContext, pieces: list[Piece], width: int) -> RawFeatures:
+def load_features(ctx: RunContext, splits: list[Split], width: int) -> RawFeatures:
     """Read our share of the feature rows.
 
     Args:
-        pieces: ours.
+        splits: ours.
         width: columns that the model expects.
 
     Raises:
         InputError: rows of another width, NaN or infinite values (how many, and the first id).
     """
     node = ctx.job.spec.input.nodes[0]
-    rows = sum(piece.stop - piece.start for piece in pieces)
+    rows = sum(split.stop - split.start for split in splits)
     values = torch.empty(rows, width, dtype=torch.float32)
     ids: list[Ids] = []
     bad, first_bad, at = 0, None, 0
     batches = (
         batch
-        for piece in pieces
+        for split in splits
         for batch in read_features(
-            ctx.storage, node.features, node.ids, piece, width, count=node.count
+            ctx.storage, node.features, node.ids, split, width, count=node.count
         )
     )
     for batch in prefetch(batches):
@@ -83,7 +83,7 @@ def _refuse_non_finite(
 
 
 def map_ids(
-    ctx: RunContext, raw: RawFeatures, rows: int, table: list[Piece]
+    ctx: RunContext, raw: RawFeatures, rows: int, table: list[Split]
 ) -> tuple[NodeIds, npt.NDArray[np.int64]]:
     """The nodes of the graph, and the dense id of each of our loaded rows.
 
@@ -92,7 +92,7 @@ def map_ids(
 
     Args:
         rows: feature rows of all workers.
-        table: our pieces of the node table.
+        table: our splits of the node table.
 
     Raises:
         InputError: an id twice, or features of a node that does not exist.
@@ -106,8 +106,8 @@ def map_ids(
     else:
         batches = [
             batch.ids
-            for piece in table
-            for batch in read_nodes(ctx.storage, node.table, node.ids, piece)
+            for split in table
+            for batch in read_nodes(ctx.storage, node.table, node.ids, split)
         ]
         ids = HashedIds(ctx.exchange, batches, node.ids, node.table.uri)
     return ids, _dense_ids(ctx, node, ids, raw)

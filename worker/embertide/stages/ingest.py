@@ -21,13 +21,13 @@ from embertide.primitives.idmap import Ids, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.readers.edges import EdgeBatch, read_edges
 from embertide.readers.prefetch import prefetch
-from embertide.readers.splits import Piece
+from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
 
 HISTOGRAM_BITS = 16
 
 
-def ingest(ctx: RunContext, pieces: list[Piece], ids: NodeIds) -> Edges:
+def ingest(ctx: RunContext, splits: list[Split], ids: NodeIds) -> Edges:
     """Read our share of the edges as dense ids.
 
     Every worker must call: mapping ``int64`` and ``string`` ids is an exchange per batch.
@@ -39,8 +39,8 @@ def ingest(ctx: RunContext, pieces: list[Piece], ids: NodeIds) -> Edges:
     shift = max(0, column_bits(ids.count) - HISTOGRAM_BITS)
     histogram = np.zeros(((ids.count - 1) >> shift) + 1, np.int64)
     edges = Edges([], histogram, shift, edge.columns.weight is not None)
-    done, total = 0, sum(piece.size for piece in pieces)
-    for batch, size in _in_step(ctx, _batches(ctx, edge, pieces, ids.count), ids):
+    done, total = 0, sum(split.size for split in splits)
+    for batch, size in _in_step(ctx, _batches(ctx, edge, splits, ids.count), ids):
         source, destination = _map(batch, ids, ctx) if batch else _map_nothing(ctx, ids)
         done += size
         if batch is not None:
@@ -50,16 +50,16 @@ def ingest(ctx: RunContext, pieces: list[Piece], ids: NodeIds) -> Edges:
 
 
 def _batches(
-    ctx: RunContext, edge: EdgeInput, pieces: list[Piece], nodes: int
+    ctx: RunContext, edge: EdgeInput, splits: list[Split], nodes: int
 ) -> Iterator[tuple[EdgeBatch, int]]:
-    """Batches of all our pieces, read ahead; a piece's size is told with its first batch."""
+    """Batches of all our splits, read ahead; a split's size is told with its first batch."""
     kind = ctx.job.spec.input.nodes[0].ids
     count = nodes if kind == "dense" else None
 
     def read() -> Iterator[tuple[EdgeBatch, int]]:
-        for piece in pieces:
-            size = piece.size
-            for batch in read_edges(ctx.storage, edge, kind, piece, count=count):
+        for split in splits:
+            size = split.size
+            for batch in read_edges(ctx.storage, edge, kind, split, count=count):
                 yield batch, size
                 size = 0
 

@@ -69,8 +69,9 @@ def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Te
     rows, width = embeddings.shape
     _refuse_non_finite(ctx, ids, embeddings)
     writer = PartWriter(
-        ctx.storage, f"{version_uri}/part-{ctx.grid.rank:05d}", output.format, output.dtype,
-        "string" if node.ids == "string" else "int64", width, rows,
+        ctx.storage, f"{version_uri}/part-{ctx.grid.rank:05d}",
+        format=output.format, dtype=output.dtype,
+        ids_kind="string" if node.ids == "string" else "int64", width=width, rows=rows,
     )  # fmt: skip
     step = max(1, _BATCH_VALUES // width)
     with writer:

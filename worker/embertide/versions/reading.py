@@ -1,4 +1,4 @@
-"""Published parts, streamed back in the order they were written."""
+"""Published versions, streamed back in the order they were written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ import pyarrow.parquet as pq
 
 from embertide.errors import InputError, ObjectMissing, OutputError
 from embertide.readers.npy import Header, read_header, read_rows
+from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.versions.catalog import latest
+from embertide.versions.manifest import part_digests, read_manifest
 from embertide.versions.part_sinks import ID_COLUMN, VECTOR_COLUMN
 from embertide.versions.parts import Ids, PartDigest
 
@@ -24,25 +27,44 @@ _BATCH_BYTES = 8 << 20
 _BUFFER_BYTES = 1 << 20
 
 
-def read_part(storage: Storage, version_uri: str, part: PartDigest, width: int) -> Iterator[Batch]:
+def iter_embeddings(
+    storage: Storage, output_uri: str, version: str | None = None
+) -> Iterator[Batch]:
+    """All rows of a version (default: the current one), in batches of about 8 MiB.
+
+    Raises:
+        ObjectMissing: no such version; lists those there are.
+        OutputError: a part is missing or damaged.
+    """
+    version = version if version is not None else latest(storage, output_uri).version
+    manifest, _ = read_manifest(storage, output_uri, version)
+    for part in part_digests(manifest):
+        yield from read_part(storage, version_uri(output_uri, version), part, manifest["dim"])
+
+
+def read_part(storage: Storage, folder_uri: str, part: PartDigest, width: int) -> Iterator[Batch]:
     """The rows of a part in batches of about 8 MiB.
+
+    Args:
+        folder_uri: the version's objects are below it.
+        width: D, the length of an embedding.
 
     Raises:
         OutputError: an object of the part is missing or damaged; names it.
     """
     rows = max(1, _BATCH_BYTES // (4 * width))
-    with _readable(f"{version_uri}/{part.name}"):
-        values = _find(storage, f"{version_uri}/{part.name}")
+    with _readable(f"{folder_uri}/{part.name}"):
+        values = _find(storage, f"{folder_uri}/{part.name}")
         if part.ids_name is None:
             for batch in _parquet_batches(storage, values, rows):
                 vectors = batch.column(VECTOR_COLUMN).flatten().to_numpy()
                 floats = vectors.astype(np.float32).reshape(-1, width)
-                yield _plain(batch.column(ID_COLUMN)), floats
+                yield _ids_of(batch.column(ID_COLUMN)), floats
             return
         header = read_header(storage, values)
         with storage.open(values.uri, values) as file:
             file.seek(header.offset)
-            for ids in _ids(storage, f"{version_uri}/{part.ids_name}", rows):
+            for ids in _ids(storage, f"{folder_uri}/{part.ids_name}", rows):
                 yield ids, _next_rows(file, header, len(ids))
 
 
@@ -79,7 +101,7 @@ def _parquet_batches(storage: Storage, info: ObjectInfo, rows: int) -> Iterator[
         yield from file.iter_batches(rows, use_threads=False)
 
 
-def _plain(column: Any) -> Ids:
+def _ids_of(column: Any) -> Ids:
     return column if pa.types.is_large_string(column.type) else column.to_numpy()
 
 
