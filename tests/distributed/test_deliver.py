@@ -12,7 +12,7 @@ from tests.support.tasks import deliver_parts
 pytestmark = pytest.mark.distributed
 
 
-def test_everyone_learns_of_every_part(tmp_path: Path) -> None:
+def test_every_rank_learns_of_every_part(tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/version"
     for failure, parts in on_grid(2, 1, deliver_parts, [uri, uri]):
         assert failure == ""

@@ -75,15 +75,15 @@ class Formulas:
             self.sent[sender][label] += size
             self.received[receiver][label] += size
 
-    def everyone(self, label: Label, axes: Iterable[Iterable[int]], size: int) -> None:
+    def all_pairs(self, label: Label, axes: Iterable[Iterable[int]], size: int) -> None:
         """``size`` bytes from every member of an axis to every other."""
         for axis in axes:
             for sender, receiver in permutations(axis, 2):
                 self.move(label, sender, receiver, size)
 
     def gather(self, label: Label, size: Callable[[int], int]) -> None:
-        """Each rank's part to the others of its partition: a length, then the part."""
-        self.everyone(label, self.feature_axes(), 8)
+        """Each rank's tensor to the others of its partition: a length, then the tensor."""
+        self.all_pairs(label, self.feature_axes(), 8)
         for axis in self.feature_axes():
             for sender, receiver in permutations(axis, 2):
                 self.move(label, sender, receiver, size(sender))
@@ -91,14 +91,14 @@ class Formulas:
     # -- before the layers ---------------------------------------------------------------------
 
     def histogram(self, buckets: int) -> None:
-        self.everyone(Label("world", "histogram"), [self.world], 8 + 8 * buckets)
+        self.all_pairs(Label("world", "histogram"), [self.world], 8 + 8 * buckets)
 
     def shuffle(self, weighted: bool) -> None:
         """8 bytes (12 with a weight) per edge; counts once and per round and array."""
         label = Label("world", "shuffle")
         chunks = [read_edges_of(self.graph, rank, len(self.world)) for rank in self.world]
         rounds = max(len(parts) for parts in chunks)
-        self.everyone(label, [self.world], 8 + 8 * rounds * (1 + weighted))
+        self.all_pairs(label, [self.world], 8 + 8 * rounds * (1 + weighted))
         for rank, parts in enumerate(chunks):
             for edge in np.concatenate(parts).tolist():
                 self.move(label, rank, self.owner(self.graph.dst[edge]), 8 + 4 * weighted)
@@ -114,7 +114,7 @@ class Formulas:
     def locate(self) -> None:
         """16 bytes per feature row, to the owner of its node."""
         label = Label("world", "features")
-        self.everyone(label, [self.world], 8)
+        self.all_pairs(label, [self.world], 8)
         for rank in self.world:
             for node in self.loaded(rank):
                 self.move(label, rank, self.owner(node), 16)
@@ -152,7 +152,7 @@ class Formulas:
         label = Label("world", "features", layer)
         batch = max(1, self.group_bytes // (4 * max(width, input_width)))
         rounds = -(-max(len(self.loaded(rank)) for rank in self.world) // batch)
-        self.everyone(label, [self.world], 16 * rounds)
+        self.all_pairs(label, [self.world], 16 * rounds)
         for rank in self.world:
             for node in self.loaded(rank):
                 owner = self.owner(node)
@@ -196,7 +196,7 @@ class Formulas:
 
     def look_up(self, label: Label, asked: Callable[[int], list[int]], size: int) -> None:
         """8 bytes per node to its owner, ``size`` back."""
-        self.everyone(label, [self.world], 16)
+        self.all_pairs(label, [self.world], 16)
         for rank in self.world:
             for node in asked(rank):
                 self.move(label, rank, self.owner(node), 8)
@@ -226,7 +226,7 @@ class Sources:
         """16 bytes to every member, 8 per unique row: once per layer graph."""
         if len(self.axes[0]) == 1:
             return
-        self.formulas.everyone(label, self.axes, 16)
+        self.formulas.all_pairs(label, self.axes, 16)
         for (rank, holder), (start, stop) in self.spans.items():
             self.formulas.move(label, rank, holder, 8 * (stop - start))
 

@@ -121,7 +121,7 @@ def sample_edges(
         rank = Rank(exchange, Graph(dense[graph.src], dense[graph.dst]), make_job())
         keys = ids.original(rank.ranges)[1]
     samples = [
-        sample_layer(rank.part, keys, count, seed, layer) for layer, count in enumerate(fanout)
+        sample_layer(rank.sub_range, keys, count, seed, layer) for layer, count in enumerate(fanout)
     ]
     return [(s.cols.numpy(), (s.row_ids() + s.first).numpy()) for s in samples]
 

@@ -71,7 +71,7 @@ def make_features(width: int, nodes: int = NODES) -> torch.Tensor:
 def make_job(
     *, weighted: bool = False, group_bytes: int = GROUP_BYTES, **more: Any
 ) -> EmbeddingJob:
-    """A job whose files nobody opens; ``more`` goes to ``inference``."""
+    """A job whose files are never opened; ``more`` goes to ``inference``."""
     columns = "{source: s, destination: d, weight: w}" if weighted else "{}"
     job = load_manifest(f"""
 apiVersion: embertide.dev/v1alpha1
@@ -98,24 +98,24 @@ class _NoClock:
 
 
 class Rank:
-    """One rank after the CSR stage. Every rank makes one; making it is collective."""
+    """One rank after the CSR stage. Collective: every rank must call."""
 
     def __init__(self, exchange: Exchange, graph: Graph, job: EmbeddingJob) -> None:
         self.ctx = RunContext(job, exchange, None, lambda _progress: None)  # type: ignore[arg-type]
         self.graph = graph
         self.edges = _share_edges(graph, exchange.grid.rank, exchange.grid.world)
         self.ranges = choose_ranges(self.ctx, self.edges, graph.nodes)
-        self.part: Csr = build_graph(self.ctx, self.edges, self.ranges)
+        self.sub_range: Csr = build_graph(self.ctx, self.edges, self.ranges)
         self.ids = DenseIds(graph.nodes, exchange.grid.rank)
         self.keys = self.ids.original(self.ranges)[1]
 
     def embed(self, program: Program, features: torch.Tensor) -> np.ndarray:
-        """[our rows, D'], from layer graphs of its own."""
+        """[our rows, D'], from layer graphs of its own. Collective: every rank must call."""
         mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
-        place = locate_features(self.ctx, self.ranges, self.ids, mine)
-        graphs = layer_graphs(self.ctx, program, self.ranges, self.part, self.keys, _NoClock())
+        locations = locate_features(self.ctx, self.ranges, self.ids, mine)
+        graphs = layer_graphs(self.ctx, program, self.ranges, self.sub_range, self.keys, _NoClock())
         loaded = place_features(self.ctx, RawFeatures([], features[mine]), mine)
-        return infer(self.ctx, program, self.ranges, graphs, loaded, place).numpy()
+        return infer(self.ctx, program, self.ranges, graphs, loaded, locations).numpy()
 
 
 def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:
@@ -133,15 +133,15 @@ def read_edges_of(graph: Graph, rank: int, world: int) -> list[np.ndarray]:
 
 
 def _share_edges(graph: Graph, rank: int, world: int) -> Edges:
-    parts = read_edges_of(graph, rank, world)
+    batches = read_edges_of(graph, rank, world)
     chunks = [
         EdgeChunk(
-            graph.src[part].astype(np.int32),
-            graph.dst[part].astype(np.int32),
-            None if graph.weight is None else graph.weight[part],
+            graph.src[batch].astype(np.int32),
+            graph.dst[batch].astype(np.int32),
+            None if graph.weight is None else graph.weight[batch],
         )
-        for part in parts
+        for batch in batches
     ]
-    mine = np.concatenate(parts)
+    mine = np.concatenate(batches)
     histogram = np.bincount(graph.dst[mine], minlength=graph.nodes)
     return Edges(chunks, histogram, 0, graph.weight is not None, len(mine))

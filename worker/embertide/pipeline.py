@@ -96,9 +96,16 @@ def run(
 
 
 def layer_graphs(
-    ctx: RunContext, program: Program, ranges: RowRanges, part: Csr, keys: Words, clock: Clock
+    ctx: RunContext, program: Program, ranges: RowRanges, sub_range: Csr, keys: Words, clock: Clock
 ) -> Graphs:
-    """Layer -> graph: one graph for all layers, or one sample each, made when it is needed."""
+    """Layer -> graph: one graph for all layers, or one sample each, made when it is needed.
+
+    Collective: every rank must call, and must call the result with the same layers.
+
+    Args:
+        sub_range: the CSR of our sub-range of rows.
+        keys: [N/(P*M)] a stable 64-bit key of each of its nodes.
+    """
     inference = ctx.job.spec.inference
     widest = max(program.widths.values())
     tile = -(-widest // ctx.grid.feature)
@@ -106,12 +113,18 @@ def layer_graphs(
     pair_rows = max(1, inference.group_bytes // (4 * widest))
     needs = edge_needs(program)
 
-    def build(sub: Csr) -> LayerGraph:
-        csr = gather_partition(ctx.exchange, ranges, sub)
-        return LayerGraph(ctx.exchange, ranges, csr, group_rows, pair_rows, needs)
+    def build(rows: Csr) -> LayerGraph:
+        return LayerGraph(
+            exchange=ctx.exchange,
+            ranges=ranges,
+            csr=gather_partition(ctx, ranges, rows),
+            group_rows=group_rows,
+            pair_rows=pair_rows,
+            needs=needs,
+        )
 
     if inference.fanout == "full":
-        full = build(part)
+        full = build(sub_range)
         return lambda _layer: full
     fanout = inference.fanout
     current: dict[int, LayerGraph] = {}
@@ -120,8 +133,8 @@ def layer_graphs(
         if layer not in current:
             current.clear()
             with clock.stage("sample"):
-                sub = sample_layer(part, keys, fanout[layer], inference.seed, layer)
-                current[layer] = build(sub)
+                sample = sample_layer(sub_range, keys, fanout[layer], inference.seed, layer)
+                current[layer] = build(sample)
         return current[layer]
 
     return sampled

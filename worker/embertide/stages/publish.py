@@ -1,4 +1,4 @@
-"""Embeddings out: every worker writes its rows, then the version becomes visible at once.
+"""Embeddings out: every rank writes its rows, then the version becomes visible at once.
 
 Parts are written under the version's own prefix, read back and verified by their writers;
 only then does rank 0 write the version's manifest and move the pointer. Until that moment
@@ -21,21 +21,21 @@ _BATCH_VALUES = 1 << 20
 
 
 class PeerFailed(dist.DistError):
-    """Another worker could not write its part."""
+    """Another rank could not write its part."""
 
 
 def deliver(
     ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Tensor
 ) -> list[PartDigest]:
-    """Write our part and learn of everyone's, by rank.
+    """Write our part; the digests of all ranks' parts, in rank order.
 
-    An error of ours counts only if nobody is missing: when a worker dies, its pod removes the
-    unfinished version, and those who still write find their parts gone. They shall report whom
-    they lost, not what came of it.
+    An error of ours counts only if no rank is lost: when a worker dies, its pod removes the
+    unfinished version, and the ranks that still write find their parts gone. They report the
+    lost rank, not the missing part. Collective: every rank must call.
 
     Raises:
         OutputError, StorageError: our part could not be written, see :func:`write_part`.
-        PeerFailed: another worker's could not.
+        PeerFailed: another rank's could not.
     """
     own: PartDigest | EmbertideError
     try:
@@ -56,7 +56,9 @@ def _part_of(rank: int, part: PartDigest | EmbertideError) -> PartDigest:
 
 
 def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Tensor) -> PartDigest:
-    """Write and verify our rows; every worker writes one part.
+    """Write and verify our rows; every rank writes one part.
+
+    Collective: every rank must call.
 
     Args:
         ids: original ids of our sub-range.
@@ -65,14 +67,18 @@ def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Te
     Raises:
         OutputError: not writable, not as written, or NaN or infinite embeddings.
     """
-    output, node = ctx.job.spec.output, ctx.job.spec.input.nodes[0]
+    output = ctx.job.spec.output
     rows, width = embeddings.shape
     _refuse_non_finite(ctx, ids, embeddings)
     writer = PartWriter(
-        ctx.storage, f"{version_uri}/part-{ctx.grid.rank:05d}",
-        format=output.format, dtype=output.dtype,
-        ids_kind="string" if node.ids == "string" else "int64", width=width, rows=rows,
-    )  # fmt: skip
+        ctx.storage,
+        uri=f"{version_uri}/part-{ctx.grid.rank:05d}",
+        format=output.format,
+        dtype=output.dtype,
+        ids_kind="string" if ctx.nodes.ids == "string" else "int64",
+        width=width,
+        rows=rows,
+    )
     step = max(1, _BATCH_VALUES // width)
     with writer:
         for at in range(0, rows, step):
@@ -85,8 +91,9 @@ def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Te
 
 
 def _refuse_non_finite(ctx: RunContext, ids: Ids, embeddings: torch.Tensor) -> None:
+    """Raise on every rank where any has such a row. Collective: every rank must call."""
     # A row's sum is not finite when any of its values is not; a sum that merely overflowed
-    # is told apart below.
+    # is distinguished below.
     bad = (~torch.isfinite(embeddings.sum(dim=1))).nonzero().squeeze(1)
     bad = bad[~torch.isfinite(embeddings[bad]).all(dim=1)]
     first: Any = None
