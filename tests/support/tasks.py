@@ -14,7 +14,7 @@ from embertide.models.program import Program
 from embertide.primitives import attention, gemm
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
-from embertide.stages.publish import deliver
+from embertide.stages.publish import write_parts
 from embertide.stages.sample import sample_layer
 from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import CountingRecorder, Label, NullRecorder
@@ -85,10 +85,10 @@ def log_events(
 
 
 def deliver_parts(exchange: Exchange, uris: list[str]) -> tuple[str, list[PartDigest]]:
-    """What `deliver` raised, by its class's name and text, or every part; ``uris`` by rank."""
+    """What `write_parts` raised, by its class's name and text, or every part; ``uris`` by rank."""
     ctx = RunContext(make_job(), exchange, open_storage(None), lambda _event: None)
     try:
-        parts = deliver(ctx, uris[exchange.grid.rank], np.arange(3), torch.ones(3, 2))
+        parts = write_parts(ctx, uris[exchange.grid.rank], np.arange(3), torch.ones(3, 2))
     except Exception as error:
         return f"{type(error).__name__}: {error}", []
     return "", parts

@@ -22,7 +22,7 @@ from embertide.primitives.idmap import DenseIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.stages.csr import build_graph, choose_ranges
-from embertide.stages.features import RawFeatures, locate_features, place_features
+from embertide.stages.features import RawFeatures, loaded_features, locate_features
 from embertide.stages.infer import infer
 
 NODES = 97
@@ -114,7 +114,7 @@ class Rank:
         mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
         locations = locate_features(self.ctx, self.ranges, self.ids, mine)
         graphs = layer_graphs(self.ctx, program, self.ranges, self.sub_range, self.keys, _NoClock())
-        loaded = place_features(self.ctx, RawFeatures([], features[mine]), mine)
+        loaded = loaded_features(self.ctx, RawFeatures([], features[mine]), mine)
         return infer(self.ctx, program, self.ranges, graphs, loaded, locations).numpy()
 
 

@@ -220,6 +220,6 @@ def _refuse(
     )
 
 
-def place_features(ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]) -> Loaded:
+def loaded_features(ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]) -> Loaded:
     """Loaded rows with their dense ids, on the device."""
     return Loaded(torch.from_numpy(dense), raw.values.to(ctx.device))

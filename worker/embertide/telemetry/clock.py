@@ -25,6 +25,7 @@ class Clock:
         under_way: stages that are not, the innermost last -> when they began (perf_counter).
         nodes: N, 0 until it is known.
         edges: E, 0 until it is known.
+        began: when the run began (perf_counter).
     """
 
     memory: MemoryWatch
@@ -33,6 +34,7 @@ class Clock:
     under_way: dict[str, float] = field(default_factory=dict)
     nodes: int = 0
     edges: int = 0
+    began: float = field(default_factory=time.perf_counter)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
