@@ -21,8 +21,12 @@ def read_model(storage: Storage, uri: str) -> Program:
     """The program of the model at ``uri``: a folder with ``model.yaml``, or that file itself.
 
     Reads the description and the weights whole. The digest is the SHA-256 over the bytes of
-    both. Raises ObjectMissing when there is no ``model.yaml``, and ModelError with every
-    problem of the description, or with every parameter in which it and the weights differ.
+    both.
+
+    Raises:
+        ObjectMissing: there is no ``model.yaml``, or no file that it names.
+        ModelError: with every problem of the description, or every parameter in which it and
+            the weights differ.
     """
     file = uri if uri.endswith((".yaml", ".yml")) else uri.rstrip("/") + "/model.yaml"
     text = storage.read(file)

@@ -19,7 +19,14 @@ from embertide.primitives.gemm import rows_to_tile, tile_to_rows
 from embertide.primitives.landing import land
 from embertide.telemetry.recorder import Label
 
-ROWS_STEPS = (steps.Linear, steps.HeadDot, steps.LayerNorm, steps.RowNormalize, steps.HeadMean)
+ROWS_STEPS = (
+    steps.Linear,
+    steps.HeadDot,
+    steps.LayerNorm,
+    steps.RowNormalize,
+    steps.HeadMean,
+    steps.Concat,
+)
 """Steps that need all columns of a row."""
 
 

@@ -152,6 +152,23 @@ class _Executor:
             data.mul_(step.beta)
         return Shard(layout, data.add_(a.data, alpha=step.alpha), a.width)
 
+    def _concat(self, step: steps.Concat) -> Shard:
+        """In rows: columns of a tile are cut by the width of the whole, not of its parts."""
+        label = self._label(step)
+        parts = [self.tensors.get(name, "rows", label).data for name in step.parts]
+        return Shard("rows", torch.cat(parts, dim=1), self.program.widths[step.out])
+
+    def _maximum(self, step: steps.Maximum) -> Shard:
+        """In tiles if all are tiles already; else in rows."""
+        label = self._label(step)
+        tiles = all(self.tensors.has(name, "tile") for name in step.parts)
+        layout: Layout = "tile" if tiles else "rows"
+        first, *others = (self.tensors.get(name, layout, label).data for name in step.parts)
+        out = first.clone()
+        for other in others:
+            torch.maximum(out, other, out=out)
+        return Shard(layout, out, self.program.widths[step.out])
+
     def _dividebydegree(self, step: steps.DivideByDegree) -> Shard:
         x = self.tensors.own(step.x, self._label(step))
         degree = self.graphs(step.layer).in_degree()
@@ -270,6 +287,9 @@ def _norms(
         degree = graph.weighted_in_degree() if weighted else graph.in_degree()
         factor = degree.rsqrt()
         factor.masked_fill_(torch.isinf(factor), 0.0)
+        return factor, factor
+    if step.norm == "sym_in":
+        factor = graph.in_degree().clamp_(min=1).rsqrt_()
         return factor, factor
     if step.norm == "in":
         return None, graph.in_degree().clamp_(min=1).reciprocal_()
