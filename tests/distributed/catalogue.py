@@ -19,6 +19,7 @@ from embertide.models.program import Aggregate, Combine, Linear, Program
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 import test_models_dgl
+import test_models_layers
 import test_models_pyg
 from model_support import program_of, shake
 
@@ -66,7 +67,7 @@ class Case:
 
 def catalogue() -> dict[str, Case]:
     """Name -> case; models take turns on the directed and the undirected graph."""
-    programs = {**_pyg(), **_made()}
+    programs = {**_pyg(), **_layers(), **_made()}
     if not why_no_dgl():
         programs |= _dgl()
     return {
@@ -80,10 +81,13 @@ def _kept(name: str) -> bool:
 
 
 def _dgl() -> dict[str, tuple[Program, bool]]:
-    convs = load_dgl().nn.pytorch
+    dgl = load_dgl()
+    convs = dgl.nn.pytorch
     programs = {
         "dgl stack": (program_of(test_models_dgl.STACK, shake(test_models_dgl.Stack(convs))), False)
     }
+    for name, (make, text) in test_models_layers.DGL.items():
+        programs[f"dgl {name}"] = (program_of(f"library: dgl\n{text}", shake(make(dgl))), False)
     for name, case in test_models_dgl.CASES.items():
         if _kept(name):
             module = shake(nn.ModuleDict({"conv": case.make(convs)}))
@@ -105,13 +109,24 @@ def _pyg() -> dict[str, tuple[Program, bool]]:
     return programs
 
 
+def _layers() -> dict[str, tuple[Program, bool]]:
+    """Layers without edges, propagation and JumpingKnowledge."""
+    return {
+        f"pyg {name}": (
+            program_of(f"library: pyg\n{case.more}layers: [{case.layers}]", shake(case.make())),
+            case.weighted,
+        )
+        for name, case in test_models_layers.PYG.items()
+    }
+
+
 def _made() -> dict[str, tuple[Program, bool]]:
     """Every norm with both kinds of loops, on the features themselves and behind a product."""
     programs = {}
     g = torch.Generator().manual_seed(1)
     params = {"w": torch.randn(7, 10, generator=g), "v": torch.randn(7, 10, generator=g)}
     widths = {"x": 10, "h": 7, "r": 7, "a": 10, "b": 7, "out": 7}
-    for norm in ("none", "in", "out", "both", "sym_in_weighted"):
+    for norm in ("none", "in", "out", "both", "sym_in", "sym_in_weighted"):
         for loops in ("keep", "single"):
             how = {"norm": norm, "loops": loops, "loop_weight": 2.0, "edge_weight": True}
             steps = (
