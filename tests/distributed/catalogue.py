@@ -15,9 +15,11 @@ from torch import nn
 from world import Graph, make_graph
 
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.options.layer import Library
 from embertide.models.program import Aggregate, Combine, Linear, Program
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+import model_page
 import test_models_dgl
 import test_models_layers
 import test_models_pyg
@@ -93,7 +95,7 @@ def _dgl() -> dict[str, tuple[Program, bool]]:
             module = shake(nn.ModuleDict({"conv": case.make(convs)}))
             program = program_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
             programs[f"dgl {name}"] = (program, case.weights)
-    return programs
+    return programs | _examples("dgl")
 
 
 def _pyg() -> dict[str, tuple[Program, bool]]:
@@ -109,9 +111,20 @@ def _pyg() -> dict[str, tuple[Program, bool]]:
     return programs
 
 
+def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
+    """The models of docs/model.md."""
+    return {
+        f"{library} example {name}": (
+            program_of(example.yaml, shake(example.make())),
+            example.weighted,
+        )
+        for name, example in model_page.EXAMPLES[library].items()
+    }
+
+
 def _layers() -> dict[str, tuple[Program, bool]]:
     """Layers without edges, propagation and JumpingKnowledge."""
-    return {
+    return _examples("pyg") | {
         f"pyg {name}": (
             program_of(f"library: pyg\n{case.more}layers: [{case.layers}]", shake(case.make())),
             case.weighted,

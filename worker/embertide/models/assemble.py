@@ -104,7 +104,8 @@ def _norm_prefixes(
             wanted.append(number)
     if not wanted:
         return given
-    return given | find_norms(kind, wanted, convs, weights, set(given.values()))
+    used = {prefix for layer in layers for prefix in layer.part_prefixes()} | set(given.values())
+    return given | find_norms(kind, wanted, convs, weights, used)
 
 
 def _layer(b: ProgramBuilder, s: Scope, layer: Layer, x: str, norms: dict[Kind, str]) -> str:

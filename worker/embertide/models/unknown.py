@@ -18,7 +18,7 @@ _EDGE_FEATURES = (
 )
 _NO_EFFECT = "has no effect on inference; remove it"
 _TOLD = "is told by the weights; remove it"
-_ARGUMENTS = {
+ARGUMENTS = {
     **dict.fromkeys(("edge_dim", "edge_attr", "edge_feats", "fill_value"), _EDGE_FEATURES),
     **dict.fromkeys(
         ("dropout", "feat_drop", "attn_drop", "edge_drop", "cached", "allow_zero_in_degree"),
@@ -46,8 +46,8 @@ _CONVS = {
 
 def explain_field(kind: type[Layer], name: str) -> str:
     """What is wrong with a field that ``kind`` does not have."""
-    if name in _ARGUMENTS:
-        return _ARGUMENTS[name]
+    if name in ARGUMENTS:
+        return ARGUMENTS[name]
     fields = [field for field in kind.model_fields if field not in kind.fixed_fields()]
     near = _near(name, fields, cutoff=0.6)
     hint = f"; did you mean {near!r}? Allowed" if near else "; allowed"

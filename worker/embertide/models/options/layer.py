@@ -42,8 +42,8 @@ class Layer(Part):
     bias: bool = Field(default=True, description="whether the module has a bias")
     edge_weight: bool | None = Field(
         default=None,
-        description="whether stored edge weights multiply the messages; by default as said"
-        " above for the convolution",
+        description="whether stored edge weights multiply the messages; the default is said"
+        " at each kind of layer",
     )
     batch_norm: Norm = Field(default=None, description="a batch norm in eval mode behind it")
     layer_norm: Norm = Field(default=None, description="a layer norm behind it")

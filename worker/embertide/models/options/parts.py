@@ -56,6 +56,9 @@ class ActivationOptions(Part):
         return self
 
 
+Activation = Annotated[ActivationOptions, _short("kind")]
+
+
 class NormOptions(Part):
     """A layer norm, or a batch norm in eval mode."""
 
@@ -119,7 +122,6 @@ def _mlp_word(value: Any) -> Any:
     return {value: ""} if value in ("linear", "batch_norm", "layer_norm") else {"activation": value}
 
 
-Activation = Annotated[ActivationOptions, _short("kind")]
 Norm = Annotated[NormOptions | None, BeforeValidator(_switch)]
 Skip = Annotated[SkipOptions | None, BeforeValidator(_switch)]
 Mlp = list[Annotated[MlpModule, BeforeValidator(_mlp_word)]]
