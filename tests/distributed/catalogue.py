@@ -150,7 +150,7 @@ def _made() -> dict[str, tuple[Program, bool]]:
                 Combine(out="out", layer=1, a="b", b="r", alpha=0.5),
             )
             programs[f"made {norm} {loops}"] = (
-                Program(steps, params, widths, layers=2),
+                Program(steps=steps, params=params, widths=widths, layers=2),
                 loops == "keep",
             )
     return programs

@@ -42,8 +42,13 @@ def program(*steps: Step, **widths: int) -> Program:
         if isinstance(step, Linear):
             shape = widths[step.out], widths.get(step.x, WIDTH)
             params[step.weight] = torch.randn(*shape, generator=g)
-    layers = steps[-1].layer + 1
-    return Program(steps, params, {"x": WIDTH, **widths}, layers, output=steps[-1].out)
+    return Program(
+        steps=steps,
+        params=params,
+        widths={"x": WIDTH, **widths},
+        layers=steps[-1].layer + 1,
+        output=steps[-1].out,
+    )
 
 
 PLANS = {

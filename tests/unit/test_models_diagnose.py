@@ -55,7 +55,9 @@ def difference(yaml: str, rows: torch.Tensor = ROWS, columns: int = 4) -> Differ
     with torch.no_grad():
         expected = module.double()(x, torch.stack([graph.src, graph.dst]))[rows, :columns]
     graphs = [graph.layer(weighted=False)] * 3
-    return first_difference(read_files(files, "file:///m"), graphs, x, rows, expected.float())
+    return first_difference(
+        read_files(files, "file:///m"), graphs, x, rows=rows, expected=expected.float()
+    )
 
 
 def test_a_right_description_agrees() -> None:

@@ -120,6 +120,13 @@ def test_what_is_left_over_is_said_to_be_what_it_looks_like(
     assert "other embeddings than the model's would be published" in message
 
 
+def test_what_lies_in_a_layers_own_module_is_not_offered_as_a_layer() -> None:
+    inside = {"conv.nn.2.weight": torch.ones(4, 4), "conv.nn.2.bias": torch.ones(4)}
+    message = refusal("library: pyg\nlayers: [{conv: gcn}]", ONE | inside)
+    assert "conv.nn.2 belongs to layer 0, gcn, which does not read it" in message
+    assert "conv: linear" not in message
+
+
 def test_a_linear_beside_graph_convolutions_of_dgl_is_not_taken_for_one() -> None:
     tensors = {
         "layers.0.weight": torch.ones(5, 8),

@@ -9,6 +9,7 @@ from embertide.models import after
 from embertide.models.builder import INPUT, ProgramBuilder
 from embertide.models.convs import dgl, nodewise, pyg
 from embertide.models.description import Description
+from embertide.models.leftovers import ReadLayer
 from embertide.models.options import dgl as dgl_options
 from embertide.models.options import pyg as pyg_options
 from embertide.models.options.layer import JumpingKnowledge, Layer, LinearLayer
@@ -47,16 +48,17 @@ def assemble(description: Description, weights: Weights, digest: str) -> Program
     prefixes = find_prefixes(layers, description.library, weights)
     norms = {kind: _norm_prefixes(kind, layers, prefixes, weights) for kind in _NORM_KINDS}
     width = description.input_width or _input_width(layers, prefixes, weights)
-    b, x = ProgramBuilder(width), INPUT
+    b, x, read = ProgramBuilder(width), INPUT, list[ReadLayer]()
     for number, layer in enumerate(layers):
         b.begin(layer.reads_edges)
         sizes = {"in": b.widths[x]} if b.widths[x] else {}
         scope = Scope(weights, prefixes[number], f"layer {number}, {layer.conv}", sizes)
         x = _layer(b, scope, layer, x, {kind: norms[kind].get(number, "") for kind in _NORM_KINDS})
         b.finish(x)
+        read.append(ReadLayer(prefix=scope.prefix, label=scope.label, width=b.widths[x]))
     if not width:
         weights.differ("input_width", "a number, as no weights of layer 0 tell it", "missing")
-    weights.check([b.widths[name] for name in b.outputs])
+    weights.check(read)
     return Program(
         steps=tuple(b.steps),
         params=weights.params,

@@ -77,9 +77,9 @@ def first_difference(
     files: ModelFiles,
     graphs: Sequence[LayerGraph],
     x: torch.Tensor,
+    *,
     rows: torch.Tensor,
     expected: torch.Tensor,
-    *,
     tolerance: float = 1e-4,
 ) -> Difference | None:
     """Hold a model against what the user's own forward gave; None where they agree.
@@ -97,7 +97,7 @@ def first_difference(
     Raises:
         ModelError: the weights do not fit the description, or ``expected`` has another width.
     """
-    model = _Comparison(files, graphs, x, rows, expected.double())
+    model = _Comparison(files=files, graphs=graphs, x=x, rows=rows, expected=expected.double())
     errors = model.errors(files.description)
     worst = float(errors.max())
     if worst <= tolerance:
@@ -110,7 +110,7 @@ def first_difference(
     return Difference(error=worst, row=int(errors.argmax()), mends=mends, nearest=nearest)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Comparison:
     files: ModelFiles
     graphs: Sequence[LayerGraph]

@@ -6,6 +6,7 @@ norm that the embeddings pass through publishes another tensor than the model's,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -24,12 +25,23 @@ _TABLE_ROWS = 16
 """A matrix with this many times more rows than columns is an embedding table, not a Linear."""
 
 
-def explain_leftovers(left: dict[str, torch.Tensor], widths: list[int]) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class ReadLayer:
+    """A layer as far as it could be read: its prefix (or ""), label and columns (0: unknown)."""
+
+    prefix: str
+    label: str
+    width: int
+
+    def owns(self, module: str) -> bool:
+        """Whether a stored module lies below the layer's own."""
+        return self.prefix != "" and module.startswith(f"{self.prefix}.")
+
+
+def explain_leftovers(left: dict[str, torch.Tensor], layers: list[ReadLayer]) -> list[str]:
     """One sentence for each module that can be recognised, then what `ignore` means.
 
-    Args:
-        left: the stored parameters that no layer asked for.
-        widths: columns of the layers' outputs, 0 where they are not known.
+    ``left`` are the stored parameters that no layer asked for.
     """
     if not left:
         return []
@@ -37,11 +49,11 @@ def explain_leftovers(left: dict[str, torch.Tensor], widths: list[int]) -> list[
     for name, tensor in left.items():
         prefix, _, short = name.rpartition(".")
         modules.setdefault(prefix, {})[short] = tensor
-    hints = [_explain(prefix, module, widths) for prefix, module in modules.items()]
+    hints = [_explain(prefix, module, layers) for prefix, module in modules.items()]
     return [*filter(None, hints), _IGNORE]
 
 
-def _explain(prefix: str, module: Module, widths: list[int]) -> str:
+def _explain(prefix: str, module: Module, layers: list[ReadLayer]) -> str:
     """What one module looks like and how it is written; empty where it looks like nothing known."""
     weight, bias = module.get("weight"), module.get("bias")
     if "running_mean" in module:
@@ -65,7 +77,10 @@ def _explain(prefix: str, module: Module, widths: list[int]) -> str:
     if bias is None and _is_table(prefix, weight):
         return _table(prefix, weight)
     if bias is None or list(bias.shape) == [len(weight)]:
-        return _linear(prefix, weight, bias, widths)
+        owner = next((layer for layer in layers if layer.owns(prefix)), None)
+        if owner is not None:
+            return f"{prefix} belongs to {owner.label}, which does not read it as it is described"
+        return _linear(prefix, weight, bias, [layer.width for layer in layers])
     return ""
 
 

@@ -202,7 +202,7 @@ class Concat(Step):
     parts: tuple[str, ...]
 
     def reads(self) -> list[str]:
-        """Every part."""
+        """Names of all parts."""
         return list(self.parts)
 
 
@@ -213,11 +213,11 @@ class Maximum(Step):
     parts: tuple[str, ...]
 
     def reads(self) -> list[str]:
-        """Every part."""
+        """Names of all parts."""
         return list(self.parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Program:
     """Steps in order over tensors; ``input`` names the features, ``output`` the embeddings.
 

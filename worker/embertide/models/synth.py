@@ -24,6 +24,7 @@ def write_random_model(
     storage: Storage,
     uri: str,
     conv: Conv,
+    *,
     layers: int,
     width_in: int,
     hidden: int,

@@ -19,7 +19,7 @@ import safetensors.torch
 import torch
 
 from embertide.errors import ModelError
-from embertide.models.leftovers import explain_leftovers
+from embertide.models.leftovers import ReadLayer, explain_leftovers
 from embertide.models.shapes import shape_of
 
 Dim = str | int
@@ -92,8 +92,8 @@ class Weights:
         """Note one difference."""
         self.differences.append((name, expected, found))
 
-    def check(self, widths: list[int]) -> None:
-        """Hold the two sides against each other; ``widths`` are the layers' columns.
+    def check(self, layers: list[ReadLayer]) -> None:
+        """Hold the two sides against each other, once every layer has asked for its own.
 
         Raises:
             ModelError: with all differences, and with parameters that nothing asked for.
@@ -108,7 +108,7 @@ class Weights:
         raise ModelError(
             f"model.yaml and {self.source} do not fit together:\n"
             + "\n".join(lines)
-            + "".join(f"\n  {hint}" for hint in [*_advice(rows), *explain_leftovers(left, widths)])
+            + "".join(f"\n  {hint}" for hint in [*_advice(rows), *explain_leftovers(left, layers)])
         )
 
 

@@ -119,7 +119,9 @@ def gat(b: ProgramBuilder, s: Scope, o: DglGat, x: str) -> str:
     inner = projected and o.bias and not s.has("bias")
     bias = s.take("bias", "out") if o.bias and not inner else None
     if o.residual:
-        return _residual(b, s, x, out, projected, "res_fc.bias" if inner else None, bias)
+        return _residual(
+            b, s, x, out, projected=projected, inner="res_fc.bias" if inner else None, bias=bias
+        )
     return out if bias is None else b.affine(out, None, bias)
 
 
@@ -128,11 +130,15 @@ def _residual(
     s: Scope,
     x: str,
     out: str,
+    *,
     projected: bool,
-    inner: str | None,
-    bias: str | None,
+    inner: str | None = None,
+    bias: str | None = None,
 ) -> str:
-    """Add x, projected where its width differs; the bias goes with the projection."""
+    """Add x, projected where its width differs; the bias goes with the projection.
+
+    ``inner`` names a bias that is stored with the projection, ``bias`` one that has been taken.
+    """
     if not projected:
         total = b.combine(x, out)
         return total if bias is None else b.affine(total, None, bias)
@@ -161,7 +167,7 @@ def gatv2(b: ProgramBuilder, s: Scope, o: DglGatv2, x: str) -> str:
         return out
     projected = s.size("in") != s.size("out")
     inner = "res_fc.bias" if projected and o.bias else None
-    return _residual(b, s, x, out, projected, inner, None)
+    return _residual(b, s, x, out, projected=projected, inner=inner)
 
 
 def _linear(b: ProgramBuilder, s: Scope, x: str, name: str, bias: bool) -> str:
@@ -186,5 +192,5 @@ def dgl_propagate(b: ProgramBuilder, _s: Scope, o: DglPropagate, x: str) -> str:
 
 
 def dgl_gin(b: ProgramBuilder, s: Scope, o: DglGin, x: str) -> str:
-    """GINConv."""
+    """GINConv; its function is stored under ``apply_func``."""
     return gin(b, s, o, x, o.aggregator_type, "apply_func")

@@ -164,5 +164,5 @@ def _finish(b: ProgramBuilder, s: Scope, o: PygHeads, x: str, out: str) -> str:
 
 
 def pyg_gin(b: ProgramBuilder, s: Scope, o: PygGin, x: str) -> str:
-    """GINConv."""
+    """GINConv; its function is stored under ``nn``."""
     return gin(b, s, o, x, o.aggr, "nn")
