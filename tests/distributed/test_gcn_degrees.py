@@ -42,7 +42,7 @@ def test_degrees_come_from_the_whole_graph(first: str) -> None:
         else (Linear(out="h", layer=0, x="x", weight="w"), Aggregate(x="h", **aggregate))
     )
     widths = dict.fromkeys(("x", "h", "out"), WIDTH)
-    program = Program(steps, params, widths, layers=1)
+    program = Program(steps=steps, params=params, widths=widths, layers=1)
     key = ("directed", False)
     for grid in ((2, 1), (2, 2)):
         answers = on_grid(*grid, embed_all, {key: GRAPH}, [(program, *key)])

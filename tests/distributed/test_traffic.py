@@ -12,8 +12,10 @@ from embertide.models.program import (
     Activation,
     Aggregate,
     Attend,
+    Concat,
     HeadDot,
     Linear,
+    Maximum,
     PairAttend,
     Program,
     Step,
@@ -40,8 +42,13 @@ def program(*steps: Step, **widths: int) -> Program:
         if isinstance(step, Linear):
             shape = widths[step.out], widths.get(step.x, WIDTH)
             params[step.weight] = torch.randn(*shape, generator=g)
-    layers = steps[-1].layer + 1
-    return Program(steps, params, {"x": WIDTH, **widths}, layers, output=steps[-1].out)
+    return Program(
+        steps=steps,
+        params=params,
+        widths={"x": WIDTH, **widths},
+        layers=steps[-1].layer + 1,
+        output=steps[-1].out,
+    )
 
 
 PLANS = {
@@ -70,6 +77,15 @@ PLANS = {
         Linear(out="q", layer=0, x="x", weight="w1"),
         PairAttend(out="o", layer=0, x="h", key="h", query="q", heads=3, kind="dot"),
         h=12, q=12, o=12,
+    ),
+    "jumping knowledge": program(
+        Linear(out="h", layer=0, x="x", weight="w0"),
+        Aggregate(out="a", layer=0, x="h", norm="sym_in"),
+        Aggregate(out="b", layer=1, x="a"),
+        Maximum(out="m", layer=1, inputs=("a", "b")),
+        Concat(out="c", layer=1, inputs=("a", "m")),
+        Linear(out="o", layer=1, x="c", weight="w1"),
+        h=7, a=7, b=7, m=7, c=14, o=5,
     ),
 }  # fmt: skip
 
@@ -143,11 +159,24 @@ def dot(f: Formulas) -> None:
     f.ring(1, 12)
 
 
+def jumping_knowledge(f: Formulas) -> None:
+    f.land(0, 7, tile=True, input_width=WIDTH)
+    sources = f.tile_sources()
+    sources.ids(Label("graph", "ids"))
+    rows = group_rows("jumping knowledge", f.grid)
+    for layer in (0, 1):
+        sources.values("graph", "spmm", layer, rows, lambda rank: 4 * f.columns(rank, 7))
+    # The maximum of tiles moves nothing; the parts side by side are rows.
+    f.ring(1, 7)
+    f.ring(1, 7)
+
+
 FORMULAS: dict[str, Callable[[Formulas], None]] = {
     "gcn": gcn,
     "aggregate first": aggregate_first,
     "gat": gat,
     "dot": dot,
+    "jumping knowledge": jumping_knowledge,
 }
 
 

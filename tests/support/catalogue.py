@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.options.layer import Library
 from embertide.models.program import Aggregate, Combine, Linear, Program
+from tests.support import model_page
 from tests.support.models import program_of, shake
 from tests.support.world import Graph, make_graph
-from tests.unit import test_models_dgl, test_models_pyg
+from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
 
 GRAPHS = {
     (kind, weighted): make_graph(directed=kind == "directed", weighted=weighted)
@@ -39,7 +41,7 @@ class Case:
 
 def catalogue() -> dict[str, Case]:
     """Name -> case; models take turns on the directed and the undirected graph."""
-    programs = {**_pyg(), **_made()}
+    programs = {**_pyg(), **_layers(), **_made()}
     if not why_no_dgl():
         programs |= _dgl()
     return {
@@ -49,16 +51,19 @@ def catalogue() -> dict[str, Case]:
 
 
 def _dgl() -> dict[str, tuple[Program, bool]]:
-    convs = load_dgl().nn.pytorch
+    dgl = load_dgl()
+    convs = dgl.nn.pytorch
     programs = {
         "dgl stack": (program_of(test_models_dgl.STACK, shake(test_models_dgl.Stack(convs))), False)
     }
+    for name, (make, text) in test_models_layers.DGL.items():
+        programs[f"dgl {name}"] = (program_of(f"library: dgl\n{text}", shake(make(dgl))), False)
     for name, case in test_models_dgl.CASES.items():
         if case.on_grids:
             module = shake(nn.ModuleDict({"conv": case.make(convs)}))
             program = program_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
             programs[f"dgl {name}"] = (program, case.weights)
-    return programs
+    return programs | _examples("dgl")
 
 
 def _pyg() -> dict[str, tuple[Program, bool]]:
@@ -74,13 +79,35 @@ def _pyg() -> dict[str, tuple[Program, bool]]:
     return programs
 
 
+def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
+    """The models of docs/model.md."""
+    return {
+        f"{library} example {name}": (
+            program_of(example.yaml, shake(example.make())),
+            example.weighted,
+        )
+        for name, example in model_page.EXAMPLES[library].items()
+    }
+
+
+def _layers() -> dict[str, tuple[Program, bool]]:
+    """Layers without edges, propagation and JumpingKnowledge."""
+    return _examples("pyg") | {
+        f"pyg {name}": (
+            program_of(f"library: pyg\n{case.more}layers: [{case.layers}]", shake(case.make())),
+            case.weighted,
+        )
+        for name, case in test_models_layers.PYG.items()
+    }
+
+
 def _made() -> dict[str, tuple[Program, bool]]:
     """Every norm with both kinds of loops, on the features themselves and behind a product."""
     programs = {}
     g = torch.Generator().manual_seed(1)
     params = {"w": torch.randn(7, 10, generator=g), "v": torch.randn(7, 10, generator=g)}
     widths = {"x": 10, "h": 7, "r": 7, "a": 10, "b": 7, "out": 7}
-    for norm in ("none", "in", "out", "both", "sym_in_weighted"):
+    for norm in ("none", "in", "out", "both", "sym_in", "sym_in_weighted"):
         for loops in ("keep", "single"):
             how = {"norm": norm, "loops": loops, "loop_weight": 2.0, "edge_weight": True}
             steps = (
@@ -91,7 +118,7 @@ def _made() -> dict[str, tuple[Program, bool]]:
                 Combine(out="out", layer=1, a="b", b="r", alpha=0.5),
             )
             programs[f"made {norm} {loops}"] = (
-                Program(steps, params, widths, layers=2),
+                Program(steps=steps, params=params, widths=widths, layers=2),
                 loops == "keep",
             )
     return programs

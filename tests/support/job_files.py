@@ -74,8 +74,8 @@ def write_job(
     edge_input = _write_edges(folder / "edges", graph, names, edges) | edge_options
     node_input = _write_features(folder / "x", names, features, nodes, ids)
     write_random_model(
-        open_storage(None), f"file://{folder}/model", conv, 2, WIDTH, HIDDEN, OUT,
-        heads=HEADS, seed=5,
+        open_storage(None), f"file://{folder}/model", conv, layers=2, width_in=WIDTH, hidden=HIDDEN,
+        out=OUT, heads=HEADS, seed=5,
     )  # fmt: skip
     manifest = {
         "apiVersion": "embertide.dev/v1alpha1",

@@ -72,7 +72,15 @@ class SmallJob:
     def write_model(self, width_in: int, scale: float = 1.0) -> None:
         """Replace the model by one that takes ``width_in`` features."""
         uri = f"file://{self.model}"
-        write_random_model(open_storage(None), uri, "gcn", LAYERS, width_in, WIDTH, WIDTH)
+        write_random_model(
+            open_storage(None),
+            uri,
+            "gcn",
+            layers=LAYERS,
+            width_in=width_in,
+            hidden=WIDTH,
+            out=WIDTH,
+        )
         if scale != 1.0:
             from safetensors.numpy import load_file, save_file
 

@@ -285,7 +285,9 @@ def test_places_of_the_bias_before_dgl_1(dgl: Any, name: str) -> None:
 @pytest.mark.parametrize("conv", get_args(Conv))
 def test_random_models_load_into_dgl(dgl: Any, conv: Conv) -> None:
     files = Files()
-    write_random_model(files, "file:///r", conv, 2, 5, 12, 6, heads=3, seed=8)
+    write_random_model(
+        files, "file:///r", conv, layers=2, width_in=5, hidden=12, out=6, heads=3, seed=8
+    )
     tensors = safetensors.torch.load(files.read("file:///r/weights.safetensors"))
     c, zero = dgl.nn.pytorch, {"allow_zero_in_degree": True}
 

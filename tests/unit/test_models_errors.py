@@ -62,10 +62,10 @@ def row(message: str, name: str) -> str:
         ("layers: [{conv: gcn}]", "library: is required: dgl or pyg"),
         ("library: dgl\nlayers: []", "layers: must be a list with at least one layer"),
         ("library: dgl\nlayers: [gcn]", "layers[0]: is 'gcn'; must be a mapping with a field conv"),
-        ("library: dgl\nlayers: [{con: gcn}]", "layers[0].conv: is required; dgl has gcn, sage,"),
+        ("library: dgl\nlayers: [{con: gcn}]", "layers[0].conv: is required; for dgl Embertide"),
         (
             "library: pyg\nlayers: [{conv: dotgat}]",
-            "is 'dotgat'; pyg has gcn, sage, gat, gatv2, gin",
+            "is 'dotgat'; for pyg Embertide supports gcn, sage, gat, gatv2, gin, propagate",
         ),
         (
             "library: dgl\nlayers: [{conv: gcn, norm: in}]",

@@ -17,7 +17,9 @@ from tests.support.models import Files
 @pytest.mark.parametrize("conv", get_args(Conv))
 def test_random_models_can_be_read(conv: Conv) -> None:
     files = Files()
-    write_random_model(files, "file:///r/", conv, 3, 7, 12, 8, heads=4, seed=1)
+    write_random_model(
+        files, "file:///r/", conv, layers=3, width_in=7, hidden=12, out=8, heads=4, seed=1
+    )
     program = read_model(files, "file:///r")
     assert (program.layers, program.input_width, program.output_width) == (3, 7, 8)
     assert program.widths[program.output] == 8
@@ -26,14 +28,18 @@ def test_random_models_can_be_read(conv: Conv) -> None:
 def test_the_seed_decides() -> None:
     one, same, other = Files(), Files(), Files()
     for files, seed in ((one, 1), (same, 1), (other, 2)):
-        write_random_model(files, "file:///r", "gcn", 2, 7, 12, 8, seed=seed)
+        write_random_model(
+            files, "file:///r", "gcn", layers=2, width_in=7, hidden=12, out=8, seed=seed
+        )
     assert one.objects == same.objects
     assert one.objects != other.objects
 
 
 def test_heads_that_do_not_divide_the_width() -> None:
     with pytest.raises(ModelError, match="3 heads do not divide a width of 16 columns"):
-        write_random_model(Files(), "file:///r", "gat", 2, 7, 16, 9, heads=3)
+        write_random_model(
+            Files(), "file:///r", "gat", layers=2, width_in=7, hidden=16, out=9, heads=3
+        )
 
 
 def test_python_without_dgl(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from embertide.models.builder import INPUT, PlanBuilder
-from embertide.models.options import ActivationOptions, NormOptions, SkipOptions
+from embertide.models.builder import INPUT, ProgramBuilder
+from embertide.models.options.parts import ActivationOptions, NormOptions, SkipOptions
 from embertide.models.weights import Scope
 
 
-def activation(b: PlanBuilder, s: Scope, o: ActivationOptions, h: str) -> str:
+def activation(b: ProgramBuilder, s: Scope, o: ActivationOptions, h: str) -> str:
     """An element-wise function; prelu's slopes are one number or one for each column."""
     weight = None
     if o.prefix is not None:
@@ -35,7 +35,7 @@ def fold_batch_norm(
     return scale, shift if bias is None else shift + bias.double()
 
 
-def batch_norm(b: PlanBuilder, s: Scope, o: NormOptions, h: str) -> str:
+def batch_norm(b: ProgramBuilder, s: Scope, o: NormOptions, h: str) -> str:
     """One scale and shift per column, from the running statistics."""
     columns = b.widths[h] or "columns"
     mean, var = s.raw("running_mean", columns), s.raw("running_var", columns)
@@ -51,7 +51,7 @@ def batch_norm(b: PlanBuilder, s: Scope, o: NormOptions, h: str) -> str:
     return b.affine(h, *names)
 
 
-def layer_norm(b: PlanBuilder, s: Scope, o: NormOptions, h: str) -> str:
+def layer_norm(b: ProgramBuilder, s: Scope, o: NormOptions, h: str) -> str:
     """Each row on its own, as torch.nn.LayerNorm and PyG's with mode="node"."""
     columns = b.widths[h] or "columns"
     scale = s.take("weight", columns) if o.affine else None
@@ -59,9 +59,9 @@ def layer_norm(b: PlanBuilder, s: Scope, o: NormOptions, h: str) -> str:
     return b.layer_norm(h, scale, shift, o.eps)
 
 
-def skip(b: PlanBuilder, s: Scope, o: SkipOptions, h: str, x: str, outputs: list[str]) -> str:
-    """Add an earlier tensor, projected when ``linear`` says so."""
-    source = {"layer": x, "input": INPUT}.get(str(o.source)) or outputs[int(o.source)]
+def skip(b: ProgramBuilder, s: Scope, o: SkipOptions, h: str, x: str) -> str:
+    """Add an earlier tensor, projected when ``linear`` says so; ``x`` is the layer's input."""
+    source = {"layer": x, "input": INPUT}.get(str(o.source)) or b.outputs[int(o.source)]
     if o.linear is not None:
         inner = Scope(s.weights, o.linear, s.label, {})
         weight = inner.take("weight", b.widths[h] or "out", b.widths[source] or "in")

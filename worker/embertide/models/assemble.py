@@ -6,82 +6,85 @@ from collections.abc import Callable
 from typing import Any
 
 from embertide.models import after
-from embertide.models.builder import INPUT, PlanBuilder
-from embertide.models.convs import dgl, pyg
+from embertide.models.builder import INPUT, ProgramBuilder
+from embertide.models.convs import dgl, nodewise, pyg
 from embertide.models.description import Description
-from embertide.models.options import (
-    DglDotGat,
-    DglGat,
-    DglGatv2,
-    DglGcn,
-    DglGin,
-    DglHeads,
-    DglSage,
-    Layer,
-    NormOptions,
-    PygGat,
-    PygGatv2,
-    PygGcn,
-    PygGin,
-    PygSage,
-)
-from embertide.models.prefixes import Kind, find_norms, find_prefixes
+from embertide.models.leftovers import ReadLayer
+from embertide.models.options import dgl as dgl_options
+from embertide.models.options import pyg as pyg_options
+from embertide.models.options.layer import JumpingKnowledge, Layer, LinearLayer
+from embertide.models.options.parts import NormOptions
+from embertide.models.prefixes import Kind, find_norms, find_prefixes, stored_norm
 from embertide.models.program import Program
 from embertide.models.weights import Scope, Weights
 
-_CONVS: dict[type[Layer], Callable[[PlanBuilder, Scope, Any, str], str]] = {
-    DglGcn: dgl.gcn,
-    DglSage: dgl.sage,
-    DglGat: dgl.gat,
-    DglGatv2: dgl.gatv2,
-    DglGin: dgl.dgl_gin,
-    DglDotGat: dgl.dotgat,
-    PygGcn: pyg.gcn,
-    PygSage: pyg.sage,
-    PygGat: pyg.gat,
-    PygGatv2: pyg.gatv2,
-    PygGin: pyg.pyg_gin,
+_CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
+    dgl_options.DglGcn: dgl.gcn,
+    dgl_options.DglSage: dgl.sage,
+    dgl_options.DglGat: dgl.gat,
+    dgl_options.DglGatv2: dgl.gatv2,
+    dgl_options.DglGin: dgl.dgl_gin,
+    dgl_options.DglDotGat: dgl.dotgat,
+    dgl_options.DglPropagate: dgl.dgl_propagate,
+    pyg_options.PygGcn: pyg.gcn,
+    pyg_options.PygSage: pyg.sage,
+    pyg_options.PygGat: pyg.gat,
+    pyg_options.PygGatv2: pyg.gatv2,
+    pyg_options.PygGin: pyg.pyg_gin,
+    pyg_options.PygPropagate: pyg.pyg_propagate,
+    LinearLayer: nodewise.linear,
+    JumpingKnowledge: nodewise.jumping_knowledge,
 }
 
 
 def assemble(description: Description, weights: Weights, digest: str) -> Program:
-    """Make the program; raises ModelError with everything in which the two sides differ."""
+    """Make the program of a model.
+
+    Raises:
+        ModelError: with everything in which the description and the weights differ.
+    """
     weights.leave_aside(description.ignore)
     layers = description.layers
     prefixes = find_prefixes(layers, description.library, weights)
     norms = {kind: _norm_prefixes(kind, layers, prefixes, weights) for kind in _NORM_KINDS}
-    width = description.input_width or _input_width(layers[0], prefixes[0], weights)
-    builder, outputs, x = PlanBuilder(width), list[str](), INPUT
+    width = description.input_width or _input_width(layers, prefixes, weights)
+    b, x, read = ProgramBuilder(width), INPUT, list[ReadLayer]()
     for number, layer in enumerate(layers):
-        builder.layer = number
-        sizes = {"in": builder.widths[x]} if builder.widths[x] else {}
-        label = f"layer {number}, {layer.conv}"
-        scope = Scope(weights, prefixes[number], label, sizes)
-        places = {kind: norms[kind].get(number, "") for kind in _NORM_KINDS}
-        x = _layer(builder, scope, layer, x, outputs, places)
-        outputs.append(x)
+        b.begin(layer.reads_edges)
+        sizes = {"in": b.widths[x]} if b.widths[x] else {}
+        scope = Scope(weights, prefixes[number], f"layer {number}, {layer.conv}", sizes)
+        x = _layer(b, scope, layer, x, {kind: norms[kind].get(number, "") for kind in _NORM_KINDS})
+        b.finish(x)
+        read.append(ReadLayer(prefix=scope.prefix, label=scope.label, width=b.widths[x]))
     if not width:
         weights.differ("input_width", "a number, as no weights of layer 0 tell it", "missing")
-    weights.check()
+    weights.check(read)
     return Program(
-        steps=tuple(builder.steps),
+        steps=tuple(b.steps),
         params=weights.params,
-        widths=builder.widths,
-        layers=len(layers),
+        widths=b.widths,
+        layers=b.layer + 1,
         input=INPUT,
         output=x,
         digest=digest,
+        outputs=tuple(b.outputs),
     )
 
 
-def _input_width(layer: Layer, prefix: str, weights: Weights) -> int:
-    """Columns of the features: what the first layer's parameters say, 0 where they do not.
+def _input_width(layers: tuple[Layer, ...], prefixes: list[str], weights: Weights) -> int:
+    """Columns of the features: what the first parameters say, 0 where they do not.
 
-    Steps need the width of what they read, so the layer is built once to learn it.
+    Steps need the width of what they read, so layers are built once to learn it. Those without
+    parameters, such as propagation, keep the width.
     """
-    look = Scope(Weights(weights.found, weights.source), prefix, "", {})
-    _CONVS[type(layer)](PlanBuilder(0), look, layer, INPUT)
-    return look.size("in")
+    for layer, prefix in zip(layers, prefixes, strict=True):
+        if layer.has_parameters:
+            look = Scope(Weights(weights.found, weights.source), prefix, "", {})
+            _CONVS[type(layer)](ProgramBuilder(0), look, layer, INPUT)
+            return look.size("in")
+        if isinstance(layer, JumpingKnowledge):
+            break
+    return 0
 
 
 _NORM_KINDS: tuple[Kind, ...] = ("batch_norm", "layer_norm")
@@ -98,26 +101,20 @@ def _norm_prefixes(
         if options is None:
             continue
         if options.prefix is not None:
-            given[number] = options.prefix
+            given[number] = stored_norm(options.prefix, weights.found)
         elif options.affine or kind == "batch_norm":
             wanted.append(number)
     if not wanted:
         return given
-    return given | find_norms(kind, wanted, convs, weights, set(given.values()))
+    used = {prefix for layer in layers for prefix in layer.part_prefixes()} | set(given.values())
+    return given | find_norms(kind, wanted, convs, weights, used)
 
 
-def _layer(
-    b: PlanBuilder,
-    s: Scope,
-    layer: Layer,
-    x: str,
-    outputs: list[str],
-    norms: dict[Kind, str],
-) -> str:
+def _layer(b: ProgramBuilder, s: Scope, layer: Layer, x: str, norms: dict[Kind, str]) -> str:
     """The convolution and what follows it; returns the layer's output."""
     h = _CONVS[type(layer)](b, s, layer, x)
     for part in layer.order or layer.parts_given():
-        if part == "average" and isinstance(layer, DglHeads):
+        if part == "average" and isinstance(layer, dgl_options.DglHeads):
             h = b.head_mean(h, layer.num_heads or s.size("heads"))
         elif part == "batch_norm" and layer.batch_norm is not None:
             h = after.batch_norm(b, s.at(norms[part]), layer.batch_norm, h)
@@ -126,5 +123,5 @@ def _layer(
         elif part == "activation" and layer.activation is not None:
             h = after.activation(b, s, layer.activation, h)
         elif part == "skip" and layer.skip is not None:
-            h = after.skip(b, s, layer.skip, h, x, outputs)
+            h = after.skip(b, s, layer.skip, h, x)
     return h

@@ -1,4 +1,4 @@
-"""Writes a program step by step: fresh names, the width of every tensor, the current layer.
+"""Writes a program step by step: fresh names, the width of every tensor, the layer's graph.
 
 Each method appends one step and returns the name of its tensor. Widths are 0 where parameters
 that tell them are missing; such a program is never handed out, since the differences are raised
@@ -16,12 +16,14 @@ from embertide.models.program import (
     Aggregate,
     Attend,
     Combine,
+    Concat,
     DivideByDegree,
     HeadDot,
     HeadMean,
     LayerNorm,
     Linear,
     Loops,
+    Maximum,
     Norm,
     PairAttend,
     RowNormalize,
@@ -31,20 +33,43 @@ from embertide.models.program import (
 INPUT = "x"
 
 
-class PlanBuilder:
-    """The steps so far; ``layer`` is the convolution layer that new steps belong to."""
+class ProgramBuilder:
+    """The steps so far, and the outputs of the layers of ``model.yaml``.
+
+    Attributes:
+        outputs: each finished layer's tensor.
+        convolved: those of the layers that read edges, one for each layer graph.
+    """
 
     def __init__(self, input_width: int) -> None:
         self.steps: list[Step] = []
         self.widths: dict[str, int] = {INPUT: input_width}
-        self.layer = 0
+        self.outputs: list[str] = []
+        self.convolved: list[str] = []
+        self._graphs = 0
+
+    @property
+    def layer(self) -> int:
+        """The layer graph that new steps belong to."""
+        return max(0, self._graphs - 1)
+
+    def begin(self, reads_edges: bool) -> None:
+        """Start the next layer; one that reads edges has a layer graph of its own."""
+        self._graphs += reads_edges
+
+    def finish(self, out: str) -> None:
+        """Name the layer's result."""
+        self.outputs.append(out)
+        if self._graphs > len(self.convolved):
+            self.convolved.append(out)
 
     def _fresh(self, kind: str) -> str:
         """A name that tells layer and kind: ``2.linear``, ``2.linear_1``."""
-        name, count = f"{self.layer}.{kind}", 0
+        number = len(self.outputs)
+        name, count = f"{number}.{kind}", 0
         while name in self.widths:
             count += 1
-            name = f"{self.layer}.{kind}_{count}"
+            name = f"{number}.{kind}_{count}"
         return name
 
     def _append(self, step: Step, width: int) -> str:
@@ -174,11 +199,22 @@ class PlanBuilder:
         step = Activation(out=out, layer=self.layer, x=x, kind=kind, slope=slope, weight=weight)
         return self._append(step, self.widths[x])
 
-    def combine(self, a: str, b: str, alpha: float = 1.0) -> str:
-        """alpha * a + b."""
+    def combine(self, a: str, b: str, *, alpha: float = 1.0, beta: float = 1.0) -> str:
+        """alpha * a + beta * b."""
         out = self._fresh("combine")
-        step = Combine(out=out, layer=self.layer, a=a, b=b, alpha=alpha)
+        step = Combine(out=out, layer=self.layer, a=a, b=b, alpha=alpha, beta=beta)
         return self._append(step, self.widths[a])
+
+    def concat(self, inputs: tuple[str, ...]) -> str:
+        """The columns of all inputs side by side; 0 columns where one's are not known."""
+        widths = [self.widths[name] for name in inputs]
+        step = Concat(out=self._fresh("concat"), layer=self.layer, inputs=inputs)
+        return self._append(step, sum(widths) if all(widths) else 0)
+
+    def maximum(self, inputs: tuple[str, ...]) -> str:
+        """The largest of all inputs, element by element."""
+        step = Maximum(out=self._fresh("maximum"), layer=self.layer, inputs=inputs)
+        return self._append(step, self.widths[inputs[0]])
 
     def row_normalize(self, x: str) -> str:
         """Rows of length one."""

@@ -11,24 +11,36 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from embertide.errors import ManifestError, ModelError
-from embertide.models.options import LAYERS, Layer, Library, Part
+from embertide.models.options.kinds import LAYERS
+from embertide.models.options.layer import JumpingKnowledge, Layer, Library
+from embertide.models.options.parts import Part
+from embertide.models.unknown import explain_conv, explain_field
 from embertide.spec.base import raise_problems
 from embertide.spec.loading import parse_document
 from embertide.spec.problems import Loc, explain
 
 
 class Description(Part):
-    """The content of ``model.yaml``.
-
-    ``ignore`` holds patterns of parameters to leave aside; ``input_width`` is needed only where
-    the first layer has no weights that tell it.
-    """
+    """The content of ``model.yaml``."""
 
     library: Library = Field(description="dgl or pyg, whose modules saved the weights")
-    layers: tuple[Layer, ...] = Field(description="the convolution layers in order")
-    weights: str | None = None
-    ignore: tuple[str, ...] = Field(default=(), strict=False)
-    input_width: int | None = Field(default=None, ge=1)
+    layers: tuple[Layer, ...] = Field(description="the layers in order, each a mapping with `conv`")
+    weights: str | None = Field(
+        default=None,
+        description="name of the weights' file beside `model.yaml`, or its URI; without it, the"
+        " one of weights.safetensors, model.safetensors, weights.pt, model.pt that is there",
+    )
+    ignore: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="patterns (`decoder.*`) of parameters that the embeddings do not pass"
+        " through; anything else left out makes other embeddings than the model's",
+    )
+    input_width: int | None = Field(
+        default=None,
+        ge=1,
+        description="columns of the features, where no weights of the first layers tell them",
+    )
 
     @field_validator("layers", mode="plain")
     @classmethod
@@ -44,15 +56,34 @@ class Description(Part):
         return tuple(layer for layer in layers if layer is not None)
 
     @model_validator(mode="after")
-    def _check_skips(self) -> Self:
+    def _check_links(self) -> Self:
         problems: list[tuple[Loc, str]] = []
         for number, layer in enumerate(self.layers):
+            if isinstance(layer, JumpingKnowledge):
+                problems += _check_joined(self.layers[:number], layer)
             source = None if layer.skip is None else layer.skip.source
             if isinstance(source, int) and source >= number:
                 message = f"is {source}; must be the number of a layer before {number}"
                 problems.append((("layers", number, "skip", "from"), message))
         raise_problems(problems)
         return self
+
+
+def _check_joined(before: tuple[Layer, ...], layer: JumpingKnowledge) -> list[tuple[Loc, str]]:
+    """What is wrong with the layers that JumpingKnowledge joins."""
+    number = len(before)
+    if layer.layers is None:
+        if any(one.reads_edges for one in before):
+            return []
+        return [(("layers", number), "jumping_knowledge joins earlier layers; there is none")]
+    return [
+        (
+            ("layers", number, "layers", place),
+            f"is {one}; must be the number of a layer before {number}",
+        )
+        for place, one in enumerate(layer.layers)
+        if isinstance(one, int) and one >= number
+    ]
 
 
 def _check_layer(
@@ -65,18 +96,24 @@ def _check_layer(
         return None
     kind = kinds.get(str(value.get("conv")))
     if kind is None:
-        found = f"is {value['conv']!r}" if "conv" in value else "is required"
-        problems.append(((number, "conv"), f"{found}; {library} has {', '.join(kinds)}"))
+        problems.append(((number, "conv"), explain_conv(value.get("conv"), library)))
         return None
+    known = {name: option for name, option in value.items() if name in kind.model_fields}
+    unknown = [name for name in value if name not in known]
+    problems += [((number, str(name)), explain_field(kind, str(name))) for name in unknown]
     try:
-        return kind.model_validate(value, by_alias=True, by_name=False)
+        return kind.model_validate(known, by_alias=True, by_name=False)
     except ValidationError as error:
         problems += [((number, *loc), message) for loc, message in explain(kind, error)]
         return None
 
 
 def parse_description(data: bytes, source: str) -> Description:
-    """Read ``model.yaml``; raises ModelError with every problem, each with path and line."""
+    """Read ``model.yaml``.
+
+    Raises:
+        ModelError: with every problem, each with path and line.
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

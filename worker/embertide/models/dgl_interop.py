@@ -31,7 +31,8 @@ def why_no_dgl() -> str:
 def load_dgl() -> Any:
     """Import and return the module ``dgl`` with its torch backend.
 
-    Raises DglUnavailable where there is no working wheel, or when it is not installed.
+    Raises:
+        DglUnavailable: there is no working wheel for this Python, or it is not installed.
     """
     reason = why_no_dgl()
     if reason:

@@ -14,8 +14,9 @@ from typing import Literal
 import torch
 
 from embertide.errors import ModelError
-from embertide.models.options import Layer
-from embertide.models.weights import Scope, Weights, shape_of
+from embertide.models.options.layer import Layer, LinearLayer
+from embertide.models.shapes import shape_of
+from embertide.models.weights import Scope, Weights
 
 Kind = Literal["linear", "batch_norm", "layer_norm"]
 KINDS: tuple[Kind, ...] = ("linear", "batch_norm", "layer_norm")
@@ -26,14 +27,18 @@ _INNER = re.compile(r"(^|\.)(fc|fc_\w+|res_fc|apply_func(\..+)?|norm|(batch|laye
 
 def find_prefixes(layers: tuple[Layer, ...], library: str, weights: Weights) -> list[str]:
     """The parameter prefix of every layer; raises ModelError where names leave a choice."""
-    shapes = weights.found
-    given = {prefix for layer in layers for prefix in layer.named_prefixes()}
+    given = {layer.prefix for layer in layers if layer.prefix is not None}
+    parts = {prefix for layer in layers for prefix in layer.part_prefixes()}
+    parts |= {layer.prefix for layer in layers if isinstance(layer, LinearLayer)}
+    shapes = _unclaimed(weights.found, parts)
     wanted = [
         number
         for number, layer in enumerate(layers)
         if layer.prefix is None and not _without_parameters(layer)
     ]
-    per_layer = {number: _candidates(layers[number], library, shapes) - given for number in wanted}
+    per_layer = {
+        number: _candidates(layers[number], library, shapes) - given - parts for number in wanted
+    }
     found = _in_order(
         [per_layer[number] for number in wanted],
         lambda: _explain(layers, wanted, per_layer, weights),
@@ -43,6 +48,20 @@ def find_prefixes(layers: tuple[Layer, ...], library: str, weights: Weights) -> 
         layer.prefix if layer.prefix is not None else chosen.get(number, "")
         for number, layer in enumerate(layers)
     ]
+
+
+def _unclaimed(tensors: dict[str, torch.Tensor], prefixes: set[str]) -> dict[str, torch.Tensor]:
+    """What does not lie below one of the prefixes; an empty one claims nothing."""
+    heads = tuple(f"{prefix}." for prefix in prefixes if prefix)
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(heads)}
+
+
+def stored_norm(prefix: str, tensors: dict[str, torch.Tensor]) -> str:
+    """Where a norm's parameters are: PyG's BatchNorm keeps them in a submodule, ``module``."""
+    inner = f"{prefix}.module"
+    if f"{prefix}.running_mean" not in tensors and f"{inner}.running_mean" in tensors:
+        return inner
+    return prefix
 
 
 def find_norms(
@@ -78,7 +97,8 @@ def find_norms(
 
 
 def _without_parameters(layer: Layer) -> bool:
-    return getattr(layer, "weight", True) is False and not layer.bias
+    no_weight = getattr(layer, "weight", True) is False
+    return not layer.has_parameters or (no_weight and not layer.bias)
 
 
 def _in_order(candidates: list[set[str]], explain: Callable[[], str]) -> list[str]:
@@ -105,8 +125,20 @@ def _candidates(layer: Layer, library: str, tensors: dict[str, torch.Tensor]) ->
         if name == mark or name.endswith("." + mark)
     }
     if library == "dgl" and layer.conv == "gcn" and marks == ("weight",):
-        return {p for p in found if not _INNER.search(p) and tensors[_join(p)].dim() == 2}
+        return {p for p in found if not _INNER.search(p) and _is_graph_conv(p, tensors)}
+    if library == "pyg" and layer.conv == "gcn":
+        # A Linear called lin beside the convolutions; GCNConv's own has no bias.
+        return {p for p in found if _join(p, "lin.bias") not in tensors}
     return found
+
+
+def _is_graph_conv(prefix: str, tensors: dict[str, torch.Tensor]) -> bool:
+    """GraphConv's weight is [in, out], Linear's [out, in]: the bias tells them apart."""
+    weight, bias = tensors[_join(prefix, "weight")], tensors.get(_join(prefix, "bias"))
+    if weight.dim() != 2:
+        return False
+    rows, columns = weight.shape
+    return bias is None or rows == columns or list(bias.shape) != [rows]
 
 
 def _norms(kind: Kind, tensors: dict[str, torch.Tensor]) -> set[str]:
@@ -121,8 +153,8 @@ def _norms(kind: Kind, tensors: dict[str, torch.Tensor]) -> set[str]:
     return flat - batch
 
 
-def _join(prefix: str) -> str:
-    return f"{prefix}.weight" if prefix else "weight"
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
 
 
 def modules_of(kind: Kind, s: Scope) -> list[str]:
@@ -159,7 +191,9 @@ def _explain(
 ) -> str:
     lines = [
         f"cannot tell which parameters of {weights.source} belong to which layer;"
-        " give the layers a prefix (prefix: convs.0), or leave others aside (ignore: [decoder.*]).",
+        " give the layers a prefix (prefix: convs.0). A Linear that the embeddings pass through is"
+        " a layer of its own ({conv: linear, prefix: ...}); what they do not pass through, such as"
+        " a decoder, is left out by ignore: [decoder.*].",
         "expected by model.yaml:",
     ]
     for number in wanted:

@@ -23,12 +23,13 @@ heaviest, so that the order of edges never matters) and a new one gets ``loop_we
 they do not (not asked for, or the graph has none) every edge and loop counts 1, whatever
 ``loop_weight`` says: PyG does so."""
 
-Norm = Literal["none", "in", "out", "both", "sym_in_weighted"]
+Norm = Literal["none", "in", "out", "both", "sym_in", "sym_in_weighted"]
 """Normalisation of a sum over in-edges j -> i (degrees count edges of the layer graph, whole):
 
 - ``in``: divide by max(1, in-degree(i)) (also the mean);
 - ``out``: divide each x[j] by max(1, out-degree(j));
 - ``both``: x[j] by sqrt(max(1, out-degree(j))), result by sqrt(max(1, in-degree(i)));
+- ``sym_in``: both ends by sqrt(max(1, in-degree)) (DGL's SGConv);
 - ``sym_in_weighted``: both ends by sqrt of the *weighted in-degree* after ``loops``; a degree
   of zero contributes zero (PyG's gcn_norm).
 """
@@ -40,7 +41,10 @@ ActivationKind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """``out`` is a fresh name; ``layer`` counts convolution layers from 0."""
+    """``out`` is a fresh name; ``layer`` counts layer graphs from 0.
+
+    A step that reads no edges belongs to the layer graph before it (the first, if there is none).
+    """
 
     out: str
     layer: int
@@ -194,11 +198,35 @@ class RowNormalize(Step):
     eps: float = 1e-12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Concat(Step):
+    """The columns of all ``inputs``, side by side in that order (JumpingKnowledge ``cat``)."""
+
+    inputs: tuple[str, ...]
+
+    def reads(self) -> list[str]:
+        """Names of all inputs."""
+        return list(self.inputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maximum(Step):
+    """The largest of all ``inputs``, element by element (JumpingKnowledge ``max``)."""
+
+    inputs: tuple[str, ...]
+
+    def reads(self) -> list[str]:
+        """Names of all inputs."""
+        return list(self.inputs)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Program:
     """Steps in order over tensors; ``input`` names the features, ``output`` the embeddings.
 
     ``widths`` gives the columns of every named tensor; ``params`` are float32 and contiguous.
+    ``layers`` is the number of layer graphs; ``outputs`` names the result of each layer of
+    ``model.yaml``, also of those that read no edges.
     """
 
     steps: tuple[Step, ...]
@@ -208,6 +236,7 @@ class Program:
     input: str = "x"
     output: str = "out"
     digest: str = ""
+    outputs: tuple[str, ...] = ()
 
     @property
     def input_width(self) -> int:

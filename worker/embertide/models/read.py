@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import torch
 
 from embertide.errors import ModelError
 from embertide.models.assemble import assemble
@@ -17,20 +20,62 @@ if TYPE_CHECKING:
 WEIGHT_NAMES = ("weights.safetensors", "model.safetensors", "weights.pt", "model.pt")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelFiles:
+    """What a model's files hold, before the two are held against each other.
+
+    Attributes:
+        source: the URI of the weights.
+        digest: SHA-256 over the bytes of both files.
+    """
+
+    description: Description
+    tensors: dict[str, torch.Tensor]
+    source: str
+    digest: str
+
+    def program(self, description: Description | None = None) -> Program:
+        """The program of the description, or of another one for the same weights.
+
+        Raises:
+            ModelError: with every parameter in which the description and the weights differ.
+        """
+        # A copy, since parameters that `ignore` names are dropped from it.
+        weights = Weights(dict(self.tensors), self.source)
+        return assemble(description or self.description, weights, self.digest)
+
+
 def read_model(storage: Storage, uri: str) -> Program:
     """The program of the model at ``uri``: a folder with ``model.yaml``, or that file itself.
 
-    Reads the description and the weights whole. The digest is the SHA-256 over the bytes of
-    both. Raises ObjectMissing when there is no ``model.yaml``, and ModelError with every
-    problem of the description, or with every parameter in which it and the weights differ.
+    Reads the description and the weights whole.
+
+    Raises:
+        ObjectMissing: there is no ``model.yaml``, or no file that it names.
+        ModelError: with every problem of the description, or every parameter in which it and
+            the weights differ.
+    """
+    return read_files(storage, uri).program()
+
+
+def read_files(storage: Storage, uri: str) -> ModelFiles:
+    """Read ``model.yaml`` and the weights at ``uri``, as :func:`read_model` does.
+
+    Raises:
+        ObjectMissing: there is no ``model.yaml``, or no file that it names.
+        ModelError: with every problem of the description, or where the weights cannot be read.
     """
     file = uri if uri.endswith((".yaml", ".yml")) else uri.rstrip("/") + "/model.yaml"
     text = storage.read(file)
     description = parse_description(text, file)
     weights_uri = _find_weights(storage, file.rsplit("/", 1)[0], description)
     data = storage.read(weights_uri)
-    tensors = load_tensors(data, weights_uri)
-    return assemble(description, Weights(tensors, weights_uri), _digest(text, data))
+    return ModelFiles(
+        description=description,
+        tensors=load_tensors(data, weights_uri),
+        source=weights_uri,
+        digest=_digest(text, data),
+    )
 
 
 def _find_weights(storage: Storage, folder: str, description: Description) -> str:

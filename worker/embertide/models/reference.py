@@ -19,11 +19,13 @@ from embertide.models.program import (
     Aggregate,
     Attend,
     Combine,
+    Concat,
     DivideByDegree,
     HeadDot,
     HeadMean,
     LayerNorm,
     Linear,
+    Maximum,
     PairAttend,
     Program,
     RowNormalize,
@@ -147,6 +149,10 @@ def _row_wise(run: _Run, step: Step) -> Tensor:
             return _activation(run, step)
         case Combine():
             return step.alpha * run.tensors[step.a] + step.beta * run.tensors[step.b]
+        case Concat():
+            return torch.cat([run.tensors[name] for name in step.inputs], dim=1)
+        case Maximum():
+            return torch.stack([run.tensors[name] for name in step.inputs]).amax(0)
         case RowNormalize():
             x = run.tensors[step.x]
             length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True)
@@ -182,6 +188,8 @@ def _aggregate(run: _Run, step: Aggregate) -> Tensor:
         root = e.sum_at(e.dst, e.weight).pow(-0.5)
         root[root == torch.inf] = 0
         return e.sum_at(e.dst, (root[e.src] * e.weight * root[e.dst])[:, None] * x[e.src])
+    if step.norm == "sym_in":
+        x = x / degree_in.sqrt()
     if step.norm == "out":
         x = x / degree_out
     if step.norm == "both":
@@ -194,7 +202,7 @@ def _aggregate(run: _Run, step: Aggregate) -> Tensor:
     total = e.sum_at(e.dst, messages)
     if step.norm == "in":
         return total / degree_in
-    return total / degree_in.sqrt() if step.norm == "both" else total
+    return total / degree_in.sqrt() if step.norm in ("both", "sym_in") else total
 
 
 def _attend(run: _Run, step: Attend) -> Tensor:

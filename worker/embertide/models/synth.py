@@ -24,6 +24,7 @@ def write_random_model(
     storage: Storage,
     uri: str,
     conv: Conv,
+    *,
     layers: int,
     width_in: int,
     hidden: int,
@@ -34,7 +35,10 @@ def write_random_model(
     """Write ``model.yaml`` and ``weights.safetensors`` of ``layers`` equal layers to ``uri``.
 
     ``hidden`` and ``out`` are the columns between and after the layers; with attention they are
-    the heads' columns together. Raises ModelError when heads do not divide them.
+    the heads' columns together.
+
+    Raises:
+        ModelError: the heads do not divide the columns.
     """
     widths = [width_in] + [hidden] * (layers - 1) + [out]
     attention = conv in ("gat", "gatv2", "dotgat")

@@ -19,6 +19,8 @@ import safetensors.torch
 import torch
 
 from embertide.errors import ModelError
+from embertide.models.leftovers import ReadLayer, explain_leftovers
+from embertide.models.shapes import shape_of
 
 Dim = str | int
 """A size, or the name of one that is bound to a number where it is first met."""
@@ -28,7 +30,11 @@ NOTHING = "nothing"
 
 
 def load_tensors(data: bytes, source: str) -> dict[str, torch.Tensor]:
-    """Read safetensors or a torch state_dict (never pickled code); raises ModelError."""
+    """Read safetensors or a torch state_dict; pickled code is never run.
+
+    Raises:
+        ModelError: the file is damaged, or holds something else than named tensors.
+    """
     if source.endswith(".safetensors"):
         try:
             return safetensors.torch.load(data)
@@ -86,10 +92,14 @@ class Weights:
         """Note one difference."""
         self.differences.append((name, expected, found))
 
-    def check(self) -> None:
-        """Raise ModelError with all differences and with parameters that nothing asked for."""
-        left = [name for name in self.found if name not in self.taken]
-        rows = self.differences + [(name, NOTHING, shape_of(self.found[name])) for name in left]
+    def check(self, layers: list[ReadLayer]) -> None:
+        """Hold the two sides against each other, once every layer has asked for its own.
+
+        Raises:
+            ModelError: with all differences, and with parameters that nothing asked for.
+        """
+        left = {name: tensor for name, tensor in self.found.items() if name not in self.taken}
+        rows = self.differences + [(name, NOTHING, shape_of(left[name])) for name in left]
         if not rows:
             return
         table = [("parameter", "expected by model.yaml", "found in the weights"), *rows]
@@ -98,7 +108,7 @@ class Weights:
         raise ModelError(
             f"model.yaml and {self.source} do not fit together:\n"
             + "\n".join(lines)
-            + "".join(f"\n  {advice}" for advice in _advice(rows))
+            + "".join(f"\n  {hint}" for hint in [*_advice(rows), *explain_leftovers(left, layers)])
         )
 
 
@@ -212,11 +222,6 @@ class Scope:
         return f"[{', '.join(shown)}]  ({self.label})"
 
 
-def shape_of(tensor: torch.Tensor) -> str:
-    """A shape as people write it: ``[16, 8]``."""
-    return str(list(tensor.shape))
-
-
 _ADVICE = {
     ("res_fc.weight", NOTHING): "residual: true makes a layer read res_fc",
     ("res.weight", NOTHING): "residual: true makes a layer read res",
@@ -226,8 +231,8 @@ _ADVICE = {
     ("apply_func.weight", MISSING): "mlp: [linear, relu, linear] describes GIN's function",
     ("nn.weight", MISSING): "mlp: [linear, relu, linear] describes GIN's function",
     ("bias", MISSING): "bias: false describes a layer without bias",
-    ("lin_edge.weight", NOTHING): "edge features (edge_dim) are not supported",
-    ("running_mean", NOTHING): "batch_norm: true makes a layer read running_mean",
+    ("lin_edge.weight", NOTHING): "edge features (edge_dim) are not supported: without them the"
+    " attention scores, and so the embeddings, are not the model's",
 }
 
 
@@ -239,6 +244,4 @@ def _advice(rows: list[tuple[str, str, str]]) -> list[str]:
         for (ending, side), text in _ADVICE.items()
         if side in (expected, found) and (name == ending or name.endswith("." + ending))
     }
-    if any(expected == NOTHING for _, expected, _ in rows):
-        advice["ignore: [pattern, ...] leaves aside parameters that inference does not need"] = None
     return list(advice)

@@ -18,7 +18,14 @@ from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.gemm import rows_to_tile, tile_to_rows
 from embertide.primitives.landing import land
 
-ROWS_STEPS = (steps.Linear, steps.HeadDot, steps.LayerNorm, steps.RowNormalize, steps.HeadMean)
+ROWS_STEPS = (
+    steps.Linear,
+    steps.HeadDot,
+    steps.LayerNorm,
+    steps.RowNormalize,
+    steps.HeadMean,
+    steps.Concat,
+)
 """Steps that need all columns of a row."""
 
 

@@ -118,12 +118,12 @@ def _write_model(storage: Storage, uri: str, options: SynthOptions) -> None:
         storage,
         uri,
         options.conv,
-        options.layers,
-        options.width,
-        options.hidden,
-        options.out,
-        options.heads,
-        options.seed,
+        layers=options.layers,
+        width_in=options.width,
+        hidden=options.hidden,
+        out=options.out,
+        heads=options.heads,
+        seed=options.seed,
     )
 
 

@@ -6,16 +6,32 @@ gives zeros to nodes without in-edges (``allow_zero_in_degree=True`` is assumed)
 
 from __future__ import annotations
 
-from embertide.models.builder import PlanBuilder
+from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.gin import gin
-from embertide.models.options import DglDotGat, DglGat, DglGatv2, DglGcn, DglGin, DglHeads, DglSage
+from embertide.models.convs.propagate import propagate
+from embertide.models.options.dgl import (
+    DglDotGat,
+    DglGat,
+    DglGatv2,
+    DglGcn,
+    DglGin,
+    DglHeads,
+    DglPropagate,
+    DglSage,
+)
 from embertide.models.program import Norm
 from embertide.models.weights import Scope
 
-_NORMS: dict[str, Norm] = {"both": "both", "right": "in", "left": "out", "none": "none"}
+_NORMS: dict[str, Norm] = {
+    "both": "both",
+    "in_degree": "sym_in",
+    "right": "in",
+    "left": "out",
+    "none": "none",
+}
 
 
-def gcn(b: PlanBuilder, s: Scope, o: DglGcn, x: str) -> str:
+def gcn(b: ProgramBuilder, s: Scope, o: DglGcn, x: str) -> str:
     """GraphConv: its weight is stored [in, out]; the bias comes after both normalisations."""
     weight = s.take("weight", "in", "out", turned=True) if o.weight else None
     bias = s.take("bias", "out") if o.bias else None
@@ -26,7 +42,7 @@ def gcn(b: PlanBuilder, s: Scope, o: DglGcn, x: str) -> str:
 
 
 def _gcn_steps(
-    b: PlanBuilder, s: Scope, o: DglGcn, x: str, weight: str | None, bias: str | None
+    b: ProgramBuilder, s: Scope, o: DglGcn, x: str, weight: str | None, bias: str | None
 ) -> str:
     norm, weighted = _NORMS[o.norm], o.uses_edge_weight
     if weight is not None and s.size("out") > s.size("in"):
@@ -37,7 +53,7 @@ def _gcn_steps(
     return total if bias is None else b.affine(total, None, bias)
 
 
-def sage(b: PlanBuilder, s: Scope, o: DglSage, x: str) -> str:
+def sage(b: ProgramBuilder, s: Scope, o: DglSage, x: str) -> str:
     """SAGEConv: ``gcn`` has no fc_self but a bias of its own, the others have fc_self."""
     kind = o.aggregator_type or _sage_kind(s)
     neighbours = s.take("fc_neigh.weight", "out", "in")
@@ -62,7 +78,7 @@ def _sage_kind(s: Scope) -> str:
     return "mean" if s.has("fc_self.weight") else "gcn"
 
 
-def _sage_pool(b: PlanBuilder, s: Scope, o: DglSage, x: str, neighbours: str) -> str:
+def _sage_pool(b: ProgramBuilder, s: Scope, o: DglSage, x: str, neighbours: str) -> str:
     weight = s.take("fc_pool.weight", "in", "in")
     bias = s.take("fc_pool.bias", "in")
     pooled = b.activation(b.linear(x, weight, s.size("in"), bias), "relu")
@@ -70,7 +86,7 @@ def _sage_pool(b: PlanBuilder, s: Scope, o: DglSage, x: str, neighbours: str) ->
     return b.linear(total, neighbours, s.size("out"))
 
 
-def _sage_total(b: PlanBuilder, o: DglSage, kind: str, h: str) -> str:
+def _sage_total(b: ProgramBuilder, o: DglSage, kind: str, h: str) -> str:
     if kind == "mean":
         return b.aggregate(h, norm="in", edge_weight=o.uses_edge_weight)
     total = b.aggregate(h, edge_weight=o.uses_edge_weight)
@@ -82,7 +98,7 @@ def _bind_heads(s: Scope, o: DglHeads) -> None:
         s.agree("heads", o.num_heads)
 
 
-def gat(b: PlanBuilder, s: Scope, o: DglGat, x: str) -> str:
+def gat(b: ProgramBuilder, s: Scope, o: DglGat, x: str) -> str:
     """GATConv: attn_l scores the source, attn_r the target, both on the shared projection."""
     _bind_heads(s, o)
     left = s.take("attn_l", 1, "heads", "width", heads=True)
@@ -103,20 +119,26 @@ def gat(b: PlanBuilder, s: Scope, o: DglGat, x: str) -> str:
     inner = projected and o.bias and not s.has("bias")
     bias = s.take("bias", "out") if o.bias and not inner else None
     if o.residual:
-        return _residual(b, s, x, out, projected, "res_fc.bias" if inner else None, bias)
+        return _residual(
+            b, s, x, out, projected=projected, inner="res_fc.bias" if inner else None, bias=bias
+        )
     return out if bias is None else b.affine(out, None, bias)
 
 
 def _residual(
-    b: PlanBuilder,
+    b: ProgramBuilder,
     s: Scope,
     x: str,
     out: str,
+    *,
     projected: bool,
-    inner: str | None,
-    bias: str | None,
+    inner: str | None = None,
+    bias: str | None = None,
 ) -> str:
-    """Add x, projected where its width differs; the bias goes with the projection."""
+    """Add x, projected where its width differs; the bias goes with the projection.
+
+    ``inner`` names a bias that is stored with the projection, ``bias`` one that has been taken.
+    """
     if not projected:
         total = b.combine(x, out)
         return total if bias is None else b.affine(total, None, bias)
@@ -125,7 +147,7 @@ def _residual(
     return b.combine(b.linear(x, weight, s.size("out"), taken), out)
 
 
-def gatv2(b: PlanBuilder, s: Scope, o: DglGatv2, x: str) -> str:
+def gatv2(b: ProgramBuilder, s: Scope, o: DglGatv2, x: str) -> str:
     """GATv2Conv: fc_src gives keys and values, fc_dst queries; there is no bias outside them."""
     _bind_heads(s, o)
     vector = s.take("attn", 1, "heads", "width", heads=True)
@@ -145,15 +167,15 @@ def gatv2(b: PlanBuilder, s: Scope, o: DglGatv2, x: str) -> str:
         return out
     projected = s.size("in") != s.size("out")
     inner = "res_fc.bias" if projected and o.bias else None
-    return _residual(b, s, x, out, projected, inner, None)
+    return _residual(b, s, x, out, projected=projected, inner=inner)
 
 
-def _linear(b: PlanBuilder, s: Scope, x: str, name: str, bias: bool) -> str:
+def _linear(b: ProgramBuilder, s: Scope, x: str, name: str, bias: bool) -> str:
     weight = s.take(f"{name}.weight", "out", "in")
     return b.linear(x, weight, s.size("out"), s.take(f"{name}.bias", "out") if bias else None)
 
 
-def dotgat(b: PlanBuilder, s: Scope, o: DglDotGat, x: str) -> str:
+def dotgat(b: ProgramBuilder, s: Scope, o: DglDotGat, x: str) -> str:
     """DotGatConv: keys, queries and values are one projection, scores scaled by its width."""
     _bind_heads(s, o)
     weight = s.take("fc.weight", "out", "in")
@@ -164,6 +186,11 @@ def dotgat(b: PlanBuilder, s: Scope, o: DglDotGat, x: str) -> str:
     return b.pair_attend(h, h, heads, kind="dot", scale=max(1, out // heads) ** -0.5)
 
 
-def dgl_gin(b: PlanBuilder, s: Scope, o: DglGin, x: str) -> str:
-    """GINConv."""
+def dgl_propagate(b: ProgramBuilder, _s: Scope, o: DglPropagate, x: str) -> str:
+    """APPNPConv; with ``norm: in_degree`` SGConv before its Linear."""
+    return propagate(b, x, o.k, o.alpha, lambda h: b.aggregate(h, norm=_NORMS[o.norm]))
+
+
+def dgl_gin(b: ProgramBuilder, s: Scope, o: DglGin, x: str) -> str:
+    """GINConv; its function is stored under ``apply_func``."""
     return gin(b, s, o, x, o.aggregator_type, "apply_func")

@@ -10,14 +10,15 @@ from __future__ import annotations
 from typing import Literal
 
 from embertide.models.after import activation, batch_norm, layer_norm
-from embertide.models.builder import PlanBuilder
-from embertide.models.options import Gin, MlpModule, NormOptions
-from embertide.models.prefixes import KINDS, Kind, modules_of, numbers_of
+from embertide.models.builder import ProgramBuilder
+from embertide.models.options.layer import Gin
+from embertide.models.options.parts import MlpModule, NormOptions
+from embertide.models.prefixes import KINDS, Kind, modules_of, numbers_of, stored_norm
 from embertide.models.program import Norm
 from embertide.models.weights import Scope
 
 
-def gin(b: PlanBuilder, s: Scope, o: Gin, x: str, aggregator: str, function: str) -> str:
+def gin(b: ProgramBuilder, s: Scope, o: Gin, x: str, aggregator: str, function: str) -> str:
     """The steps of one GIN layer; ``function`` is what the library calls the user's module."""
     eps = o.eps
     if eps is None:
@@ -53,7 +54,7 @@ class _Names:
         return left.pop(0) if left else str(place)
 
 
-def _modules(b: PlanBuilder, s: Scope, mlp: list[MlpModule], h: str) -> str:
+def _modules(b: ProgramBuilder, s: Scope, mlp: list[MlpModule], h: str) -> str:
     """The listed modules in order; those without a name take the next one of their kind."""
     names = _Names(s)
     for place, module in enumerate(mlp):
@@ -61,8 +62,8 @@ def _modules(b: PlanBuilder, s: Scope, mlp: list[MlpModule], h: str) -> str:
         if module.linear is not None:
             h = _linear(b, s, h, names.take("linear", module.linear, place), module.bias)
         elif module.batch_norm is not None:
-            name = names.take("batch_norm", module.batch_norm, place)
-            h = batch_norm(b, s.at(s.name(name)), options, h)
+            name = s.name(names.take("batch_norm", module.batch_norm, place))
+            h = batch_norm(b, s.at(stored_norm(name, s.weights.found)), options, h)
         elif module.layer_norm is not None:
             name = names.take("layer_norm", module.layer_norm, place)
             h = layer_norm(b, s.at(s.name(name)), options, h)
@@ -71,7 +72,7 @@ def _modules(b: PlanBuilder, s: Scope, mlp: list[MlpModule], h: str) -> str:
     return h
 
 
-def _linear(b: PlanBuilder, s: Scope, h: str, name: str, bias: bool) -> str:
+def _linear(b: ProgramBuilder, s: Scope, h: str, name: str, bias: bool) -> str:
     columns = b.widths[h]
     inner = Scope(s.weights, s.name(name) if name else s.prefix, s.label, {})
     if columns:

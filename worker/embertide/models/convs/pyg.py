@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import torch
 
-from embertide.models.builder import PlanBuilder
+from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.gin import gin
-from embertide.models.options import PygGat, PygGatv2, PygGcn, PygGin, PygSage
+from embertide.models.convs.propagate import propagate
+from embertide.models.options.pyg import (
+    PygGat,
+    PygGatv2,
+    PygGcn,
+    PygGin,
+    PygHeads,
+    PygPropagate,
+    PygSage,
+)
 from embertide.models.program import Loops
 from embertide.models.weights import Scope
 
 
-def gcn(b: PlanBuilder, s: Scope, o: PygGcn, x: str) -> str:
+def gcn(b: ProgramBuilder, s: Scope, o: PygGcn, x: str) -> str:
     """GCNConv; a new self-loop of an ``improved`` one weighs 2 in a weighted graph."""
     weight = s.take("lin.weight", "out", "in")
     bias = s.take("bias", "out") if o.bias else None
-    loops = o.normalize if o.add_self_loops is None else o.add_self_loops
 
     def aggregate(h: str) -> str:
-        return b.aggregate(
-            h,
-            norm="sym_in_weighted" if o.normalize else "none",
-            loops=_loops(loops),
-            loop_weight=2.0 if o.improved else 1.0,
-            edge_weight=o.uses_edge_weight,
-        )
+        return _gcn_sum(b, o, h, loop_weight=2.0 if o.improved else 1.0)
 
     if s.size("out") > s.size("in"):
         return b.linear(aggregate(x), weight, s.size("out"), bias)
@@ -36,11 +38,29 @@ def gcn(b: PlanBuilder, s: Scope, o: PygGcn, x: str) -> str:
     return total if bias is None else b.affine(total, None, bias)
 
 
+def _gcn_sum(
+    b: ProgramBuilder, o: PygGcn | PygPropagate, h: str, *, loop_weight: float = 1.0
+) -> str:
+    """The sum over in-edges, with gcn_norm's self-loops and degrees unless told otherwise."""
+    return b.aggregate(
+        h,
+        norm="sym_in_weighted" if o.normalize else "none",
+        loops=_loops(o.normalize if o.add_self_loops is None else o.add_self_loops),
+        loop_weight=loop_weight,
+        edge_weight=o.uses_edge_weight,
+    )
+
+
+def pyg_propagate(b: ProgramBuilder, _s: Scope, o: PygPropagate, x: str) -> str:
+    """APPNP; with ``alpha: 0`` SGConv before its Linear."""
+    return propagate(b, x, o.K, o.alpha, lambda h: _gcn_sum(b, o, h))
+
+
 def _loops(add: bool) -> Loops:
     return "single" if add else "keep"
 
 
-def sage(b: PlanBuilder, s: Scope, o: PygSage, x: str) -> str:
+def sage(b: ProgramBuilder, s: Scope, o: PygSage, x: str) -> str:
     """SAGEConv: lin_l holds the bias, which every node gets, with neighbours or without."""
     weight = s.take("lin_l.weight", "out", "in")
     bias = s.take("lin_l.bias", "out") if o.bias else None
@@ -65,13 +85,13 @@ def sage(b: PlanBuilder, s: Scope, o: PygSage, x: str) -> str:
     return b.row_normalize(total) if o.normalize else total
 
 
-def _sage_total(b: PlanBuilder, o: PygSage, h: str) -> str:
+def _sage_total(b: ProgramBuilder, o: PygSage, h: str) -> str:
     if o.aggr == "max":
         return b.aggregate(h, reduce="max")
     return b.aggregate(h, norm="in" if o.aggr == "mean" else "none")
 
 
-def gat(b: PlanBuilder, s: Scope, o: PygGat, x: str) -> str:
+def gat(b: ProgramBuilder, s: Scope, o: PygGat, x: str) -> str:
     """GATConv; versions before 2.5 store one shared projection as lin_src (and lin_dst)."""
     if o.heads is not None:
         s.agree("heads", o.heads)
@@ -102,7 +122,7 @@ def _equal(s: Scope, one: str, other: str) -> bool:
     return first is not None and second is not None and torch.equal(first, second)
 
 
-def gatv2(b: PlanBuilder, s: Scope, o: PygGatv2, x: str) -> str:
+def gatv2(b: ProgramBuilder, s: Scope, o: PygGatv2, x: str) -> str:
     """GATv2Conv: lin_l gives keys and values, lin_r queries."""
     if o.heads is not None:
         s.agree("heads", o.heads)
@@ -123,13 +143,13 @@ def gatv2(b: PlanBuilder, s: Scope, o: PygGatv2, x: str) -> str:
     return _finish(b, s, o, x, out)
 
 
-def _projection(b: PlanBuilder, s: Scope, x: str, name: str, bias: bool) -> str:
+def _projection(b: ProgramBuilder, s: Scope, x: str, name: str, bias: bool) -> str:
     weight = s.take(f"{name}.weight", "columns", "in")
     shift = s.take(f"{name}.bias", "columns") if bias else None
     return b.linear(x, weight, s.size("columns"), shift)
 
 
-def _finish(b: PlanBuilder, s: Scope, o: PygGat | PygGatv2, x: str, out: str) -> str:
+def _finish(b: ProgramBuilder, s: Scope, o: PygHeads, x: str, out: str) -> str:
     """Join or average the heads, then add the residual (always projected) and the bias."""
     if o.concat:
         s.bind("out", "columns")
@@ -143,6 +163,6 @@ def _finish(b: PlanBuilder, s: Scope, o: PygGat | PygGatv2, x: str, out: str) ->
     return out if bias is None else b.affine(out, None, bias)
 
 
-def pyg_gin(b: PlanBuilder, s: Scope, o: PygGin, x: str) -> str:
-    """GINConv."""
+def pyg_gin(b: ProgramBuilder, s: Scope, o: PygGin, x: str) -> str:
+    """GINConv; its function is stored under ``nn``."""
     return gin(b, s, o, x, o.aggr, "nn")

@@ -101,6 +101,9 @@ def _norms(
         factor = degree.rsqrt()
         factor.masked_fill_(torch.isinf(factor), 0.0)
         return factor, factor
+    if step.norm == "sym_in":
+        factor = graph.in_degree().clamp_(min=1).rsqrt_()
+        return factor, factor
     if step.norm == "in":
         return None, graph.in_degree().clamp_(min=1).reciprocal_()
     out_degree = graph.out_degree().clamp(min=1)

@@ -30,6 +30,10 @@ def run_node_step(execution: Execution, step: Step) -> Shard:
             return _activation(execution, step)
         case steps.Combine():
             return _combine(execution, step)
+        case steps.Concat():
+            return _concat(execution, step)
+        case steps.Maximum():
+            return _maximum(execution, step)
         case steps.DivideByDegree():
             return _divide_by_degree(execution, step)
         case _:
@@ -98,6 +102,23 @@ def _combine(execution: Execution, step: steps.Combine) -> Shard:
     if step.beta != 1.0:
         data.mul_(step.beta)
     return Shard(layout, data.add_(a.data, alpha=step.alpha), a.width)
+
+
+def _concat(execution: Execution, step: steps.Concat) -> Shard:
+    """In rows: columns of a tile are cut by the width of the whole, not of its inputs."""
+    data = torch.cat([execution.rows(name, step) for name in step.inputs], dim=1)
+    return Shard("rows", data, data.shape[1])
+
+
+def _maximum(execution: Execution, step: steps.Maximum) -> Shard:
+    """In tiles if all are tiles already; else in rows."""
+    tensors, channel = execution.tensors, execution.channel(step)
+    layout: Layout = "tile" if all(tensors.has(n, "tile") for n in step.inputs) else "rows"
+    first, *others = (tensors.get(name, layout, channel) for name in step.inputs)
+    out = first.data.clone()
+    for other in others:
+        torch.maximum(out, other.data, out=out)
+    return Shard(layout, out, first.width)
 
 
 def _divide_by_degree(execution: Execution, step: steps.DivideByDegree) -> Shard:

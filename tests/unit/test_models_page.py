@@ -1,0 +1,67 @@
+"""docs/model.md is what the options say, and its examples are exact."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+import torch
+
+from embertide.models.dgl_interop import why_no_dgl
+from embertide.models.options.kinds import LAYERS
+from embertide.models.options.layer import Library
+from tests.support.model_example import Example
+from tests.support.model_examples_dgl import dgl
+from tests.support.model_page import EXAMPLES, PAGE, page
+from tests.support.models import (
+    GRAPHS,
+    NODES,
+    assert_same,
+    features,
+    program_of,
+    run_program,
+    shake,
+)
+
+CASES = [(library, conv) for library in get_args(Library) for conv in LAYERS[library]]
+
+
+def test_the_page_is_what_the_options_and_examples_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.model_page"
+
+
+def test_every_kind_of_layer_has_an_example_that_uses_it() -> None:
+    assert {(library, conv) for library in EXAMPLES for conv in EXAMPLES[library]} == set(CASES)
+    for library, conv in CASES:
+        assert f"conv: {conv}" in EXAMPLES[library][conv].yaml
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize(("library", "conv"), CASES)
+def test_examples(library: Library, conv: str, kind: str) -> None:
+    if library == "dgl" and why_no_dgl():
+        pytest.skip(f"DGL itself is not compared: {why_no_dgl()}")
+    example, graph, x = EXAMPLES[library][conv], GRAPHS[kind], features(5)
+    module = shake(example.make())
+    program = program_of(example.yaml, module)
+    edges = torch.stack([graph.src, graph.dst])
+    if library == "dgl":
+        edges = dgl.graph((graph.src, graph.dst), num_nodes=NODES)
+    arguments = (edges, x) if library == "dgl" else (x, edges)
+    for weighted in {False, example.weighted}:
+        more = {"edge_weight": graph.weight.double()} if weighted else {}
+        with torch.no_grad():
+            expected = module.double()(*arguments, **more)
+        # A folded batch norm is stored in float32.
+        tolerance = 1e-6 if "batch_norm" in example.yaml else 1e-9
+        assert_same(run_program(program, graph, x, weighted), expected, tolerance)
+
+
+def test_examples_need_what_their_description_says() -> None:
+    """A description without its activation gives other embeddings: the comparison can fail."""
+    example: Example = EXAMPLES["pyg"]["gcn"]
+    module, graph, x = shake(example.make()), GRAPHS["directed"], features(5)
+    right = program_of(example.yaml, module)
+    wrong = program_of(example.yaml.replace("activation: relu", "activation: tanh"), module)
+    found = [run_program(program, graph, x, weighted=False) for program in (right, wrong)]
+    assert float((found[0] - found[1]).abs().max()) > 0.1

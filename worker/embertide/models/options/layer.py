@@ -1,0 +1,185 @@
+"""What any layer of ``model.yaml`` may say, whatever its convolution and library.
+
+An option has the name and the default that it has in its own library, since whoever writes the
+file has the training script at hand. Widths and heads are read from the weights; giving heads
+only adds a check.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from embertide.models.options.parts import Activation, Mlp, Norm, Part, Skip
+from embertide.spec.base import FieldProblems
+
+Library = Literal["dgl", "pyg"]
+After = Literal["average", "batch_norm", "layer_norm", "activation", "skip"]
+Problems = list[tuple[tuple[str | int, ...], str]]
+
+
+class Layer(Part):
+    """What every layer may have around its convolution."""
+
+    weighted: ClassVar[bool | None] = None
+    """Default of edge_weight; None where the convolution takes no edge weights."""
+    marks: ClassVar[tuple[str, ...]] = ()
+    """Parameter names by which the module is known among the weights."""
+    reads_edges: ClassVar[bool] = True
+    """Whether the layer reads a layer graph; only such layers have a fanout."""
+    has_parameters: ClassVar[bool] = True
+    """Whether the module stores parameters, so that it has a prefix and may have a bias."""
+    module: ClassVar[str] = ""
+    """The library's own module, for the reference page."""
+
+    conv: str = Field(description="the kind of layer")
+    prefix: str | None = Field(
+        default=None,
+        description="name of the layer's module in the weights, such as `convs.0`; without it, it"
+        " is told from the parameters' names",
+    )
+    bias: bool = Field(default=True, description="whether the module has a bias")
+    edge_weight: bool | None = Field(
+        default=None,
+        description="whether stored edge weights multiply the messages; the default is said"
+        " at each kind of layer",
+    )
+    batch_norm: Norm = Field(default=None, description="a batch norm in eval mode behind it")
+    layer_norm: Norm = Field(default=None, description="a layer norm behind it")
+    activation: Activation | None = Field(default=None, description="an activation behind it")
+    skip: Skip = Field(default=None, description="a link that adds an earlier tensor")
+    order: tuple[After, ...] = Field(
+        default=(),
+        strict=False,
+        description="in which order those given of average (heads), batch_norm, layer_norm,"
+        " activation and skip follow, where it is not this order",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        problems: Problems = []
+        if self.edge_weight and self.weighted is None:
+            message = f"{self.no_edge_weights()}; remove it or say false"
+            problems.append((("edge_weight",), message))
+        if self.prefix is not None and not self.has_parameters:
+            problems.append((("prefix",), f"{self.conv} has no parameters; remove it"))
+        given = self.parts_given()
+        if self.order and sorted(self.order) != sorted(given):
+            names = ", ".join(given) or "nothing"
+            message = f"is [{', '.join(self.order)}]; must name what follows the conv: {names}"
+            problems.append((("order",), message))
+        problems += self.conflicts()
+        if problems:
+            raise FieldProblems(problems)
+        return self
+
+    @classmethod
+    def fixed_fields(cls) -> set[str]:
+        """Fields that may only repeat their default here, so that nobody is pointed to them."""
+        fixed = set() if cls.has_parameters else {"prefix", "bias"}
+        return fixed | {"edge_weight"} if cls.weighted is None else fixed
+
+    def no_edge_weights(self) -> str:
+        """Why this convolution takes no edge weights."""
+        return f"the library's {self.conv} takes no edge weights"
+
+    def conflicts(self) -> Problems:
+        """Options of the convolution that exclude each other."""
+        return []
+
+    def averages_after(self) -> bool:
+        """Whether averaging the heads is a part of its own behind the convolution."""
+        return False
+
+    def parts_given(self) -> list[After]:
+        """What follows the convolution, in the usual order."""
+        parts: list[tuple[After, object]] = [
+            ("average", self.averages_after()),
+            ("batch_norm", self.batch_norm is not None),
+            ("layer_norm", self.layer_norm is not None),
+            ("activation", self.activation is not None),
+            ("skip", self.skip is not None),
+        ]
+        return [name for name, present in parts if present]
+
+    def part_prefixes(self) -> list[str]:
+        """Every prefix given for what follows the convolution."""
+        norms = [norm.prefix for norm in (self.batch_norm, self.layer_norm) if norm is not None]
+        slopes = None if self.activation is None else self.activation.prefix
+        link = None if self.skip is None else self.skip.linear
+        return [name for name in (slopes, link, *norms) if name is not None]
+
+    @property
+    def uses_edge_weight(self) -> bool:
+        """Whether stored edge weights multiply the messages."""
+        return bool(self.weighted) if self.edge_weight is None else self.edge_weight
+
+
+class LinearLayer(Layer):
+    """A Linear layer on each node alone, between convolutions, before or behind them."""
+
+    reads_edges = False
+    module = "torch.nn.Linear"
+    conv: Literal["linear"] = Field(description="a Linear layer, which reads no edges")
+    prefix: str = Field(description="name of the Linear in the weights, such as `lin`")
+
+    def no_edge_weights(self) -> str:
+        """It reads no edges."""
+        return "a linear layer reads no edges"
+
+
+class JumpingKnowledge(Layer):
+    """The outputs of several layers, joined; a final Linear is a `linear` layer behind it."""
+
+    reads_edges = False
+    has_parameters = False
+    module = "torch_geometric.nn.JumpingKnowledge, dgl.nn.JumpingKnowledge"
+    conv: Literal["jumping_knowledge"] = Field(description="joins the outputs of earlier layers")
+    mode: Literal["cat", "max"] = Field(
+        description="`cat` puts their columns side by side, `max` takes the largest of each"
+        " element (of equal widths)"
+    )
+    layers: tuple[Literal["input"] | int, ...] | None = Field(
+        default=None,
+        strict=False,
+        description="numbers of the layers (the first is 0), in order, or `input` for the"
+        " features; without it, all earlier layers that read edges",
+    )
+    bias: Literal[False] = Field(default=False, description="it has no parameters")
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _check_layers(cls, value: Any) -> Any:
+        fits = isinstance(value, list) and value
+        if fits and all(one == "input" or (type(one) is int and one >= 0) for one in value):
+            return tuple(value)
+        raise ValueError(f"is {value!r}; must list numbers of earlier layers, or input")
+
+    def no_edge_weights(self) -> str:
+        """It reads no edges."""
+        return "jumping_knowledge reads no edges"
+
+
+class Gin(Layer):
+    """GIN's function: a single linear layer unless ``mlp`` lists its modules in order."""
+
+    marks = ("eps",)
+    conv: Literal["gin"] = Field(
+        description="(1 + eps) times the node plus its neighbours, then a function of linear layers"
+    )
+    bias: Literal[True] = Field(
+        default=True, description="the function's linear layers say it themselves, in `mlp`"
+    )
+    eps: float | None = Field(
+        default=None, description="replaces the stored eps; without it, the weights tell it"
+    )
+    mlp: Mlp | None = Field(
+        default=None,
+        description="the function's modules in order; without it, it is a single Linear",
+    )
+
+    @classmethod
+    def fixed_fields(cls) -> set[str]:
+        """The bias is the function's."""
+        return super().fixed_fields() | {"bias"}

@@ -1,0 +1,110 @@
+"""What layers trained with PyTorch Geometric may say."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from embertide.models.options.layer import Gin, Layer, Problems
+
+_LOOPS = "one self-loop for every node, in place of those the graph has"
+_SLOPE = "negative slope of the leaky_relu on the scores"
+
+
+class PygGcn(Layer):
+    """Graph convolution; degrees are sums of edge weights over in-edges at both ends."""
+
+    weighted = True
+    marks = ("lin.weight",)
+    module = "torch_geometric.nn.GCNConv"
+    conv: Literal["gcn"] = Field(description="graph convolution")
+    normalize: bool = Field(default=True, description="divide by the roots of both ends' degrees")
+    improved: bool = Field(default=False, description="a new self-loop weighs 2, not 1")
+    add_self_loops: bool | None = Field(
+        default=None, description=f"{_LOOPS}; without it, as `normalize`"
+    )
+
+    def conflicts(self) -> Problems:
+        """PyG refuses to add loops without normalising."""
+        if self.add_self_loops and not self.normalize:
+            return [(("add_self_loops",), "must not be true where normalize is false")]
+        return []
+
+
+class PygSage(Layer):
+    """GraphSAGE."""
+
+    marks = ("lin_l.weight", "lin_r.weight")
+    module = "torch_geometric.nn.SAGEConv"
+    conv: Literal["sage"] = Field(description="GraphSAGE")
+    aggr: Literal["mean", "max", "sum", "add"] = Field(
+        default="mean", description="how neighbours are joined; `add` is `sum`"
+    )
+    normalize: bool = Field(default=False, description="rows of the result get length one")
+    root_weight: bool = Field(default=True, description="adds the node itself (lin_r)")
+    project: bool = Field(default=False, description="neighbours pass lin and relu first")
+
+
+class PygHeads(Layer):
+    """What PyG's two kinds of graph attention have in common."""
+
+    heads: int | None = Field(
+        default=None, ge=1, description="checked against the weights, which tell it"
+    )
+    concat: bool = Field(default=True, description="heads side by side; false averages them")
+    negative_slope: float = Field(default=0.2, description=_SLOPE)
+    add_self_loops: bool = Field(default=True, description=_LOOPS)
+    residual: bool = Field(default=False, description="adds the layer's input through `res`")
+
+
+class PygGat(PygHeads):
+    """Graph attention."""
+
+    marks = ("att_src", "att_dst")
+    module = "torch_geometric.nn.GATConv"
+    conv: Literal["gat"] = Field(description="graph attention")
+
+
+class PygGatv2(PygHeads):
+    """Graph attention whose scores depend on both ends."""
+
+    marks = ("att", "lin_l.weight")
+    module = "torch_geometric.nn.GATv2Conv"
+    conv: Literal["gatv2"] = Field(description="graph attention of the second kind")
+    share_weights: bool = Field(default=False, description="lin_l and lin_r are one module")
+
+
+class PygGin(Gin):
+    """Graph isomorphism network."""
+
+    module = "torch_geometric.nn.GINConv"
+    aggr: Literal["add", "sum", "max", "mean"] = Field(
+        default="add", description="how neighbours are joined; `add` is `sum`"
+    )
+
+
+class PygPropagate(Layer):
+    """Neighbours' features K times, without weights: APPNP, and SGConv without its Linear."""
+
+    weighted = True
+    has_parameters = False
+    module = "torch_geometric.nn.APPNP, torch_geometric.nn.SGConv"
+    conv: Literal["propagate"] = Field(description="propagation without weights")
+    K: int = Field(ge=1, description="how often neighbours are summed")
+    alpha: float = Field(
+        default=0.0, ge=0, le=1, description="share of the layer's input in every step (APPNP)"
+    )
+    normalize: bool = Field(
+        default=True, description="as GCNConv: divide by the roots of both ends' degrees"
+    )
+    add_self_loops: bool | None = Field(
+        default=None, description=f"{_LOOPS}; without it, as `normalize`"
+    )
+    bias: Literal[False] = Field(default=False, description="it has no parameters")
+
+    def conflicts(self) -> Problems:
+        """APPNP adds loops only where it normalises."""
+        if self.add_self_loops and not self.normalize:
+            return [(("add_self_loops",), "must not be true where normalize is false")]
+        return []

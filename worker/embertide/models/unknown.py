@@ -1,0 +1,75 @@
+"""What to say to fields and convolutions of ``model.yaml`` that do not exist.
+
+Whoever writes the file has the training script at hand and copies its arguments. Some of those
+change nothing at inference, some are told by the weights, some are written in another way, and
+some are not supported; a suggestion names only what would be accepted at that place.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from embertide.models.options.kinds import LAYERS
+from embertide.models.options.layer import Layer, Library
+
+_EDGE_FEATURES = (
+    "is not supported: a model trained with edge features computes its messages from them, so"
+    " without them the embeddings are not the model's"
+)
+_NO_EFFECT = "has no effect on inference; remove it"
+_TOLD = "is told by the weights; remove it"
+ARGUMENTS = {
+    **dict.fromkeys(("edge_dim", "edge_attr", "edge_feats", "fill_value"), _EDGE_FEATURES),
+    **dict.fromkeys(
+        ("dropout", "feat_drop", "attn_drop", "edge_drop", "cached", "allow_zero_in_degree"),
+        _NO_EFFECT,
+    ),
+    **dict.fromkeys(
+        ("in_channels", "out_channels", "hidden_channels", "in_feats", "out_feats"), _TOLD
+    ),
+    **dict.fromkeys(("in_features", "out_features", "train_eps", "learn_eps", "init_eps"), _TOLD),
+    "num_layers": "is not a field: every layer is an item of layers; repeat it",
+    "act": "is written as activation: relu",
+    "act_first": "is written as order: [activation, batch_norm]",
+    "v2": "is written as conv: gatv2",
+    "jk": "is written as a layer behind the last one: {conv: jumping_knowledge, mode: cat}",
+}
+_CONVS = {
+    "appnp": "propagate",
+    "sgc": "propagate",
+    "sg": "propagate",
+    "jk": "jumping_knowledge",
+    "lin": "linear",
+}
+"""Other names of convolutions, in lower case and without ``conv``."""
+
+
+def explain_field(kind: type[Layer], name: str) -> str:
+    """What is wrong with a field that ``kind`` does not have."""
+    if name in ARGUMENTS:
+        return ARGUMENTS[name]
+    fields = [field for field in kind.model_fields if field not in kind.fixed_fields()]
+    near = _near(name, fields, cutoff=0.6)
+    hint = f"; did you mean {near!r}? Allowed" if near else "; allowed"
+    return f"unknown field{hint}: {', '.join(fields)}"
+
+
+def explain_conv(value: object, library: Library) -> str:
+    """What is wrong with the value of ``conv``; None where it is missing."""
+    kinds = list(LAYERS[library])
+    supported = f"for {library} Embertide supports {', '.join(kinds)}"
+    if value is None:
+        return f"is required; {supported}"
+    word = str(value).lower().replace("conv", "").strip("_")
+    if library == "dgl" and word == "graph":
+        word = "gcn"
+    near = _near(_CONVS.get(word, word), kinds, cutoff=0.7)
+    return f"is {value!r}; {supported}" + (f" (did you mean {near!r}?)" if near else "")
+
+
+def _near(name: str, allowed: list[str], *, cutoff: float) -> str:
+    """The allowed word that ``name`` is meant for, or an empty text."""
+    plain = {other.replace("_", "").lower(): other for other in allowed}
+    same = plain.get(name.replace("_", "").replace("-", "").lower())
+    close = difflib.get_close_matches(name, allowed, n=1, cutoff=cutoff)
+    return same or next(iter(close), "")
