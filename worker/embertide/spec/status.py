@@ -124,7 +124,7 @@ class OutputStatus(StatusModel):
     rows: int | None = Field(default=None, description="Number of embeddings.")
     dim: int | None = Field(default=None, description="Numbers in each embedding.")
     manifest_digest: str | None = Field(
-        default=None, description="Digest of the version's manifest.json."
+        default=None, description="SHA-256 of the version's manifest."
     )
 
 
