@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import Commands, Published, Running
-from small_job import SmallJob
+
+from tests.support.commands import Commands, Published, Running
+from tests.support.small_job import SmallJob
 
 pytestmark = pytest.mark.distributed
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from s3.server import S3Server
-from storage_contract import LARGE, MIB
 
 from embertide.errors import AccessDenied, ObjectMissing
 from embertide.spec.manifest import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.s3 import S3Store
 from embertide.storage.s3_streams import RangedFile
+from tests.support.s3.server import S3Server
+from tests.support.storage_contract import LARGE, MIB
 
 pytestmark = pytest.mark.s3
 

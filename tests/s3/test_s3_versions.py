@@ -8,8 +8,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from s3.server import S3Server
-from version_support import (
+
+from embertide.errors import ObjectMissing, OutputError
+from embertide.spec.manifest import StorageSettings
+from embertide.spec.version_names import version_uri
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from embertide.versions.catalog import latest, list_versions
+from embertide.versions.parts import PartWriter, verify_part
+from embertide.versions.publish import discard, publish, rollback
+from embertide.versions.reading import read_part
+from tests.support.s3.server import S3Server
+from tests.support.versions import (
     CURRENT,
     LATER,
     NEXT,
@@ -23,16 +33,6 @@ from version_support import (
     publish_one,
     write_parts,
 )
-
-from embertide.errors import ObjectMissing, OutputError
-from embertide.spec.manifest import StorageSettings
-from embertide.spec.version_names import version_uri
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import latest, list_versions
-from embertide.versions.parts import PartWriter, verify_part
-from embertide.versions.publish import discard, publish, rollback
-from embertide.versions.reading import read_part
 
 pytestmark = pytest.mark.s3
 WIDTH = 64

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from edge_files import (
+
+from embertide.errors import InputError, ObjectMissing
+from embertide.readers import text as read_text
+from embertide.readers.edges import read_edges, split_edges
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from tests.support.edge_files import (
     COMPRESS,
     DESTINATION,
     SOURCE,
@@ -18,12 +24,6 @@ from edge_files import (
     refused,
     write_parquet,
 )
-
-from embertide.errors import InputError, ObjectMissing
-from embertide.readers import text as read_text
-from embertide.readers.edges import read_edges, split_edges
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
 
 
 @pytest.fixture(scope="module")

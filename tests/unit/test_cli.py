@@ -1,6 +1,6 @@
 """The command line: its help, its options and what it shows.
 
-The engine is a stand-in here (cli_support.py).
+The engine is a stand-in here (tests/support/cli.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import typer
-from cli_support import ESTIMATE, REPORT, Engine
 
 import embertide
 from embertide import errors
@@ -24,6 +23,7 @@ from embertide.cli.errors import exit_codes
 from embertide.cli.options import check_workers, grid_of
 from embertide.spec.grid import GridShape
 from embertide.telemetry.report import RunReport
+from tests.support.cli import ESTIMATE, REPORT, Engine
 
 COMMANDS = ["run", "plan", "versions", "rollback", "neighbors", "synth", "crd"]
 

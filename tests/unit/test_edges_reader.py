@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from edge_files import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from embertide.readers import text as read_text
+from embertide.readers.edges import split_edges
+from embertide.readers.nodes import read_nodes, split_nodes
+from embertide.readers.text_errors import is_whole
+from embertide.spec.manifest import NodeTable
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from tests.support.edge_files import (
     COMPRESS,
     DESTINATION,
     EDGES,
@@ -21,16 +31,6 @@ from edge_files import (
     rows_of,
     write_parquet,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from embertide.readers import text as read_text
-from embertide.readers.edges import split_edges
-from embertide.readers.nodes import read_nodes, split_nodes
-from embertide.readers.text_errors import is_whole
-from embertide.spec.manifest import NodeTable
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from storage_contract import StorageContract
 
 from embertide.errors import ObjectMissing, OutputError, StorageError
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
+from tests.support.storage_contract import StorageContract
 
 
 @pytest.fixture

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from version_support import (
+
+from embertide.errors import AccessDenied, ObjectMissing, OutputError
+from embertide.spec.version_names import begun, is_version, new_version, version_uri
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from embertide.versions.catalog import latest, list_versions
+from embertide.versions.pointer import read_pointer
+from embertide.versions.publish import discard, finish, publish, rollback
+from embertide.versions.reading import iter_embeddings
+from embertide.versions.retention import remove_old
+from tests.support.versions import (
     CURRENT,
     LATER,
     NEXT,
@@ -23,16 +33,6 @@ from version_support import (
     publish_one,
     write_parts,
 )
-
-from embertide.errors import AccessDenied, ObjectMissing, OutputError
-from embertide.spec.version_names import begun, is_version, new_version, version_uri
-from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
-from embertide.versions.catalog import latest, list_versions
-from embertide.versions.pointer import read_pointer
-from embertide.versions.publish import discard, finish, publish, rollback
-from embertide.versions.reading import iter_embeddings
-from embertide.versions.retention import remove_old
 
 MISSING = "20200101T000000Z-000000"
 
