@@ -68,6 +68,19 @@ def list_versions(storage: Storage, output_uri: str) -> list[VersionInfo]:
     return found
 
 
+def find_version(storage: Storage, output_uri: str, version: str) -> VersionInfo:
+    """One complete version by its name.
+
+    Raises:
+        ObjectMissing: no such version, or it is not complete; lists those that are.
+        OutputError: LATEST or the manifest is damaged.
+    """
+    manifest, digest = read_manifest(storage, output_uri, version)
+    pointer = read_pointer(storage, output_uri)
+    current = pointer is not None and pointer.version == version
+    return describe(output_uri, version, manifest, digest, current)
+
+
 def latest(storage: Storage, output_uri: str) -> VersionInfo:
     """The current version, the one that LATEST names.
 
