@@ -1,20 +1,22 @@
-"""``embertide.plan`` and ``embertide.run`` in programs as people write them."""
+"""``import embertide`` in programs as people write them, and as the documents show them."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
 from tests.support.small_job import NODES, SmallJob
 
 pytestmark = pytest.mark.distributed
 
 # No `if __name__ == "__main__"`: a process that ran this program again would count and run too.
 PROGRAM = """
-import sys, yaml
+import yaml
 from pathlib import Path
 import embertide
 
@@ -37,17 +39,40 @@ except embertide.EmbertideError as error:
 """
 
 
-def test_a_script_plans_runs_twice_and_reads(tmp_path: Path) -> None:
-    SmallJob.make(tmp_path)
-    (tmp_path / "program.py").write_text(PROGRAM)
+def output_of(program: str, folder: Path) -> str:
+    """What a program prints that runs in ``folder``."""
+    (folder / "program.py").write_text(program)
     ended = subprocess.run(
         [sys.executable, "program.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+        cwd=folder, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    planned, ran, stages, refused = ended.stdout.splitlines()
+    return ended.stdout
+
+
+def python_blocks(document: str) -> list[str]:
+    """The Python programs of a document, each complete with its imports."""
+    text = (ROOT / document).read_text()
+    return re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def test_a_script_plans_runs_twice_and_reads(tmp_path: Path) -> None:
+    SmallJob.make(tmp_path)
+    planned, ran, stages, refused = output_of(PROGRAM, tmp_path).splitlines()
     assert planned == "2x1"
     assert ran == f"{NODES} 2x1 1x1 {NODES}"
     assert stages.split()[0] == "start"
     assert refused.startswith(f"GridError grid 13x1 has 13 workers but the graph has only {NODES}")
     assert (tmp_path / "started").read_text() == "once "
+
+
+def test_the_documents_programs_run(tmp_path: Path) -> None:
+    SmallJob.make(tmp_path)
+    blocks = [block for name in ("README.md", "docs/python.md") for block in python_blocks(name)]
+    assert len(blocks) >= 7
+    program = "\n".join(
+        ["import embertide", 'embertide.run("job.yaml")']
+        + [f"exec({block!r}, {{}})" for block in blocks]
+        + ["print('all ran')"]
+    )
+    assert output_of(program, tmp_path).endswith("all ran\n")
