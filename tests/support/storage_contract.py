@@ -81,10 +81,13 @@ class StorageContract:
         assert storage.list(f"{root}/x") == [info]
 
     def test_hidden_names_are_skipped_unless_asked_for(self, storage: Storage, root: str) -> None:
-        for name in ("a", "_SUCCESS", ".crc", "_temporary/0/a", "sub/.x", "sub/_y/z", "sub/b_"):
+        names = ["a", "_SUCCESS", ".crc", "_temporary/0/a", "sub/.x", "sub/_y/z", "sub/b_"]
+        for name in names:
             storage.write(f"{root}/d/{name}", b"1")
         assert keys(storage, root, f"{root}/d") == ["d/a", "d/sub/b_"]
         assert keys(storage, root, f"{root}/d/_temporary") == ["d/_temporary/0/a"]
+        everything = storage.list(f"{root}/d", hidden=True)
+        assert [info.uri for info in everything] == sorted(f"{root}/d/{name}" for name in names)
 
     def test_nothing_under_a_prefix_is_an_error(self, storage: Storage, root: str) -> None:
         storage.write(f"{root}/d/_hidden", b"1")

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.spec.manifest import StorageSettings
-from embertide.spec.version_names import new_version, version_uri
+from embertide.spec.version_names import EARLIER_MANIFEST, MANIFEST, new_version, version_uri
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import VersionInfo, latest, list_versions
@@ -75,6 +75,13 @@ def publish_one(
     return publish(storage, uri, version, manifest_of(digests), keep)
 
 
+def give_earlier_name(storage: Storage, uri: str, version: str) -> None:
+    """Make a version look as it did when manifests had no underscore."""
+    folder = version_uri(uri, version)
+    storage.write(f"{folder}/{EARLIER_MANIFEST}", storage.read(f"{folder}/{MANIFEST}"))
+    storage.delete([f"{folder}/{MANIFEST}"])
+
+
 def is_intact(storage: Storage, uri: str, version: str) -> bool:
     """Whether all rows of a version are there and as they were written."""
     batches = list(iter_embeddings(storage, uri, version))
@@ -93,10 +100,10 @@ class Hooked:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._storage, name)
 
-        def call(uri: Any, *args: Any) -> Any:
+        def call(uri: Any, *args: Any, **options: Any) -> Any:
             uris = [uri] if isinstance(uri, str) else list(uri)
             self._before(name, uris[0] if uris else "")
-            return method(uri if isinstance(uri, str) else uris, *args)
+            return method(uri if isinstance(uri, str) else uris, *args, **options)
 
         return call
 

@@ -160,6 +160,14 @@ def test_links_are_followed_and_broken_ones_named(tmp_path: Path) -> None:
         storage.list(f"file://{tmp_path}/e")
 
 
+def test_hidden_files_may_vanish_while_they_are_listed(tmp_path: Path) -> None:
+    storage = open_storage(None)
+    info = storage.write(f"file://{tmp_path}/x", b"1")
+    # Like one that was renamed after its folder was read: a name without a file.
+    (tmp_path / ".0123.part").symlink_to(tmp_path / "nowhere")
+    assert storage.list(f"file://{tmp_path}", hidden=True) == [info]
+
+
 def test_another_scheme(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"gs://b/x.*s3://.*file://"):
         open_storage(None).read("gs://b/x")

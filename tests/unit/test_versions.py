@@ -16,7 +16,7 @@ from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest, list_versions
 from embertide.versions.pointer import read_pointer
-from embertide.versions.publish import discard, publish, rollback
+from embertide.versions.publish import discard, finish, publish, rollback
 from embertide.versions.reading import iter_embeddings
 from embertide.versions.retention import remove_old
 from tests.support.versions import (
@@ -27,6 +27,7 @@ from tests.support.versions import (
     Hooked,
     check_crashes,
     check_race,
+    give_earlier_name,
     is_intact,
     manifest_of,
     publish_one,
@@ -107,7 +108,7 @@ def test_a_published_version_is_described_listed_and_read(storage: Storage, outp
 def test_manifest_and_pointer_as_consumers_see_them(storage: Storage, output: str) -> None:
     digests = write_parts(storage, output, OLD)
     info = publish(storage, output, OLD, {**manifest_of(digests), "seed": 5}, keep=1)
-    manifest = json.loads(path_of(output, f"versions/{OLD}/manifest.json").read_text())
+    manifest = json.loads(path_of(output, f"versions/{OLD}/_manifest.json").read_text())
     assert (manifest["version"], manifest["seed"], manifest["rows"]) == (OLD, 5, 7)
     assert manifest["parts"][0]["sha256"] == digests[0].sha256
     pointer = json.loads(path_of(output, "LATEST").read_text())
@@ -135,7 +136,7 @@ def test_an_output_with_nothing_in_it(storage: Storage, output: str) -> None:
 
 def test_a_version_is_published_once(storage: Storage, output: str) -> None:
     publish_one(storage, output, OLD)
-    with pytest.raises(OutputError, match=r"manifest.json already exists"):
+    with pytest.raises(OutputError, match=r"_manifest.json already exists"):
         publish_one(storage, output, OLD)
 
 
@@ -188,12 +189,14 @@ def test_a_damaged_pointer_is_named_and_rollback_mends_it(
 
 def test_a_damaged_or_changed_manifest_is_named(storage: Storage, output: str) -> None:
     publish_one(storage, output, OLD)
-    path = path_of(output, f"versions/{OLD}/manifest.json")
+    path = path_of(output, f"versions/{OLD}/_manifest.json")
     path.write_text(path.read_text().replace('"dim": 3', '"dim": 4'))
-    with pytest.raises(OutputError, match=r"manifest.json was changed after it was published"):
+    with pytest.raises(
+        OutputError, match=rf"the manifest of .*{OLD} was changed after it was published"
+    ):
         latest(storage, output)
     path.write_text('{"rows": 1}')
-    with pytest.raises(OutputError, match=r"manifest.json is damaged"):
+    with pytest.raises(OutputError, match=r"_manifest.json is damaged"):
         list_versions(storage, output)
 
 
@@ -292,7 +295,7 @@ def test_a_rollback_to_a_version_about_to_be_removed_saves_it(
 ) -> None:
     for version in (OLD, CURRENT, NEXT):
         publish_one(storage, output, version)
-    manifest = f"{OLD}/manifest.json"
+    manifest = f"{OLD}/_manifest.json"
     hook = once("delete", manifest, lambda: rollback(storage, output, OLD))
     remove_old(hooked(storage, hook), output, keep=1)
     assert latest(storage, output).version == OLD
@@ -345,6 +348,7 @@ def test_remains_of_ended_runs_are_removed_after_a_day(storage: Storage, output:
     write_parts(storage, output, ended)
     write_parts(storage, output, running)
     storage.write(f"{output}/versions/notes/kept.txt", b"not ours")
+    storage.write(f"{version_uri(output, ended)}/.0123.part", b"of a writer that was killed")
     publish_one(storage, output, new_version(now), keep=1)
     assert not path_of(output, f"versions/{ended}").exists()
     assert len(list(path_of(output, f"versions/{running}").iterdir())) == 2
@@ -364,6 +368,34 @@ def test_old_versions_that_may_not_be_removed_do_not_unpublish(
         publish_one(hooked(storage, refuse), output, CURRENT, keep=1)
     assert latest(storage, output).version == CURRENT
     assert is_intact(storage, output, OLD)
+
+
+# Versions of earlier releases
+
+
+def test_versions_whose_manifest_has_its_earlier_name(storage: Storage, output: str) -> None:
+    for version in (OLD, CURRENT, NEXT):
+        publish_one(storage, output, version)
+        give_earlier_name(storage, output, version)
+    assert names(storage, output) == [OLD, CURRENT, NEXT]
+    assert latest(storage, output).version == NEXT
+    assert is_intact(storage, output, OLD)
+    rollback(storage, output, OLD)
+    assert latest(storage, output).version == OLD
+    with pytest.raises(OutputError, match=rf"{OLD} is complete; it is not removed"):
+        discard(storage, output, OLD)
+    publish_one(storage, output, LATER, keep=1)
+    assert names(storage, output) == [OLD, LATER]
+    assert not path_of(output, f"versions/{NEXT}").exists()
+
+
+def test_an_earlier_version_is_finished_like_any_other(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    publish_one(storage, output, CURRENT)
+    give_earlier_name(storage, output, CURRENT)
+    path_of(output, "LATEST").unlink()
+    assert finish(storage, output, CURRENT, keep=1).current
+    assert names(storage, output) == [CURRENT]
 
 
 # Discarding

@@ -1,3 +1,68 @@
-"""Embertide keeps graph embeddings fresh: exact, distributed all-node GNN inference."""
+"""Embertide keeps graph embeddings fresh: exact, distributed all-node GNN inference.
+
+From Python::
+
+    import embertide
+
+    ids, vectors = embertide.read("embeddings").to_numpy()        # the current version
+    table = embertide.read("s3://shop/embeddings").table          # a pyarrow.Table
+    frame = embertide.read("embeddings", "20261121T041922Z-3fa9c1").to_pandas()
+
+    embertide.list_versions("embeddings")     # what is published
+    embertide.plan("job.yaml", grid="2x2")    # what a run would read, hold and send
+    embertide.run("job.yaml")                 # compute and publish
+
+Names are imported when they are first used: importing this package takes no library and no
+time, and reading takes no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from embertide.api import list_versions, plan, read, run
+    from embertide.errors import EmbertideError
+    from embertide.spec.grid import GridShape
+    from embertide.spec.manifest import EmbeddingJob
+    from embertide.telemetry.report import Estimate, RunReport
+    from embertide.versions.catalog import VersionInfo
+    from embertide.versions.embeddings import Embeddings
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "EmbeddingJob",
+    "Embeddings",
+    "EmbertideError",
+    "Estimate",
+    "GridShape",
+    "RunReport",
+    "VersionInfo",
+    "list_versions",
+    "plan",
+    "read",
+    "run",
+]
+
+_MODULES = {
+    "EmbeddingJob": "embertide.spec.manifest",
+    "Embeddings": "embertide.versions.embeddings",
+    "EmbertideError": "embertide.errors",
+    "Estimate": "embertide.telemetry.report",
+    "GridShape": "embertide.spec.grid",
+    "RunReport": "embertide.telemetry.report",
+    "VersionInfo": "embertide.versions.catalog",
+    **dict.fromkeys(("list_versions", "plan", "read", "run"), "embertide.api"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -14,6 +14,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.forkserver
 import signal
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 import psutil
@@ -94,7 +96,8 @@ def _ask(
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=answer_in_process, args=(theirs, act, args, kwargs))
     try:
-        process.start()
+        with _main_set_aside():
+            process.start()
         theirs.close()
         # Its own processes hold the pipe too, so the pipe's end is not the process's.
         wait([ours, process.sentinel])
@@ -110,6 +113,20 @@ def _ask(
         raise value
     result: _R = value
     return result
+
+
+@contextmanager
+def _main_set_aside() -> Iterator[None]:
+    """Keep multiprocessing from running the program's script again in the new process.
+
+    It needs nothing of it, and a script that calls us without a guard would start another run.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _answer(

@@ -130,7 +130,7 @@ class OutputStatus(StatusModel):
     rows: int | None = Field(default=None, description="Number of embeddings (rows).")
     dim: int | None = Field(default=None, description="Dimension of an embedding.")
     manifest_digest: str | None = Field(
-        default=None, description="Digest of the version's manifest.json."
+        default=None, description="SHA-256 of the version's manifest."
     )
 
 

@@ -6,7 +6,11 @@ import re
 import secrets
 from datetime import UTC, datetime
 
-MANIFEST = "manifest.json"
+MANIFEST = "_manifest.json"
+"""With an underscore, by which readers of a folder of parquet files tell what is not data."""
+
+EARLIER_MANIFEST = "manifest.json"
+"""As versions were published before that; they stay readable."""
 
 _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 _STAMP = "%Y%m%dT%H%M%SZ"

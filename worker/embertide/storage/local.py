@@ -37,12 +37,12 @@ class LocalStore:
         with reading(uri):
             return sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
 
-    def list(self, uri: str) -> list[ObjectInfo]:
+    def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """One file, or all files below a directory; links are followed."""
         path = to_path(uri)
         with reading(uri):
             one = _info(path)
-            found = [one] if one else [_file_info(file) for file in _visible_files(path)]
+            found = [one] if one else list(_infos(path, hidden))
         if not found:
             raise ObjectMissing(
                 f"{uri} is a directory without files (names that begin with '_' or '.' do not "
@@ -198,15 +198,32 @@ def _file_info(path: Path) -> ObjectInfo:
     return ObjectInfo(_uri(path), status.st_size, _etag(status))
 
 
-def _visible_files(top: Path) -> Iterator[Path]:
+def _infos(top: Path, hidden: bool) -> Iterator[ObjectInfo]:
+    for file in _files(top, hidden):
+        try:
+            yield _file_info(file)
+        except FileNotFoundError:
+            # Those who write hidden files rename or remove them at any moment.
+            if _is_visible(file.name):
+                raise
+
+
+def _is_visible(name: str) -> bool:
+    return name[0] not in "_."
+
+
+def _files(top: Path, hidden: bool) -> Iterator[Path]:
     def fail(error: OSError) -> None:
         raise error
+
+    def wanted(name: str) -> bool:
+        return hidden or _is_visible(name)
 
     # Links are followed, since skipping a linked directory would lose data in silence; a loop
     # of links ends in an error.
     for folder, folders, files in os.walk(top, followlinks=True, onerror=fail):
-        folders[:] = [name for name in folders if name[0] not in "_."]
-        yield from (Path(folder, name) for name in files if name[0] not in "_.")
+        folders[:] = filter(wanted, folders)
+        yield from (Path(folder, name) for name in filter(wanted, files))
 
 
 def _sync_directory(path: Path) -> None:

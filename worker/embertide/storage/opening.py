@@ -52,10 +52,10 @@ class Stores:
         uri = as_uri(uri)
         return self._store(uri).list_folders(uri)
 
-    def list(self, uri: str) -> list[ObjectInfo]:
+    def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """See :meth:`Storage.list`."""
         uri = as_uri(uri)
-        return self._store(uri).list(uri)
+        return self._store(uri).list(uri, hidden=hidden)
 
     def stat(self, uri: str) -> ObjectInfo | None:
         """See :meth:`Storage.stat`."""

@@ -46,11 +46,11 @@ class Storage(Protocol):
     def list_folders(self, uri: str) -> list[str]:
         """Names directly below a prefix that have objects below them, sorted; [] if none have."""
 
-    def list(self, uri: str) -> list[ObjectInfo]:
+    def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """The object at ``uri``, or all objects below it, by URI.
 
-        Names that begin with ``.`` or ``_`` at any level below ``uri`` are not data and left
-        out, as other readers of folders do.
+        Names that begin with ``.`` or ``_`` at any level below ``uri`` are not data, as other
+        readers of folders hold too: they are left out unless ``hidden``.
 
         Raises:
             ObjectMissing: there is nothing.

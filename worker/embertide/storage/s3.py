@@ -54,7 +54,7 @@ class S3Store:
     def __reduce__(self) -> tuple[Any, ...]:
         return S3Store, (self._settings,)
 
-    def list(self, uri: str) -> list[ObjectInfo]:
+    def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """The object, or the objects whose keys start with the uri and a slash."""
         bucket, key = bucket_and_key(uri)
         if key and not uri.endswith("/"):
@@ -65,7 +65,7 @@ class S3Store:
         found = [
             info
             for info in self._objects(uri, prefix)
-            if not _is_marker(info.uri.removeprefix(f"s3://{bucket}/{prefix}"))
+            if _is_listed(info.uri.removeprefix(f"s3://{bucket}/{prefix}"), hidden)
         ]
         if not found:
             raise ObjectMissing(
@@ -245,6 +245,7 @@ def _folder(key: str) -> str:
     return f"{key.rstrip('/')}/" if key else ""
 
 
-def _is_marker(name: str) -> bool:
-    """Other tools' markers such as ``_SUCCESS``, and the empty objects that stand for folders."""
-    return name.endswith("/") or any(part.startswith((".", "_")) for part in name.split("/"))
+def _is_listed(name: str, hidden: bool) -> bool:
+    """Hidden names such as ``_SUCCESS`` are listed on demand, folders' empty objects never."""
+    visible = not any(part.startswith((".", "_")) for part in name.split("/"))
+    return (hidden or visible) and not name.endswith("/")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError
-from embertide.spec.version_names import MANIFEST, version_uri
+from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
 from embertide.versions.manifest import part_digests, read_manifest
 from embertide.versions.objects import complete_versions
@@ -68,6 +68,19 @@ def list_versions(storage: Storage, output_uri: str) -> list[VersionInfo]:
     return found
 
 
+def find_version(storage: Storage, output_uri: str, version: str) -> VersionInfo:
+    """One complete version by its name.
+
+    Raises:
+        ObjectMissing: no such version, or it is not complete; lists those that are.
+        OutputError: LATEST or the manifest is damaged.
+    """
+    manifest, digest = read_manifest(storage, output_uri, version)
+    pointer = read_pointer(storage, output_uri)
+    current = pointer is not None and pointer.version == version
+    return describe(output_uri, version, manifest, digest, current)
+
+
 def latest(storage: Storage, output_uri: str) -> VersionInfo:
     """The current version, the one that LATEST names.
 
@@ -81,7 +94,7 @@ def latest(storage: Storage, output_uri: str) -> VersionInfo:
     manifest, digest = read_manifest(storage, output_uri, pointer.version)
     if digest != pointer.manifest_digest:
         raise OutputError(
-            f"{version_uri(output_uri, pointer.version)}/{MANIFEST} was changed after it was"
+            f"the manifest of {version_uri(output_uri, pointer.version)} was changed after it was"
             f" published: its SHA-256 is {digest}, LATEST has {pointer.manifest_digest}"
         )
     return describe(output_uri, pointer.version, manifest, digest, True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError
-from embertide.spec.version_names import MANIFEST, version_uri
+from embertide.spec.version_names import EARLIER_MANIFEST, version_uri
 from embertide.storage.protocol import Storage
-from embertide.versions.objects import complete_versions, objects_of
+from embertide.versions.objects import complete_versions, manifest_uris, objects_of
 from embertide.versions.parts import PartDigest
 
 
@@ -21,7 +22,7 @@ def write_manifest(
     Raises:
         OutputError: the version has a manifest already.
     """
-    uri = f"{version_uri(output_uri, version)}/{MANIFEST}"
+    uri = manifest_uris(output_uri, version)[0]
     data = json.dumps(manifest, indent=1).encode() + b"\n"
     # A put that was retried after a lost answer is refused too, though its first try did it.
     if not storage.write_if(uri, data, None) and storage.read(uri) != data:
@@ -35,11 +36,7 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
         ObjectMissing: no such version, or it is not complete; lists those that are.
         OutputError: the manifest is damaged.
     """
-    uri = f"{version_uri(output_uri, version)}/{MANIFEST}"
-    try:
-        data = storage.read(uri)
-    except ObjectMissing as error:
-        raise ObjectMissing(_no_version(storage, output_uri, version)) from error
+    uri, data = _read_first(storage, output_uri, version)
     try:
         manifest = json.loads(data)
         manifest["parts"], manifest["rows"], manifest["dim"], manifest["created"]
@@ -48,6 +45,13 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
             f"{uri} is damaged ({error!r}); go back to another version with embertide rollback"
         ) from error
     return manifest, hashlib.sha256(data).hexdigest()
+
+
+def _read_first(storage: Storage, output_uri: str, version: str) -> tuple[str, bytes]:
+    for uri in manifest_uris(output_uri, version):
+        with suppress(ObjectMissing):
+            return uri, storage.read(uri)
+    raise ObjectMissing(_no_version(storage, output_uri, version))
 
 
 def _no_version(storage: Storage, output_uri: str, version: str) -> str:
@@ -78,7 +82,7 @@ def check_rows(output_uri: str, version: str, manifest: dict[str, Any]) -> None:
 def check_objects(
     storage: Storage, output_uri: str, version: str, manifest: dict[str, Any]
 ) -> None:
-    """Refuse a version unless each part is there with its size, and nothing else beside them.
+    """Refuse a version unless each part is there with its size, and no other data beside them.
 
     Raises:
         OutputError: names the first object that is missing, of another size, or not listed.
@@ -86,7 +90,8 @@ def check_objects(
     uri = version_uri(output_uri, version)
     objects = objects_of(storage, output_uri, version)
     there = {info.uri.rsplit("/", 1)[1]: info.size for info in objects}
-    there.pop(MANIFEST, None)
+    there = {name: size for name, size in there.items() if name[0] not in "_."}
+    there.pop(EARLIER_MANIFEST, None)
     for part in part_digests(manifest):
         for name, size, _ in part.objects():
             if name not in there:

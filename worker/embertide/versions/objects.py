@@ -1,17 +1,18 @@
 """What lies under an output: its versions' objects, and which versions are complete.
 
     versions/<version>/part-00000.parquet   (or .npy with .ids.npy or .ids.parquet), ...
-    versions/<version>/manifest.json        written last: with it, the version is complete
+    versions/<version>/_manifest.json       written last: with it, the version is complete
     LATEST                                  names the current version
 
-A version without a manifest is a run still under way, or what one that ended early left
-behind; readers never see it.
+Names of what is not data begin with ``_`` or ``.``, so that tools which read folders of parquet
+files can read a version as a whole. A version without a manifest is a run still under way, or
+what one that ended early left behind; readers never see it.
 """
 
 from __future__ import annotations
 
 from embertide.errors import ObjectMissing
-from embertide.spec.version_names import MANIFEST, is_version, version_uri
+from embertide.spec.version_names import EARLIER_MANIFEST, MANIFEST, is_version, version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
 
 
@@ -23,16 +24,28 @@ def objects_by_version(storage: Storage, output_uri: str) -> dict[str, list[Obje
 
 
 def objects_of(storage: Storage, output_uri: str, version: str) -> list[ObjectInfo]:
-    """Objects of one version; [] also when a competing run removes them right now."""
+    """All objects of one version; [] also when a competing run removes them right now."""
     try:
-        return storage.list(version_uri(output_uri, version))
+        return storage.list(version_uri(output_uri, version), hidden=True)
     except ObjectMissing:
         return []
 
 
+def manifest_uris(output_uri: str, version: str) -> list[str]:
+    """Where a version's manifest may be; new versions have the first."""
+    uri = version_uri(output_uri, version)
+    return [f"{uri}/{name}" for name in (MANIFEST, EARLIER_MANIFEST)]
+
+
+def manifest_in(objects: list[ObjectInfo]) -> str | None:
+    """The URI of the manifest among a version's objects, if it is there."""
+    names = (MANIFEST, EARLIER_MANIFEST)
+    return next((info.uri for info in objects if info.uri.rsplit("/", 1)[1] in names), None)
+
+
 def is_complete(objects: list[ObjectInfo]) -> bool:
     """Whether a version's objects include its manifest."""
-    return any(info.uri.endswith(f"/{MANIFEST}") for info in objects)
+    return manifest_in(objects) is not None
 
 
 def complete_versions(storage: Storage, output_uri: str) -> list[str]:

@@ -62,6 +62,16 @@ class Sink(Protocol):
         """All rows were written."""
 
 
+def schema_of(ids_kind: str, dtype: np.dtype[Any] | None, width: int | None) -> Any:
+    """The columns of a part; without ``width`` the ids alone."""
+    ids = pa.large_string() if ids_kind == "string" else pa.int64()
+    fields = [pa.field(ID_COLUMN, ids, nullable=False)]
+    if width is not None:
+        element = pa.field("element", pa.from_numpy_dtype(dtype), nullable=False)
+        fields.append(pa.field(VECTOR_COLUMN, pa.list_(element, width), nullable=False))
+    return pa.schema(fields)
+
+
 class ParquetSink:
     """One row group for each batch; without ``width`` the ids alone."""
 
@@ -72,12 +82,7 @@ class ParquetSink:
         dtype: np.dtype[Any] | None = None,
         width: int | None = None,
     ) -> None:
-        ids = pa.large_string() if ids_kind == "string" else pa.int64()
-        fields = [pa.field(ID_COLUMN, ids, nullable=False)]
-        if width is not None:
-            element = pa.field("element", pa.from_numpy_dtype(dtype), nullable=False)
-            fields.append(pa.field(VECTOR_COLUMN, pa.list_(element, width), nullable=False))
-        self._schema = pa.schema(fields)
+        self._schema = schema_of(ids_kind, dtype, width)
         # Embeddings are noise to a compressor: dictionaries and statistics cost time and space.
         self._writer = pq.ParquetWriter(
             pa.PythonFile(sink, mode="w"),

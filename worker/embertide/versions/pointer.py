@@ -19,8 +19,9 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from embertide.errors import ObjectMissing, OutputError, StoreUnavailable
-from embertide.spec.version_names import MANIFEST, begun, is_version, version_uri
+from embertide.spec.version_names import begun, is_version
 from embertide.storage.protocol import Storage
+from embertide.versions.objects import manifest_uris
 
 _ATTEMPTS = 100
 _PAUSE_SECONDS = 0.05
@@ -129,7 +130,7 @@ def move_back(storage: Storage, output_uri: str, version: str, digest: str) -> N
         return ours
 
     _put(storage, uri, choose)
-    if storage.stat(f"{version_uri(output_uri, version)}/{MANIFEST}") is None:
+    if all(storage.stat(manifest) is None for manifest in manifest_uris(output_uri, version)):
         _put(storage, uri, lambda held: before if held == ours else None)
         raise ObjectMissing(
             f"{version} of {output_uri} was removed by a competing run that published just now;"

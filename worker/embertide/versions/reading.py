@@ -1,4 +1,4 @@
-"""Published versions, streamed back in the order they were written."""
+"""Published versions, streamed back in the order they were written, or as one table."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 
 from embertide.errors import InputError, ObjectMissing, OutputError
 from embertide.readers.npy import Header, read_header, read_rows
+from embertide.readers.splits import map_objects
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
-from embertide.versions.catalog import latest
+from embertide.versions.catalog import find_version, latest
+from embertide.versions.embeddings import Embeddings
 from embertide.versions.manifest import part_digests, read_manifest
-from embertide.versions.part_sinks import ID_COLUMN, VECTOR_COLUMN
+from embertide.versions.part_sinks import ID_COLUMN, VECTOR_COLUMN, schema_of
 from embertide.versions.parts import Ids, PartDigest
 
 Batch = tuple[Ids, npt.NDArray[np.float32]]
@@ -40,6 +42,69 @@ def iter_embeddings(
     manifest, _ = read_manifest(storage, output_uri, version)
     for part in part_digests(manifest):
         yield from read_part(storage, version_uri(output_uri, version), part, manifest["dim"])
+
+
+def read_version(storage: Storage, output_uri: str, version: str | None = None) -> Embeddings:
+    """All rows of a version (default: the current one) as one table, in the published dtype.
+
+    Raises:
+        ObjectMissing: no such version; lists those there are.
+        OutputError: a part is missing or damaged.
+    """
+    info = (
+        latest(storage, output_uri)
+        if version is None
+        else find_version(storage, output_uri, version)
+    )
+    manifest, _ = read_manifest(storage, output_uri, info.version)
+
+    def part_table(part: PartDigest) -> Any:
+        return _part_table(storage, info.uri, part)
+
+    return Embeddings(info, pa.concat_tables(map_objects(part_digests(manifest), part_table)))
+
+
+def _part_table(storage: Storage, folder_uri: str, part: PartDigest) -> Any:
+    uri = f"{folder_uri}/{part.name}"
+    with _readable(uri):
+        if part.ids_name is None:
+            table = _parquet_table(storage, uri)
+        else:
+            ids = _id_column(storage, f"{folder_uri}/{part.ids_name}")
+            values = _npy_array(storage, uri)
+            schema = schema_of(_kind_of(ids), values.dtype, values.shape[1])
+            flat = pa.array(values.reshape(-1))
+            vectors = pa.FixedSizeListArray.from_arrays(flat, type=schema.field(1).type)
+            table = pa.Table.from_arrays([ids, vectors], schema=schema)
+        if table.num_rows != part.rows:
+            raise EOFError(f"it has {table.num_rows} rows, {part.rows} were written")
+    return table
+
+
+def _id_column(storage: Storage, uri: str) -> Any:
+    with _readable(uri):
+        if uri.endswith(".parquet"):
+            return _parquet_table(storage, uri)[ID_COLUMN]
+        return pa.array(_npy_array(storage, uri)[:, 0])
+
+
+def _kind_of(ids: Any) -> str:
+    return "string" if pa.types.is_large_string(ids.type) else "int64"
+
+
+def _parquet_table(storage: Storage, uri: str) -> Any:
+    info = _find(storage, uri)
+    with storage.open(info.uri, info) as raw:
+        return pq.ParquetFile(pa.PythonFile(raw, mode="r")).read(use_threads=False)
+
+
+def _npy_array(storage: Storage, uri: str) -> npt.NDArray[Any]:
+    """``[n, width]`` in the stored dtype; a list of values is one column."""
+    info = _find(storage, uri)
+    header = read_header(storage, info)
+    empty = np.empty((0, header.width), header.dtype)
+    rows = read_rows(storage, info, header, 0, header.rows, max(1, header.rows))
+    return next((array for array, _ in rows), empty)
 
 
 def read_part(storage: Storage, folder_uri: str, part: PartDigest, width: int) -> Iterator[Batch]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from embertide.errors import ObjectMissing
-from embertide.spec.version_names import MANIFEST, begun
+from embertide.spec.version_names import begun
 from embertide.storage.protocol import ObjectInfo, Storage
-from embertide.versions.objects import is_complete, objects_by_version
+from embertide.versions.objects import is_complete, manifest_in, objects_by_version
 from embertide.versions.pointer import read_pointer
 
 ABANDONED_AFTER = timedelta(hours=24)
@@ -43,7 +43,8 @@ def _remove_complete(
 ) -> None:
     if _is_current(storage, output_uri, version):
         return
-    (uri,) = (info.uri for info in objects if info.uri.endswith(f"/{MANIFEST}"))
+    uri = manifest_in(objects)
+    assert uri is not None
     try:
         manifest = storage.read(uri)
     except ObjectMissing:

@@ -1,0 +1,185 @@
+"""The package's functions for Python: the same as the commands, with values instead of screens.
+
+Each takes locations as the command line does: ``s3://bucket/path``, ``file:///path``, or a path,
+where relative ones start in the current directory. Everything is imported by the function that
+needs it, so that reading loads no torch and planning no S3 client.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob, StorageSettings, load_manifest, normalise_uri
+from embertide.spec.problems import dotted, explain
+
+if TYPE_CHECKING:
+    from embertide.telemetry.progress import OnProgress
+    from embertide.telemetry.report import Estimate, RunReport
+    from embertide.versions.catalog import VersionInfo
+    from embertide.versions.embeddings import Embeddings
+
+    Location = str | os.PathLike[str]
+    Job = EmbeddingJob | Location | Mapping[str, Any]
+
+
+def read(
+    output_uri: Location,
+    version: str | None = None,
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    path_style: bool | None = None,
+) -> Embeddings:
+    """All embeddings of a version, in memory.
+
+    Examples::
+
+        table = embertide.read("embeddings").table
+        ids, vectors = embertide.read("s3://shop/embeddings", region="eu-west-1").to_numpy()
+        frame = embertide.read("embeddings", "20261121T041922Z-3fa9c1").to_pandas()
+
+    Args:
+        output_uri: where a job publishes: its ``output.uri``.
+        version: one of `list_versions`; by default the current one.
+        endpoint_url: of an S3-compatible store, such as ``https://minio.example:9000``.
+        region: of the bucket. Credentials come from the environment, a profile or a role.
+        path_style: whether the bucket is part of the path; by default it is where there is an
+            ``endpoint_url``.
+
+    Raises:
+        ObjectMissing: nothing was published yet, or there is no such complete version; lists
+            those there are.
+        OutputError: a part is missing or damaged.
+        StorageError: the store refused or failed.
+        ValueError: the location or a setting is malformed.
+    """
+    from embertide.storage.opening import open_storage
+    from embertide.versions.reading import read_version
+
+    settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
+    return read_version(open_storage(settings), _uri(output_uri), version)
+
+
+def list_versions(
+    output_uri: Location,
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    path_style: bool | None = None,
+) -> list[VersionInfo]:
+    """The complete versions of an output, oldest first; [] before the first.
+
+    Example::
+
+        newest = embertide.list_versions("embeddings")[-1]
+        print(newest.version, newest.rows, newest.dim, newest.current)
+
+    Args and errors are those of `read`.
+    """
+    from embertide.storage.opening import open_storage
+    from embertide.versions import catalog
+
+    settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
+    return catalog.list_versions(open_storage(settings), _uri(output_uri))
+
+
+def plan(job: Job, *, grid: GridShape | str | None = None, workers: int | None = None) -> Estimate:
+    """What a run of a job would read, hold in memory and send; nothing is computed.
+
+    Example::
+
+        estimate = embertide.plan("job.yaml", grid="2x2")
+        print(estimate.peak_memory_per_worker_bytes, estimate.traffic_total_bytes)
+
+    Args:
+        job: a manifest's path, its YAML text, the same as a dict, or an `EmbeddingJob`. In text
+            and dicts all locations are absolute, as there is no file that they could start at.
+        grid: such as ``"2x2"``; by default the manifest's, else chosen for ``workers``.
+        workers: how many, where the grid is to be chosen.
+
+    Raises:
+        ManifestError: the job is malformed; has every problem.
+        EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
+        ValueError: ``grid`` is malformed, or does not have ``workers`` workers.
+    """
+    from embertide.planning.estimate import estimate_job
+
+    return estimate_job(_job(job), grid=_grid(grid, workers), workers=workers)
+
+
+def run(
+    job: Job,
+    *,
+    grid: GridShape | str | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> RunReport:
+    """Compute the embeddings of all nodes and publish them as a new version.
+
+    The workers are processes of this machine, as with ``embertide run``. Ctrl-C stops them.
+
+    Example::
+
+        report = embertide.run("job.yaml", workers=4)
+        ids, vectors = embertide.read("embeddings", report.version).to_numpy()
+
+    Args:
+        job: as for `plan`.
+        grid: as for `plan`.
+        workers: as for `plan`; by default one.
+        threads: compute threads of each worker; by default the cores, shared evenly.
+        on_progress: called with each `embertide.telemetry.progress.Progress`.
+
+    Raises:
+        EmbertideError: whatever went wrong, as its own type. The previous version stays.
+        ValueError: ``grid`` is malformed, or does not have ``workers`` workers.
+    """
+    from embertide.launch.local import run_job
+
+    return run_job(
+        _job(job),
+        grid=_grid(grid, workers),
+        workers=workers,
+        threads=threads,
+        on_progress=on_progress or (lambda _event: None),
+    )
+
+
+def _job(job: Job) -> EmbeddingJob:
+    if isinstance(job, EmbeddingJob):
+        return job
+    if isinstance(job, Mapping):
+        return load_manifest(json.dumps(job))
+    return load_manifest(job if isinstance(job, str) else Path(job))
+
+
+def _grid(grid: GridShape | str | None, workers: int | None) -> GridShape | None:
+    shape = GridShape.parse(grid) if isinstance(grid, str) else grid
+    if shape is not None and workers not in (None, shape.workers):
+        raise ValueError(
+            f"workers is {workers}, but the grid {shape} has {shape.workers}; leave one of them out"
+        )
+    return shape
+
+
+def _uri(location: Location) -> str:
+    try:
+        return normalise_uri(os.fspath(location), Path.cwd())
+    except ValueError as error:
+        raise ValueError(f"the output's location {error}") from None
+
+
+def _settings(**given: Any) -> StorageSettings:
+    try:
+        return StorageSettings(**given)
+    except ValidationError as error:
+        problems = explain(StorageSettings, error)
+        raise ValueError("; ".join(f"{dotted(loc)} {text}" for loc, text in problems)) from None
