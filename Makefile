@@ -1,41 +1,41 @@
-# Everything from a bare machine: python3 >= 3.11 and make are enough.
+# Sets up, runs and tests the project; needs only python3 >= 3.11 and make.
 #
-# uv comes from PATH when it is there, else into .cache/uv. Packages go into .venv exactly as
-# uv.lock says. The stamp is named after the lock, pyproject.toml and the Python version, so a
-# setup that is still right costs nothing and one that is not is brought up to date.
+# uv is taken from PATH, or installed into .cache/uv. Packages are installed into .venv exactly as
+# locked in uv.lock. The name of the stamp file is a checksum of uv.lock, pyproject.toml and the
+# Python version, so setup runs again only when one of them changes.
 
 SHELL := /bin/sh
 UV_VERSION := 0.13.8
 
-# dgl, the reference some tests compare with, has its last working wheel for Python 3.11.
+# The last working wheel of dgl, which some tests use as a reference, is for Python 3.11.
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .cache/uv/bin/uv)
 BIN := .venv/bin
 KEY := $(shell { cat uv.lock pyproject.toml; $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
 STAMP := .venv/.ready-$(KEY)
 
-# Passed on to pytest: make test ARGS="tests/unit -k csr"
+# Arguments for pytest: make test ARGS="tests/unit -k csr"
 ARGS ?=
-# Test files side by side, a process per core; JOBS= runs them one after another.
+# Test files run in parallel, one process per core; JOBS= runs them sequentially.
 JOBS ?= -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format lock clean cluster cluster-packages
 
 help:
-	@echo "make demo     set up, run the main job on Debian's package graph, show what it found"
+	@echo "make demo     set up, run the example job on Debian's package graph, show the results"
 	@echo "make test     set up, run the tests           (ARGS='tests/unit -k csr' runs some)"
-	@echo "make cluster  set up, bring a Kubernetes node up with the operator on it, until Ctrl-C"
-	@echo "make lint     set up, check format, style, types, imports, Dockerfiles"
-	@echo "make format   set up, rewrite the code in the project's format"
-	@echo "make setup    only set up: uv, then .venv from uv.lock"
-	@echo "make lock     resolve pyproject.toml anew into uv.lock"
-	@echo "make clean    remove .venv, .cache and every tool's cache"
+	@echo "make cluster  set up, start a Kubernetes node with the operator installed, until Ctrl-C"
+	@echo "make lint     set up, check format, style, types, imports and Dockerfiles"
+	@echo "make format   set up, format the code"
+	@echo "make setup    install uv if needed, then .venv from uv.lock"
+	@echo "make lock     resolve pyproject.toml into uv.lock again"
+	@echo "make clean    remove .venv, .cache and the tools' caches"
 	@echo
-	@echo "PYTHON=python3.13 make ... picks another interpreter (3.11 or later)."
+	@echo "PYTHON=python3.13 make ... selects another interpreter (3.11 or later)."
 
 setup: $(STAMP)
-	@echo "[setup] .venv is as uv.lock says"
+	@echo "[setup] .venv matches uv.lock"
 
 .cache/uv/bin/uv:
 	@echo "[setup] no uv on PATH: installing uv $(UV_VERSION) into .cache/uv"
@@ -45,12 +45,12 @@ setup: $(STAMP)
 $(STAMP): $(filter .cache/%,$(UV))
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "[setup] Python 3.11 or later is needed, $(PYTHON) is $$($(PYTHON) -V 2>&1);" \
-	       "name another: make PYTHON=python3.12 ..."; exit 1; }
-	@echo "[setup] .venv for $$($(PYTHON) -V) from uv.lock (PyTorch is large: the first time takes a while)"
+	       "select another: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "[setup] .venv for $$($(PYTHON) -V) from uv.lock (PyTorch is large: the first download takes a while)"
 	@$(UV) sync --locked --extra dev --compile-bytecode --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("dgl") or print("[setup] dgl", \
 	  "has no wheel for this Python and machine (it needs 3.11 on x86-64): everything else works,", \
-	  "tests against dgl are left out")'
+	  "tests against dgl are skipped")'
 	@rm -f .venv/.ready-* && touch $@
 
 demo: $(STAMP)
@@ -58,20 +58,20 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@echo "[test] pytest --cluster=without $(JOBS) $(ARGS)"
-	@$(BIN)/python -m compileall -q operator worker tests  # hundreds of processes import it
+	@$(BIN)/python -m compileall -q operator worker tests  # hundreds of processes import these
 	@$(BIN)/python -m pytest --cluster=without $(JOBS) $(ARGS); others=$$?; \
 	case $$others in 0|5) ;; *) exit $$others; esac; \
 	echo "[test] pytest --cluster=only --durations=20 $(ARGS)"; \
 	$(BIN)/python -m pytest --cluster=only --durations=20 $(ARGS); cluster=$$?; \
-	[ $$cluster -ne 5 ] || exit $$others; exit $$cluster  # 5: no test chosen
+	[ $$cluster -ne 5 ] || exit $$others; exit $$cluster  # 5: no test selected
 
 cluster: $(STAMP)
-	@$(BIN)/python tests/cluster up
+	@$(BIN)/python -m tests.support.cluster up
 
-# What the cluster needs from Debian; Go comes from https://go.dev/dl.
+# Debian packages that the test cluster needs; Go comes from https://go.dev/dl.
 cluster-packages:
-	@packages="$$($(PYTHON) tests/cluster packages)" || exit 1; \
-	if dpkg --status $$packages >/dev/null 2>&1; then echo "[cluster] all packages are there"; \
+	@packages="$$($(PYTHON) -m tests.support.cluster packages)" || exit 1; \
+	if dpkg --status $$packages >/dev/null 2>&1; then echo "[cluster] all packages are installed"; \
 	else apt-get update && DEBIAN_FRONTEND=noninteractive \
 	  apt-get install --yes --no-install-recommends $$packages; fi
 
@@ -82,7 +82,6 @@ lint: $(STAMP)
 	@$(BIN)/ruff check
 	@echo "[lint] mypy"
 	@$(BIN)/mypy
-	@cd tests && ../$(BIN)/mypy --config-file ../pyproject.toml --package cluster
 	@echo "[lint] lint-imports"
 	@$(BIN)/lint-imports --no-logo
 	@echo "[lint] hadolint docker/*.Dockerfile"
@@ -97,6 +96,6 @@ lock: $(filter .cache/%,$(UV))
 	@$(UV) lock --default-index https://pypi.org/simple
 
 clean:
-	@echo "[clean] removing .venv, .cache and the tools' caches; ~/.cache/embertide stays"
+	@echo "[clean] removing .venv, .cache and the tools' caches; keeping ~/.cache/embertide"
 	@rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

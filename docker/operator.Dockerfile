@@ -1,4 +1,4 @@
-# The image of the operator: watches EmbeddingJobs and runs them. No PyTorch in it.
+# The image of the operator, without PyTorch.
 #
 #   docker build -f docker/operator.Dockerfile -t embertide-operator .
 #
@@ -6,7 +6,7 @@
 #       (python:3.11-slim-bookworm@sha256:...) where builds have to be repeatable
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
-# What builds and installs, but stays out of the image.
+# Build tools; not part of the image.
 FROM ${BASE} AS tools
 ARG UV_VERSION=0.13.8
 ENV UV_PYTHON=python3 UV_PYTHON_DOWNLOADS=never UV_CACHE_DIR=/var/cache/uv
@@ -31,7 +31,7 @@ RUN useradd --uid 65532 --user-group --no-create-home --home-dir /tmp \
         --shell /usr/sbin/nologin embertide
 WORKDIR /opt/embertide
 
-# Most of the image, and the same for as long as the locked requirements are.
+# The largest layer; rebuilt only when the locked requirements change.
 COPY --from=requirements /requirements/ requirements/
 RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     --mount=type=cache,id=embertide-uv,target=/var/cache/uv \

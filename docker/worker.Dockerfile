@@ -1,15 +1,15 @@
-# The image that computes embeddings: one worker, or the planner, of an EmbeddingJob.
+# The image of the workers and the planner of an EmbeddingJob.
 #
 #   docker build -f docker/worker.Dockerfile -t embertide-worker .
 #
 # BASE         any image with Python 3.11 or later and its venv module; pin it by digest
 #              (python:3.11-slim-bookworm@sha256:...) where builds have to be repeatable
-# TORCH_INDEX  a further package index with other builds of the PyTorch version that uv.lock pins.
-#              Empty: the CUDA build, which runs without a GPU too.
+# TORCH_INDEX  an additional package index with other builds of the PyTorch version in uv.lock.
+#              Empty: the CUDA build, which also runs without a GPU.
 #              https://download.pytorch.org/whl/cpu: the CPU build, a tenth of the size
 ARG BASE=docker.io/library/python:3.11-slim-bookworm
 
-# What builds and installs, but stays out of the image.
+# Build tools; not part of the image.
 FROM ${BASE} AS tools
 ARG UV_VERSION=0.13.8
 ENV UV_PYTHON=python3 UV_PYTHON_DOWNLOADS=never UV_CACHE_DIR=/var/cache/uv
@@ -44,7 +44,7 @@ RUN useradd --uid 65532 --user-group --no-create-home --home-dir /scratch \
         --shell /usr/sbin/nologin embertide
 WORKDIR /opt/embertide
 
-# Nearly all of the image, and the same for as long as the locked requirements are.
+# The largest layer; rebuilt only when the locked requirements change.
 COPY --from=requirements /requirements/ requirements/
 RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     --mount=type=cache,id=embertide-uv,target=/var/cache/uv \

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from s3.server import S3Server, build
+
+from tests.support.s3.server import S3Server, build
 
 # Started in the background or by nohup, we would ignore these, and so would all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,9 +1,11 @@
-"""The Kubernetes half: from an EmbeddingJob to workers, and from workers to its status.
+"""The operator: creates the workers of an EmbeddingJob and writes their state to its status.
 
-    handlers -> controller -> observe -> reconcile -> (attempt, children, status)
-                     |            |
-                  queue        cluster: the only caller of the Kubernetes API
+    handlers   kopf watch events -> keys in the work queue
+    controller takes a key: observe, decide, write the status, act
+    observe    reads the job, its children and pods, and rank 0's status
+    reconcile  decides, with advance (a running attempt), failures and children
+    kubernetes_api  the only caller of the Kubernetes API
 
-Everything below ``reconcile`` is pure: it takes what was seen and the time, and returns what
-to do. Nothing is kept in memory that a restart would miss.
+Everything below ``reconcile`` is pure: it takes the observed state and the time, and returns a
+decision. No state is kept in memory that a restart would lose.
 """

@@ -10,16 +10,16 @@ import kopf
 from kubernetes import config
 from kubernetes.client import ApiClient
 
-from embertide_operator.cluster import Cluster
 from embertide_operator.controller import Controller
 from embertide_operator.handlers import register
 from embertide_operator.health import serve
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.metrics import Metrics
 from embertide_operator.settings import Settings
 
 
-def main(cluster_type: type[Cluster] = Cluster) -> int:
-    """Run until a signal asks to stop; 2 when the environment is wrong."""
+def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
+    """Run until a signal; returns the exit code: 2 for invalid settings, else 0."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     for name in ("kopf", "urllib3", "kubernetes"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -29,13 +29,13 @@ def main(cluster_type: type[Cluster] = Cluster) -> int:
     except (ValueError, config.ConfigException) as error:
         print(f"embertide-operator: {error}", file=sys.stderr)
         return 2
-    cluster = cluster_type(ApiClient(), settings.namespace)
-    controller = Controller(cluster, settings, Metrics())
+    api = api_type(ApiClient(), settings.namespace)
+    controller = Controller(api, settings, Metrics())
     server = serve(controller, settings.port)
     registry = kopf.OperatorRegistry()
     register(registry, controller)
     where = settings.namespace or "all namespaces"
-    logging.getLogger("embertide").info("looking after EmbeddingJobs in %s", where)
+    logging.getLogger("embertide").info("watching EmbeddingJobs in %s", where)
     kopf.run(
         registry=registry,
         standalone=True,

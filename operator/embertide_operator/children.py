@@ -1,4 +1,4 @@
-"""The objects of a job, built purely from the job, its status and the operator's settings."""
+"""The child objects of a job: pure functions of the job, its attempt and the settings."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Any
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.cluster import Object
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.pods import Attempt, labels, planner_template, worker_template
 from embertide_operator.settings import Settings
 
 SPEC_HASH = f"{naming.GROUP}/spec-hash"
-"""On the StatefulSet: what of the spec its attempt was started with."""
+"""On the StatefulSet: hash of the part of the spec that its workers were started with."""
 APPLIED_HASH = f"{naming.GROUP}/applied-hash"
-"""On every child: what was applied, so that nothing is applied twice."""
+"""On every child: hash of what was applied, so that it is applied again only if it differs."""
 
 
 def needs_plan(job: EmbeddingJob) -> bool:
-    """Whether the grid or the memory is left to the planner."""
+    """Whether the planner has to choose the grid or the memory."""
     return not isinstance(job.spec.workers.grid, GridShape) or memory_given(job) is None
 
 
 def memory_given(job: EmbeddingJob) -> Any:
-    """The memory that the job asks for, None when it leaves it open."""
+    """The memory quantity in the job's resources; None where it is not set."""
     resources = job.spec.workers.resources or {}
-    for part in ("limits", "requests"):
-        found = (resources.get(part) or {}).get("memory")
+    for section in ("limits", "requests"):
+        found = (resources.get(section) or {}).get("memory")
         if found is not None:
             return found
     return None
 
 
 def spec_hash(job: EmbeddingJob) -> str:
-    """Of everything that a running attempt could not take on without starting anew."""
+    """Hash of the fields whose change requires a new attempt."""
     spec = job.spec.model_dump(by_alias=True, mode="json")
     parts = {key: spec[key] for key in ("input", "model", "inference", "workers", "storage")}
     return _digest(parts)
@@ -49,23 +49,23 @@ def children(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> list[Ob
         disruption_budget(job, attempt),
         statefulset(job, attempt, settings),
     ]
-    return [sealed(child) for child in built]
+    return [with_applied_hash(child) for child in built]
 
 
-def sealed(child: Object) -> Object:
-    """A child that says by annotation what was applied."""
+def with_applied_hash(child: Object) -> Object:
+    """The child with an annotation that is the hash of its content."""
     annotations = {**child["metadata"].get("annotations", {}), APPLIED_HASH: _digest(child)}
     return {**child, "metadata": {**child["metadata"], "annotations": annotations}}
 
 
 def config_map(job: EmbeddingJob, uid: str) -> Object:
-    """The manifest as the workers read it."""
+    """The manifest, as a file for the workers."""
     text = job.model_dump_json(by_alias=True, exclude={"status"})
     return {**_head("v1", "ConfigMap", job, uid), "data": {naming.JOB_KEY: text}}
 
 
 def service(job: EmbeddingJob, uid: str) -> Object:
-    """Headless: gives every pod a name, also before it is ready, so that workers can meet."""
+    """Headless Service: a DNS name for every pod before it is ready, for the rendezvous."""
     ports = {"http": naming.HTTP_PORT, "rendezvous": naming.RENDEZVOUS_PORT}
     return {
         **_head("v1", "Service", job, uid),
@@ -79,7 +79,7 @@ def service(job: EmbeddingJob, uid: str) -> Object:
 
 
 def disruption_budget(job: EmbeddingJob, attempt: Attempt) -> Object:
-    """Losing one worker loses the work of all, so nodes are drained between runs."""
+    """Blocks voluntary evictions: losing one worker ends the attempt of all."""
     return {
         **_head("policy/v1", "PodDisruptionBudget", job, attempt.uid),
         "spec": {"minAvailable": attempt.grid.workers, "selector": {"matchLabels": _selector(job)}},
@@ -87,7 +87,7 @@ def disruption_budget(job: EmbeddingJob, attempt: Attempt) -> Object:
 
 
 def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
-    """The workers. ``OnDelete``: a changed template concerns the next attempt only."""
+    """The workers. ``OnDelete``: a changed template applies to the next attempt only."""
     head = _head("apps/v1", "StatefulSet", job, attempt.uid)
     head["metadata"]["labels"][naming.LABEL_ATTEMPT] = str(attempt.number)
     head["metadata"]["annotations"] = {SPEC_HASH: spec_hash(job)}
@@ -105,12 +105,12 @@ def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Obje
 
 
 def planner(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
-    """The pod that plans the grid and the memory, with the workers' image and access."""
+    """The pod that plans grid and memory, with the workers' image and credentials."""
     head = _head("v1", "Pod", job, attempt.uid)
     template = planner_template(job, attempt, settings)
     meta = {**head["metadata"], **template["metadata"]}
     meta["name"] = naming.planner_name(job.metadata.name)
-    return sealed({**head, "metadata": meta, "spec": template["spec"]})
+    return with_applied_hash({**head, "metadata": meta, "spec": template["spec"]})
 
 
 def _head(version: str, kind: str, job: EmbeddingJob, uid: str) -> Object:

@@ -1,7 +1,7 @@
-"""From a key to a reconciled job: observe, decide, write the status, then act.
+"""Reconcile one job: observe, decide, write the status, then act.
 
-The status goes first, and only onto the version of the job that was read. So what is done
-afterwards can always be derived from it again, and two operators cannot both go ahead.
+The status is written first, and only if the job has not changed since it was read. So every later
+action can be derived from the status again, and of two operators only one can proceed.
 """
 
 from __future__ import annotations
@@ -13,33 +13,35 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from embertide_operator.cluster import ApiRefused, Cluster, Object
+from embertide_operator.advance import REFUSED
 from embertide_operator.decision import Decision
-from embertide_operator.events import event
+from embertide_operator.events import event_object
+from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import is_finished, observe, output_of
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft
-from embertide_operator.watch import REFUSED
 from embertide_operator.workqueue import Key, WorkQueue
 
 _WORKERS = 4
+"""Concurrent reconciliations, each blocked in API calls most of the time."""
 _RETRY_SECONDS = 2.0
-_REFUSED_SECONDS = 5.0
+_REJECTED_CHILD_SECONDS = 5.0
+_INTERNAL_ERROR_SECONDS = 10.0
 
 log = logging.getLogger("embertide")
 
 
 @dataclass
 class Controller:
-    """Everything that one operator process does, and when it did it last.
+    """The controller of one operator process: workers that reconcile jobs from a queue.
 
     Attributes:
-        resynced: monotonic time of the last finished look at all jobs.
+        resynced: monotonic time of the last successful resync.
     """
 
-    cluster: Cluster
+    api: KubernetesApi
     settings: Settings
     metrics: Metrics
     queue: WorkQueue = field(default_factory=WorkQueue)
@@ -61,12 +63,12 @@ class Controller:
                 await self.queue.add(key, again)
 
     async def _resync(self) -> None:
-        """Look at all jobs every so often: an event that was missed costs time, nothing else."""
+        """Queue all unfinished jobs periodically, so that a missed event only costs time."""
         while True:
             try:
-                jobs = await asyncio.to_thread(self.cluster.jobs)
-            except ApiRefused as refused:
-                log.warning("jobs cannot be listed: %s", refused)
+                jobs = await asyncio.to_thread(self.api.jobs)
+            except ApiError as error:
+                log.warning("cannot list EmbeddingJobs: %s", error)
             else:
                 self.metrics.jobs(jobs)
                 for job in jobs:
@@ -76,49 +78,51 @@ class Controller:
             await asyncio.sleep(self.settings.resync_seconds)
 
     async def _reconcile(self, key: Key) -> float | None:
-        """One pass over one job; seconds until it needs another, None for never."""
+        """Reconcile one job; seconds until the next time, None for never."""
         started = time.monotonic()
         outcome = "ok"
         try:
-            job = await asyncio.to_thread(self.cluster.get, "EmbeddingJob", *key)
+            job = await asyncio.to_thread(self.api.get, "EmbeddingJob", *key)
             if job is None:
                 return None
-            # Of jobs with one output, one is decided on at a time: only one can begin.
+            # Jobs with the same output are reconciled one at a time: only one can start.
             async with self._outputs.setdefault(output_of(job), asyncio.Lock()):
-                return await asyncio.to_thread(self._pass, job)
-        except ApiRefused as refused:
-            outcome = "conflict" if refused.conflict else "refused"
-            if not refused.conflict:
-                log.warning("%s/%s: %s", *key, refused)
-            return 0.0 if refused.conflict else _RETRY_SECONDS
+                return await asyncio.to_thread(self._reconcile_job, job)
+        except ApiError as error:
+            if error.conflict:
+                outcome = "conflict"
+                return 0.0
+            outcome = "refused"
+            log.warning("%s/%s: %s", *key, error)
+            return _RETRY_SECONDS
         except Exception:
-            # One job that we cannot handle must not keep us from the others.
+            # An internal error with one job must not stop the others.
             outcome = "error"
             log.exception("%s/%s: internal error", *key)
-            return _RETRY_SECONDS * 5
+            return _INTERNAL_ERROR_SECONDS
         finally:
             self.metrics.reconciled(outcome, time.monotonic() - started)
 
-    def _pass(self, job: Object) -> float | None:
-        # Read again: it may have changed while we waited for our turn.
+    def _reconcile_job(self, job: Object) -> float | None:
+        # Read again: it may have changed while waiting for the lock.
         meta = job["metadata"]
-        job = self.cluster.get("EmbeddingJob", meta["namespace"], meta["name"]) or {}
+        job = self.api.get("EmbeddingJob", meta["namespace"], meta["name"]) or {}
         if not job:
             return None
-        seen = observe(self.cluster, job, thorough=self._is_thorough(job))
+        seen = observe(self.api, job, all_children=self._wants_all_children(job))
         decision = decide(seen, self.settings, datetime.now(UTC))
         job = self._write(job, decision.draft)
         try:
             self._act(job, decision)
-        except ApiRefused as refused:
-            if refused.passing or refused.conflict:
+        except ApiError as error:
+            if error.retryable or error.conflict:
                 raise
-            self._write(job, _refused(job, refused))
-            return _REFUSED_SECONDS
-        return decision.again_after
+            self._write(job, _rejected_child(job, error))
+            return _REJECTED_CHILD_SECONDS
+        return decision.requeue_after
 
-    def _is_thorough(self, job: Object) -> bool:
-        """Look at every child after each change of the spec, and about once a resync."""
+    def _wants_all_children(self, job: Object) -> bool:
+        """Whether to read every child: after a change of the spec, and about once a resync."""
         status = job.get("status") or {}
         if status.get("observedGeneration") != job["metadata"]["generation"]:
             return True
@@ -126,36 +130,36 @@ class Controller:
         return int(time.monotonic()) % every == 0
 
     def _write(self, job: Object, draft: Draft) -> Object:
-        """Write the status and post the Events of what changed, if anything did."""
+        """Write the status and create the Events of its changes, if it has changed."""
         if draft.fields == (job.get("status") or {}):
             return job
         if not (job["metadata"].get("deletionTimestamp")):
-            job = self.cluster.write_status(job, draft.fields)
-        for note in draft.notes:
+            job = self.api.write_status(job, draft.fields)
+        for event in draft.events:
             meta = job["metadata"]
-            log.info("%s/%s: %s: %s", meta["namespace"], meta["name"], note.reason, note.message)
+            log.info("%s/%s: %s: %s", meta["namespace"], meta["name"], event.reason, event.message)
             try:
-                self.cluster.report(event(job, note, draft.now))
-            except ApiRefused as refused:
-                log.warning("an Event was not taken: %s", refused)
+                self.api.create_event(event_object(job, event, draft.now))
+            except ApiError as error:
+                log.warning("cannot create an Event: %s", error)
         return job
 
     def _act(self, job: Object, decision: Decision) -> None:
         for child in decision.apply:
-            self.cluster.apply(child)
+            self.api.apply(child)
         if decision.scale_to_zero is not None:
-            self.cluster.scale(decision.scale_to_zero, 0)
+            self.api.scale(decision.scale_to_zero, 0)
         namespace = job["metadata"]["namespace"]
         for item in decision.delete:
-            self.cluster.delete(item.kind, namespace, item.name, uid=item.uid, force=item.force)
+            self.api.delete(item.kind, namespace, item.name, uid=item.uid, force=item.force)
 
 
-def _refused(job: Object, refused: ApiRefused) -> Draft:
-    """The status of a job one of whose objects the API server does not take."""
+def _rejected_child(job: Object, error: ApiError) -> Draft:
+    """The status of a job one of whose child objects the API server rejects."""
     draft = Draft(job, datetime.now(UTC))
-    message = f"the API server refuses an object of this job: {refused}"
+    message = f"the API server rejected an object of this job: {error}"
     if draft.condition("WorkersReady").get("message") != message:
-        draft.note(REFUSED, message, warning=True)
+        draft.add_event(REFUSED, message, warning=True)
     draft.set("WorkersReady", False, REFUSED, message)
     return draft
 

@@ -1,22 +1,23 @@
-"""What a pass over a job comes to: a status, objects to apply, objects to delete."""
+"""The result of one reconciliation: the next status, objects to apply, objects to delete."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from embertide_operator.attempt import is_ready
-from embertide_operator.cluster import Object
+from embertide_operator.failures import is_ready
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed
 from embertide_operator.status import Draft, parse_time
 
 _STUCK_SECONDS = 30.0
-"""A pod that is still there this long after it should be gone has lost its node."""
-_GOING_SECONDS = 1.0
+"""A pod that exists this long after its deletion deadline is on a lost node."""
+_TERMINATING_SECONDS = 1.0
+"""How soon to check again whether terminating pods are gone."""
 
 
 @dataclass(frozen=True)
-class Doomed:
-    """An object to delete; ``force`` does not wait for its node to answer."""
+class Deletion:
+    """An object to delete; ``force`` does not wait for the pod's node to confirm."""
 
     kind: str
     name: str
@@ -29,52 +30,52 @@ class Decision:
     """What to do, in this order: write the status, apply, scale to zero, delete.
 
     Attributes:
-        scale_to_zero: the StatefulSet whose pods have to go.
-        again_after: seconds until the job needs another look, whatever is heard; None: never.
+        scale_to_zero: the StatefulSet to scale to zero.
+        requeue_after: seconds until the next reconciliation without an event; None for never.
     """
 
     draft: Draft
     apply: list[Object] = field(default_factory=list)
     scale_to_zero: Object | None = None
-    delete: list[Doomed] = field(default_factory=list)
-    again_after: float | None = None
+    delete: list[Deletion] = field(default_factory=list)
+    requeue_after: float | None = None
 
 
-def stop(seen: Observed, draft: Draft, again_after: float | None = None) -> Decision:
-    """Have no pods: those that are there go, the objects that cost nothing stay."""
-    decision = Decision(draft, again_after=again_after)
+def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) -> Decision:
+    """Stop all pods of a job; its other objects stay."""
+    decision = Decision(draft, requeue_after=requeue_after)
     statefulset = seen.children.get("StatefulSet")
     if statefulset is not None and statefulset["spec"]["replicas"] > 0:
         decision.scale_to_zero = statefulset
     for pod in seen.planners():
         if not pod["metadata"].get("deletionTimestamp"):
-            decision.delete.append(doomed(pod))
+            decision.delete.append(pod_deletion(pod))
     for pod in seen.pods:
         if is_stuck(pod, draft):
-            decision.delete.append(doomed(pod, force=True))
-    if seen.pods or (again_after is None and draft["phase"] == "Restarting"):
-        decision.again_after = _GOING_SECONDS
+            decision.delete.append(pod_deletion(pod, force=True))
+    if seen.pods or (requeue_after is None and draft["phase"] == "Restarting"):
+        decision.requeue_after = _TERMINATING_SECONDS
     count_workers(seen.workers, 0, draft)
     if not seen.pods and draft.condition("WorkersReady"):
         draft.set("WorkersReady", False, "Stopped", "no workers are running")
     return decision
 
 
-def doomed(pod: Object, *, force: bool = False) -> Doomed:
-    """This very pod, and no other that may have its name by then."""
-    return Doomed("Pod", pod["metadata"]["name"], pod["metadata"]["uid"], force)
+def pod_deletion(pod: Object, *, force: bool = False) -> Deletion:
+    """The deletion of this pod, and of no later pod of the same name."""
+    return Deletion("Pod", pod["metadata"]["name"], pod["metadata"]["uid"], force)
 
 
 def is_stuck(pod: Object, draft: Draft) -> bool:
-    """Its node no longer answers: a kubelet that lives removes a pod when its grace is over."""
+    """Whether a pod's node is lost: a running kubelet removes a pod after its grace period."""
     due = pod["metadata"].get("deletionTimestamp")
     return due is not None and (draft.now - parse_time(due)).total_seconds() > _STUCK_SECONDS
 
 
 def count_workers(pods: list[Object], wanted: int, draft: Draft) -> int:
-    """Write down how many workers there should be and how many are ready."""
+    """Set ``status.workers``; returns the number of ready workers."""
     ready = sum(map(is_ready, pods))
-    failed = sum(1 for pod in pods if _has_ended(pod))
+    failed = sum(1 for pod in pods if _has_terminated(pod))
     draft["workers"] = {
         "desired": wanted,
         "ready": ready,
@@ -84,7 +85,7 @@ def count_workers(pods: list[Object], wanted: int, draft: Draft) -> int:
     return ready
 
 
-def _has_ended(pod: Object) -> bool:
+def _has_terminated(pod: Object) -> bool:
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
     return any(
         (item.get(key) or {}).get("terminated")

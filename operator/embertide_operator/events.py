@@ -1,4 +1,4 @@
-"""Kubernetes Events of a job, with a fixed set of reasons.
+"""Kubernetes Events about a job. Their reasons:
 
 Accepted Rejected Waiting Planned AttemptStarted WorkersReady StageStarted AttemptFailed
 SpecChanged Suspended Resumed ChildRefused Published Completed Failed
@@ -10,14 +10,14 @@ import secrets
 from datetime import datetime
 
 from embertide.spec.naming import FIELD_MANAGER
-from embertide_operator.cluster import Object
-from embertide_operator.status import Note, timestamp
+from embertide_operator.kubernetes_api import Object
+from embertide_operator.status import PendingEvent, timestamp
 
 _LONGEST_MESSAGE = 1024
 
 
-def event(job: Object, note: Note, now: datetime) -> Object:
-    """An Event about a job, as the API takes it."""
+def event_object(job: Object, event: PendingEvent, now: datetime) -> Object:
+    """The API object of an Event about a job."""
     meta = job["metadata"]
     return {
         "apiVersion": "v1",
@@ -34,9 +34,9 @@ def event(job: Object, note: Note, now: datetime) -> Object:
             "uid": meta["uid"],
             "resourceVersion": meta["resourceVersion"],
         },
-        "type": note.kind,
-        "reason": note.reason,
-        "message": note.message[:_LONGEST_MESSAGE],
+        "type": event.kind,
+        "reason": event.reason,
+        "message": event.message[:_LONGEST_MESSAGE],
         "source": {"component": FIELD_MANAGER},
         "reportingComponent": FIELD_MANAGER,
         "firstTimestamp": timestamp(now),

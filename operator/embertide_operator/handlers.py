@@ -1,9 +1,9 @@
-"""kopf's part: what is heard from the API becomes keys in the queue.
+"""kopf's part: watch events become keys in the work queue.
 
-Only raw events are handled, so kopf writes nothing: no finalizers that would strand objects
-when the operator is gone, and no annotations that grow with the spec. Pods are not watched: kopf
-would be sent every pod of the cluster, ours or not. A StatefulSet tells when one of its pods
-becomes ready or stops being so, and jobs under way are looked at every other second anyway.
+Only raw event handlers are used, so kopf writes nothing: no finalizers that would block deletion
+once the operator is uninstalled, and no annotations that grow with the spec. Pods are not watched,
+since kopf would receive every pod of the cluster. A StatefulSet changes when one of its pods
+becomes ready or unready, and running jobs are reconciled every 2 seconds anyway.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from embertide_operator.controller import Controller
 
 
 def register(registry: kopf.OperatorRegistry, controller: Controller) -> None:
-    """Connect a controller with kopf's streams."""
+    """Register handlers that run a controller and queue the jobs of watch events."""
     background: set[asyncio.Task[None]] = set()
 
     @kopf.on.login(registry=registry)
     def log_in(**context: Any) -> kopf.ConnectionInfo | None:
-        inside = kopf.login_with_service_account(**context)
-        return inside or kopf.login_with_kubeconfig(**context)
+        in_cluster = kopf.login_with_service_account(**context)
+        return in_cluster or kopf.login_with_kubeconfig(**context)
 
     @kopf.on.startup(registry=registry)
     async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.posting.enabled = False
-        # Our resources are known; looking for others would need rights that nothing else does.
+        # The resources are known; discovery would need permissions that nothing else needs.
         settings.scanning.disabled = True
         background.add(asyncio.create_task(controller.run(), name="controller"))
 

@@ -1,7 +1,7 @@
-"""``/healthz`` and ``/metrics`` of the operator, from a thread of their own.
+"""``/healthz`` and ``/metrics`` of the operator, served from a separate thread.
 
-Health is whether jobs are being looked at, not whether the process exists: a watch that died
-or a loop that hangs leaves the process alive and useless, and Kubernetes has to know.
+Healthy means that jobs are being reconciled, not that the process exists: with a dead watch or a
+deadlocked loop the process stays alive but does nothing, and Kubernetes has to restart it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Answer = tuple[int, str, bytes]
 
 
 def serve(controller: Controller, port: int) -> ThreadingHTTPServer:
-    """Answer probes and scrapes until the process ends."""
+    """Start serving probes and scrapes, until the process ends."""
     routes = {
         "/healthz": lambda: health(controller),
         "/metrics": lambda: (
@@ -35,14 +35,14 @@ def serve(controller: Controller, port: int) -> ThreadingHTTPServer:
 
 
 def health(controller: Controller) -> Answer:
-    """200 while all jobs were looked at lately and none is overdue, else 503 and why."""
+    """200 while resyncs succeed and no queued job is overdue; else 503 and the reason."""
     limit = controller.settings.stale_seconds
     silent = time.monotonic() - controller.resynced
     late = controller.queue.lateness()
     if silent > limit:
-        return _text(503, f"no look at all jobs has succeeded for {silent:.0f} s")
+        return _text(503, f"no resync of all jobs has succeeded for {silent:.0f} s")
     if late > limit:
-        return _text(503, f"a job has been due for {late:.0f} s")
+        return _text(503, f"a queued job has waited for reconciliation for {late:.0f} s")
     return _text(200, "ok")
 
 
@@ -62,6 +62,6 @@ def _handler(routes: dict[str, Callable[[], Answer]]) -> type[BaseHTTPRequestHan
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Probes every few seconds are no news."""
+            """Silent: probes arrive every few seconds."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""The operator's own metrics: how it does, and how fresh the outputs are."""
+"""The operator's metrics: reconciliations, jobs by phase, and the age of outputs."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily
 
 from embertide.spec.metric_names import JOBS, OUTPUT_AGE_SECONDS, RECONCILE_SECONDS, RECONCILES
-from embertide_operator.cluster import Object
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import is_true, output_of
 from embertide_operator.status import parse_time
 
 
 class Metrics:
-    """Counters that the controller feeds, in a registry of their own."""
+    """Metrics that the controller updates, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         registry = self.registry
-        self._passes = Counter(
+        self._reconciles = Counter(
             RECONCILES.name, RECONCILES.help, RECONCILES.labels, registry=registry
         )
         self._seconds = Histogram(RECONCILE_SECONDS.name, RECONCILE_SECONDS.help, registry=registry)
@@ -31,12 +31,12 @@ class Metrics:
         self.registry.register(self)
 
     def reconciled(self, outcome: str, seconds: float) -> None:
-        """One pass is over."""
-        self._passes.labels(outcome).inc()
+        """Count one reconciliation and its duration."""
+        self._reconciles.labels(outcome).inc()
         self._seconds.observe(seconds)
 
     def jobs(self, jobs: list[Object]) -> None:
-        """All jobs, as the last resync found them."""
+        """Update phases and publication times from the jobs of a resync."""
         phases = Tally((job.get("status") or {}).get("phase", "Pending") for job in jobs)
         self._phases.clear()
         for phase, count in phases.items():
@@ -49,7 +49,7 @@ class Metrics:
                 self._published[at] = max(moment, self._published.get(at, 0.0))
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The age of the newest version of every output, at the moment of the scrape."""
+        """The age of the newest published version of every output, at scrape time."""
         metric = OUTPUT_AGE_SECONDS
         age = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         for labels, moment in self._published.items():

@@ -1,83 +1,89 @@
-"""What is seen of one job at one moment, read fresh from the API and from rank 0."""
+"""Read the state of one job from the Kubernetes API and from rank 0; nothing is cached."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from embertide.spec.base import normalise_uri
 from embertide.spec.naming import CONTAINER, HTTP_PORT, LABEL_ATTEMPT, LABEL_ROLE, ROLE_WORKER
 from embertide.spec.reports import WorkerStatus
-from embertide_operator.cluster import Cluster, Object
+from embertide_operator.kubernetes_api import KubernetesApi, Object
 
 CHILDREN = ("StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget")
 
 
 @dataclass(frozen=True)
 class Observed:
-    """One job and everything around it.
+    """One job and everything that belongs to it, as read for one reconciliation.
 
     Attributes:
         job: the EmbeddingJob as the API has it.
-        children: by kind, those objects that have the job's name and belong to it.
-        strangers: "Kind/name" of objects in the way: they have a child's name, but not our job
-            as their owner.
-        pods: every pod of the job, of all attempts, and the planner's.
-        refusal: why pods could not be created, "" when nobody said so.
+        children: by kind, the objects that have the job's name and are owned by it.
+        name_conflicts: "Kind/name" of objects that have a child's name but another owner.
+        pods: every pod of the job: workers of all attempts, and the planner.
+        pod_creation_error: why the StatefulSet could not create its pods; "" when no Event says.
         report: rank 0's ``/status``, None when it did not answer.
-        rival: another job with the same output that goes first, and why; "" when there is none.
-        thorough: ``children`` is complete; otherwise the others are there if the StatefulSet is.
+        competing_job: the job with the same output that runs first, and why; "" for none.
+        all_children: whether every kind was read. Otherwise ``children`` may lack those that
+            exist, as long as it has the StatefulSet.
     """
 
     job: Object
+    _: KW_ONLY
     children: dict[str, Object] = field(default_factory=dict)
-    strangers: list[str] = field(default_factory=list)
+    name_conflicts: list[str] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
-    refusal: str = ""
+    pod_creation_error: str = ""
     report: WorkerStatus | None = None
-    rival: str = ""
-    thorough: bool = True
+    competing_job: str = ""
+    all_children: bool = True
 
     @property
     def status(self) -> Object:
-        """The job's status as it was last written."""
+        """The job's status, {} before it has one."""
         return self.job.get("status") or {}
 
     @property
     def workers(self) -> list[Object]:
-        """The workers' pods, of whatever attempt, by rank."""
+        """The workers' pods of all attempts, by rank."""
         found = [pod for pod in self.pods if label(pod, LABEL_ROLE) == ROLE_WORKER]
         return sorted(found, key=rank_of)
 
     def planners(self) -> list[Object]:
-        """The planner's pods, of whatever attempt."""
+        """The planner's pods of all attempts."""
         return [pod for pod in self.pods if label(pod, LABEL_ROLE) != ROLE_WORKER]
 
 
 def label(item: Object, key: str) -> str:
-    """A label's value, "" without it."""
+    """A label's value; "" where it is not set."""
     return str((item["metadata"].get("labels") or {}).get(key, ""))
 
 
 def attempt_of(pod: Object) -> int:
-    """Which attempt a pod belongs to."""
+    """The number of a pod's attempt."""
     return int(label(pod, LABEL_ATTEMPT) or 0)
 
 
 def rank_of(pod: Object) -> int:
-    """A worker's rank: its pod's ordinal."""
+    """A worker's rank: its pod's ordinal in the StatefulSet."""
     last = str(pod["metadata"]["name"]).rpartition("-")[2]
     return int(last) if last.isdigit() else -1
 
 
+def pod_title(pod: Object) -> str:
+    """How messages name a pod: ``worker 3``, or ``the planner``."""
+    return f"worker {rank_of(pod)}" if label(pod, LABEL_ROLE) == ROLE_WORKER else "the planner"
+
+
 def container_status(pod: Object) -> Object:
-    """The status of the worker's container, {} before it has one."""
+    """The status of the container ``worker``; {} before it has one."""
     found = (pod.get("status") or {}).get("containerStatuses") or []
     return next((item for item in found if item["name"] == CONTAINER), {})
 
 
 def condition(item: Object, kind: str) -> Object:
-    """A condition of any object, {} without it."""
+    """A condition of any object; {} where it is not set."""
     found = (item.get("status") or {}).get("conditions") or []
     return next((c for c in found if c["type"] == kind), {})
 
@@ -88,46 +94,46 @@ def is_true(item: Object, kind: str) -> bool:
 
 
 def is_finished(job: Object) -> bool:
-    """Whether a job has come to its end, one way or the other."""
+    """Whether a job has succeeded, or failed without further retries."""
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
-def observe(cluster: Cluster, job: Object, *, thorough: bool) -> Observed:
-    """Look at everything that belongs to a job.
+def observe(api: KubernetesApi, job: Object, *, all_children: bool) -> Observed:
+    """Read everything that belongs to a job.
 
-    The StatefulSet is the last child to be made, so while it is there the others are too;
-    only a ``thorough`` look makes sure of it.
+    The StatefulSet is created last, so where it exists the other children are assumed to exist;
+    ``all_children`` reads those too.
 
     Raises:
-        ApiRefused: the API server did not answer one of the questions.
+        ApiError: the API server rejected or did not answer a request.
     """
     meta = job["metadata"]
     namespace, name = meta["namespace"], meta["name"]
     children: dict[str, Object] = {}
-    strangers = []
+    name_conflicts = []
     for kind in CHILDREN:
-        found = cluster.get(kind, namespace, name)
+        found = api.get(kind, namespace, name)
         if found is not None and meta["uid"] in owners(found):
             children[kind] = found
-            if kind == "StatefulSet" and not thorough:
+            if kind == "StatefulSet" and not all_children:
                 break
         elif found is not None:
-            strangers.append(f"{kind}/{name}")
-    pods = [pod for pod in cluster.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
+            name_conflicts.append(f"{kind}/{name}")
+    pods = [pod for pod in api.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
     return Observed(
         job,
-        children,
-        strangers,
-        pods,
-        _refusal(cluster, namespace, children.get("StatefulSet"), pods),
-        _ask_rank_zero(cluster, pods, job),
-        _rival(cluster, job),
-        thorough or "StatefulSet" not in children,
+        children=children,
+        name_conflicts=name_conflicts,
+        pods=pods,
+        pod_creation_error=_pod_creation_error(api, namespace, children.get("StatefulSet"), pods),
+        report=_rank_zero_status(api, pods, job),
+        competing_job=_competing_job(api, job),
+        all_children=all_children or "StatefulSet" not in children,
     )
 
 
 def _is_ours(pod: Object, uid: str, children: dict[str, Object]) -> bool:
-    """Pods of a deleted job of the same name may still be going."""
+    """Whether a pod is owned by this job; a deleted job of the same name may have left some."""
     statefulset = children.get("StatefulSet")
     mine = {uid} | ({statefulset["metadata"]["uid"]} if statefulset else set())
     return bool(mine & set(owners(pod)))
@@ -138,23 +144,23 @@ def owners(item: Object) -> list[str]:
     return [ref["uid"] for ref in item["metadata"].get("ownerReferences") or []]
 
 
-def _refusal(
-    cluster: Cluster, namespace: str, statefulset: Object | None, pods: list[Object]
+def _pod_creation_error(
+    api: KubernetesApi, namespace: str, statefulset: Object | None, pods: list[Object]
 ) -> str:
-    """Why the StatefulSet has fewer pods than it wants: only Events tell (quota, admission)."""
+    """Why the StatefulSet cannot create its pods; only Events report it (quota, admission)."""
     if statefulset is None:
         return ""
-    there = sum(1 for pod in pods if label(pod, LABEL_ROLE) == ROLE_WORKER)
-    if there >= statefulset["spec"]["replicas"]:
+    created = sum(1 for pod in pods if label(pod, LABEL_ROLE) == ROLE_WORKER)
+    if created >= statefulset["spec"]["replicas"]:
         return ""
     uid = statefulset["metadata"]["uid"]
-    events = cluster.events_about(namespace, uid, "FailedCreate")
+    events = api.events_about(namespace, uid, "FailedCreate")
     newest = max(events, key=lambda event: event.get("lastTimestamp") or "", default=None)
     return str(newest["message"]) if newest else ""
 
 
-def _ask_rank_zero(cluster: Cluster, pods: list[Object], job: Object) -> WorkerStatus | None:
-    """Rank 0 of the current attempt, if it answers and is the one we mean."""
+def _rank_zero_status(api: KubernetesApi, pods: list[Object], job: Object) -> WorkerStatus | None:
+    """The status of rank 0, if it answers and belongs to this job and attempt."""
     attempt = (job.get("status") or {}).get("attempt", 0)
     for pod in pods:
         if label(pod, LABEL_ROLE) != ROLE_WORKER or rank_of(pod) != 0:
@@ -162,7 +168,7 @@ def _ask_rank_zero(cluster: Cluster, pods: list[Object], job: Object) -> WorkerS
         address = (pod.get("status") or {}).get("podIP")
         if attempt_of(pod) != attempt or not address or "running" not in _state(pod):
             continue
-        data = cluster.ask_worker(address, HTTP_PORT)
+        data = api.get_worker_status(address, HTTP_PORT)
         report = WorkerStatus.parse(data) if data else None
         if report and (report.job_uid, report.attempt) == (job["metadata"]["uid"], attempt):
             return report
@@ -174,17 +180,17 @@ def _state(pod: Object) -> dict[str, Any]:
     return state
 
 
-def _rival(cluster: Cluster, job: Object) -> str:
-    """Who publishes to the same output and goes first; only jobs about to start need to know.
+def _competing_job(api: KubernetesApi, job: Object) -> str:
+    """The job with the same output that runs first, and why; "" where none has to be waited for.
 
-    A job that has begun goes first, then the older one. Other namespaces count as well where
-    the operator looks after them.
+    A started job comes before one that is not, then the older one. Jobs in all namespaces that
+    the operator watches are compared.
     """
     if is_finished(job) or holds_output(job) or job["spec"].get("suspend"):
         return ""
     output = output_of(job)
     older = ""
-    for other in cluster.jobs():
+    for other in api.jobs():
         meta = other["metadata"]
         if meta["uid"] == job["metadata"]["uid"] or output_of(other) != output:
             continue
@@ -193,20 +199,20 @@ def _rival(cluster: Cluster, job: Object) -> str:
         name = f"{meta['namespace']}/{meta['name']}"
         if holds_output(other):
             return f"{name} is publishing to {output}"
-        waiting = not other["spec"].get("suspend") and not _rejected(other)
-        if waiting and _age(other) < _age(job):
-            older = f"{name} publishes to {output} and was there first"
+        can_start = not other["spec"].get("suspend") and not _rejected(other)
+        if can_start and _age(other) < _age(job):
+            older = f"{name} publishes to {output} and was created earlier"
     return older
 
 
 def holds_output(job: Object) -> bool:
-    """Whether a job has begun and may write, also between two of its attempts."""
+    """Whether a job has started and may write its output, also between two attempts."""
     phase = (job.get("status") or {}).get("phase", "Pending")
     return phase not in ("Pending", "Suspended") and not is_finished(job)
 
 
 def output_of(job: Object) -> str:
-    """The job's output, so that equal places compare equal."""
+    """The job's output URI in normal form, so that equal locations compare equal."""
     uri = str(job["spec"]["output"]["uri"])
     try:
         return normalise_uri(uri).rstrip("/")

@@ -1,8 +1,7 @@
-"""Merge what a job says about its pods into ours: mappings by key, named lists by name.
+"""Merge a job's pod template into the operator's: mappings by key, named lists by name.
 
-It is the part of Kubernetes' strategic merge that people know from `kubectl patch`: an entry of
-``containers``, ``volumes`` or ``env`` with a name that is there already changes that entry, any
-other is added.
+It is the part of Kubernetes' strategic merge patch that `kubectl patch` users know: an entry of
+``containers``, ``volumes`` or ``env`` changes the entry of the same name, or is added.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from embertide.spec.naming import CONTAINER
 
 Object = dict[str, Any]
 
-# Lists of pods are merged by these fields; all other lists are replaced.
+# Lists of objects are merged by these fields; all other lists are replaced.
 _MERGE_KEYS = {
     "containers": "name",
     "initContainers": "name",
@@ -23,17 +22,17 @@ _MERGE_KEYS = {
     "imagePullSecrets": "name",
     "ports": "containerPort",
 }
-# What the operator relies on, with what to use instead.
+# Fields that the operator relies on, with the reason.
 _FORBIDDEN = {
     "restartPolicy": "a StatefulSet's pods always restart",
-    "hostname": "workers find each other by the names of their pods",
-    "subdomain": "workers find each other by the names of their pods",
+    "hostname": "the rendezvous uses the DNS names of the pods",
+    "subdomain": "the rendezvous uses the DNS names of the pods",
     "automountServiceAccountToken": "workers get no access to the Kubernetes API",
 }
 
 
 def problems(template: Object) -> list[tuple[str, str]]:
-    """What a job may not say about its pods: (path, sentence)."""
+    """The problems of a job's pod template: (path, message)."""
     at = "spec.workers.podTemplate"
     found = [
         (f"{at}.{key}", "unknown field; allowed: metadata, spec")
@@ -56,19 +55,21 @@ def problems(template: Object) -> list[tuple[str, str]]:
             found.append((f"{at}.metadata.{key}", "must be a mapping"))
     for i, container in enumerate(spec.get("containers") or []):
         if not isinstance(container, dict) or "name" not in container:
-            found.append((f"{at}.spec.containers[{i}]", f"needs a name; ours is {CONTAINER!r}"))
+            found.append(
+                (f"{at}.spec.containers[{i}]", f"needs a name; the worker's is {CONTAINER!r}")
+            )
         elif container["name"] == CONTAINER and {"command", "args"} & set(container):
             found.append(
                 (
                     f"{at}.spec.containers[{i}]",
-                    "command and args are the image's; use workers.image",
+                    "command and args cannot be set; set workers.image",
                 )
             )
     return found
 
 
 def merge(ours: Object, theirs: Object) -> Object:
-    """``ours`` with everything that ``theirs`` says; neither is changed."""
+    """``ours`` with the fields of ``theirs`` added or replaced; neither is modified."""
     result = dict(ours)
     for key, value in theirs.items():
         mine = result.get(key)
@@ -83,9 +84,9 @@ def merge(ours: Object, theirs: Object) -> Object:
 
 def _merge_lists(key: str, mine: list[Any], theirs: list[Any]) -> list[Any]:
     if key == "tolerations":
-        return theirs + mine  # of those that match a taint, the first one counts
+        return theirs + mine  # the first one that matches a taint applies
     if key == "envFrom":
-        return mine + theirs  # of those that have a variable, the last one counts
+        return mine + theirs  # the last one that has a variable applies
     field = _MERGE_KEYS.get(key)
     if field is None:
         return theirs

@@ -1,4 +1,4 @@
-"""The pods of a job: what they run, what they are told, and what they may not do."""
+"""The pods of a job: containers, environment, resources and security settings."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ from dataclasses import dataclass
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.cluster import Object
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.pod_template import merge
 from embertide_operator.quantities import quantity
 from embertide_operator.settings import Settings
 
 _GRACE_SECONDS = 30
 _LOST_NODE_SECONDS = 60
+"""How long pods tolerate a lost node; the default of 5 minutes would delay the retry."""
 _PLANNER_MEMORY = "2Gi"
+"""The planner reads metadata of the inputs only."""
 _GPU = "nvidia.com/gpu"
-_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One attempt of a job, as its status has it.
+    """One attempt of a job: what the job's status and plan say about it.
 
     Attributes:
-        earlier: the versions that the attempts before wrote under.
-        memory: bytes for each worker where the job does not say; None where it does.
+        uid: of the job.
+        number: of the attempt, from 1.
+        version: the name of the version that it writes.
+        earlier: the version names of the earlier attempts.
+        memory: planned bytes per worker; None where the job sets the memory.
     """
 
     uid: str
@@ -38,13 +43,13 @@ class Attempt:
 
 
 def image_of(job: EmbeddingJob, settings: Settings) -> str:
-    """The workers' image, "" when neither the job nor the operator names one."""
+    """The workers' image; "" where neither the job nor the operator has one."""
     default = settings.image_cuda if job.spec.workers.device == "cuda" else settings.image
     return job.spec.workers.image or default
 
 
 def labels(job: EmbeddingJob) -> dict[str, str]:
-    """On every object of a job."""
+    """The labels of every object of a job."""
     return {
         "app.kubernetes.io/name": "embertide",
         "app.kubernetes.io/instance": job.metadata.name,
@@ -54,7 +59,7 @@ def labels(job: EmbeddingJob) -> dict[str, str]:
 
 
 def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
-    """The pods of the StatefulSet."""
+    """The pod template of the StatefulSet."""
     container = _container(job, settings, "work")
     container["env"] += _worker_env(job, attempt)
     container["resources"] = _resources(job, attempt)
@@ -69,7 +74,7 @@ def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> 
 
 
 def planner_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
-    """The planner's pod, which runs once."""
+    """The pod template of the planner, which runs once."""
     container = _container(job, settings, "plan")
     container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"memory": _PLANNER_MEMORY}}
     template = _template(job, container, naming.ROLE_PLANNER, attempt.number)
@@ -83,8 +88,8 @@ def _template(job: EmbeddingJob, container: Object, role: str, attempt: int) -> 
     spec: Object = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # The first process of a PID namespace gets no signal that it has no handler for. Python
-        # takes a moment to have one; without this, a pod deleted then would live out its grace.
+        # Process 1 of a PID namespace ignores signals without a handler, and Python needs a moment
+        # to install one; a pod deleted before would run until its grace period is over.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "securityContext": {
@@ -145,7 +150,7 @@ def _credentials(job: EmbeddingJob) -> list[Object]:
     secret = job.spec.storage.credentials_secret
     if secret is None:
         return []
-    wanted = [(key, False) for key in _KEYS] + [("AWS_SESSION_TOKEN", True)]
+    wanted = [(key, False) for key in _SECRET_KEYS] + [("AWS_SESSION_TOKEN", True)]
     return [
         {
             "name": key,
@@ -177,10 +182,10 @@ def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
 
 
 def _threads(job: EmbeddingJob) -> int | None:
-    """One for each CPU that the job asks for; None leaves it to the worker."""
+    """One per requested CPU; None lets the worker decide."""
     resources = job.spec.workers.resources or {}
-    for part in ("limits", "requests"):
-        cpu = (resources.get(part) or {}).get("cpu")
+    for section in ("limits", "requests"):
+        cpu = (resources.get(section) or {}).get("cpu")
         if cpu is not None:
             return max(1, math.floor(quantity(cpu)))
     return None

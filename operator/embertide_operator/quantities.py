@@ -1,4 +1,4 @@
-"""Kubernetes' numbers, such as ``500m`` and ``2Gi``."""
+"""Kubernetes quantities, such as ``500m`` and ``2Gi``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from kubernetes.utils.quantity import parse_quantity
 
 
 def quantity(value: Any) -> float:
-    """The plain number that a quantity means.
+    """The number that a quantity stands for.
 
     Raises:
-        ValueError: it is none.
+        ValueError: ``value`` is not a quantity.
     """
     return float(parse_quantity(value))

@@ -1,4 +1,4 @@
-"""How one operator process is set up: from its environment, checked once at the start."""
+"""Settings of the operator: read from environment variables, checked once at the start."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the chart's values become.
+    """The settings of one operator process, which the chart sets from its values.
 
     Attributes:
-        namespace: the one to look after; "" means all.
-        image: of workers whose job names none; ``image_cuda`` of those with ``device: cuda``.
+        namespace: the one to watch; "" for all.
+        image: default image of the workers; ``image_cuda`` with ``device: cuda``.
         pull_policy: of the workers' image.
-        backoff_seconds: pause before the second attempt; it doubles, up to five minutes.
-        resync_seconds: how often all unfinished jobs are looked at, whatever was heard.
-        stale_seconds: without a finished resync for this long, ``/healthz`` turns red.
+        backoff_seconds: back-off before the first retry; doubles with each, up to 5 minutes.
+        resync_seconds: how often all unfinished jobs are reconciled, besides on events.
+        stale_seconds: without a successful resync for this long, ``/healthz`` fails.
         port: of ``/healthz`` and ``/metrics``.
     """
 
@@ -31,7 +31,11 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
-        """``EMBERTIDE_<FIELD>`` for every field; ValueError names a variable that is wrong."""
+        """Settings from ``EMBERTIDE_<FIELD>``, for every field.
+
+        Raises:
+            ValueError: a variable that must be a number is not; the message names it.
+        """
         given: dict[str, str | float | int] = {}
         for field in fields(cls):
             name = f"EMBERTIDE_{field.name.upper()}"

@@ -1,4 +1,4 @@
-"""The status of a job while one pass works on it: conditions, their transitions, Events."""
+"""The next status of a job during one reconciliation: conditions, transitions, Events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from embertide_operator.cluster import Object
+from embertide_operator.kubernetes_api import Object
 
 CONDITIONS = (
     "Accepted",
@@ -22,8 +22,8 @@ _LONGEST_MESSAGE = 1024
 
 
 @dataclass(frozen=True)
-class Note:
-    """An Event to post: ``kind`` is Normal or Warning, ``reason`` one of a fixed few."""
+class PendingEvent:
+    """An Event to create: ``kind`` is Normal or Warning, ``reason`` as listed in ``events.py``."""
 
     kind: str
     reason: str
@@ -31,26 +31,26 @@ class Note:
 
 
 def timestamp(moment: datetime) -> str:
-    """As Kubernetes writes times."""
+    """A time in the format of the Kubernetes API: RFC 3339 in UTC, in seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: str) -> datetime:
-    """What :func:`timestamp` wrote, or any other ISO 8601 time with a zone."""
+    """The inverse of :func:`timestamp`; takes any ISO 8601 time with a zone."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 class Draft:
-    """A job's next status, and the Events of what changed.
+    """A job's next status, and the Events about its changes.
 
     Attributes:
         fields: the status, as it will be written.
-        notes: the Events to post once it is written.
+        events: the Events to create once it is written.
     """
 
     def __init__(self, job: Object, now: datetime) -> None:
         self.fields: dict[str, Any] = copy.deepcopy(job.get("status") or {})
-        self.notes: list[Note] = []
+        self.events: list[PendingEvent] = []
         self.now = now
         self._generation = job["metadata"].get("generation", 1)
         self.fields["observedGeneration"] = self._generation
@@ -67,28 +67,28 @@ class Draft:
         else:
             self.fields[name] = value
 
-    def note(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """Post an Event when this status is written."""
-        self.notes.append(Note("Warning" if warning else "Normal", reason, message))
+    def add_event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Create an Event once this status is written."""
+        self.events.append(PendingEvent("Warning" if warning else "Normal", reason, message))
 
     def seconds_since(self, name: str) -> float:
-        """How long ago a time of the status was; 0 when it is not there."""
+        """Seconds since a time in the status; 0 where it is not set."""
         text = self[name]
         return (self.now - parse_time(text)).total_seconds() if text else 0.0
 
     def condition(self, kind: str) -> Object:
-        """A condition as it stands, {} without it."""
+        """A condition; {} where it is not set."""
         found: list[Object] = self.fields.get("conditions", [])
         return next((item for item in found if item["type"] == kind), {})
 
     def is_true(self, kind: str) -> bool:
-        """Whether a condition stands at True."""
+        """Whether a condition is True."""
         return bool(self.condition(kind).get("status") == "True")
 
     def set(self, kind: str, value: bool, reason: str, message: str = "") -> bool:
-        """Bring a condition to a state; says whether that is a transition.
+        """Set a condition; returns whether its status changed.
 
-        ``lastTransitionTime`` moves only when True becomes False or the other way round.
+        ``lastTransitionTime`` changes only with the status, not with reason or message.
         """
         old = self.condition(kind)
         status = "True" if value else "False"
@@ -107,6 +107,6 @@ class Draft:
         return changed
 
     def drop(self, kind: str) -> None:
-        """Forget a condition that says nothing any more."""
+        """Remove a condition that no longer applies."""
         kept = [item for item in self.fields.get("conditions", []) if item["type"] != kind]
         self.fields["conditions"] = kept

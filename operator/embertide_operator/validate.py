@@ -1,4 +1,4 @@
-"""What the API server cannot check: a job's spec as the workers will read it."""
+"""Validate what the API server cannot: the spec as the workers will read it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.problems import dotted, explain
 from embertide_operator import pod_template
-from embertide_operator.cluster import Object
+from embertide_operator.kubernetes_api import Object
 from embertide_operator.pods import image_of
 from embertide_operator.quantities import quantity
 from embertide_operator.settings import Settings
@@ -18,7 +18,7 @@ Problems = list[tuple[str, str]]
 
 
 def read_job(raw: Object, settings: Settings) -> EmbeddingJob | Problems:
-    """The job, or everything that is wrong with it: (path, sentence)."""
+    """The parsed job, or all of its problems: (path, message)."""
     meta = raw["metadata"]
     kept = {key: meta[key] for key in ("name", "namespace", "labels") if meta.get(key)}
     data = {key: raw.get(key) for key in ("apiVersion", "kind", "spec")} | {"metadata": kept}
@@ -34,7 +34,7 @@ def read_job(raw: Object, settings: Settings) -> EmbeddingJob | Problems:
 def _counts(job: EmbeddingJob) -> Problems:
     kinds: dict[str, list[Any]] = {"edges": job.spec.input.edges, "nodes": job.spec.input.nodes}
     return [
-        (f"spec.input.{name}", f"has {len(items)} {name[:-1]} types; runs take exactly one so far")
+        (f"spec.input.{name}", f"has {len(items)} {name[:-1]} types; a run supports exactly one")
         for name, items in kinds.items()
         if len(items) > 1
     ]
@@ -44,15 +44,20 @@ def _image(job: EmbeddingJob, settings: Settings) -> Problems:
     if image_of(job, settings):
         return []
     device = job.spec.workers.device
-    return [("spec.workers.image", f"is required: the operator has no default for device {device}")]
+    return [
+        (
+            "spec.workers.image",
+            f"is required: the operator has no default image for device {device}",
+        )
+    ]
 
 
 def _resources(job: EmbeddingJob) -> Problems:
-    """Amounts that are no numbers would be refused later, and less clearly."""
+    """Invalid quantities; the API server would reject them later, with a less clear message."""
     found: Problems = []
-    for part, amounts in (job.spec.workers.resources or {}).items():
-        at = f"spec.workers.resources.{part}"
-        if part not in ("limits", "requests"):
+    for section, amounts in (job.spec.workers.resources or {}).items():
+        at = f"spec.workers.resources.{section}"
+        if section not in ("limits", "requests"):
             found.append((at, "unknown field; allowed: limits, requests"))
             continue
         if not isinstance(amounts, dict):

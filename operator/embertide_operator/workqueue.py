@@ -1,7 +1,7 @@
-"""Which jobs to look at next: each at most once at a time, none forgotten.
+"""The queue of jobs to reconcile: no job is reconciled twice at the same time.
 
-A key that is added while it is worked on is worked on again afterwards. Adding a key that
-waits for later brings it forward, never back.
+A key that is added while it is being processed is processed again afterwards. Adding a queued key
+can make it due earlier, never later.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 Key = tuple[str, str]
-"""Namespace and name."""
+"""Namespace and name of a job."""
 
 
 class WorkQueue:
-    """Keys with the earliest moment to look at them; used from one event loop."""
+    """Keys with the time they are due; for use from one event loop."""
 
     def __init__(self) -> None:
         self._due: dict[Key, float] = {}
@@ -26,16 +26,16 @@ class WorkQueue:
         self._changed = asyncio.Condition()
 
     def __len__(self) -> int:
-        """Keys that wait."""
+        """Number of queued keys, due or not; those being processed do not count."""
         return len(self._due)
 
     def lateness(self) -> float:
-        """Seconds for which the most overdue key has waited for a free worker."""
+        """Seconds since the most overdue key became due, keys being processed aside."""
         waiting = [due for key, due in self._due.items() if key not in self._busy]
         return max(0.0, time.monotonic() - min(waiting, default=float("inf")))
 
     async def add(self, key: Key, after: float = 0.0) -> None:
-        """Look at a key after so many seconds, or sooner if that was wanted already."""
+        """Make a key due after so many seconds, or earlier if it already was."""
         due = time.monotonic() + after
         async with self._changed:
             if due < self._due.get(key, float("inf")):
@@ -45,7 +45,7 @@ class WorkQueue:
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[Key]:
-        """The key whose time has come first; nobody else gets it inside the block."""
+        """Wait for the first due key; no one else gets it inside the block."""
         key = await self._take()
         try:
             yield key
@@ -69,7 +69,7 @@ class WorkQueue:
                     continue
 
     def _first(self) -> tuple[Key | None, float | None]:
-        """A key that may be taken now, else the seconds until one may be (None: unknown)."""
+        """A key that is due now, else the seconds until one is (None: unknown)."""
         now = time.monotonic()
         passed: list[tuple[float, Key]] = []
         found: Key | None = None

@@ -6,14 +6,15 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from cluster.build import build_all
-from cluster.fixture import Cluster
-from cluster.images import build_images
-from cluster.installation import RELEASE, install
-from cluster.jobs import Inputs, Jobs
-from cluster.leftovers import find_leftovers
-from cluster.requirements import missing
-from cluster.telling import Marks, mark, tell
+
+from tests.support.cluster.build import build_all
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.images import build_images
+from tests.support.cluster.installation import RELEASE, install
+from tests.support.cluster.jobs import Inputs, Jobs
+from tests.support.cluster.leftovers import find_leftovers
+from tests.support.cluster.requirements import missing
+from tests.support.cluster.telling import Marks, mark, tell
 
 _MARKS = pytest.StashKey[Marks]()
 _BUILT = pytest.StashKey[tuple[dict[str, Path], dict[str, str]]]()
@@ -39,9 +40,9 @@ def cluster_can_run() -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster(pytestconfig: pytest.Config, cluster_can_run: None) -> Iterator[Cluster]:
+def cluster(pytestconfig: pytest.Config, cluster_can_run: None) -> Iterator[KubernetesCluster]:
     """A running cluster; this process's AWS credentials are those of its S3 server."""
-    found = Cluster(*pytestconfig.stash[_BUILT])
+    found = KubernetesCluster(*pytestconfig.stash[_BUILT])
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
             patch.delenv(name, raising=False)
@@ -56,13 +57,13 @@ def cluster(pytestconfig: pytest.Config, cluster_can_run: None) -> Iterator[Clus
 
 
 @pytest.fixture(scope="session")
-def operator(cluster: Cluster) -> str:
+def operator(cluster: KubernetesCluster) -> str:
     """The name of the operator's Deployment, account and role, installed by the chart."""
     return install(cluster, RELEASE)
 
 
 @pytest.fixture
-def jobs(cluster: Cluster, operator: str) -> Iterator[Jobs]:
+def jobs(cluster: KubernetesCluster, operator: str) -> Iterator[Jobs]:
     """A fresh namespace that the operator looks after."""
     namespace = cluster.namespace("jobs")
     yield Jobs(cluster, namespace)
@@ -70,19 +71,19 @@ def jobs(cluster: Cluster, operator: str) -> Iterator[Jobs]:
 
 
 @pytest.fixture(scope="session")
-def tiny(cluster: Cluster) -> Inputs:
+def tiny(cluster: KubernetesCluster) -> Inputs:
     """64 nodes: a job is process starts and little else."""
     return Inputs.make(cluster, "tiny", "--scale=6", "--width=8", "--hidden=8")
 
 
 @pytest.fixture(scope="session")
-def small(cluster: Cluster) -> Inputs:
+def small(cluster: KubernetesCluster) -> Inputs:
     """512 nodes."""
     return Inputs.make(cluster, "small", "--scale=9", "--width=16", "--hidden=16")
 
 
 @pytest.fixture(scope="session")
-def big(cluster: Cluster) -> Inputs:
+def big(cluster: KubernetesCluster) -> Inputs:
     """Enough edges that every stage lasts long enough to be met in."""
     return Inputs.make(cluster, "big", "--scale=16", "--width=64", "--hidden=64")
 

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster.build import build_all
-from cluster.fixture import Cluster
-from cluster.layout import Layout
-from cluster.leftovers import find_leftovers
-from cluster.process import NodeProcess
+
+from tests.support.cluster.build import build_all
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.layout import Layout
+from tests.support.cluster.leftovers import find_leftovers
+from tests.support.cluster.process import NodeProcess
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("cluster_can_run")]
 
@@ -25,7 +27,7 @@ SECONDS = 20.0
 
 def new_node() -> NodeProcess:
     """Without images, so that nothing but Go programs has to be there."""
-    return Cluster(build_all(), {}).node
+    return KubernetesCluster(build_all(), {}).node
 
 
 def await_leftovers(good: Callable[[list[str]], bool]) -> None:
@@ -61,12 +63,12 @@ def test_a_second_one_says_so_and_leaves_the_first_alone() -> None:
 @pytest.mark.parametrize("who", ["the test run", "the first process inside"])
 def test_nothing_is_left_when_somebody_is_killed(who: str) -> None:
     program = (
-        "import test_begin_and_end as t; n = t.new_node(); n.start(); print(n.inside); input()"
+        "from tests.cluster.test_begin_and_end import new_node\n"
+        "node = new_node(); node.start(); print(node.inside); input()"
     )
     run = subprocess.Popen(
         [sys.executable, "-c", program],
-        cwd=Path(__file__).parent,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from cluster.fixture import Cluster
+
+from tests.support.cluster.fixture import KubernetesCluster
 
 pytestmark = pytest.mark.cluster
 
@@ -25,13 +26,13 @@ RESTRICTED = {
 
 
 @pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
+def namespace(cluster: KubernetesCluster) -> Iterator[str]:
     name = cluster.namespace()
     yield name
     cluster.discard(name)
 
 
-def pod(cluster: Cluster, name: str, code: str, **fields: Any) -> dict[str, Any]:
+def pod(cluster: KubernetesCluster, name: str, code: str, **fields: Any) -> dict[str, Any]:
     """A pod of the worker image that runs some Python; ``fields`` of its container."""
     container = {
         "name": "main",
@@ -48,12 +49,12 @@ def pod(cluster: Cluster, name: str, code: str, **fields: Any) -> dict[str, Any]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def run(cluster: Cluster, namespace: str, *manifests: dict[str, Any]) -> None:
+def run(cluster: KubernetesCluster, namespace: str, *manifests: dict[str, Any]) -> None:
     items = {"apiVersion": "v1", "kind": "List", "items": manifests}
     cluster.kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(items))
 
 
-def finished(cluster: Cluster, namespace: str, name: str) -> str:
+def finished(cluster: KubernetesCluster, namespace: str, name: str) -> str:
     """A pod's output, once it has ended well."""
 
     def phase() -> str:
@@ -66,7 +67,9 @@ def finished(cluster: Cluster, namespace: str, name: str) -> str:
     return output
 
 
-def test_restricted_pod_runs_torch_and_reaches_services(cluster: Cluster, namespace: str) -> None:
+def test_restricted_pod_runs_torch_and_reaches_services(
+    cluster: KubernetesCluster, namespace: str
+) -> None:
     code = (
         "import os, socket, torch, embertide\n"
         "print(torch.ones(3).sum().item(), os.getuid())\n"
@@ -78,7 +81,7 @@ def test_restricted_pod_runs_torch_and_reaches_services(cluster: Cluster, namesp
     assert finished(cluster, namespace, "hello").split() == ["3.0", "65532", "198.19.0.1"]
 
 
-def test_pod_that_is_not_restricted_is_refused(cluster: Cluster, namespace: str) -> None:
+def test_pod_that_is_not_restricted_is_refused(cluster: KubernetesCluster, namespace: str) -> None:
     manifest = json.dumps(pod(cluster, "root", "", securityContext={"runAsUser": 0}))
     result = cluster.try_kubectl("-n", namespace, "apply", "-f", "-", input=manifest)
     assert result.returncode != 0
@@ -86,7 +89,7 @@ def test_pod_that_is_not_restricted_is_refused(cluster: Cluster, namespace: str)
 
 
 def test_pods_and_services_are_reached_from_here_and_from_each_other(
-    cluster: Cluster, namespace: str
+    cluster: KubernetesCluster, namespace: str
 ) -> None:
     serve = (
         "import http.server as h, os\n"
@@ -117,7 +120,7 @@ def test_pods_and_services_are_reached_from_here_and_from_each_other(
     assert logs.strip() == "65532"
 
 
-def test_memory_limit_kills(cluster: Cluster, namespace: str) -> None:
+def test_memory_limit_kills(cluster: KubernetesCluster, namespace: str) -> None:
     limit = {"limits": {"memory": "64Mi", "cpu": "1"}}
     code = "b = bytearray(200 << 20)"
     run(cluster, namespace, pod(cluster, "greedy", code, resources=limit))
@@ -125,7 +128,7 @@ def test_memory_limit_kills(cluster: Cluster, namespace: str) -> None:
     assert (status["reason"], status["exitCode"]) == ("OOMKilled", 137)
 
 
-def test_killed_process_is_restarted(cluster: Cluster, namespace: str) -> None:
+def test_killed_process_is_restarted(cluster: KubernetesCluster, namespace: str) -> None:
     manifest = pod(cluster, "steady", "import time; time.sleep(1000)")
     manifest["spec"]["restartPolicy"] = "Always"
     run(cluster, namespace, manifest)
@@ -138,7 +141,7 @@ def test_killed_process_is_restarted(cluster: Cluster, namespace: str) -> None:
         cluster.wait_for(again, 15, "it is restarted")
 
 
-def test_second_node_comes_and_dies(cluster: Cluster, namespace: str) -> None:
+def test_second_node_comes_and_dies(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.start_second_node()
     serve = (
         "import http.server as h, os\n"
@@ -176,7 +179,7 @@ def test_second_node_comes_and_dies(cluster: Cluster, namespace: str) -> None:
         cluster.kubectl("delete", "node", "node-2")
 
 
-def test_s3_outage(cluster: Cluster) -> None:
+def test_s3_outage(cluster: KubernetesCluster) -> None:
     def answers() -> bool:
         try:
             urllib.request.urlopen(cluster.s3.endpoint, timeout=2)
@@ -193,7 +196,7 @@ def test_s3_outage(cluster: Cluster) -> None:
     cluster.wait_for(answers, 10, "S3 answers again")
 
 
-def test_extended_resource_is_scheduled(cluster: Cluster, namespace: str) -> None:
+def test_extended_resource_is_scheduled(cluster: KubernetesCluster, namespace: str) -> None:
     wants = {"limits": {"nvidia.com/gpu": "1"}}
     run(cluster, namespace, pod(cluster, "gpu", "", resources=wants))
     unschedulable = ("--for=condition=PodScheduled=False", "pod/gpu", "--timeout=20s")
@@ -205,7 +208,7 @@ def test_extended_resource_is_scheduled(cluster: Cluster, namespace: str) -> Non
         cluster.offer("nvidia.com/gpu", 0)
 
 
-def test_requests_are_audited(cluster: Cluster, namespace: str) -> None:
+def test_requests_are_audited(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.kubectl("get", "namespace", namespace)
     asked = [
         event["objectRef"]["name"]
@@ -224,21 +227,21 @@ def silent(url: str) -> bool:
     return False
 
 
-def status_of(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
+def status_of(cluster: KubernetesCluster, namespace: str, name: str) -> dict[str, Any]:
     pod_status = cluster.get("-n", namespace, "pod", name)["status"]
     found: dict[str, Any] = next(iter(pod_status.get("containerStatuses", ())), {})
     return found
 
 
-def terminated(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
+def terminated(cluster: KubernetesCluster, namespace: str, name: str) -> dict[str, Any]:
     state: dict[str, Any] = status_of(cluster, namespace, name).get("state", {})
     found: dict[str, Any] = state.get("terminated", {})
     return found
 
 
-def running(cluster: Cluster, namespace: str, name: str) -> bool:
+def running(cluster: KubernetesCluster, namespace: str, name: str) -> bool:
     return "running" in status_of(cluster, namespace, name).get("state", {})
 
 
-def restarted(cluster: Cluster, namespace: str, name: str, times: int) -> bool:
+def restarted(cluster: KubernetesCluster, namespace: str, name: str, times: int) -> bool:
     return bool(status_of(cluster, namespace, name).get("restartCount", 0) == times)

@@ -6,23 +6,24 @@ import json
 from typing import Any
 
 import pytest
-from cluster.crd_cases import BASE, FROZEN, THAWED, Case
-from cluster.crd_rule_cases import CASES
-from cluster.fixture import Cluster
-from cluster.jobs import Jobs, find_condition
+
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.jobs import Jobs, find_condition
+from tests.support.crd_cases import BASE, FROZEN, THAWED, Case
+from tests.support.crd_rule_cases import CASES
 
 pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(scope="module")
-def namespace(cluster: Cluster, operator: str) -> str:
+def namespace(cluster: KubernetesCluster, operator: str) -> str:
     """One for all cases, which leave nothing there."""
     return cluster.namespace("cases")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_rule_is_refused_with_its_message(
-    case: Case, cluster: Cluster, namespace: str
+    case: Case, cluster: KubernetesCluster, namespace: str
 ) -> None:
     check(cluster, namespace, case, case.mutate(BASE))
 
@@ -35,7 +36,7 @@ def test_what_is_fixed_once_the_job_is_accepted(jobs: Jobs) -> None:
         check(jobs.cluster, jobs.namespace, case, case.mutate(job))
 
 
-def check(cluster: Cluster, namespace: str, case: Case, job: dict[str, Any]) -> None:
+def check(cluster: KubernetesCluster, namespace: str, case: Case, job: dict[str, Any]) -> None:
     """The API server takes the job, or refuses it with the case's message."""
     command = ("apply", "--dry-run=server", "-f", "-")
     # As JSON: kubectl's YAML takes y for true, PyYAML does not.

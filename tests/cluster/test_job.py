@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from cluster.jobs import Inputs, Jobs, find_condition, workers
+
+from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster.installation import operator_away
-from cluster.jobs import Inputs, Jobs, find_condition, workers
+
+from tests.support.cluster.installation import operator_away
+from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
 
@@ -92,7 +93,7 @@ def test_an_image_that_is_no_worker(small: Inputs, jobs: Jobs) -> None:
     status = jobs.fail("products")
     assert status["lastFailure"]["worker"] == "products-0"
     assert status["lastFailure"]["exitCode"] == 2
-    assert "worker 0 ended with exit code 2" in status["lastFailure"]["message"]
+    assert "worker 0 exited with code 2" in status["lastFailure"]["message"]
 
 
 def test_a_missing_secret_is_named(small: Inputs, jobs: Jobs) -> None:
@@ -140,7 +141,7 @@ def test_somebody_elses_service_is_left_alone(small: Inputs, jobs: Jobs) -> None
     before = jobs.kubectl("get", "service", "taken", "-o", "yaml")
     jobs.apply(small.job("taken", f"{jobs.root}/out"))
     status = jobs.await_(
-        "taken", lambda s: find_condition(s, "Accepted").get("reason") == "NameTaken"
+        "taken", lambda s: find_condition(s, "Accepted").get("reason") == "NameConflict"
     )
     assert "Service/taken" in find_condition(status, "Accepted")["message"]
     assert jobs.kubectl("get", "service", "taken", "-o", "yaml") == before

@@ -5,8 +5,9 @@ from __future__ import annotations
 import urllib.request
 
 import pytest
-from cluster.fixture import Cluster
-from cluster.jobs import Inputs, Jobs, workers
+
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
 
@@ -33,7 +34,7 @@ def test_fifty_jobs_on_a_node_with_room_for_a_few(tiny: Inputs, jobs: Jobs, oper
     assert operator_bytes(jobs.cluster) - before < 32 << 20
 
 
-def operator_bytes(cluster: Cluster) -> int:
+def operator_bytes(cluster: KubernetesCluster) -> int:
     """Resident memory of the operator's process, as it reports it."""
     address = cluster.kubectl("-n", "embertide", "get", "pods", "-l",
                               "app.kubernetes.io/component=operator", "-o",

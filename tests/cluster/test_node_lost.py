@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster.fixture import Cluster
-from cluster.jobs import Inputs, Jobs, workers
+
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
 
@@ -40,7 +41,7 @@ _APART = {
 
 
 @pytest.fixture
-def second_node(cluster: Cluster) -> Iterator[None]:
+def second_node(cluster: KubernetesCluster) -> Iterator[None]:
     cluster.start_second_node()
     yield
     cluster.kill_second_node()
@@ -63,7 +64,7 @@ def test_a_job_goes_on_with_the_nodes_that_are_left(
     told = status["lastFailure"]
     reason, failures, words = {
         "node-1": ("WorkerFailed", 1, "lost the "),
-        "node-2": ("WorkerDisrupted", 0, "was taken away"),
+        "node-2": ("WorkerDisrupted", 0, "was disrupted"),
     }[places[told["worker"]]]
     assert (told["reason"], status["failures"]) == (reason, failures)
     assert words in told["message"]

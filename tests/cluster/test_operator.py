@@ -7,21 +7,20 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
-from cluster.fixture import Cluster
-from cluster.installation import operator_away
-from cluster.jobs import Inputs, Jobs, workers
+
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.installation import operator_away
+from tests.support.cluster.jobs import Inputs, Jobs, workers
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.cluster
 
-DYING = Path(__file__).with_name("dying_operator.py")
-
 
 @pytest.fixture
-def no_operator(cluster: Cluster, operator: str) -> Iterator[None]:
+def no_operator(cluster: KubernetesCluster, operator: str) -> Iterator[None]:
     """The deployed operator is away while a test runs its own."""
     with operator_away(cluster, operator):
         yield
@@ -42,7 +41,8 @@ def test_it_dies_after_each_of_its_writes_and_nothing_is_lost_or_done_twice(
             "EMBERTIDE_IMAGE": jobs.cluster.worker_image,
         }
         life = subprocess.run(
-            [sys.executable, str(DYING)],
+            [sys.executable, "-m", "tests.support.cluster.dying_operator"],
+            cwd=ROOT,
             env=environment,
             capture_output=True,
             text=True,
@@ -72,7 +72,7 @@ def test_killed_again_and_again_while_a_job_runs(big: Inputs, jobs: Jobs, operat
 
 
 def test_health_turns_red_when_jobs_are_no_longer_looked_at(
-    cluster: Cluster, operator: str
+    cluster: KubernetesCluster, operator: str
 ) -> None:
     """The process lives and answers, but the API server no longer lets it in."""
     binding = yaml.safe_load(cluster.kubectl("get", "clusterrolebinding", operator, "-o", "yaml"))
@@ -91,17 +91,17 @@ def test_health_turns_red_when_jobs_are_no_longer_looked_at(
     cluster.wait_for(lambda: _code(url) == 200, 240, "/healthz is green again")
 
 
-def _kill(cluster: Cluster, operator: str, restarts: int) -> None:
+def _kill(cluster: KubernetesCluster, operator: str, restarts: int) -> None:
     """Once it was started again so many times."""
     _await_restarts(cluster, restarts)
     cluster.kill_in_pod("embertide", operator, "python")
 
 
-def _await_restarts(cluster: Cluster, count: int) -> None:
+def _await_restarts(cluster: KubernetesCluster, count: int) -> None:
     cluster.wait_for(lambda: _restarts(cluster) == count, 180, "the operator is back")
 
 
-def _restarts(cluster: Cluster) -> int:
+def _restarts(cluster: KubernetesCluster) -> int:
     """How often the container was started again, -1 while it does not run."""
     label = ("-l", "app.kubernetes.io/component=operator")
     (pod,) = cluster.get("-n", "embertide", "pods", *label)["items"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster.fixture import Cluster
-from cluster.jobs import Inputs, Jobs, find_condition, workers
+
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
 
@@ -28,7 +29,7 @@ def test_it_has_exactly_the_rights_it_uses(tiny: Inputs, jobs: Jobs, operator: s
     assert granted - used == set(), "rights that nothing needs"
 
 
-def _granted(cluster: Cluster, role: str) -> set[Right]:
+def _granted(cluster: KubernetesCluster, role: str) -> set[Right]:
     return {
         (group, resource, verb)
         for rule in cluster.get("clusterrole", role)["rules"]
@@ -38,7 +39,7 @@ def _granted(cluster: Cluster, role: str) -> set[Right]:
     }
 
 
-def _asked_for(cluster: Cluster, operator: str) -> tuple[set[Right], set[Right]]:
+def _asked_for(cluster: KubernetesCluster, operator: str) -> tuple[set[Right], set[Right]]:
     """What the API server let the operator do, and what not."""
     used: set[Right] = set()
     refused: set[Right] = set()

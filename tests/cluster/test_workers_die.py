@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from cluster.jobs import Inputs, Jobs, workers
+
+from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
 

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commands import Commands, Published
-from small_job import NODES, WIDTH, SmallJob
+
+from tests.support.commands import Commands, Published
+from tests.support.small_job import NODES, WIDTH, SmallJob
 
 MANIFEST, INPUT, MODEL, STORAGE, OUTPUT, GRID = 2, 3, 4, 5, 6, 7
 

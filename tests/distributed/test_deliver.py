@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ranks import on_grid
-from tasks import deliver_parts
+
+from tests.support.ranks import on_grid
+from tests.support.tasks import deliver_parts
 
 pytestmark = pytest.mark.distributed
 
 
-def test_everyone_learns_of_every_part(tmp_path: Path) -> None:
+def test_every_rank_learns_of_every_part(tmp_path: Path) -> None:
     uri = f"file://{tmp_path}/version"
     for failure, parts in on_grid(2, 1, deliver_parts, [uri, uri]):
         assert failure == ""

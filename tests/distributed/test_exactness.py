@@ -5,17 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from catalogue import GRAPHS, Case, catalogue
-from ranks import on_grid
-from tasks import embed_all
-from world import make_features
 
 from embertide.models.reference import run_reference
+from tests.support.catalogue import GRAPHS, Case, catalogue
+from tests.support.exact import TOLERANCE, relative_error
+from tests.support.ranks import on_grid
+from tests.support.tasks import embed_all
+from tests.support.world import make_features
 
 pytestmark = pytest.mark.distributed
-
-TOLERANCE = 1e-5
-"""Largest error allowed, as a share of the largest magnitude."""
 
 GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 3), (4, 1), (1, 4), (3, 2))
 
@@ -48,8 +46,7 @@ def test_every_model_is_exact(
     for name, *parts in zip(cases, *answers, strict=True):
         found = np.concatenate(parts)
         assert found.dtype == np.float32
-        assert found.shape == expected[name].shape
-        error = np.abs(found - expected[name]).max() / np.abs(expected[name]).max()
+        error = relative_error(found, expected[name])
         if not error <= TOLERANCE:
             wrong[name] = error
     assert not wrong

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import Done, Published, Running, await_nobody
+
+from tests.support.commands import Done, Published, Running, await_nobody
 
 pytestmark = pytest.mark.distributed
 
@@ -127,7 +128,7 @@ def test_a_native_crash_is_named(run: Running, published: Published) -> None:
     done = run.done(SECONDS)
     assert done.code == WORKER_FAILED
     assert "worker 3 of 4 (graph 1, feature 1) was killed by SIGSEGV" in done.message
-    words = done.message.partition("its last words:\n")[2].splitlines()
+    words = done.message.partition("its last output:\n")[2].splitlines()
     assert words[0] == "  Fatal Python error: Segmentation fault"
     # The innermost call, in our code or a library's.
     assert words[2].startswith('    File "')

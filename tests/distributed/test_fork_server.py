@@ -12,10 +12,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import GONE_SECONDS
 
 from embertide.errors import EmbertideError, InputError, ManifestError, ProcessDied
-from embertide.launch.fork_server import call, call_alone, die_with_asker, fork_server
+from embertide.launch.fork_server import call, call_alone, fork_server
+from embertide.launch.process_tree import die_with_requester
+from tests.support.commands import GONE_SECONDS
 
 pytestmark = pytest.mark.distributed
 
@@ -42,14 +43,14 @@ def _start_and_sleep(note: Path) -> None:
     """Start a process, as launchers do, tell both ids and wait."""
     child = multiprocessing.get_context("fork").Process(target=_work)
     child.start()
-    die_with_asker()
+    die_with_requester()
     note.with_suffix(".draft").write_text(f"{os.getpid()} {child.pid}")
     note.with_suffix(".draft").rename(note)
     time.sleep(60)
 
 
 def _work() -> None:
-    die_with_asker()
+    die_with_requester()
     time.sleep(60)
 
 

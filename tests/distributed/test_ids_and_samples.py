@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from job_files import node_names
-from ranks import on_grid
-from tasks import map_ids, sample_edges
-from world import NODES, make_graph
+
+from tests.support.job_files import node_names
+from tests.support.ranks import on_grid
+from tests.support.tasks import map_ids, sample_edges
+from tests.support.world import NODES, make_graph
 
 pytestmark = pytest.mark.distributed
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from job_files import WIDTH, JobFiles, write_job
-from world import NODES, Graph, make_features, make_graph
 
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import build_csr, pack
@@ -22,8 +20,11 @@ from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.spec.grid import GridShape
 from embertide.stages.sample import sample_layer
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import NullRecorder
+from tests.support.exact import assert_exact
+from tests.support.job_files import WIDTH, JobFiles, write_job
+from tests.support.world import NODES, Graph, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 
@@ -38,10 +39,9 @@ def run(files: JobFiles, grid: tuple[int, int]) -> torch.Tensor:
     return files.published()
 
 
-def assert_exact(found: torch.Tensor, files: JobFiles, graphs: list[LayerGraph]) -> None:
+def check_exact(found: torch.Tensor, files: JobFiles, graphs: list[LayerGraph]) -> None:
     program = read_model(open_storage(None), files.job.spec.model.uri)
-    expected = run_reference(program, graphs, files.features)
-    assert float((found - expected).abs().max()) <= 1e-5 * float(expected.abs().max())
+    assert_exact(found, run_reference(program, graphs, files.features))
 
 
 def undirected(graph: Graph) -> Graph:
@@ -114,13 +114,13 @@ JOBS: dict[str, tuple[dict[str, Any], Graph, Callable[[Graph], Graph]]] = {
 def test_published_rows_are_the_reference(tmp_path: Path, name: str) -> None:
     options, graph, meant = JOBS[name]
     files = write_job(tmp_path, graph, make_features(WIDTH), **options)
-    assert_exact(run(files, (2, 2)), files, [meant(graph).layer()] * 2)
+    check_exact(run(files, (2, 2)), files, [meant(graph).layer()] * 2)
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (3, 1), (1, 3)])
 def test_other_grids_publish_the_same(tmp_path: Path, grid: tuple[int, int]) -> None:
     files = write_job(tmp_path, FULL, make_features(WIDTH), ids="string", conv="gcn")
-    assert_exact(run(files, grid), files, [FULL.layer()] * 2)
+    check_exact(run(files, grid), files, [FULL.layer()] * 2)
 
 
 FANOUT = [3, 5]
@@ -154,7 +154,7 @@ def test_samples_are_the_same_on_every_grid(tmp_path: Path, ids: str) -> None:
     expected = sampled_layers(files, 11)
     assert len(expected[0][0]) < len(FULL.src)
     for grid in ((2, 2), (1, 2)):
-        assert_exact(run(files, grid), files, expected)
+        check_exact(run(files, grid), files, expected)
 
 
 def test_runs_repeat_bit_by_bit_and_seeds_differ(tmp_path: Path) -> None:

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from commands import environment, members
-from pods import START_SECONDS, Cluster, Pod, cluster, files
-from small_job import SmallJob
 
 from embertide.cli.options import with_workers
 from embertide.spec.manifest import load_manifest
 from embertide.spec.reports import Ending
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
 from embertide.synth import SynthOptions, synthesize
-from embertide.versions.publish import iter_embeddings
+from embertide.versions.reading import iter_embeddings
+from tests.support.commands import environment, members
+from tests.support.pods import START_SECONDS, LocalPods, Pod, files, local_pods
+from tests.support.small_job import SmallJob
 
 pytestmark = pytest.mark.distributed
 
@@ -46,9 +46,9 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def made(big: Path, tmp_path: Path) -> Iterator[Cluster]:
-    """The big job's cluster; nothing of its version stays under the output."""
-    with cluster(tmp_path / "pods", load_manifest(big / "job.yaml")) as found:
+def made(big: Path, tmp_path: Path) -> Iterator[LocalPods]:
+    """The big job's pods; nothing of its version stays under the output."""
+    with local_pods(tmp_path / "pods", load_manifest(big / "job.yaml")) as found:
         yield found
     output = big / "embeddings"
     if (output / "LATEST").exists():
@@ -89,13 +89,13 @@ def _publishing(pods: list[Pod]) -> None:
 
 
 @pytest.mark.parametrize("ready", [_importing, _computing, _publishing])
-def test_sigterm_leaves_nothing(made: Cluster, ready: Callable[[list[Pod]], None]) -> None:
+def test_sigterm_leaves_nothing(made: LocalPods, ready: Callable[[list[Pod]], None]) -> None:
     pods = made.attempt("2x1")
     ready(pods)
     terminate(pods)
 
 
-def test_waiting_for_the_others_can_be_stopped(made: Cluster, big: Path) -> None:
+def test_waiting_for_the_others_can_be_stopped(made: LocalPods, big: Path) -> None:
     """So it goes with an earlier attempt's incomplete version, too."""
     made.versions.append("20261121T000000Z-000000")
     left = big / "embeddings" / "versions" / made.versions[0]
@@ -110,7 +110,7 @@ def test_waiting_for_the_others_can_be_stopped(made: Cluster, big: Path) -> None
     terminate([*pods, late])
 
 
-def test_a_killed_worker_is_told_from_its_peers(made: Cluster) -> None:
+def test_a_killed_worker_is_told_from_its_peers(made: LocalPods) -> None:
     pods = made.attempt("2x1")
     _computing(pods)
     os.kill(pods[1].worker(1), signal.SIGKILL)
@@ -129,7 +129,7 @@ def test_a_killed_worker_is_told_from_its_peers(made: Cluster) -> None:
     terminate([pods[1]])
 
 
-def test_a_worker_killed_while_others_write_is_the_cause(made: Cluster, big: Path) -> None:
+def test_a_worker_killed_while_others_write_is_the_cause(made: LocalPods, big: Path) -> None:
     """Its pod removes the version, and their parts with it; they report whom they lost."""
     pods = made.attempt("2x1")
     _computing(pods)
@@ -149,7 +149,7 @@ def test_a_worker_killed_while_others_write_is_the_cause(made: Cluster, big: Pat
     assert "lost the connection to another worker during publish" in ending.message
 
 
-def test_a_killed_launcher_is_the_workers_end(made: Cluster) -> None:
+def test_a_killed_launcher_is_the_workers_end(made: LocalPods) -> None:
     pods = made.attempt("2x1")
     _computing(pods)
     os.kill(psutil.Process(pods[1].worker(1)).ppid(), signal.SIGKILL)
@@ -163,7 +163,7 @@ def test_a_killed_launcher_is_the_workers_end(made: Cluster) -> None:
 
 def test_a_container_without_a_device_says_so(tmp_path: Path, big: Path) -> None:
     job = with_workers(load_manifest(big / "job.yaml"), device="cuda")
-    with cluster(tmp_path / "pods", job) as made:
+    with local_pods(tmp_path / "pods", job) as made:
         (pod,) = made.attempt("1x1", CUDA_VISIBLE_DEVICES="")
         assert pod.ended(FAIL_SECONDS + START_SECONDS) == 8
         ending = pod.ending()
@@ -173,7 +173,7 @@ def test_a_container_without_a_device_says_so(tmp_path: Path, big: Path) -> None
     )
 
 
-def test_a_container_that_was_killed_holds(made: Cluster) -> None:
+def test_a_container_that_was_killed_holds(made: LocalPods) -> None:
     (pod,) = made.attempt("2x1", [1])
     pod.until_logged("looking for worker 0")
     pod.process.kill()
@@ -181,11 +181,11 @@ def test_a_container_that_was_killed_holds(made: Cluster) -> None:
     pod.start()
     failure = pod.until_state("failed").failure
     assert failure.reason == "WorkerFailed"
-    assert "ended without a word" in failure.message
+    assert "exited without reporting an error" in failure.message
     terminate([pod])
 
 
-def test_a_worker_that_stands_still_is_given_up(made: Cluster) -> None:
+def test_a_worker_that_stands_still_is_given_up(made: LocalPods) -> None:
     pods = made.attempt("2x1", EMBERTIDE_PEER_TIMEOUT_SECONDS="3")
     _computing(pods)
     stopped = pods[1].worker(1)
@@ -200,7 +200,7 @@ def test_a_worker_that_stands_still_is_given_up(made: Cluster) -> None:
 def test_bad_input_is_permanent_and_names_the_file(tmp_path: Path) -> None:
     job = SmallJob.make(tmp_path / "job")
     job.features.write_bytes(b"PAR1 this is no parquet file")
-    with cluster(tmp_path / "pods", load_manifest(Path(job.manifest))) as found:
+    with local_pods(tmp_path / "pods", load_manifest(Path(job.manifest))) as found:
         (pod,) = found.attempt("2x1", [0])
         assert pod.ended(FAIL_SECONDS) == 3
         ending = pod.ending()
@@ -213,7 +213,7 @@ def test_a_rank_finds_bad_input(tmp_path: Path) -> None:
     """Found in the worker process, by one of several."""
     job = SmallJob.make(tmp_path / "job")
     job.write_edges([0, 1, 99], [1, 2, 3])
-    with cluster(tmp_path / "pods", load_manifest(Path(job.manifest))) as found:
+    with local_pods(tmp_path / "pods", load_manifest(Path(job.manifest))) as found:
         pods = found.attempt("2x1")
         codes = [pod.ended(60) for pod in pods]
         endings = [pod.ending() for pod in pods]
@@ -243,12 +243,12 @@ def test_settings_are_checked_at_once(tmp_path: Path) -> None:
     ending = Ending.parse(message.read_text())
     assert ending is not None
     assert (ending.reason, ending.permanent) == ("Manifest", True)
-    for part in ("EMBERTIDE_GRID: is '2x'", "EMBERTIDE_RANK: is 'x'", "EMBERTIDE_JOB_UID: is not"):
+    for part in ("GRID: '2x' must be", "EMBERTIDE_RANK: is 'x'", "EMBERTIDE_JOB_UID: is not"):
         assert part in ending.message
         assert part in done.stderr
 
 
-def test_a_node_that_is_lost_ends_the_attempt(made: Cluster) -> None:
+def test_a_node_that_is_lost_ends_the_attempt(made: LocalPods) -> None:
     """Nobody hears of it again, but no connection is closed; its new pod takes no part."""
     pods = made.attempt("2x1", EMBERTIDE_HEARTBEAT_SECONDS="1")
     _computing(pods)
@@ -259,7 +259,7 @@ def test_a_node_that_is_lost_ends_the_attempt(made: Cluster) -> None:
     assert pods[0].ended(FAIL_SECONDS) == 8
     ending = pods[0].ending()
     assert (ending.reason, ending.peer) == ("WorkerFailed", True)
-    assert "1 of 2 fell silent" in ending.message
+    assert "1 of 2 stopped answering" in ending.message
     # Those would go on to wait for whoever comes.
     pods[1].kill()
     replacement.kill()

@@ -5,30 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pods import files, plan_pod
-from small_job import NODES, SmallJob
-from version_support import manifest_of, write_parts
 
 from embertide.errors import AccessDenied, InputError, ManifestError, WorkerFailed
 from embertide.launch.failure import Cause
-from embertide.launch.run_folder import delivered_path, write_text
+from embertide.launch.run_folder import RunFolder, write_text
+from embertide.launch.signals import StopRequest
 from embertide.planning.estimate import estimate, fitting_grid
 from embertide.planning.inputs import list_inputs
 from embertide.pod import work
-from embertide.pod.attempt import Attempt
+from embertide.pod.attempt import WorkerAttempt
 from embertide.pod.board import Board
 from embertide.pod.endings import INTERNAL, AttemptFailed, ending_of, out_of_memory
 from embertide.pod.http import Page
 from embertide.pod.memory import oom_kills, usable_cores
 from embertide.pod.plan import container_bytes
-from embertide.pod.settings import Places, WorkSettings, read_settings
-from embertide.pod.watch import Watch
+from embertide.pod.progress import ProgressReporter
+from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PlanResult, WorkerStatus
-from embertide.storage.protocol import open_storage
+from embertide.spec.version_names import new_version
+from embertide.storage.opening import open_storage
 from embertide.telemetry.progress import Progress
-from embertide.versions.publish import latest, new_version, publish
+from embertide.versions.catalog import latest
+from embertide.versions.publish import publish
+from tests.support.pods import files, plan_pod
+from tests.support.small_job import NODES, SmallJob
+from tests.support.versions import manifest_of, write_parts
 
 pytestmark = pytest.mark.distributed
 
@@ -132,10 +135,10 @@ def test_control_groups_of_both_versions_are_read(tmp_path: Path) -> None:
 
 def test_progress_becomes_percent_and_never_goes_back() -> None:
     board = Board(read_settings(ENV))
-    watch = Watch(board)
+    report = ProgressReporter(board)
     seen = []
     for stage, fraction in [("start", 0), ("plan", 0), ("features", 0.5), ("infer", 0.5)]:
-        watch(Progress(stage, 1 if stage == "infer" else 0, 2, fraction))
+        report(Progress(stage, 1 if stage == "infer" else 0, 2, fraction))
         progress = board.status.progress
         assert progress is not None
         assert progress.stage == stage
@@ -148,12 +151,6 @@ def test_progress_becomes_percent_and_never_goes_back() -> None:
 # Containers that are started again.
 
 
-class NotAsked:
-    """Nobody asks this container to stop."""
-
-    asked = False
-
-
 def first_answer(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerStatus:
     """What /status says at the moment its server starts."""
     answers: list[WorkerStatus] = []
@@ -163,8 +160,8 @@ def first_answer(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerStatus
         return 0
 
     monkeypatch.setattr(work, "serve", serve)
-    places = Places(scratch / "job.yaml", scratch, scratch / "termination-log")
-    work.Worker(read_settings(ENV), places, NotAsked())
+    files = ContainerFiles(scratch / "job.yaml", scratch, scratch / "termination-log")
+    work.Worker(read_settings(ENV), files, StopRequest())
     (answer,) = answers
     return answer
 
@@ -177,7 +174,7 @@ def test_a_container_started_again_never_says_that_it_is_starting(
     write_text(tmp_path / "begun.json", board.status.to_text())
     begun = first_answer(tmp_path, monkeypatch)
     assert begun.failure is not None
-    assert "ended without a word during the attempt" in begun.failure.message
+    assert "exited without reporting an error during the attempt" in begun.failure.message
     board.succeeded(None)
     write_text(tmp_path / "ended.json", board.status.to_text())
     assert first_answer(tmp_path, monkeypatch) == board.status
@@ -186,12 +183,13 @@ def test_a_container_started_again_never_says_that_it_is_starting(
 # Cleaning up.
 
 
-def attempt_of(small: SmallJob, tmp_path: Path, rank: int) -> Attempt:
+def attempt_of(small: SmallJob, tmp_path: Path, rank: int) -> WorkerAttempt:
     """An attempt of a 2x1 grid whose worker wrote its part and ended."""
     settings: WorkSettings = read_settings(
         ENV | {"EMBERTIDE_GRID": "2x1", "EMBERTIDE_RANK": str(rank)}
     )
-    found = Attempt(settings, job_of(small), tmp_path, Watch(Board(settings)), lambda: None)
+    reporter, folder = ProgressReporter(Board(settings)), RunFolder(tmp_path)
+    found = WorkerAttempt(settings, job_of(small), folder, reporter, lambda: None)
     found.may_have_written = True
     return found
 
@@ -206,7 +204,7 @@ def test_parts_of_an_incomplete_version_go(
     uri = job_of(small).spec.output.uri
     write_parts(open_storage(None), uri, VERSION)
     if delivered:
-        delivered_path(tmp_path, rank).touch()
+        RunFolder(tmp_path).mark_delivered(rank)
     assert attempt_of(small, tmp_path, rank).clean_up() is None
     assert bool(files(small.output)) == stays
 

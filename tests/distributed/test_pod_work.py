@@ -7,16 +7,17 @@ import signal
 from pathlib import Path
 
 import pytest
-from job_files import WIDTH, JobFiles, write_job
-from pods import Cluster, cluster, files, samples
-from world import NODES, make_features, make_graph
 
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import metric_names
 from embertide.spec.reports import WorkerStatus
-from embertide.storage.protocol import open_storage
-from embertide.versions.publish import latest
+from embertide.storage.opening import open_storage
+from embertide.versions.catalog import latest
+from tests.support.exact import assert_exact
+from tests.support.job_files import WIDTH, JobFiles, write_job
+from tests.support.pods import LocalPods, files, local_pods, samples
+from tests.support.world import NODES, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 
@@ -30,8 +31,7 @@ def job(tmp_path: Path) -> JobFiles:
 
 def check_exact(job: JobFiles) -> None:
     plan = read_model(open_storage(None), job.job.spec.model.uri)
-    expected = run_reference(plan, [job.graph.layer()] * 2, job.features)
-    assert float((job.published() - expected).abs().max()) <= 1e-5 * float(expected.abs().max())
+    assert_exact(job.published(), run_reference(plan, [job.graph.layer()] * 2, job.features))
 
 
 def check_output(status: WorkerStatus, job: JobFiles, version: str) -> None:
@@ -74,7 +74,7 @@ def check_metrics(text: str, rank: int) -> None:
 
 
 def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
-    with cluster(tmp_path / "pods", job.job) as made:
+    with local_pods(tmp_path / "pods", job.job) as made:
         pods = made.attempt("2x1")
         starting = pods[0].until(lambda status: status)
         assert (starting.state, starting.job_uid, starting.attempt) == ("starting", "9c2f", 1)
@@ -103,7 +103,7 @@ def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
         check_later_attempts(made, job)
 
 
-def check_later_attempts(made: Cluster, job: JobFiles) -> None:
+def check_later_attempts(made: LocalPods, job: JobFiles) -> None:
     """What an attempt published is found by the next one, which computes nothing."""
     output = job.folder / "out"
     before = [name for name in files(output) if name != "LATEST"]
@@ -122,10 +122,10 @@ def test_a_version_of_another_job_is_no_success(tmp_path: Path, job: JobFiles) -
     other = job.job.model_copy(
         update={"metadata": job.job.metadata.model_copy(update={"name": "other"})}
     )
-    with cluster(tmp_path / "pods", job.job) as made:
+    with local_pods(tmp_path / "pods", job.job) as made:
         (pod,) = made.attempt("1x1")
         pod.until_state("succeeded")
-    with cluster(tmp_path / "others", other) as others:
+    with local_pods(tmp_path / "others", other) as others:
         others.versions = made.versions
         (pod,) = others.attempt("1x1")
         assert pod.ended(20) == 6

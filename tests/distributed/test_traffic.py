@@ -6,10 +6,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from formulas import Formulas
-from ranks import on_grid
-from tasks import count_traffic, log_events
-from world import GROUP_BYTES, NODES, make_graph
 
 from embertide.grid import Grid
 from embertide.models.program import (
@@ -26,6 +22,10 @@ from embertide.models.program import (
 )
 from embertide.spec.grid import GridShape
 from embertide.telemetry.recorder import Label
+from tests.support.formulas import Formulas
+from tests.support.ranks import on_grid
+from tests.support.tasks import count_traffic, log_events
+from tests.support.world import GROUP_BYTES, NODES, make_graph
 
 pytestmark = pytest.mark.distributed
 

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from s3.server import S3Server
 
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import open_storage
-from embertide.versions.publish import iter_embeddings, list_versions
+from embertide.storage.opening import open_storage
+from embertide.versions.catalog import list_versions
+from embertide.versions.reading import iter_embeddings
+from tests.support.exact import assert_exact
+from tests.support.s3.server import S3Server
 
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 
@@ -51,7 +53,7 @@ def test_a_job_over_s3_equals_the_same_job_over_files(s3: S3Server, tmp_path: Pa
     ours = embeddings(f"{place}/embeddings/", settings)
     theirs = embeddings(f"file://{tmp_path}/job/embeddings/")
     assert ours.shape == (512, 128)
-    assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
+    assert_exact(ours, theirs)
 
 
 def test_wrong_credentials_say_what_to_set(

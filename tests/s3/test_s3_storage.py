@@ -12,12 +12,13 @@ from typing import Any
 
 import boto3
 import pytest
-from s3.server import S3Server
-from storage_contract import LARGE, MIB, StorageContract, keys
 
 from embertide.errors import AccessDenied, ObjectMissing, StorageError, StoreUnavailable
 from embertide.spec.manifest import StorageSettings
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from tests.support.s3.server import S3Server
+from tests.support.storage_contract import LARGE, MIB, StorageContract, keys
 
 pytestmark = pytest.mark.s3
 

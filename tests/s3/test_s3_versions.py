@@ -8,8 +8,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from s3.server import S3Server
-from version_support import (
+
+from embertide.errors import ObjectMissing, OutputError
+from embertide.spec.manifest import StorageSettings
+from embertide.spec.version_names import version_uri
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from embertide.versions.catalog import latest, list_versions
+from embertide.versions.parts import PartWriter, verify_part
+from embertide.versions.publish import discard, publish, rollback
+from embertide.versions.reading import read_part
+from tests.support.s3.server import S3Server
+from tests.support.versions import (
     CURRENT,
     LATER,
     NEXT,
@@ -22,20 +32,6 @@ from version_support import (
     publish_one,
     write_parts,
 )
-
-from embertide.errors import ObjectMissing, OutputError
-from embertide.spec.manifest import StorageSettings
-from embertide.storage.protocol import Storage, open_storage
-from embertide.versions.parts import PartWriter, verify_part
-from embertide.versions.publish import (
-    discard,
-    latest,
-    list_versions,
-    publish,
-    rollback,
-    version_uri,
-)
-from embertide.versions.read_parts import read_part
 
 pytestmark = pytest.mark.s3
 WIDTH = 64
@@ -54,6 +50,13 @@ def storage(settings: StorageSettings) -> Storage:
 @pytest.fixture
 def output(s3: S3Server) -> str:
     return f"s3://{s3.bucket}/versions-{secrets.token_hex(4)}/out"
+
+
+def part_writer(storage: Storage, output: str, format: Any, kind: Any, rows: int) -> PartWriter:
+    return PartWriter(
+        storage, f"{output}/p",
+        format=format, dtype="float32", ids_kind=kind, width=WIDTH, rows=rows,
+    )  # fmt: skip
 
 
 def names(storage: Storage, output: str) -> list[str]:
@@ -82,7 +85,7 @@ def test_parts_of_several_uploads(storage: Storage, output: str, format: Any) ->
     rows = 100_000
     values = np.random.default_rng(0).normal(size=(rows, WIDTH)).astype(np.float32)
     ids = pa.array([f"n{i}" for i in range(rows)], pa.large_string())
-    with PartWriter(storage, f"{output}/p", format, "float32", "string", WIDTH, rows) as writer:
+    with part_writer(storage, output, format, "string", rows) as writer:
         for at in range(0, rows, 30_000):
             writer.write(ids[at : at + 30_000], values[at : at + 30_000])
     verify_part(storage, output, writer.digest)
@@ -93,7 +96,7 @@ def test_parts_of_several_uploads(storage: Storage, output: str, format: Any) ->
 
 def test_an_exception_leaves_no_part(storage: Storage, output: str) -> None:
     values = np.zeros((100_000, WIDTH), np.float32)
-    writer = PartWriter(storage, f"{output}/p", "npy", "float32", "int64", WIDTH, 200_000)
+    writer = part_writer(storage, output, "npy", "int64", 200_000)
 
     def interrupted() -> None:
         with writer:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_support import JOB, Engine
-from manifest_support import EXAMPLE
 
 from embertide.cli import main
+from tests.support.cli import JOB, Engine
+from tests.support.manifests import EXAMPLE
 
 
 @pytest.fixture

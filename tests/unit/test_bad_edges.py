@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from edge_files import (
+
+from embertide.errors import InputError, ObjectMissing
+from embertide.readers import text as read_text
+from embertide.readers.edges import read_edges, split_edges
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from tests.support.edge_files import (
     COMPRESS,
     DESTINATION,
     SOURCE,
@@ -18,11 +24,6 @@ from edge_files import (
     refused,
     write_parquet,
 )
-
-from embertide.errors import InputError, ObjectMissing
-from embertide.readers import text as read_text
-from embertide.readers.edges import read_edges, split_edges
-from embertide.storage.protocol import Storage, open_storage
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_truncated_parquet(tmp_path: Path, storage: Storage, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
     message = refused(storage, edge_input(path, "parquet"))
     assert message.startswith(f"file://{path} is not readable as parquet (")
-    assert "truncated, damaged or of another format" in message
+    assert "truncated, damaged or in another format" in message
 
 
 def test_damaged_parquet_page(tmp_path: Path, storage: Storage) -> None:
@@ -99,10 +100,10 @@ def test_negative_dense_id(tmp_path: Path, storage: Storage) -> None:
 def test_dense_id_beyond_count(tmp_path: Path, storage: Storage) -> None:
     write_parquet(tmp_path / "e.parquet", src=[0, 9], dst=[9, 10])
     edges = edge_input(tmp_path / "e.parquet", "parquet")
-    (piece,) = split_edges(storage, edges)
+    (split,) = split_edges(storage, edges)
     with pytest.raises(InputError, match=r"row 1 .*is 10; .*from 0 to 9 \(count is 10\)"):
-        list(read_edges(storage, edges, "dense", piece, count=10))
-    assert len(list(read_edges(storage, edges, "dense", piece, count=11))) == 1
+        list(read_edges(storage, edges, "dense", split, count=10))
+    assert len(list(read_edges(storage, edges, "dense", split, count=11))) == 1
 
 
 def test_unsigned_id_beyond_int64(tmp_path: Path, storage: Storage) -> None:
@@ -125,7 +126,7 @@ def test_weight_that_is_not_finite(
 def bad_csv(
     tmp_path: Path, storage: Storage, body: str | bytes, ids: Any = "dense", **fields: Any
 ) -> str:
-    """The message for a bad line 51 in the middle of a file that is read in many pieces."""
+    """The message for a bad line 51 in the middle of a file that is read in many splits."""
     text = body.encode() if isinstance(body, str) else body
     good = b"1,2,0.5\n"
     (tmp_path / "e.csv").write_bytes(b"src,dst,w\n" + good * 49 + text + b"\n" + good * 50)
@@ -145,11 +146,11 @@ def bad_csv(
         ("1,2,heavy", "column 'w' (columns.weight) is 'heavy'; it must be a number"),
         ("1,2,nan", "column 'w' (columns.weight) is nan; weights must be finite"),
         ("1,2,", "column 'w' (columns.weight) has no value (null)"),
-        ("1,2", "has 2 columns where the first line has 3: '1,2'; correct the line"),
-        ("1,2,3,4", "has 4 columns where the first line has 3: '1,2,3,4'; correct the line"),
+        ("1,2", "has 2 fields, but the first line has 3: '1,2'; correct the line"),
+        ("1,2,3,4", "has 4 fields, but the first line has 3: '1,2,3,4'; correct the line"),
         ("-3,2,1", "column 'src' (columns.source) is -3; dense ids must be 0 or more"),
-        ('1,2,"0.5', "a quoted field does not end on this line: '1,2,\"0.5'"),
-        ("1,2,0.5\r1,2,0.5", "has a carriage return inside; end lines with"),
+        ('1,2,"0.5', "unterminated quoted field: '1,2,\"0.5'"),
+        ("1,2,0.5\r1,2,0.5", "contains a carriage return; end lines with"),
     ],
 )
 def test_bad_csv_line(tmp_path: Path, storage: Storage, line: str, message: str) -> None:
@@ -172,7 +173,7 @@ def test_quoted_line_end_is_found_whatever_the_cut(tmp_path: Path, storage: Stor
     path.write_text("\n".join(lines) + "\n")
     for target in range(5, 400, 31):
         message = refused(storage, edge_input(path, "csv"), target=target)
-        assert "line 42: a quoted field does not end on this line" in message
+        assert "line 42: unterminated quoted field" in message
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
@@ -200,12 +201,12 @@ def test_missing_csv_column(tmp_path: Path, storage: Storage) -> None:
     assert "has no header line" in refused(storage, edge_input(tmp_path / "e.csv", "csv"))
     headless = edge_input(tmp_path / "e.csv", "csv", header=False)
     (tmp_path / "e.csv").write_text("\n1,2\n")
-    assert "line 1 is empty, so its columns cannot be counted" in refused(storage, headless)
+    assert "line 1 is empty, so the columns cannot be counted" in refused(storage, headless)
     (tmp_path / "e.csv").write_text('src,"dst\n1,2\n')
     named = edge_input(tmp_path / "e.csv", "csv")
-    assert "line 1: a quoted field does not end on it" in refused(storage, named)
+    assert "line 1: unterminated quoted field" in refused(storage, named)
     (tmp_path / "e.csv").write_text("1\n")
-    assert "its lines have 1 columns, 0 to 0; correct the index" in refused(storage, headless)
+    assert "the lines have 1 fields, 0 to 0; correct the index" in refused(storage, headless)
 
 
 @pytest.mark.parametrize("form", ["parquet", "npy", "gzip"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from operator_world import SETTINGS, UID, raw_job
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -13,9 +12,14 @@ from embertide_operator import pod_template
 from embertide_operator.children import children, planner, spec_hash
 from embertide_operator.pods import Attempt
 from embertide_operator.validate import read_job
+from tests.support.operator_world import SETTINGS, UID, raw_job
 
 ATTEMPT = Attempt(
-    UID, 3, "20261121T120000Z-abcdef", ("20261121T110000Z-abcdef",), GridShape.of(2, 2)
+    uid=UID,
+    number=3,
+    version="20261121T120000Z-abcdef",
+    earlier=("20261121T110000Z-abcdef",),
+    grid=GridShape.of(2, 2),
 )
 
 
@@ -62,7 +66,7 @@ def test_workers_meet_the_restricted_pod_security_standard() -> None:
         }
 
 
-def test_a_worker_is_told_its_attempt_and_where_to_meet() -> None:
+def test_a_worker_is_told_its_attempt_and_its_rendezvous() -> None:
     told = environment(job(**workers()))
     assert told["EMBERTIDE_GRID"] == "2x2"
     assert told["EMBERTIDE_ATTEMPT"] == "3"
@@ -92,7 +96,9 @@ def test_a_gpu_job_asks_for_one_gpu_each() -> None:
 
 
 def test_planned_memory_is_asked_for_where_the_job_is_silent() -> None:
-    planned = Attempt(UID, 1, "v", (), GridShape(), memory=512 << 20)
+    planned = Attempt(
+        uid=UID, number=1, version="v", earlier=(), grid=GridShape(), memory=512 << 20
+    )
     silent = job(workers={"resources": {"requests": {"cpu": "1"}}})
     (container,) = pod_of(silent, planned)["spec"]["containers"]
     assert container["resources"]["limits"] == {"memory": str(512 << 20)}

@@ -1,6 +1,6 @@
 """The command line: its help, its options and what it shows.
 
-The engine is a stand-in here (cli_support.py).
+The engine is a stand-in here (tests/support/cli.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import typer
-from cli_support import ESTIMATE, REPORT, Engine
 
 import embertide
 from embertide import errors
@@ -24,6 +23,7 @@ from embertide.cli.errors import exit_codes
 from embertide.cli.options import check_workers, grid_of
 from embertide.spec.grid import GridShape
 from embertide.telemetry.report import RunReport
+from tests.support.cli import ESTIMATE, REPORT, Engine
 
 COMMANDS = ["run", "plan", "versions", "rollback", "neighbors", "synth", "crd"]
 
@@ -219,14 +219,14 @@ class Version:
 def test_versions_marks_the_current_one(
     cli: Callable[..., Any], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage: Any = types.ModuleType("embertide.storage.protocol")
+    storage: Any = types.ModuleType("embertide.storage.opening")
     storage.open_storage = lambda _settings: "storage"
-    versions: Any = types.ModuleType("embertide.versions.publish")
+    versions: Any = types.ModuleType("embertide.versions.catalog")
     day = ["2026-11-21", "04:19:22"]
     found = [Version("20261120T000000Z-aaaaaa"), Version("20261121T000000Z-bbbbbb", current=True)]
     versions.list_versions = lambda _storage, uri: found if uri.endswith("/out") else []
-    monkeypatch.setitem(sys.modules, "embertide.storage.protocol", storage)
-    monkeypatch.setitem(sys.modules, "embertide.versions.publish", versions)
+    monkeypatch.setitem(sys.modules, "embertide.storage.opening", storage)
+    monkeypatch.setitem(sys.modules, "embertide.versions.catalog", versions)
     code, out, _ = cli("versions", job)
     rows = [line.split() for line in out.splitlines()]
     assert code == 0

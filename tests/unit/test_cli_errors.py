@@ -1,6 +1,6 @@
 """How every error ends a command: its message, its exit code, its JSON.
 
-The engine is a stand-in here (cli_support.py).
+The engine is a stand-in here (tests/support/cli.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import JOB, Engine
 
 from embertide import errors
 from embertide.cli import main
 from embertide.errors import EmbertideError, InputError, ManifestError
+from tests.support.cli import JOB, Engine
 
 
 @pytest.mark.parametrize(

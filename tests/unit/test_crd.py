@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster.crd_cases import BASE, BOUNDS, FROZEN, TAKEN, THAWED, Case
-from cluster.crd_rule_cases import RULES
 
 from embertide.cli import main
 from embertide.errors import ManifestError
 from embertide.spec import EmbeddingJob, load_manifest
 from embertide.spec.crd import crd, crd_yaml
 from embertide.spec.status import Condition, JobStatus, ProgressStatus
+from tests.support.crd_cases import BASE, BOUNDS, FROZEN, TAKEN, THAWED, Case
+from tests.support.crd_rule_cases import RULES
+from tests.support.paths import ROOT
 
-COMMITTED = Path(__file__).parents[2] / "charts/embertide/crds/embeddingjobs.yaml"
+COMMITTED = ROOT / "charts/embertide/crds/embeddingjobs.yaml"
 REASONS = {"FieldValueForbidden": "Forbidden", "FieldValueRequired": "Required value"}
 
 
@@ -45,7 +46,7 @@ def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 def test_the_committed_definition_is_the_generated_one() -> None:
     assert COMMITTED.read_text() == crd_yaml(), (
-        f"run: embertide crd --output {COMMITTED.relative_to(Path(__file__).parents[2])}"
+        f"run: embertide crd --output {COMMITTED.relative_to(ROOT)}"
     )
 
 

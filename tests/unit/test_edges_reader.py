@@ -1,4 +1,4 @@
-"""Edge lists: every format gives the same edges, whatever the size of the pieces."""
+"""Edge lists: every format gives the same edges, whatever the size of the splits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from edge_files import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from embertide.readers import text as read_text
+from embertide.readers.edges import split_edges
+from embertide.readers.nodes import read_nodes, split_nodes
+from embertide.readers.text_errors import is_whole
+from embertide.spec.manifest import NodeTable
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from tests.support.edge_files import (
     COMPRESS,
     DESTINATION,
     EDGES,
@@ -21,15 +31,6 @@ from edge_files import (
     rows_of,
     write_parquet,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from embertide.readers import text as read_text
-from embertide.readers.edges import split_edges
-from embertide.readers.nodes import read_nodes, split_nodes
-from embertide.readers.text_errors import is_whole
-from embertide.spec.manifest import NodeTable
-from embertide.storage.protocol import Storage, open_storage
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_text(tmp_path: Path, storage: Storage, suffix: str, form: str, header: 
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
 )
-def test_any_piece_of_csv_gives_the_same_rows(
+def test_any_split_of_csv_gives_the_same_rows(
     tmp_path: Path,
     storage: Storage,
     target: int,
@@ -121,7 +122,7 @@ def test_any_piece_of_csv_gives_the_same_rows(
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None
 )
-def test_any_piece_of_npy_gives_the_same_rows(
+def test_any_split_of_npy_gives_the_same_rows(
     tmp_path: Path, storage: Storage, target: int, rows: int, fortran: bool
 ) -> None:
     array = np.stack([SOURCE, DESTINATION], axis=1)
@@ -135,7 +136,7 @@ def test_any_piece_of_npy_gives_the_same_rows(
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None
 )
-def test_any_piece_of_parquet_gives_the_same_rows(
+def test_any_split_of_parquet_gives_the_same_rows(
     tmp_path: Path, storage: Storage, target: int, rows: int, group: int
 ) -> None:
     write_parquet(tmp_path / "e.parquet", group, src=SOURCE[:150], dst=DESTINATION[:150])
@@ -195,12 +196,12 @@ def test_node_tables(tmp_path: Path, storage: Storage) -> None:
         table = NodeTable.model_validate(
             {"uri": f"file://{tmp_path}/n.{form}", "format": form, "idColumn": column}
         )
-        pieces = split_nodes(storage, table, 500, kind)
-        assert len(pieces) > 1
+        splits = split_nodes(storage, table, 500, kind)
+        assert len(splits) > 1
         return [
             i
-            for p in pieces
-            for b in read_nodes(storage, table, kind, p, 7)
+            for split in splits
+            for b in read_nodes(storage, table, kind, split, 7)
             for i in b.ids.tolist()
         ]
 

@@ -21,7 +21,8 @@ from embertide.readers.features import (
     split_features,
 )
 from embertide.spec.manifest import FeatureInput
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 
 WIDTH = 5
 RNG = np.random.default_rng(3)
@@ -51,8 +52,8 @@ def read_all(
     width = feature_width(storage, features)
     found: list[Any] = []
     values = [np.empty((0, width), np.float32)]
-    for piece in split_features(storage, features, target, ids):
-        for b in read_features(storage, features, ids, piece, width, batch, count):
+    for split in split_features(storage, features, target, ids):
+        for b in read_features(storage, features, ids, split, width, batch, count):
             assert b.values.dtype == np.float32
             assert b.values.flags.c_contiguous
             assert b.values.flags.writeable

@@ -32,19 +32,19 @@ def test_the_next_member_comes_first() -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 20))
-def test_even_bounds_differ_by_one_at_most(total: int, parts: int) -> None:
-    bounds = even_bounds(total, parts)
+def test_even_bounds_differ_by_one_at_most(total: int, count: int) -> None:
+    bounds = even_bounds(total, count)
     sizes = [b - a for a, b in pairwise(bounds)]
-    assert (bounds[0], bounds[-1], len(sizes)) == (0, total, parts)
+    assert (bounds[0], bounds[-1], len(sizes)) == (0, total, count)
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(st.integers(1, 300), st.integers(1, 9))
-def test_slices_cover_the_columns(width: int, parts: int) -> None:
-    slices = ColumnSlices(width, parts)
-    columns = [c for m in range(parts) for c in range(*slices.bounds(m))]
+def test_slices_cover_the_columns(width: int, count: int) -> None:
+    slices = ColumnSlices(width, count)
+    columns = [c for m in range(count) for c in range(*slices.bounds(m))]
     assert columns == list(range(width))
-    assert max(map(slices.size, range(parts))) == -(-width // parts)
+    assert max(map(slices.size, range(count))) == -(-width // count)
 
 
 def test_grids_that_do_not_fit_are_refused() -> None:

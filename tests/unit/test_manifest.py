@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from manifest_support import EXAMPLE, only_problem, put
 from pydantic import BaseModel
 
 from embertide.spec import EmbeddingJob, load_manifest
 from embertide.spec.base import SpecModel
 from embertide.spec.manifest import EdgeInput, FeatureInput, GridShape, Inference, NodeInput
+from tests.support.manifests import EXAMPLE, only_problem, put
 
 # What is accepted
 

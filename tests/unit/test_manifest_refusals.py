@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from manifest_support import EXAMPLE, only_problem, problems_of, put
 
 from embertide.errors import ManifestError
 from embertide.spec import load_manifest
+from tests.support.manifests import EXAMPLE, only_problem, problems_of, put
 
 
 def test_all_problems_come_at_once_with_their_lines() -> None:
@@ -149,7 +149,7 @@ def test_edges_fit_together(
         ({"table": {"uri": "/t"}}, "table", "is not for ids: dense"),
         ({"features": {"uri": "/x"}}, "features.vectorColumn", "give columns, a list of numeric"),
         ({"features": {"uri": "/x", "vectorColumn": "v", "columns": ["a"]}}, "features.columns",
-         "stands beside vectorColumn; give one of the two"),
+         "cannot be combined with vectorColumn; set one of the two"),
         ({"features": {"uri": "/x", "columns": []}}, "features.columns", "at least 1 item"),
         ({"features": {"uri": "/x", "columns": ["a", "b", "a"]}}, "features.columns",
          "names a more than once"),
@@ -160,9 +160,9 @@ def test_edges_fit_together(
         ({"features": {"uri": "/x", "format": "npy", "idColumn": "v"}}, "features.idColumn",
          "npy has no columns"),
         ({"ids": "int64", "features": {"uri": "/x", "format": "npy"}}, "features.idsUri",
-         "ids: int64 need it"),
+         "is required with ids: int64"),
         ({"ids": "int64", "features": {"uri": "/x", "vectorColumn": "v", "idColumn": None}},
-         "features.idColumn", "ids: int64 need it"),
+         "features.idColumn", "is required with ids: int64"),
     ],
 )  # fmt: skip
 def test_nodes_fit_together(

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from manifest_support import EXAMPLE
 
 from embertide.errors import ManifestError
 from embertide.spec import load_manifest
 from embertide.spec.base import normalise_uri
+from tests.support.manifests import EXAMPLE
 
 # Locations
 
@@ -71,8 +71,11 @@ def test_any_location_is_normalised_once_or_refused(text: str) -> None:
     [
         ("a: [1, 2\nb: 3\n", "line 2, column 2: not valid YAML"),
         ("a: 1\n\tb: 2\n", "line 2, column 1: not valid YAML"),
-        ("a: 1\na: 2\n", "line 2, column 1: not valid YAML: the key 'a' stands here twice"),
-        (EXAMPLE + "---\n" + EXAMPLE, "a second document starts here; give one document in each"),
+        ("a: 1\na: 2\n", "line 2, column 1: not valid YAML: duplicate key 'a'; remove one of them"),
+        (
+            EXAMPLE + "---\n" + EXAMPLE,
+            "a second document starts here; put each document into a file of its own",
+        ),
         ("\n", "is empty; must be a mapping with apiVersion, kind, metadata and spec"),
         ("- a\n- b\n", "is a list; must be a mapping"),
         ("a: 2026-13-45\n", "not valid YAML: month must be in 1..12"),

@@ -10,7 +10,13 @@ from typing import Any, get_args
 import pytest
 import safetensors.torch
 import torch
-from model_support import (
+from torch import nn
+from torch.nn import functional
+
+from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.read import read_model
+from embertide.models.synth import Conv, write_random_model
+from tests.support.models import (
     GRAPHS,
     NODES,
     Files,
@@ -20,12 +26,6 @@ from model_support import (
     run_program,
     shake,
 )
-from torch import nn
-from torch.nn import functional
-
-from embertide.models.dgl_interop import load_dgl, why_no_dgl
-from embertide.models.read import read_model
-from embertide.models.synth import Conv, write_random_model
 
 pytestmark = pytest.mark.skipif(
     why_no_dgl() != "",
@@ -52,7 +52,9 @@ class Case:
     make: Callable[[Any], nn.Module]
     options: str
     weights: bool = False  # whether stored edge weights are passed to the module
+    ignored: bool = False  # whether the graph has edge weights that the module is not given
     after: Callable[[torch.Tensor], torch.Tensor] = lambda out: out.flatten(1)
+    on_grids: bool = True  # False: differs from others in how it is read, not in what is computed
 
 
 def gcn(norm: str, size: tuple[int, int], **more: Any) -> Callable[[Any], nn.Module]:
@@ -77,40 +79,59 @@ def mean_heads(out: torch.Tensor) -> torch.Tensor:
     return out.mean(1)
 
 
+# Of both orders of product and aggregation, grids see one with edge weights and one without.
 CASES = {
     **{
         f"gcn-{norm}-{'wide' if size == WIDE else 'narrow'}{'-weighted' * weights}": Case(
-            gcn(norm, size), f"conv: gcn, norm: {norm}", weights
+            gcn(norm, size),
+            f"conv: gcn, norm: {norm}",
+            weights,
+            on_grids=weights == (size == NARROW),
         )
         for norm in ("both", "right", "left", "none")
         for size in (WIDE, NARROW)
         for weights in (False, True)
     },
-    "gcn-default": Case(gcn("both", NARROW), "conv: gcn", True),
-    "gcn-ignores-weights": Case(gcn("both", NARROW), "conv: gcn, edge_weight: false"),
-    "gcn-no-bias": Case(gcn("both", NARROW, bias=False), "conv: gcn, bias: false"),
-    "gcn-no-bias-wide": Case(gcn("both", WIDE, bias=False), "conv: gcn, bias: false"),
+    "gcn-default": Case(gcn("both", NARROW), "conv: gcn", True, on_grids=False),
+    "gcn-ignores-weights": Case(
+        gcn("both", NARROW), "conv: gcn, edge_weight: false", ignored=True, on_grids=False
+    ),
+    "gcn-no-bias": Case(gcn("both", NARROW, bias=False), "conv: gcn, bias: false", on_grids=False),
+    "gcn-no-bias-wide": Case(
+        gcn("both", WIDE, bias=False), "conv: gcn, bias: false", on_grids=False
+    ),
     "gcn-no-weight": Case(gcn("both", (5, 5), weight=False), "conv: gcn, weight: false"),
     **{
         f"sage-{kind}-{'wide' if size == WIDE else 'narrow'}{'-weighted' * weights}": Case(
-            sage(kind, size), f"conv: sage, aggregator_type: {kind}", weights
+            sage(kind, size),
+            f"conv: sage, aggregator_type: {kind}",
+            weights,
+            on_grids=weights == (size == NARROW),
         )
         for kind in ("mean", "gcn", "pool")
         for size in (WIDE, NARROW)
         for weights in (False, True)
     },
-    "sage-infer-mean": Case(sage("mean", NARROW), "conv: sage"),
-    "sage-infer-gcn": Case(sage("gcn", WIDE), "conv: sage"),
-    "sage-infer-pool": Case(sage("pool", WIDE), "conv: sage"),
-    "sage-gcn-no-bias": Case(sage("gcn", WIDE, bias=False), "conv: sage, bias: false"),
-    "sage-mean-no-bias": Case(sage("mean", WIDE, bias=False), "conv: sage, bias: false"),
+    "sage-infer-mean": Case(sage("mean", NARROW), "conv: sage", on_grids=False),
+    "sage-infer-gcn": Case(sage("gcn", WIDE), "conv: sage", on_grids=False),
+    "sage-infer-pool": Case(sage("pool", WIDE), "conv: sage", on_grids=False),
+    "sage-gcn-no-bias": Case(
+        sage("gcn", WIDE, bias=False), "conv: sage, bias: false", on_grids=False
+    ),
+    "sage-mean-no-bias": Case(
+        sage("mean", WIDE, bias=False), "conv: sage, bias: false", on_grids=False
+    ),
     "gat": Case(attention("GATConv", (5, 4, 3)), "conv: gat"),
-    "gat-one-head": Case(attention("GATConv", (5, 4, 1)), "conv: gat, num_heads: 1"),
+    "gat-one-head": Case(
+        attention("GATConv", (5, 4, 1)), "conv: gat, num_heads: 1", on_grids=False
+    ),
     "gat-average": Case(
         attention("GATConv", (5, 4, 3)), "conv: gat, concat: false", after=mean_heads
     ),
     "gat-slope": Case(
-        attention("GATConv", (5, 4, 3), negative_slope=0.7), "conv: gat, negative_slope: 0.7"
+        attention("GATConv", (5, 4, 3), negative_slope=0.7),
+        "conv: gat, negative_slope: 0.7",
+        on_grids=False,
     ),
     "gat-residual-projected": Case(
         attention("GATConv", (5, 4, 3), residual=True), "conv: gat, residual: true"
@@ -118,11 +139,14 @@ CASES = {
     "gat-residual-projected-no-bias": Case(
         attention("GATConv", (5, 4, 3), residual=True, bias=False),
         "conv: gat, residual: true, bias: false",
+        on_grids=False,
     ),
     "gat-residual-same": Case(
         attention("GATConv", (12, 4, 3), residual=True), "conv: gat, residual: true"
     ),
-    "gat-no-bias": Case(attention("GATConv", (5, 4, 3), bias=False), "conv: gat, bias: false"),
+    "gat-no-bias": Case(
+        attention("GATConv", (5, 4, 3), bias=False), "conv: gat, bias: false", on_grids=False
+    ),
     "gat-weighted": Case(attention("GATConv", (5, 4, 3)), "conv: gat, edge_weight: true", True),
     "gat-average-behind-activation": Case(
         attention("GATConv", (5, 4, 3), activation=functional.elu),
@@ -134,11 +158,14 @@ CASES = {
         attention("GATv2Conv", (5, 4, 3)), "conv: gatv2, concat: false", after=mean_heads
     ),
     "gatv2-shared": Case(
-        attention("GATv2Conv", (5, 4, 3), share_weights=True), "conv: gatv2, share_weights: true"
+        attention("GATv2Conv", (5, 4, 3), share_weights=True),
+        "conv: gatv2, share_weights: true",
+        on_grids=False,
     ),
     "gatv2-slope-no-bias": Case(
         attention("GATv2Conv", (5, 4, 3), negative_slope=0.6, bias=False),
         "conv: gatv2, negative_slope: 0.6, bias: false",
+        on_grids=False,
     ),
     "gatv2-residual-projected": Case(
         attention("GATv2Conv", (5, 4, 3), residual=True), "conv: gatv2, residual: true"
@@ -157,6 +184,7 @@ CASES = {
             lambda c, kind=kind: c.GINConv(nn.Linear(5, 4), kind, init_eps=0.3),
             f"conv: gin, aggregator_type: {kind}",
             weights,
+            on_grids=kind != "mean",
         )
         for kind in ("sum", "mean", "max")
         for weights in (False, True)
@@ -179,8 +207,8 @@ def test_one_layer(dgl: Any, name: str, kind: str) -> None:
     more = {"edge_weight": graph.weight.double()} if case.weights else {}
     with torch.no_grad():
         expected = case.after(module.double()["conv"](dgl_graph(dgl, kind), x, **more))
-    ignored = "edge_weight: false" in case.options
-    assert_same(run_program(program, graph, x, weighted=case.weights or ignored), expected)
+    weighted = case.weights or case.ignored
+    assert_same(run_program(program, graph, x, weighted=weighted), expected)
 
 
 class Stack(nn.Module):
@@ -278,7 +306,7 @@ def test_random_models_load_into_dgl(dgl: Any, conv: Conv) -> None:
     module.load_state_dict(tensors, strict=True)
     program = read_model(files, "file:///r")
     graph, x = dgl_graph(dgl, "directed"), features(5)
-    act = functional.elu if "gat" in conv else torch.relu
+    act = functional.elu if conv in ("gat", "gatv2", "dotgat") else torch.relu
     one, two = module.double()["layers"]
     with torch.no_grad():
         expected = two(graph, act(one(graph, x).flatten(1))).flatten(1)

@@ -7,12 +7,12 @@ import warnings
 
 import pytest
 import torch
-from model_support import GRAPHS, Files, features, shake
 from torch import nn
 
 from embertide.errors import ModelError
 from embertide.models.diagnose import Difference, first_difference
 from embertide.models.read import read_files
+from tests.support.models import GRAPHS, Files, features, shake
 
 with warnings.catch_warnings():
     # PyG's import uses torch.jit, which current torch deprecates.

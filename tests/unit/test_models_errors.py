@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from model_support import Files
 from torch import nn
 
 from embertide.errors import ModelError, ObjectMissing
 from embertide.models.program import Program
 from embertide.models.read import read_model
+from tests.support.models import Files
 
 GCN = {
     "layers.0.weight": torch.ones(8, 16),
@@ -104,7 +104,7 @@ def row(message: str, name: str) -> str:
         ),
         ("library: dgl\nlayers: [{conv: gcn, batch_norm: {epz: 1}}]", "did you mean 'eps'?"),
         ("library: dgl\nlayers: [{conv: gin, mlp: [{eps: 0.1}]}]", "must have one of: linear"),
-        ("library: dgl\nlibrary: pyg", "the key 'library' stands here twice"),
+        ("library: dgl\nlibrary: pyg", "duplicate key 'library'; remove one of them"),
         ("- gcn", "is a list; must be a mapping with library and layers"),
     ],
 )

@@ -7,10 +7,10 @@ import warnings
 
 import pytest
 import torch
-from model_support import GRAPHS, assert_same, features, program_of, run_program, shake
 from torch import nn
 
 from embertide.errors import ModelError
+from tests.support.models import GRAPHS, assert_same, features, program_of, run_program, shake
 
 with warnings.catch_warnings():
     # PyG's import uses torch.jit, which current torch deprecates.

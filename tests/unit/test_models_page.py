@@ -6,20 +6,28 @@ from typing import get_args
 
 import pytest
 import torch
-from model_example import Example
-from model_examples_dgl import dgl
-from model_page import EXAMPLES, PAGE, page
-from model_support import GRAPHS, NODES, assert_same, features, program_of, run_program, shake
 
 from embertide.models.dgl_interop import why_no_dgl
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Library
+from tests.support.model_example import Example
+from tests.support.model_examples_dgl import dgl
+from tests.support.model_page import EXAMPLES, PAGE, page
+from tests.support.models import (
+    GRAPHS,
+    NODES,
+    assert_same,
+    features,
+    program_of,
+    run_program,
+    shake,
+)
 
 CASES = [(library, conv) for library in get_args(Library) for conv in LAYERS[library]]
 
 
 def test_the_page_is_what_the_options_and_examples_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run python tests/unit/model_page.py"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.model_page"
 
 
 def test_every_kind_of_layer_has_an_example_that_uses_it() -> None:
@@ -44,9 +52,8 @@ def test_examples(library: Library, conv: str, kind: str) -> None:
         more = {"edge_weight": graph.weight.double()} if weighted else {}
         with torch.no_grad():
             expected = module.double()(*arguments, **more)
-        # A folded batch norm is stored in float32.
-        tolerance = 1e-6 if "batch_norm" in example.yaml else 1e-9
-        assert_same(run_program(program, graph, x, weighted), expected, tolerance)
+        found = run_program(program, graph, x, weighted=weighted)
+        assert_same(found, expected, example.tolerance)
 
 
 def test_examples_need_what_their_description_says() -> None:

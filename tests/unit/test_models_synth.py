@@ -6,12 +6,12 @@ import sys
 from typing import get_args
 
 import pytest
-from model_support import Files
 
 from embertide.errors import ModelError
 from embertide.models import dgl_interop
 from embertide.models.read import read_model
 from embertide.models.synth import Conv, write_random_model
+from tests.support.models import Files
 
 
 @pytest.mark.parametrize("conv", get_args(Conv))

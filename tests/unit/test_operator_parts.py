@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from embertide_operator.cluster import merge_patch
 from embertide_operator.controller import Controller
 from embertide_operator.health import health
+from embertide_operator.kubernetes_api import merge_patch
 from embertide_operator.settings import Settings
 from embertide_operator.workqueue import Key, WorkQueue
 

@@ -17,10 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import OutputError
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.versions.part_sinks import HashedSink
 from embertide.versions.parts import PartDigest, PartWriter, verify_part
-from embertide.versions.read_parts import read_part
+from embertide.versions.reading import read_part
 
 WORDS = ["", "naïve", "a" * 300, "日本", "x"]
 CASES = [(f, i, d) for f in ("parquet", "npy") for i in ("int64", "string") for d in (32, 16)]
@@ -63,7 +64,9 @@ def write(
     kind: Any = "int64" if isinstance(ids, np.ndarray) else "string"
     rows, width = values.shape
     uri = f"{folder}/part-00000"
-    with PartWriter(storage, uri, format, dtype, kind, width, rows) as writer:
+    with PartWriter(
+        storage, uri, format=format, dtype=dtype, ids_kind=kind, width=width, rows=rows
+    ) as writer:
         for at in range(0, rows, step):
             writer.write(ids[at : at + step], values[at : at + step])
     return writer.digest
@@ -172,8 +175,8 @@ def test_what_float16_cannot_hold_is_refused(storage: Storage, folder: str) -> N
         with pytest.raises(OutputError) as caught:
             write(storage, folder, ids, values, dtype="float16", step=2)
         assert str(caught.value) == (
-            f"the embedding of node {name} has -70000 in column 2; float16 ends at 65504, set"
-            " output.dtype to float32"
+            f"the embedding of node {name} has -70000 in column 2; the largest float16 is"
+            " 65504, set output.dtype: float32"
         )
     assert files(folder) == []
 
@@ -222,6 +225,13 @@ def test_reading_a_damaged_part_names_it(
 
 
 # Failures while writing
+
+
+def part_writer(storage: Storage, folder: str, format: Any, rows: int) -> PartWriter:
+    return PartWriter(
+        storage, f"{folder}/part-00000",
+        format=format, dtype="float32", ids_kind="int64", width=4, rows=rows,
+    )  # fmt: skip
 
 
 class Broken:
@@ -274,7 +284,7 @@ def test_a_full_disk_leaves_nothing(
 def test_an_exception_passes_and_leaves_nothing(
     storage: Storage, folder: str, format: Any, error: Any
 ) -> None:
-    writer = PartWriter(storage, f"{folder}/part-00000", format, "float32", "int64", 4, 20)
+    writer = part_writer(storage, folder, format, 20)
 
     def interrupted() -> None:
         with writer:
@@ -290,7 +300,7 @@ def test_an_exception_passes_and_leaves_nothing(
 def test_a_writer_that_was_given_too_few_rows(storage: Storage, folder: str) -> None:
     with (
         pytest.raises(AssertionError, match="3 of 4 rows written"),
-        PartWriter(storage, f"{folder}/part-00000", "npy", "float32", "int64", 4, 4) as writer,
+        part_writer(storage, folder, "npy", 4) as writer,
     ):
         writer.write(np.arange(3), some_values(3))
     assert files(folder) == []

@@ -1,9 +1,10 @@
-"""Pieces: dealing them out, and cutting objects so that every row is read exactly once."""
+"""Splits: assigned to ranks in balance, and every row is in exactly one of them."""
 
 from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,46 +13,48 @@ from hypothesis import strategies as st
 
 from embertide.errors import InputError
 from embertide.readers import text_lines
-from embertide.readers.splits import Piece, cut_ranges, map_objects, share
+from embertide.readers.splits import Split, assign_splits, map_objects, split_ranges
 from embertide.readers.text_lines import codec_of, count_lines_before, first_line, line_blocks
 from embertide.readers.where import Where
+from embertide.storage.protocol import ObjectInfo
 
 
-def _piece(i: int, size: int) -> Piece:
-    return Piece(f"file:///e/{i:03}", size, 0, size, size, "tag")
+def _split(i: int, size: int) -> Split:
+    return Split.of(ObjectInfo(f"file:///e/{i:03}", size, "tag"), 0, size, size)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 9))
-def test_share_keeps_order_and_balances(sizes: list[int], world: int) -> None:
-    pieces = [_piece(i, size) for i, size in enumerate(sizes)]
-    shares = share(pieces, world)
-    assert len(shares) == world
-    assert [piece for rank in shares for piece in rank] == pieces
-    weights = [sum(max(1, piece.size) for piece in rank) for rank in shares]
+def test_assigned_splits_keep_their_order_and_balance(sizes: list[int], world: int) -> None:
+    splits = [_split(i, size) for i, size in enumerate(sizes)]
+    assigned = assign_splits(splits, world)
+    assert len(assigned) == world
+    assert [split for rank in assigned for split in rank] == splits
+    weights = [sum(max(1, split.size) for split in rank) for rank in assigned]
     largest = max([max(1, size) for size in sizes], default=0)
     assert max(weights) <= sum(weights) / world + largest
 
 
-def test_share_of_equal_pieces_is_equal() -> None:
-    shares = share([_piece(i, 10) for i in range(12)], 4)
-    assert [len(rank) for rank in shares] == [3, 3, 3, 3]
+def test_equal_splits_are_assigned_evenly() -> None:
+    assigned = assign_splits([_split(i, 10) for i in range(12)], 4)
+    assert [len(rank) for rank in assigned] == [3, 3, 3, 3]
 
 
 @settings(deadline=None)
 @given(st.integers(0, 500), st.integers(1, 64), st.integers(1, 4096))
 def test_ranges_cover_everything_once(rows: int, row_bytes: int, target: int) -> None:
-    ranges = cut_ranges(rows, rows * row_bytes, target)
+    ranges = split_ranges(rows, rows * row_bytes, target)
     assert [row for start, stop in ranges for row in range(start, stop)] == list(range(rows))
     assert all(stop > start for start, stop in ranges)
     assert all((stop - start - 1) * row_bytes <= 2 * target for start, stop in ranges)
 
 
-def test_a_piece_travels_as_json() -> None:
-    piece = Piece("s3://b/x.parquet", 9, 3, 7, 100, '"tag"', (1, 2), base=5)
-    assert Piece.from_json(json.loads(json.dumps(piece.to_json()))) == piece
-    text = _piece(0, 5)
-    assert Piece.from_json(json.loads(json.dumps(text.to_json()))) == text
+def test_a_split_survives_json() -> None:
+    info = ObjectInfo("s3://b/x.parquet", 100, '"tag"')
+    split = replace(Split.of(info, 3, 7, 9, (1, 2)), base=5)
+    assert Split.from_json(json.loads(json.dumps(split.to_json()))) == split
+    text = _split(0, 5)
+    assert Split.from_json(json.loads(json.dumps(text.to_json()))) == text
     assert text.info.etag == "tag"
     assert text.ids_info is None
 
@@ -94,17 +97,17 @@ def test_every_line_is_in_exactly_one_range(
 
 @pytest.mark.parametrize("start", [0, 10])
 def test_an_endless_line_is_refused(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_lines, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(text_lines, "LONGEST_LINE_BYTES", 1 << 20)
     file = io.BytesIO(b"x" * (3 << 20))
     with pytest.raises(
-        InputError, match=rf"^u has no line end in the 1 MiB after byte {start}: it"
+        InputError, match=rf"^u has no line break in the 1 MiB after byte {start}: it"
     ):
         list(line_blocks(file, "u", start, 3 << 20, 1 << 16))
 
 
 def test_an_endless_first_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_lines, "LONGEST_LINE", 1 << 20)
-    with pytest.raises(InputError, match="has no line end"):
+    monkeypatch.setattr(text_lines, "LONGEST_LINE_BYTES", 1 << 20)
+    with pytest.raises(InputError, match="has no line break"):
         first_line(io.BytesIO(b"x" * (2 << 20)), "u")
 
 

@@ -10,10 +10,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from storage_contract import StorageContract
 
 from embertide.errors import ObjectMissing, OutputError, StorageError
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from tests.support.storage_contract import StorageContract
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_no_room_for_the_file(tmp_path: Path, closed: bool) -> None:
         """
         import resource, sys
         from embertide.errors import OutputError
-        from embertide.storage.protocol import open_storage
+        from embertide.storage.opening import open_storage
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         storage = open_storage(None)
@@ -90,7 +91,7 @@ def test_another_users_directory(tmp_path: Path) -> None:
         """
         import os, sys
         from embertide.errors import AccessDenied
-        from embertide.storage.protocol import open_storage
+        from embertide.storage.opening import open_storage
 
         storage, root = open_storage(None), sys.argv[1]
         storage.stat(root)
@@ -111,10 +112,10 @@ def test_another_users_directory(tmp_path: Path) -> None:
     )
     lines = out.splitlines()
     assert len(lines) == 4
-    assert lines[0].startswith(f"file://{tmp_path}/secret may not be read")
+    assert lines[0].startswith(f"file://{tmp_path}/secret cannot be read: permission denied")
     for line in lines[1:]:
         assert line.startswith(f"file://{tmp_path}/out/")
-        assert "may not be written" in line
+        assert "cannot be written: Permission denied" in line
     assert all("permissions" in line for line in lines)
 
 
@@ -187,7 +188,7 @@ def test_s3_library_is_not_loaded_for_files(tmp_path: Path) -> None:
     out = run(
         """
         import sys
-        from embertide.storage.protocol import open_storage
+        from embertide.storage.opening import open_storage
         open_storage(None).write(sys.argv[1], b"1")
         print("boto3" in sys.modules, "botocore" in sys.modules)
         """,

@@ -15,7 +15,8 @@ from embertide.errors import ManifestError, OutputError
 from embertide.readers.edges import read_edges, split_edges
 from embertide.readers.features import feature_width, non_finite, read_features, split_features
 from embertide.spec import load_manifest
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.synth import SynthOptions, job, synthesize, write
 from embertide.synth.graphs import Choice, edge_maker, scramble
 from embertide.synth.tables import plan_files
@@ -50,16 +51,16 @@ def contents(storage: Storage, uri: str) -> tuple[list[Any], list[Any], list[lis
     spec = load_manifest(storage.read(f"{uri}/job.yaml").decode()).spec
     edges, node = spec.input.edges[0], spec.input.nodes[0]
     found: list[Any] = []
-    for piece in split_edges(storage, edges, ids=node.ids):
-        for batch in read_edges(storage, edges, node.ids, piece, count=node.count):
+    for split in split_edges(storage, edges, ids=node.ids):
+        for batch in read_edges(storage, edges, node.ids, split, count=node.count):
             columns = [batch.source.tolist(), batch.destination.tolist()]
             columns += [] if batch.weight is None else [batch.weight.tolist()]
             found += zip(*columns, strict=True)
     ids: list[Any] = []
     values: list[list[float]] = []
     width = feature_width(storage, node.features)
-    for piece in split_features(storage, node.features, ids=node.ids):
-        for rows in read_features(storage, node.features, node.ids, piece, width):
+    for split in split_features(storage, node.features, ids=node.ids):
+        for rows in read_features(storage, node.features, node.ids, split, width):
             assert non_finite(rows) == (0, None)
             ids += rows.ids.tolist()
             values += rows.values.tolist()

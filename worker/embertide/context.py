@@ -9,7 +9,9 @@ import torch
 
 from embertide.grid import Grid
 from embertide.primitives.exchange import Exchange
+from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.nodes import NodeInput
 from embertide.storage.protocol import Storage
 from embertide.telemetry.progress import OnProgress, Progress
 
@@ -19,9 +21,9 @@ class RunContext:
     """One worker's view of a run.
 
     Attributes:
-        report: takes progress; only rank 0's reaches the user.
-        delivered: called when our part is written, before anybody is told: from then on it may
-            become visible, so nobody but rank 0 may remove it.
+        report: receives progress; only rank 0's is shown to the user.
+        delivered: called when our part is written, before any other rank learns of it: from then
+            on it may become visible, so only rank 0 may remove it.
     """
 
     job: EmbeddingJob
@@ -32,13 +34,23 @@ class RunContext:
 
     @property
     def grid(self) -> Grid:
-        """Our place."""
+        """The grid as seen from this rank."""
         return self.exchange.grid
 
     @property
     def device(self) -> torch.device:
         """Where dense tensors live."""
         return self.exchange.device
+
+    @property
+    def edges(self) -> EdgeInput:
+        """The job's edge input; a job has one."""
+        return self.job.spec.input.edges[0]
+
+    @property
+    def nodes(self) -> NodeInput:
+        """The job's node input; a job has one."""
+        return self.job.spec.input.nodes[0]
 
     def progress(self, stage: str, fraction: float, layer: int = 0, layers: int = 0) -> None:
         """Say how far a stage is, 0 to 1."""

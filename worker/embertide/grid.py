@@ -1,4 +1,4 @@
-"""Who is where: P x M workers, their axes, and the ranges of rows and columns they own.
+"""The P x M workers, their axes, and the ranges of rows and columns that each owns.
 
 A worker's rank is ``p * M + m``: graph partition p, feature slice m. The *feature axis* is the
 M workers of one partition; the *graph axis* the P workers of one column slice. Both degenerate
@@ -11,22 +11,25 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from embertide.errors import GridError
 from embertide.spec.grid import GridShape
 
+AxisName = Literal["feature", "graph", "world"]
+
 
 @dataclass(frozen=True)
 class Axis:
-    """Some workers that exchange data: their global ranks in order, and our place among them."""
+    """Some workers that exchange data: their global ranks in order, and our index among them."""
 
-    name: str
+    name: AxisName
     ranks: tuple[int, ...]
     index: int
 
     @property
     def size(self) -> int:
-        """How many workers the axis has."""
+        """The number of workers on the axis."""
         return len(self.ranks)
 
     def others(self) -> list[int]:
@@ -78,6 +81,16 @@ class Grid:
         """The rank at partition p, slice m."""
         return p * self.feature + m
 
+    def axis(self, name: AxisName) -> Axis:
+        """The axis of that name that this worker is on."""
+        match name:
+            case "feature":
+                return self.feature_axis
+            case "graph":
+                return self.graph_axis
+            case "world":
+                return self.world_axis
+
     @cached_property
     def graph_axis(self) -> Axis:
         """The P workers that share our column slice."""
@@ -90,13 +103,13 @@ class Grid:
 
     @cached_property
     def world_axis(self) -> Axis:
-        """All workers."""
+        """The P * M workers of the grid, in rank order."""
         return Axis("world", tuple(range(self.world)), self.rank)
 
 
-def even_bounds(total: int, parts: int) -> list[int]:
-    """``parts + 1`` ascending bounds of an even split of ``range(total)``."""
-    return [total * i // parts for i in range(parts + 1)]
+def even_bounds(total: int, count: int) -> list[int]:
+    """``count + 1`` ascending bounds that split ``range(total)`` evenly ``count`` ways."""
+    return [total * i // count for i in range(count + 1)]
 
 
 @dataclass(frozen=True)
@@ -143,14 +156,14 @@ class RowRanges:
 
 @dataclass(frozen=True)
 class ColumnSlices:
-    """The even split of ``width`` columns over the feature axis."""
+    """The even split of ``width`` columns into ``count`` slices, one per rank of a feature axis."""
 
     width: int
-    parts: int
+    count: int
 
     def bounds(self, m: int) -> tuple[int, int]:
         """First and one-past-last column of slice m."""
-        return self.width * m // self.parts, self.width * (m + 1) // self.parts
+        return self.width * m // self.count, self.width * (m + 1) // self.count
 
     def size(self, m: int) -> int:
         """Columns in slice m."""

@@ -26,7 +26,7 @@ Layout = Literal["tile", "rows"]
 
 @dataclass(frozen=True)
 class Shard:
-    """Our part of a dense node tensor of ``width`` columns."""
+    """What one rank holds of a dense node tensor of ``width`` columns."""
 
     layout: Layout
     data: torch.Tensor
@@ -35,7 +35,7 @@ class Shard:
 
 @dataclass
 class Loaded:
-    """Input features where they were read.
+    """Input features on the rank that read them.
 
     Attributes:
         ids: [n] int64 dense node ids in the order of the rows, over all chunks.
@@ -47,9 +47,9 @@ class Loaded:
 
     @property
     def width(self) -> int:
-        """D."""
+        """D, the columns of the features."""
         return self.data.shape[1]
 
     def release(self) -> None:
-        """Free the values, whoever else holds this object."""
+        """Free the values, even where other references to this object exist."""
         self.data = self.data.new_empty(0, self.width)

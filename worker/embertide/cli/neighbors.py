@@ -89,9 +89,10 @@ def _search(
     features: bool,
 ) -> Found:
     """Results by what was compared, then by id."""
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
+    from embertide.versions.catalog import latest
     from embertide.versions.neighbors import nearest
-    from embertide.versions.publish import iter_embeddings, latest
+    from embertide.versions.reading import iter_embeddings
 
     storage = open_storage(job.spec.storage)
     uri = job.spec.output.uri
@@ -117,8 +118,8 @@ def _feature_batches(storage: Storage, job: EmbeddingJob) -> Iterable[Batch]:
 
     node = job.spec.input.nodes[0]
     width = feature_width(storage, node.features)
-    for piece in split_features(storage, node.features, ids=node.ids):
-        for batch in read_features(storage, node.features, node.ids, piece, width):
+    for split in split_features(storage, node.features, ids=node.ids):
+        for batch in read_features(storage, node.features, node.ids, split, width):
             yield batch.ids, batch.values
 
 

@@ -153,7 +153,7 @@ def _synthesize(
     out: str, shape: dict[str, Any], endpoint_url: str | None, *, json_output: bool, quiet: bool
 ) -> SynthReport:
     from embertide.cli.progress_view import progress_view
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
     from embertide.synth import SynthOptions, synthesize
     from embertide.telemetry.progress import Progress
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from embertide.spec.manifest import StorageSettings
-    from embertide.versions.publish import VersionInfo
+    from embertide.versions.catalog import VersionInfo
 
 
 def versions(
@@ -50,8 +50,8 @@ def versions(
     """
     uri, settings = _output(job_path, output, endpoint_url)
 
-    from embertide.storage.protocol import open_storage
-    from embertide.versions.publish import list_versions
+    from embertide.storage.opening import open_storage
+    from embertide.versions.catalog import list_versions
 
     found = list_versions(open_storage(settings), uri)
     if json_output:
@@ -83,12 +83,12 @@ def rollback(
       embertide versions job.yaml
       embertide rollback job.yaml 20261121T041922Z-3fa9c1
     """
-    from embertide.storage.protocol import open_storage
-    from embertide.versions import publish as store
+    from embertide.storage.opening import open_storage
+    from embertide.versions import publish
 
     job = load_job(job_path)
     storage = open_storage(job.spec.storage)
-    info = store.rollback(storage, job.spec.output.uri, version)
+    info = publish.rollback(storage, job.spec.output.uri, version)
     if json_output:
         from embertide.cli.progress_view import write_json
 

@@ -1,7 +1,7 @@
 """Non-zeros of some rows over some source rows, and the sums and maxima over them.
 
 A :class:`Block` is a compressed sparse matrix whose columns index a dense source tensor that
-is at hand: our own tile, or the receive buffer of one group. The reductions run in chunks of
+is in memory: our own tile, or the receive buffer of one group. The reductions run in chunks of
 rows, so their temporaries stay small and 32-bit offsets always suffice.
 ``torch.nn.functional.embedding_bag`` is the fastest gather-and-reduce that torch has (three
 times ``torch.sparse`` on CPU) and runs on CPU and CUDA alike.
@@ -41,7 +41,7 @@ class Block:
 
     @property
     def nnz(self) -> int:
-        """Non-zeros."""
+        """Non-zeros of all rows."""
         return len(self.indices)
 
     def to(self, device: torch.device) -> Block:
@@ -94,13 +94,13 @@ class Chunk:
 
     @property
     def rows(self) -> torch.Tensor | slice:
-        """Output rows."""
+        """[rows] output rows, a slice where they are consecutive."""
         every = slice(self.first, self.last)
         return every if self.block.rows is None else self.block.rows[every]
 
     @property
     def offsets(self) -> torch.Tensor:
-        """[rows + 1] first non-zero of each row, in the indices' type and place."""
+        """[rows + 1] first non-zero of each row, with the indices' dtype and device."""
         local = self.block.indptr[self.first : self.last + 1] - self.start
         return local.to(dtype=self.block.indices.dtype, device=self.block.indices.device)
 

@@ -26,12 +26,12 @@ class Csr:
 
     @property
     def rows(self) -> int:
-        """Rows."""
+        """Rows, with edges or without."""
         return len(self.indptr) - 1
 
     @property
     def nnz(self) -> int:
-        """Edges."""
+        """Edges, the non-zeros of all rows."""
         return len(self.cols)
 
     def row_ids(self) -> torch.Tensor:
@@ -138,8 +138,8 @@ def single_loops(csr: Csr, loop_weight: float) -> Csr:
     counts = torch.bincount(rows[kept], minlength=csr.rows) + 1
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
     cols = torch.empty(int(indptr[-1]), dtype=csr.cols.dtype)
-    place = torch.arange(int(kept.sum())) + rows[kept]
-    cols[place] = csr.cols[kept]
+    position = torch.arange(int(kept.sum())) + rows[kept]
+    cols[position] = csr.cols[kept]
     cols[indptr[1:] - 1] = (ids + csr.first).to(cols.dtype)
     weights = None
     if csr.weights is not None:
@@ -147,6 +147,6 @@ def single_loops(csr: Csr, loop_weight: float) -> Csr:
         own.scatter_reduce_(0, rows[loop], csr.weights[loop], "amax")
         own[own == float("-inf")] = loop_weight
         weights = torch.empty(len(cols))
-        weights[place] = csr.weights[kept]
+        weights[position] = csr.weights[kept]
         weights[indptr[1:] - 1] = own
     return Csr(csr.first, indptr, cols, weights)

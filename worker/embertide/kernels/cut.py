@@ -7,6 +7,7 @@ result only chunk-sized temporaries exist.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -48,19 +49,17 @@ def cut_by_group(
         slot = lut[cols[span]]
         group = _groups(slot, group_rows)
         order = np.argsort(group, kind="stable")
-        place = _destinations(group[order], cursor)
+        position = _destinations(group[order], cursor)
         local = np.where(slot < 0, -1 - slot, slot - (group.astype(slot.dtype) - 1) * group_rows)
-        indices[place] = local[order]
-        rows[place] = _rows_of(csr, span)[order]
+        indices[position] = local[order]
+        rows[position] = _rows_of(csr, span)[order]
         if positions is not None:
-            positions[place] = span.start + order
+            positions[position] = span.start + order
         if weights is not None and csr.weights is not None:
-            weights[place] = csr.weights.numpy()[span][order]
-    parts = [slice(a, b) for a, b in pairwise(bounds)]
-    return [
-        _block(csr.rows, part, indices, rows, weights, positions, every_row=number == 0)
-        for number, part in enumerate(parts)
-    ]
+            weights[position] = csr.weights.numpy()[span][order]
+    first, *rest = (slice(a, b) for a, b in pairwise(bounds))
+    cut = _Sorted(rows=rows, indices=indices, weights=weights, positions=positions)
+    return [cut.every_row(first, csr.rows), *map(cut.rows_present, rest)]
 
 
 def _spans(nnz: int) -> Iterator[slice]:
@@ -90,30 +89,33 @@ def _rows_of(csr: Csr, span: slice) -> np.ndarray:
     return np.repeat(np.arange(first, last, dtype=np.int32), lengths)
 
 
-def _block(
-    total_rows: int,
-    part: slice,
-    indices: np.ndarray,
-    rows: np.ndarray,
-    weights: np.ndarray | None,
-    positions: np.ndarray | None,
-    *,
-    every_row: bool,
-) -> Block:
-    """One group's stretch of the sorted non-zeros as a block."""
-    mine = rows[part]
-    if every_row:
-        present, counts = None, np.bincount(mine, minlength=total_rows)
-    else:
-        starts = np.flatnonzero(np.diff(mine, prepend=-1))
-        present, counts = mine[starts], np.diff(np.append(starts, len(mine)))
-    # Groups are many and their rows nearly all of them: narrow numbers halve what they take.
-    narrow = np.int32 if len(mine) < 2**31 else np.int64
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(narrow)
-    return Block(
-        None if present is None else torch.from_numpy(present),
-        torch.from_numpy(indptr),
-        torch.from_numpy(indices[part]),
-        None if weights is None else torch.from_numpy(weights[part]),
-        None if positions is None else torch.from_numpy(positions[part]),
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Sorted:
+    """The non-zeros ordered by group, each group a span; arrays are [nnz] each."""
+
+    rows: np.ndarray
+    indices: np.ndarray
+    weights: np.ndarray | None
+    positions: np.ndarray | None
+
+    def every_row(self, span: slice, rows: int) -> Block:
+        """A group as a block that has all ``rows`` rows."""
+        return self._block(span, None, np.bincount(self.rows[span], minlength=rows))
+
+    def rows_present(self, span: slice) -> Block:
+        """A group as a block that has only the rows with non-zeros."""
+        rows = self.rows[span]
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        return self._block(span, rows[starts], np.diff(np.append(starts, len(rows))))
+
+    def _block(self, span: slice, rows: np.ndarray | None, counts: np.ndarray) -> Block:
+        # Groups are many and their rows nearly all of them: narrow numbers halve what they take.
+        narrow = np.int32 if span.stop - span.start < 2**31 else np.int64
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(narrow)
+        return Block(
+            None if rows is None else torch.from_numpy(rows),
+            torch.from_numpy(indptr),
+            torch.from_numpy(self.indices[span]),
+            None if self.weights is None else torch.from_numpy(self.weights[span]),
+            None if self.positions is None else torch.from_numpy(self.positions[span]),
+        )

@@ -18,7 +18,7 @@ _BATCH_BYTES = 1 << 24
 
 
 def mix(words: Words) -> Words:
-    """SplitMix64's finaliser."""
+    """[n] words through SplitMix64's finaliser, a bijection on 64-bit words."""
     with np.errstate(over="ignore"):
         words = words + _GOLDEN
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -34,7 +34,7 @@ def hash_integers(ids: npt.NDArray[np.int64]) -> tuple[Words, Words]:
 
 def hash_strings(ids: pa.Array) -> tuple[Words, Words]:
     """[n] strings -> high and low halves of their hashes, eight bytes at a time."""
-    offsets, data = string_parts(ids.cast(pa.large_string()))
+    offsets, data = string_buffers(ids.cast(pa.large_string()))
     starts, lengths = offsets[:-1], np.diff(offsets)
     words = (lengths + 7) // 8
     high, low = mix(lengths.astype(np.uint64)), mix(lengths.astype(np.uint64) ^ _SECOND)
@@ -49,7 +49,7 @@ def hash_strings(ids: pa.Array) -> tuple[Words, Words]:
     return high, low
 
 
-def string_parts(ids: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def string_buffers(ids: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """[n + 1] offsets and the bytes they point into, of a large_string array."""
     if len(ids) == 0:
         return np.zeros(1, np.int64), np.empty(0, np.uint8)
@@ -66,8 +66,8 @@ def _padded(
 ) -> Words:
     """[n, words] the strings' bytes, zero-padded to whole words."""
     at = np.arange(words * 8)
-    place = np.minimum(starts[:, None] + at, max(len(data) - 1, 0))
-    filled = np.where(at < lengths[:, None], data[place], 0).astype(np.uint8)
+    position = np.minimum(starts[:, None] + at, max(len(data) - 1, 0))
+    filled = np.where(at < lengths[:, None], data[position], 0).astype(np.uint8)
     return np.ascontiguousarray(filled).view(np.uint64)
 
 

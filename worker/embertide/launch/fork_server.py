@@ -11,17 +11,12 @@ serves status and listens for signals, and never imports torch itself.
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import multiprocessing.forkserver
-import os
 import signal
-import sys
 import tempfile
-import threading
-import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -31,13 +26,10 @@ from typing import Any, ParamSpec, TypeVar
 import psutil
 
 from embertide.errors import EmbertideError, OutputError, ProcessDied
+from embertide.launch.process_tree import die_with_requester, end_tree
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_TICK_SECONDS = 0.05
-_PATIENCE_SECONDS = 5.0
-"""How long to wait for processes that were killed; the system may hold on to one."""
 
 
 @contextmanager
@@ -76,7 +68,7 @@ def call(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """What ``act`` returns or raises in a new process of the fork server's.
 
     Whatever ends the waiting, that process and all it started are gone afterwards. Where it was
-    killed, they end by themselves: see :func:`die_with_asker`.
+    killed, they end by themselves: see :func:`die_with_requester`.
 
     Raises:
         ProcessDied: it ended without an answer.
@@ -87,7 +79,7 @@ def call(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
 def call_alone(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """Like :func:`call`, of something that forks.
 
-    It begins without a thread beside it, and calls :func:`die_with_asker` once it has forked.
+    It begins without a thread beside it, and calls :func:`die_with_requester` once it has forked.
     """
     return _ask(_answer_alone, act, *args, **kwargs)
 
@@ -111,7 +103,7 @@ def _ask(
             process.join()
             raise ProcessDied(f"the {act.__name__} process {_how_it_ended(process)}")
     finally:
-        _end_tree(process)
+        end_tree(process)
         ours.close()
     good, value = answer
     if not good:
@@ -124,7 +116,7 @@ def _answer(
     pipe: Connection, act: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """In the new process: do it and tell the outcome."""
-    die_with_asker()
+    die_with_requester()
     _answer_alone(pipe, act, args, kwargs)
 
 
@@ -152,63 +144,4 @@ def _how_it_ended(process: BaseProcess) -> str:
     code = process.exitcode or 0
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
-
-
-def _end_tree(process: BaseProcess) -> None:
-    """Kill a process and all it started; returns when they are gone."""
-    if process.pid is None:
-        return
-    tree: list[psutil.Process] = []
-    with suppress(psutil.NoSuchProcess):
-        top = psutil.Process(process.pid)
-        # So that it starts no more while we look.
-        top.suspend()
-        tree = [*top.children(recursive=True), top]
-    kill_all(lambda: tree)
-
-
-def kill_all(find: Callable[[], Iterable[psutil.Process]]) -> None:
-    """Kill what is found, over and over, until nothing found is alive."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        living = [process for process in find() if _kill(process)]
-        if not living:
-            return
-        psutil.wait_procs(living, timeout=_TICK_SECONDS)
-
-
-def _kill(process: psutil.Process) -> bool:
-    """Returns whether the process was still alive."""
-    try:
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return False
-        process.kill()
-    except psutil.NoSuchProcess:
-        return False
-    return True
-
-
-def adopt_orphans() -> None:
-    """Become the parent of what our processes leave behind, so that we find it among our own."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_asker() -> None:
-    """End this process when the one that asked for it ends, however it ends.
-
-    The fork server, where it is the parent, outlives that one: every process it makes holds the
-    pipe that it waits on.
-    """
-    asker = multiprocessing.parent_process()
-    if asker is not None:
-        threading.Thread(target=_follow, args=(asker,), name="asker", daemon=True).start()
-    if sys.platform == "linux":
-        # For the parent, be it the fork server, being killed: nobody could stop us any more.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _follow(asker: Any) -> None:
-    asker.join()
-    os._exit(1)
+    return f"exited with code {code}"

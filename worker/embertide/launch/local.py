@@ -1,41 +1,25 @@
-"""The laptop's way in: the workers of one run as processes on this machine.
+"""A run on one machine: all workers as processes here, with one launcher.
 
 The inputs are listed while the fork server, which the workers come from, imports.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from embertide.errors import (
-    GridError,
-    Interrupted,
-    OutputError,
-    StorageError,
-    WorkerFailed,
-)
-from embertide.launch.failure import Workers
-from embertide.launch.fork_server import call, call_alone, fork_server
-from embertide.launch.launcher import (
-    NEEDED,
-    check_output,
-    cuda_devices,
-    interface_of,
-    launch,
-    plan_run,
-)
-from embertide.launch.run_folder import following, write_text
-from embertide.launch.settings import Meeting, WorkerSettings
+from embertide.errors import GridError, Interrupted, OutputError, StorageError, WorkerFailed
+from embertide.launch.fork_server import call, fork_server
+from embertide.launch.run_folder import RunFolder
+from embertide.launch.sequence import PRELOAD, interface_of, launch_workers, prepare
+from embertide.launch.settings import Rendezvous, WorkerSettings
 from embertide.launch.signals import Stopped, interruptible
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.telemetry.progress import OnProgress, Progress
-from embertide.telemetry.report import RunReport
+from embertide.spec.version_names import new_version
+from embertide.telemetry.progress import OnProgress, Pace, Progress
+from embertide.telemetry.report import Estimate, RunReport
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
@@ -62,34 +46,59 @@ def run_job(
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
     """
-    with interruptible(), fork_server(NEEDED, "embertide.cli"):
+    with interruptible(), fork_server(PRELOAD, "embertide.cli"), RunFolder.temporary() as folder:
         on_progress(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
-        from embertide.planning.inputs import list_inputs
-        from embertide.storage.protocol import open_storage
+        from embertide.storage.opening import open_storage
 
-        storage = open_storage(job.spec.storage)
-        inputs = list_inputs(storage, job)
-        on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
-        from embertide.versions.publish import new_version
-
-        # Waits for the fork server.
-        plan = call(plan_run, job, inputs, grid, workers)
-        grid = plan.grid
-        version = new_version()
-        if job.spec.workers.device == "cuda":
-            _check_devices(grid.workers)
-        check_output(storage, job.spec.output.uri, version)
-        order = {
-            "inputs": inputs.to_json(),
-            "version": version,
-            "planned_bytes": plan.peak_memory_per_worker_bytes,
-        }
-        threads = threads or max(1, (os.cpu_count() or 1) // grid.workers)
+        storage, version = open_storage(job.spec.storage), new_version()
+        estimate = prepare(
+            folder,
+            job,
+            storage,
+            version=version,
+            grid=grid,
+            workers=workers,
+            on_progress=on_progress,
+            on_planned=lambda plan: _check_devices(job, plan.grid),
+        )
+        settings = _settings(job, folder, estimate.grid, threads)
         try:
-            return _run_workers(job, order, grid, threads, on_progress)
+            return _run_workers(folder, settings, estimate, on_progress)
         except BaseException as error:
             raise _clean_up(error, storage, job.spec.output.uri, version) from None
+
+
+def _settings(
+    job: EmbeddingJob, folder: RunFolder, grid: GridShape, threads: int | None
+) -> WorkerSettings:
+    return WorkerSettings(
+        run_folder=str(folder.path),
+        grid=grid,
+        threads=threads or max(1, (os.cpu_count() or 1) // grid.workers),
+        device=job.spec.workers.device,
+        interface=interface_of(_HERE),
+    )
+
+
+def _run_workers(
+    folder: RunFolder, settings: WorkerSettings, estimate: Estimate, on_progress: OnProgress
+) -> RunReport:
+    """The workers, to the version that they published."""
+    rendezvous = Rendezvous(
+        run_id=folder.path.name, workers_each=settings.grid.workers, address=_HERE
+    )
+    pace = Pace(estimate.edges)
+
+    def with_pace(event: Progress) -> None:
+        on_progress(replace(event, edges_per_second=pace.note(event)))
+
+    cause = launch_workers(folder, settings, rendezvous, with_pace)
+    if cause is not None:
+        raise cause.error
+    report = folder.read_report()
+    assert report is not None
+    return report
 
 
 def _clean_up(
@@ -112,44 +121,20 @@ def _clean_up(
     return error
 
 
-def _run_workers(
-    job: EmbeddingJob,
-    order: dict[str, Any],
-    grid: GridShape,
-    threads: int,
-    on_progress: OnProgress,
-) -> RunReport:
-    """Tell the workers by files what to do, run them, and read what they report."""
-    folder = _run_folder()
-    try:
-        write_text(folder / "order.json", json.dumps(order))
-        write_text(folder / "job.json", job.model_dump_json(by_alias=True))
-        settings = WorkerSettings(
-            str(folder), grid, threads, job.spec.workers.device, interface_of(_HERE)
-        )
-        meeting = Meeting(folder.name, workers_each=grid.workers, address=_HERE)
-        with following(folder / "progress.jsonl", on_progress):
-            cause = call_alone(launch, Workers(folder, grid), settings, meeting)
-        if cause is not None:
-            raise cause.error
-        return RunReport.from_json(json.loads((folder / "report.json").read_text()))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _run_folder() -> Path:
-    try:
-        return Path(tempfile.mkdtemp(prefix="embertide-run-"))
-    except OSError as error:
-        raise OutputError(
-            f"no temporary folder can be made: {error.strerror}; set TMPDIR to one with space"
-        ) from error
-
-
-def _check_devices(workers: int) -> None:
-    found = call(cuda_devices)
-    if found < workers:
+def _check_devices(job: EmbeddingJob, grid: GridShape) -> None:
+    if job.spec.workers.device != "cuda":
+        return
+    found = call(_cuda_devices)
+    if found < grid.workers:
         raise GridError(
-            f"spec.workers.device is cuda and the grid has {workers} workers, but this machine has"
-            f" {found} CUDA device{'s' if found != 1 else ''}; use a smaller grid or device: cpu"
+            f"spec.workers.device is cuda and the grid has {grid.workers} workers, but this machine"
+            f" has {found} CUDA device{'s' if found != 1 else ''}; use a smaller grid or device:"
+            " cpu"
         )
+
+
+def _cuda_devices() -> int:
+    """How many this machine has."""
+    import torch
+
+    return torch.cuda.device_count()

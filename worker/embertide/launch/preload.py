@@ -10,7 +10,7 @@ import gc
 
 gc.disable()
 
-import embertide.launch.agent
+import embertide.launch.elastic
 import embertide.launch.worker
 import embertide.planning.estimate
 

@@ -8,40 +8,46 @@ from typing import Any
 from embertide.spec.grid import GridShape
 
 ONCE = "embertide-once"
-"""The backend of ``rendezvous.py``."""
+"""The rendezvous backend of ``elastic.py``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
     """How the workers of one run are set up.
 
     Attributes:
-        interface: the network interface that workers talk over.
+        run_folder: path of the folder through which launcher and workers talk.
+        threads: compute threads of each worker.
+        device: ``cpu`` or ``cuda``.
+        interface: the network interface that workers talk over, "" for the library's choice.
         rank: ours, where each worker has a launcher of its own, as in a pod; else the launcher
             numbers its workers.
-        metrics_seconds: how often to write down how we are doing; 0: never.
+        snapshot_seconds: how often to write a snapshot of our metrics; 0: never.
         timeout_seconds: how long to wait for another worker that does not answer.
     """
 
-    run_dir: str
+    run_folder: str
     grid: GridShape
     threads: int
     device: str
     interface: str
     rank: int | None = None
-    metrics_seconds: float = 0.0
+    snapshot_seconds: float = 0.0
     timeout_seconds: float = 1800.0
 
 
-@dataclass(frozen=True)
-class Meeting:
+@dataclass(frozen=True, kw_only=True)
+class Rendezvous:
     """How the launchers of one run find each other.
 
     Attributes:
-        endpoint: host:port of the launcher that hosts the meeting.
+        launchers: how many there are.
+        workers_each: workers of each launcher.
+        endpoint: host:port of the launcher that hosts the rendezvous.
         address: where the other launchers reach us; None: the machine's own name.
         backend: of torch's rendezvous.
         options: for the backend.
+        poll_seconds: how often a launcher looks at its workers.
     """
 
     run_id: str

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from embertide.errors import Interrupted
 
@@ -51,3 +52,24 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class StopRequest:
+    """Whether a signal asked us to stop, for a main loop that looks now and then.
+
+    A container's first process has to handle its signals itself: the system's default for it is
+    to ignore them.
+    """
+
+    asked = False
+
+    @classmethod
+    def on_signals(cls) -> Self:
+        """One that SIGTERM and SIGINT set."""
+        request = cls()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, request._ask)
+        return request
+
+    def _ask(self, _number: int, _frame: object) -> None:
+        self.asked = True

@@ -1,23 +1,23 @@
-"""One worker process: join the others, run the pipeline, leave word of what went wrong.
+"""One worker process: join the process group, run the pipeline, report what went wrong.
 
-What a worker is told and what it has to say goes through its run folder (``run_folder.py``). In
-pods each rank has a folder of its own, so only rank 0's holds the order; it tells the others.
+What a worker is told and what it reports goes through its run folder (``run_folder.py``). In pods
+each rank has a folder of its own, so only rank 0's holds the order; it broadcasts it.
 Importing this module imports all that a worker needs, so that a fork server can do it once.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
+import re
 import sys
 import time
 import traceback
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,45 +25,51 @@ import torch.distributed as dist
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, WorkerFailed
 from embertide.grid import Grid
-from embertide.launch.failure import leave_word
-from embertide.launch.run_folder import delivered_path, metrics_path, write_text
+from embertide.launch.run_folder import RunFolder
 from embertide.launch.settings import WorkerSettings
-from embertide.launch.vitals import look, telling
-from embertide.pipeline import Clock, WorkOrder, run
+from embertide.pipeline import run
+from embertide.planning.order import WorkOrder
 from embertide.primitives.exchange import Exchange
-from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.protocol import open_storage
+from embertide.storage.opening import open_storage
+from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
-from embertide.telemetry.progress import Progress
+from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder
+from embertide.telemetry.report import Snapshot
 
 _PR_SET_NAME = 15
-_PEER_WORDS = ("Connection closed by peer", "Connection reset", "Broken pipe", "gloo", "NCCL")
+_LOST_PEER = re.compile(
+    r"(\[\S*gloo/transport/\S+\] )?"
+    r"(Connection closed by peer \[|Socket closed \[|Read error \[|Read timeout \[|Write timeout \["
+    r"|writev \[|Timed out waiting \d+ms for |Application timeout caused pair closure"
+    r"|Gloo connectFullMesh failed with )"
+)
+"""What gloo's TCP transport says, in a plain RuntimeError, when another worker is gone."""
 _PEER_SECONDS = 5.0
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
 def main(settings: WorkerSettings) -> None:
-    """Run one rank; its number and meeting place come from the environment.
+    """Run one rank; its number and the rendezvous' address come from the environment.
 
     Exits with the error's exit code when the run fails.
     """
     if settings.rank is not None:
-        # Launchers number themselves as they arrive. All ranks reach the meeting place as
-        # clients of a launcher's store, so any numbering will do.
+        # Launchers are numbered as they join. All ranks connect to the rendezvous as clients of
+        # a launcher's store, so any numbering will do.
         os.environ["RANK"] = str(settings.rank)
         _go_first()
     rank = int(os.environ["RANK"])
     _show_rank(rank)
     torch.set_num_threads(settings.threads)
-    folder = Path(settings.run_dir)
+    folder = RunFolder(Path(settings.run_folder))
     try:
         _run(settings, folder, rank)
     except Exception as error:
-        peer = _is_lost_peer(error)
+        peer = is_lost_peer(error)
         if os.environ.get("EMBERTIDE_DEBUG") or not (peer or isinstance(error, EmbertideError)):
             traceback.print_exc()
-        leave_word(folder, rank, error, peer=peer)
+        folder.write_error(rank, error, peer=peer)
         if peer and settings.rank is None:
             # The launcher looks at its processes every so often. It must find the one that
             # failed, not us; then it stops us.
@@ -79,8 +85,29 @@ def _go_first() -> None:
         _OOM_SCORE.write_text(str(min(1000, int(_OOM_SCORE.read_text()) + 300)))
 
 
-def _run(settings: WorkerSettings, folder: Path, rank: int) -> None:
+def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     device = _device(settings.device, rank)
+    _join(settings, device)
+    job, order = folder.read_job(), WorkOrder.from_json(_broadcast_order(folder, rank, device))
+    on_progress = _reporter(settings, folder, rank)
+    recorder, clock = CountingRecorder(), Clock(MemoryWatch(), on_progress)
+    ctx = RunContext(
+        job,
+        Exchange(Grid(settings.grid, rank), device, recorder),
+        open_storage(job.spec.storage),
+        on_progress,
+        partial(folder.mark_delivered, rank),
+    )
+    take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds
+    with folder.writing_snapshots(rank, take, period) if period else nullcontext():
+        report = run(ctx, order, recorder, clock)
+    if report is not None:
+        folder.write_report(report)
+    dist.destroy_process_group()
+
+
+def _join(settings: WorkerSettings, device: torch.device) -> None:
+    """Join the process group. Collective: every rank must call."""
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         if settings.interface:
             os.environ.setdefault(name, settings.interface)
@@ -88,34 +115,19 @@ def _run(settings: WorkerSettings, folder: Path, rank: int) -> None:
         "nccl" if device.type == "cuda" else "gloo",
         timeout=timedelta(seconds=settings.timeout_seconds),
     )
-    grid = Grid(settings.grid, rank)
-    recorder = CountingRecorder()
-    clock = Clock(MemoryWatch())
-    job = EmbeddingJob.model_validate_json((folder / "job.json").read_text())
-    order = WorkOrder.from_json(json.loads(_from_first(folder / "order.json", rank, device)))
-    alone = settings.rank is not None  # in this folder, as in a pod
-    reporter = _Reporter(folder / "progress.jsonl") if rank == 0 or alone else _ignore
-    ctx = RunContext(
-        job,
-        Exchange(grid, device, recorder),
-        open_storage(job.spec.storage),
-        reporter,
-        delivered_path(folder, rank).touch,
-    )
-    path, period = metrics_path(folder, rank), settings.metrics_seconds
-    vitals = partial(look, rank, order.planned_bytes, clock, recorder)
-    with telling(path, vitals, period) if period else nullcontext():
-        report = run(ctx, order, recorder, clock)
-    if report is not None:
-        write_text(folder / "report.json", json.dumps(report.to_json()))
-    dist.destroy_process_group()
 
 
-def _from_first(path: Path, rank: int, device: torch.device) -> str:
-    """A file of rank 0's folder, on every rank. All ranks must call."""
-    told = [path.read_text() if rank == 0 else ""]
-    dist.broadcast_object_list(told, src=0, device=device)
-    return told[0]
+def _broadcast_order(folder: RunFolder, rank: int, device: torch.device) -> dict[str, Any]:
+    """The order in rank 0's folder, on every rank. Collective: every rank must call."""
+    order = [folder.read_order() if rank == 0 else {}]
+    dist.broadcast_object_list(order, src=0, device=device)
+    return order[0]
+
+
+def _snapshot(
+    ctx: RunContext, order: WorkOrder, clock: Clock, recorder: CountingRecorder
+) -> Snapshot:
+    return clock.snapshot(ctx.grid.rank, order.planned_bytes, recorder)
 
 
 def _device(name: str, rank: int) -> torch.device:
@@ -131,15 +143,17 @@ def _device(name: str, rank: int) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def _ignore(_event: Progress) -> None:
+def _reporter(settings: WorkerSettings, folder: RunFolder, rank: int) -> OnProgress:
     """Of the workers that share a folder, only rank 0 reports."""
+    alone = settings.rank is not None  # in this folder, as in a pod
+    return _Reporter(folder) if rank == 0 or alone else lambda _event: None
 
 
 class _Reporter:
-    """Appends progress to a file, a few times a second at most."""
+    """Appends progress to the run folder, a few times a second at most."""
 
-    def __init__(self, path: Path, period_seconds: float = 0.1) -> None:
-        self._path = path
+    def __init__(self, folder: RunFolder, period_seconds: float = 0.1) -> None:
+        self._folder = folder
         self._period = period_seconds
         self._last = ("", 0, 0.0)
 
@@ -149,15 +163,14 @@ class _Reporter:
         if (stage, layer) == (event.stage, event.layer) and now - at < self._period:
             return
         self._last = (event.stage, event.layer, now)
-        with self._path.open("a") as file:
-            file.write(json.dumps(asdict(event)) + "\n")
+        self._folder.append_progress(event)
 
 
-def _is_lost_peer(error: Exception) -> bool:
-    """The error came from a connection to a worker that went away."""
+def is_lost_peer(error: Exception) -> bool:
+    """Whether the error came from a connection to a worker that is gone."""
     if isinstance(error, dist.DistError):
         return True
-    return isinstance(error, RuntimeError) and any(word in str(error) for word in _PEER_WORDS)
+    return type(error) is RuntimeError and _LOST_PEER.match(str(error)) is not None
 
 
 def _show_rank(rank: int) -> None:

@@ -56,6 +56,20 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EdgeStep(Step):
+    """A step over the edges of its layer's graph: out[i] from x[j] of the neighbours j in N(i).
+
+    The stored weights w_ij count when ``edge_weight`` is set and the graph has weights; else
+    every edge counts 1.
+    """
+
+    x: str
+    loops: Loops = "keep"
+    loop_weight: float = 1.0
+    edge_weight: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Linear(Step):
     """out = x @ params[weight].T (+ params[bias]); weight is [D', D]."""
 
@@ -65,19 +79,14 @@ class Linear(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregate(Step):
+class Aggregate(EdgeStep):
     """out[i] = reduce over j in N(i) of w_ij * x[j], normalised; rows without in-edges are zero.
 
-    w_ij is the edge's stored weight when ``edge_weight`` and the graph has weights, else 1.
     ``max`` takes no norm.
     """
 
-    x: str
     reduce: Literal["sum", "max"] = "sum"
     norm: Norm = "none"
-    loops: Loops = "keep"
-    loop_weight: float = 1.0
-    edge_weight: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +107,7 @@ class HeadDot(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attend(Step):
+class Attend(EdgeStep):
     """Additive attention (GAT): out[i,h] = sum_j a_ijh * x[j,h], where
     a_ij. = softmax over j in N(i) of leaky_relu(source[j] + target[i]).
 
@@ -106,17 +115,14 @@ class Attend(Step):
     stored weight after the softmax (DGL).
     """
 
-    x: str
     source: str
     target: str
     heads: int
     negative_slope: float = 0.2
-    loops: Loops = "keep"
-    edge_weight: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairAttend(Step):
+class PairAttend(EdgeStep):
     """Attention whose score needs both ends' features, softmax over N(i), then the weighted sum.
 
     - ``gatv2``: s_ijh = sum_f params[vector][h,f] * leaky_relu(key[j,h,f] + query[i,h,f])
@@ -125,7 +131,6 @@ class PairAttend(Step):
     ``x`` holds the values [N, H*F'] of the sources.
     """
 
-    x: str
     key: str
     query: str
     heads: int
@@ -133,8 +138,6 @@ class PairAttend(Step):
     vector: str | None = None
     negative_slope: float = 0.2
     scale: float = 1.0
-    loops: Loops = "keep"
-    edge_weight: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

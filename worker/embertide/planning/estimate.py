@@ -11,22 +11,39 @@ import os
 
 from embertide.errors import GridError
 from embertide.models import program as steps
-from embertide.models.program import Program, Step
+from embertide.models.program import EdgeStep, Program, Step
 from embertide.models.read import read_model
-from embertide.planning.footprint import Size, tensor_peak
+from embertide.planning.footprint import FLOAT_BYTES, Size, tensor_peak
 from embertide.planning.inputs import Inputs, check_model, list_inputs
 from embertide.primitives.graph import edge_needs
 from embertide.spec.edges import EdgeInput
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.storage.protocol import Storage, open_storage
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.telemetry.report import Estimate, InputSize, PlannedTraffic
 
 _TEXT_BYTES_PER_EDGE = 16
 _MOST_PARTITIONS = 256
-"""Of graphs whose grid nobody gave; more workers than that should be somebody's decision."""
+"""Of a grid that the manifest does not give; more workers than that must be asked for."""
 _OVERHEAD = 96 << 20
 """Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
+
+_ID_BYTES = 8
+"""Of a dense id, a row offset, or a packed edge: int64."""
+_HASHED_ID_BYTES = 40
+"""Of a node with int64 or string ids: its hash (two words), its id at the owner of the hash and at
+the owner of its row, and its sampling key, 8 bytes each. The text of strings is not counted."""
+_REQUEST_BYTES = 8
+"""Of a row number sent to its holder: int64."""
+_LOCATION_BYTES = 16
+"""Of the rank and row that hold a node's features: two int64."""
+_OWN_NODE_BYTES = _LOCATION_BYTES + _ID_BYTES
+"""Of a node of our sub-range during the layers: the location of its features, and its id."""
+_LOCAL_ROW_BYTES = 8
+"""Of a row in the local block: the end of its run (int32), and its degree (float32)."""
+_POSITION_BYTES = 4
+"""Of a non-zero's position in the CSR, which blocks carry for pair attention: int32."""
 
 
 def estimate_job(
@@ -45,11 +62,11 @@ def estimate_job(
 def choose_grid(
     job: EmbeddingJob, inputs: Inputs, grid: GridShape | None, workers: int | None
 ) -> GridShape:
-    """The one asked for, else the manifest's, else one for the number of workers.
+    """The grid given, else the manifest's, else one for the number of workers.
 
     Left to choose, graph partitions come first: they cut the memory for edges as well, and a
-    feature axis makes every dense step exchange. The workers are the cores that nobody needs
-    for threads, so one worker, where the machine is not told otherwise.
+    feature axis makes every dense step exchange. The workers are the cores that are not
+    needed for threads, so one worker, unless the manifest or the caller says otherwise.
     """
     given = job.spec.workers.grid
     count = workers or job.spec.workers.count
@@ -109,10 +126,15 @@ def estimate_program(
     """The estimate for a model that is read already."""
     nodes = _nodes(job, inputs)
     check_model(job, inputs.width, program, grid, nodes)
-    edge = job.spec.input.edges[0]
-    edges, exact = _edges(edge, inputs)
+    edges, exact = _edges(job.spec.input.edges[0], inputs)
     inference = job.spec.inference
-    size = Size(nodes, edges, grid, inference.group_bytes, inference.depth)
+    size = Size(
+        nodes=nodes,
+        edges=edges,
+        grid=grid,
+        group_bytes=inference.group_bytes,
+        depth=inference.depth,
+    )
     memory = _memory(job, inputs, program, size)
     traffic = _traffic(program, size)
     notes = []
@@ -140,16 +162,16 @@ def _nodes(job: EmbeddingJob, inputs: Inputs) -> int:
     if node.count is not None:
         return node.count
     if inputs.table:
-        return sum(piece.stop - piece.start for piece in inputs.table)
+        return sum(split.stop - split.start for split in inputs.table)
     return inputs.feature_rows
 
 
 def _edges(edge: EdgeInput, inputs: Inputs) -> tuple[int, bool]:
     """Edges after direction is applied, and whether the number is exact."""
     if edge.format in ("csv", "tsv"):
-        rows = sum(piece.size for piece in inputs.edges) // _TEXT_BYTES_PER_EDGE
+        rows = sum(split.size for split in inputs.edges) // _TEXT_BYTES_PER_EDGE
     else:
-        rows = sum(piece.stop - piece.start for piece in inputs.edges)
+        rows = sum(split.stop - split.start for split in inputs.edges)
     exact = (
         edge.format in ("parquet", "npy")
         and edge.directed
@@ -161,31 +183,52 @@ def _edges(edge: EdgeInput, inputs: Inputs) -> tuple[int, bool]:
 
 def _memory(job: EmbeddingJob, inputs: Inputs, program: Program, size: Size) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports."""
-    world, nodes = size.workers, size.nodes
-    weighted = job.spec.input.edges[0].columns.weight is not None
-    index = 4 if nodes < 2**31 else 8
-    ids = 0 if job.spec.input.nodes[0].ids == "dense" else 40 * nodes // world
-    loaded = (4 * inputs.width + 8) * inputs.feature_rows // world + ids
+    world = size.workers
+    hashed = job.spec.input.nodes[0].ids != "dense"
+    ids = _HASHED_ID_BYTES * size.nodes // world if hashed else 0
+    row = FLOAT_BYTES * inputs.width + _ID_BYTES
+    loaded = row * inputs.feature_rows // world + ids
+    index, weight = _edge_bytes(job, size)
     edges = size.edges / world
-    weight = 4 if weighted else 0
     held = edges * (2 * index + weight)
-    sorting = edges * (8 + index + 2 * weight)
-    partition = size.edges / size.graph * (index + weight) + 8 * nodes / size.graph
-    blocks, needs = 0.0, edge_needs(program)
-    if size.graph > 1:
-        blocks = size.edges / size.graph * (index + weight + (4 if needs.positions else 0))
-        blocks += size.pattern(max(program.widths.values())) + 8 * nodes / size.graph
-        partition -= 0 if needs.again else size.edges / size.graph * index
-    single = any(getattr(step, "loops", "keep") == "single" for step in program.steps)
-    graph = partition * (2 if single and needs.again else 1) + blocks
+    packing = held + edges * _ID_BYTES
+    # Weights are put in the order of the sorted keys, so for a moment there are two copies.
+    sorting = edges * (_ID_BYTES + index + 2 * weight)
+    partition, graph = _graph(job, program, size)
+    own = _OWN_NODE_BYTES * size.nodes / world
     stages = {
         "features": loaded,
         "ingest": loaded + held,
-        "csr": loaded + max(held + edges * 8, sorting) + (partition if size.feature > 1 else 0),
-        "infer": graph + ids + tensor_peak(program, size) + 24 * nodes / world,
+        "csr": loaded + max(packing, sorting) + (partition if size.feature > 1 else 0),
+        "infer": graph + ids + tensor_peak(program, size) + own,
         "publish": graph + ids + size.tensor(program.output_width),
     }
     return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
+
+
+def _edge_bytes(job: EmbeddingJob, size: Size) -> tuple[int, int]:
+    """Bytes of one end of an edge and of its weight."""
+    weighted = job.spec.input.edges[0].columns.weight is not None
+    return 4 if size.nodes < 2**31 else 8, FLOAT_BYTES if weighted else 0
+
+
+def _graph(job: EmbeddingJob, program: Program, size: Size) -> tuple[float, float]:
+    """Bytes of a partition's CSR, and of the layer graphs that are made of it.
+
+    A layer graph is the CSR, without its columns where nothing reads them again, and its blocks.
+    """
+    index, weight = _edge_bytes(job, size)
+    needs = edge_needs(program)
+    edges, rows = size.edges / size.graph, size.nodes / size.graph
+    partition = edges * (index + weight) + _ID_BYTES * rows
+    blocks = 0.0
+    if size.graph > 1:
+        position = _POSITION_BYTES if needs.positions else 0
+        blocks = edges * (index + weight + position)
+        blocks += size.pattern(max(program.widths.values())) + _LOCAL_ROW_BYTES * rows
+        partition -= 0 if needs.again else edges * index
+    single = any(isinstance(step, EdgeStep) and step.loops == "single" for step in program.steps)
+    return partition, partition * (2 if single and needs.again else 1) + blocks
 
 
 def _traffic(program: Program, size: Size) -> list[PlannedTraffic]:
@@ -198,23 +241,23 @@ def _traffic(program: Program, size: Size) -> list[PlannedTraffic]:
             found.append(PlannedTraffic(axis, primitive, layer, int(sent), int(messages)))
 
     others = (world - 1) / world
-    add("world", "shuffle", -1, 8 * size.edges / world * others, world - 1)
-    add("feature", "csr", -1, (4 * size.edges + 8 * size.nodes) / world * (m - 1), m - 1)
-    add("world", "features", -1, 16 * size.nodes / world * others, world - 1)
-    add("graph", "ids", 0, 8 * size.unique(), p - 1)
+    add("world", "shuffle", -1, _ID_BYTES * size.edges / world * others, world - 1)
+    csr = 4 * size.edges + _ID_BYTES * size.nodes
+    add("feature", "csr", -1, csr / world * (m - 1), m - 1)
+    add("world", "features", -1, _LOCATION_BYTES * size.nodes / world * others, world - 1)
+    add("graph", "ids", 0, _REQUEST_BYTES * size.unique(), p - 1)
     for step in program.steps:
         convert = size.tensor(program.widths[step.out]) * (m - 1) / m
         if isinstance(step, steps.Linear) and step.x == program.input:
-            landed = 4 * size.nodes / world * program.widths[step.out] * others
-            add("world", "features", step.layer, landed + 8 * size.nodes * m / world, world - 1)
+            landed = FLOAT_BYTES * size.nodes / world * program.widths[step.out] * others
+            numbers = _REQUEST_BYTES * size.nodes * m / world
+            add("world", "features", step.layer, landed + numbers, world - 1)
         elif isinstance(step, steps.Linear):
             given = size.tensor(program.widths[step.x]) * (m - 1) / m
             add("feature", "gemm", step.layer, given, m - 1)
-        elif isinstance(step, steps.Aggregate | steps.Attend | steps.PairAttend):
-            groups = max(
-                1, round(4 * size.unique() * program.widths[step.x] / m / size.group_bytes)
-            )
-            sent = 4 * size.unique() * program.widths[step.x] / m
+        elif isinstance(step, EdgeStep):
+            sent = FLOAT_BYTES * size.unique() * program.widths[step.x] / m
+            groups = max(1, round(sent / size.group_bytes))
             axis = "world" if step.x == program.input else "graph"
             add("feature", "gemm", step.layer, convert, m - 1)
             for score in _scores(step, program, size):
@@ -228,15 +271,15 @@ def _scores(step: Step, program: Program, size: Size) -> list[tuple[str, str, in
     p, m, world = size.graph, size.feature, size.workers
     rest = size.nodes / p - size.nodes / world
     if isinstance(step, steps.Attend):
-        heads = 4.0 * step.heads
+        heads = float(FLOAT_BYTES * step.heads)
         return [
             ("feature", "scalars", step.layer, 2 * heads * rest, 2 * (m - 1)),
             ("graph", "scalars", step.layer, heads * size.unique(), p - 1),
         ]
     if isinstance(step, steps.PairAttend):
-        pairs = 4.0 * size.unique(world) * program.widths[step.key]
+        pairs = FLOAT_BYTES * size.unique(world) * program.widths[step.key]
         groups = max(1, round(pairs / size.group_bytes))
-        gathered = 4.0 * step.heads * (size.edges / p - size.edges / world)
+        gathered = FLOAT_BYTES * step.heads * (size.edges / p - size.edges / world)
         return [
             ("world", "sddmm", step.layer, pairs, groups * (world - 1)),
             ("feature", "sddmm", step.layer, gathered, m - 1),

@@ -1,4 +1,4 @@
-"""The largest tensors a program holds at a time, found by walking it as the executor does."""
+"""The largest tensors a program holds at a time, found by walking its steps in order."""
 
 from __future__ import annotations
 
@@ -9,10 +9,24 @@ from embertide.models import program as steps
 from embertide.models.program import Program, Step
 from embertide.spec.grid import GridShape
 
+FLOAT_BYTES = 4
+"""Of a value of a dense tensor, an edge weight and a score: float32."""
+_TOUCHED_ROW_BYTES = 8
+"""Of a row in a remote group's block: its number and the end of its run, int32 each."""
+_SCORES_PER_ROW = 4
+"""[N/P, H] tensors that additive attention holds: source and target scores, maxima, sums."""
+_SCORES_PER_EDGE = 2
+"""[E/P, H] tensors that pair attention holds: scores, and shares after the softmax."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Size:
-    """What decides the memory of a run: nodes, edges, the grid, and how features travel."""
+    """What decides the memory of a run.
+
+    Attributes:
+        group_bytes: most bytes that a group of remote rows takes in its receive buffer.
+        depth: groups in flight at a time.
+    """
 
     nodes: int
     edges: int
@@ -22,48 +36,48 @@ class Size:
 
     @property
     def graph(self) -> int:
-        """P."""
+        """P, the number of graph partitions."""
         return self.grid.graph
 
     @property
     def feature(self) -> int:
-        """M."""
+        """M, the number of feature slices."""
         return self.grid.feature
 
     @property
     def workers(self) -> int:
-        """W."""
+        """W = P * M, the number of workers."""
         return self.grid.workers
 
     def tensor(self, width: int) -> float:
         """Bytes of one worker's part of a dense tensor, in either layout."""
-        return 4.0 * self.nodes * width / self.workers
+        return float(FLOAT_BYTES) * self.nodes * width / self.workers
 
-    def unique(self, parts: int | None = None) -> float:
-        """Expected unique remote sources of one of ``parts`` (default: the P partitions).
+    def unique(self, count: int | None = None) -> float:
+        """Expected unique remote sources of one of ``count`` equal ranges of rows.
 
-        As if sources were drawn evenly.
+        As if sources were drawn evenly; by default of one of the P partitions.
         """
-        parts = parts or self.graph
-        remote = self.nodes * (parts - 1) / parts
-        draws = self.edges / parts
+        count = count or self.graph
+        remote = self.nodes * (count - 1) / count
+        draws = self.edges / count
         return remote * -math.expm1(draws * math.log1p(-1.0 / (self.nodes + 1)))
 
     def pattern(self, width: int) -> float:
-        """Bytes of the remote blocks' rows: 8 for each row that each group touches."""
+        """Bytes of the remote blocks' rows: each group has its own list of those it touches."""
         if self.graph == 1:
             return 0.0
-        group_rows = max(1.0, self.group_bytes * self.feature / (4.0 * width))
+        group_rows = max(1.0, self.group_bytes * self.feature / (FLOAT_BYTES * width))
         groups = max(1.0, self.unique() / group_rows)
         rows = self.nodes / self.graph
         remote = self.edges / self.graph * (self.graph - 1) / self.graph
-        return 8.0 * groups * rows * -math.expm1(-remote / groups / rows)
+        return _TOUCHED_ROW_BYTES * groups * rows * -math.expm1(-remote / groups / rows)
 
     def in_flight(self, width: int) -> float:
-        """Bytes of the groups on their way, in and out, one being computed."""
+        """Bytes of the groups in flight, received and sent, and of the one being computed."""
         if self.graph == 1:
             return 0.0
-        received = 4.0 * self.unique() * width / self.feature
+        received = FLOAT_BYTES * self.unique() * width / self.feature
         return min((2 * self.depth + 1) * float(self.group_bytes), 2 * received)
 
 
@@ -96,8 +110,9 @@ def _added(program: Program, step: Step, size: Size, last: dict[str, int], at: i
         return out + size.in_flight(width)
     if isinstance(step, steps.Attend | steps.PairAttend):
         heads = size.tensor(width)
-        scalars = 4.0 * step.heads * (size.nodes / size.graph * 4 + size.unique())
-        pairs = 4.0 * step.heads * size.edges / size.graph * 2
+        score = float(FLOAT_BYTES * step.heads)
+        scalars = score * (size.nodes / size.graph * _SCORES_PER_ROW + size.unique())
+        pairs = score * size.edges / size.graph * _SCORES_PER_EDGE
         extra = pairs if isinstance(step, steps.PairAttend) else 0.0
         return out + heads + scalars + extra + size.in_flight(width)
     return out

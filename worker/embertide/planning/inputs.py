@@ -10,7 +10,7 @@ from embertide.grid import check_fits
 from embertide.readers.edges import split_edges
 from embertide.readers.features import feature_width, split_features
 from embertide.readers.nodes import split_nodes
-from embertide.readers.splits import Piece
+from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.protocol import Storage
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Every input object cut into pieces, in a fixed order.
+    """Every input object cut into splits, in a fixed order.
 
     Attributes:
         width: columns of the features, from the first object's metadata.
     """
 
-    edges: list[Piece]
-    features: list[Piece]
-    table: list[Piece]
+    edges: list[Split]
+    features: list[Split]
+    table: list[Split]
     width: int
 
     @property
     def feature_rows(self) -> int:
         """Rows of all feature objects."""
-        return sum(piece.stop - piece.start for piece in self.features)
+        return sum(split.stop - split.start for split in self.features)
 
     def objects(self) -> list[dict[str, Any]]:
         """Each input object once: kind, uri, size in bytes, ETag."""
         found: dict[str, dict[str, Any]] = {}
-        for kind, pieces in (
+        for kind, splits in (
             ("edges", self.edges), ("features", self.features), ("nodes", self.table)
         ):  # fmt: skip
-            for piece in pieces:
-                found[piece.uri] = _entry(kind, piece.uri, piece.object_size, piece.etag)
-                if piece.ids_uri is not None:
-                    found[piece.ids_uri] = _entry(
-                        "ids", piece.ids_uri, piece.ids_size, piece.ids_etag
+            for split in splits:
+                found[split.uri] = _entry(kind, split.uri, split.object_size, split.etag)
+                if split.ids_uri is not None:
+                    found[split.ids_uri] = _entry(
+                        "ids", split.ids_uri, split.ids_size, split.ids_etag
                     )
         return list(found.values())
 
@@ -60,7 +60,7 @@ class Inputs:
     def from_json(cls, data: dict[str, Any]) -> Inputs:
         """What :meth:`to_json` described."""
         edges, features, table = (
-            [Piece.from_json(piece) for piece in data[name]]
+            [Split.from_json(split) for split in data[name]]
             for name in ("edges", "features", "table")
         )
         return cls(edges, features, table, data["width"])

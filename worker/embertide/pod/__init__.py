@@ -5,14 +5,15 @@ Kubernetes: settings come as variables and files, answers leave through HTTP and
 message, and SIGTERM ends it all.
 
     __main__.py    the signal's handler, then one of
-    work.py        a worker's life: serve, attempt, hold or end
+    work.py        a worker's container: serve, attempt, hold or end
     plan.py        the planner: grid and memory
-    attempt.py     one attempt: earlier versions, inputs, meeting the others, the worker process
-    meeting.py     how pods find each other
-    board.py       what this worker has to say, for everyone who asks
+    attempt.py     one attempt: earlier versions, inputs, rendezvous, the worker process
+    rendezvous.py  how pods find each other
+    restart.py     what a container that is started again knows of the one before
+    board.py       this worker's status, for everyone who asks
     http.py        /healthz, /status, /metrics
     metrics.py     the worker's numbers as Prometheus text
-    watch.py       from rank 0's progress to percent, forecast and log lines
+    progress.py    from rank 0's progress to percent, forecast and log lines
     endings.py     from any exception to an Ending; the termination message
     memory.py      the container's memory limit: whether it killed, how much a job needs
     settings.py    the environment

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
-
-class Stop:
-    """Whether we were asked to stop; a container's first process has to listen for that itself."""
-
-    asked = False
-
-    def ask(self, _number: int, _frame: object) -> None:
-        """The signals' handler."""
-        self.asked = True
+from embertide.launch.signals import StopRequest
 
 
 def main() -> None:
     """Run one of the two and leave at once, whatever threads are still at."""
-    stop = Stop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop.ask)
+    stop = StopRequest.on_signals()
     command = sys.argv[1:]
     code = 2
     if command == ["work"]:

@@ -1,41 +1,39 @@
 """One attempt of one worker, from an empty folder to a published version or a known cause.
 
 Rank 0 prepares: it looks at what earlier attempts left, lists the inputs and writes the order.
-Then all meet, and each pod runs one worker process. Whatever happens, nothing of an incomplete
-version stays: every rank removes it once its own worker has ended, unless its part was
-delivered, because from then on rank 0 may be publishing, and removing is rank 0's.
+Then all pods join the rendezvous, and each runs one worker process. Whatever happens, nothing of
+an incomplete version stays: every rank removes it once its own worker has ended, unless its part
+was delivered, because from then on rank 0 may be publishing, and removing is rank 0's.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from embertide.errors import EmbertideError, OutputError, ProcessDied, WorkerFailed
-from embertide.launch.failure import Cause, Workers, log_lines
-from embertide.launch.fork_server import call, call_alone, fork_server
-from embertide.launch.launcher import NEEDED, check_output, interface_of, launch, plan_run
-from embertide.launch.run_folder import delivered_path, following, write_text
+from embertide.launch.failure import Cause
+from embertide.launch.fork_server import fork_server
+from embertide.launch.run_folder import RunFolder
+from embertide.launch.sequence import PRELOAD, interface_of, launch_workers, prepare
 from embertide.launch.settings import WorkerSettings
 from embertide.pod.endings import AttemptFailed
-from embertide.pod.meeting import find_rank_0, meeting
 from embertide.pod.memory import usable_cores
+from embertide.pod.progress import ProgressReporter
+from embertide.pod.rendezvous import find_rank_0, rendezvous_of
 from embertide.pod.settings import WorkSettings
-from embertide.pod.watch import Watch
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
 from embertide.telemetry.progress import Progress
-from embertide.telemetry.report import RunReport
+from embertide.telemetry.report import Estimate, RunReport
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
-    from embertide.versions.publish import VersionInfo
+    from embertide.versions.catalog import VersionInfo
 
-METRICS_SECONDS = 2.0
+SNAPSHOT_SECONDS = 2.0
 
 _log = logging.getLogger("embertide.pod")
 
@@ -44,7 +42,7 @@ class Stopping(Exception):
     """We were asked to stop."""
 
 
-class Attempt:
+class WorkerAttempt:
     """What one worker does; ``check`` raises Stopping when it shall end.
 
     Attributes:
@@ -56,12 +54,12 @@ class Attempt:
         self,
         settings: WorkSettings,
         job: EmbeddingJob,
-        folder: Path,
-        watch: Watch,
+        folder: RunFolder,
+        reporter: ProgressReporter,
         check: Callable[[], None],
     ) -> None:
         self._settings, self._job, self._folder = settings, job, folder
-        self._watch, self._check = watch, check
+        self._reporter, self._check = reporter, check
         self.may_have_written = False
         self.interruptible = False
 
@@ -72,15 +70,15 @@ class Attempt:
             EmbertideError, AttemptFailed: why it failed.
             Stopping: ``check`` said so.
         """
-        settings = self._settings
-        first = settings.rank == 0
-        with fork_server(NEEDED):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if first:
-                self._watch(Progress("start"))
+        with fork_server(PRELOAD):
+            self._folder.path.mkdir(parents=True, exist_ok=True)
+            if self._settings.rank == 0:
+                self._reporter(Progress("start"))
                 if (earlier := self._adopt_earlier()) is not None:
                     return earlier
                 self._prepare()
+            else:
+                self._folder.write_job(self._job)
             self.interruptible = True
             self._work()
         return self.published()
@@ -91,7 +89,7 @@ class Attempt:
         Incomplete versions are removed. Our own is looked at too: this pod may be a second one
         for the same attempt.
         """
-        from embertide.versions.catalog import is_complete, objects_of
+        from embertide.versions.objects import is_complete, objects_of
 
         storage, uri = self._storage(), self._job.spec.output.uri
         for version in (self._settings.version, *reversed(self._settings.earlier)):
@@ -107,7 +105,7 @@ class Attempt:
 
     def _finish(self, storage: Storage, version: str) -> OutputReport:
         """Do what may be left to do for a complete version of this job."""
-        from embertide.versions.catalog import read_manifest
+        from embertide.versions.manifest import read_manifest
         from embertide.versions.publish import finish
 
         output, name = self._job.spec.output, self._job.metadata.name
@@ -121,64 +119,67 @@ class Attempt:
         return _output_report(finish(storage, output.uri, version, output.keep_versions))
 
     def _prepare(self) -> None:
-        """List the inputs, plan, and write down what all workers are told."""
-        from embertide.planning.inputs import list_inputs
-
-        settings, job, storage = self._settings, self._job, self._storage()
-        inputs = list_inputs(storage, job)
-        self._check()
-        self._watch(Progress("plan", message=f"{len(inputs.objects())} input objects"))
-        with self._ours_to_tell():
-            # Waits for the fork server.
-            plan = call(plan_run, job, inputs, settings.grid, None)
-        self._watch.expect_edges(plan.edges)
-        self._check()
-        self.may_have_written = True
-        check_output(storage, job.spec.output.uri, settings.version)
-        order = {
-            "inputs": inputs.to_json(),
-            "version": settings.version,
-            "planned_bytes": plan.peak_memory_per_worker_bytes,
-        }
-        write_text(self._folder / "order.json", json.dumps(order))
+        """Plan, and write down what all workers are told."""
+        with self._ours_to_report():
+            plan = prepare(
+                self._folder,
+                self._job,
+                self._storage(),
+                version=self._settings.version,
+                grid=self._settings.grid,
+                on_progress=self._progress,
+                on_planned=self._planned,
+            )
         _log.info(
             "%d input objects, %d nodes, %d edges; planned memory %d MiB beyond imports",
             len(plan.inputs), plan.nodes, plan.edges, plan.peak_memory_per_worker_bytes >> 20,
         )  # fmt: skip
 
+    def _progress(self, event: Progress) -> None:
+        self._check()
+        self._reporter(event)
+
+    def _planned(self, plan: Estimate) -> None:
+        """Nothing is written before this."""
+        self._reporter.expect_edges(plan.edges)
+        self._check()
+        self.may_have_written = True
+
     def _work(self) -> None:
-        """Meet the others and run our worker process to its end."""
-        settings, folder = self._settings, self._folder
-        write_text(folder / "job.json", self._job.model_dump_json(by_alias=True))
+        """Join the others and run our worker process to its end."""
+        settings = self._settings
         _log.info("looking for worker 0 at %s:%d", *settings.rendezvous)
         address = find_rank_0(settings, self._check)
-        workers = Workers(folder, settings.grid)
         self._check()
         self.may_have_written = True
         _log.info("waiting for %d workers; our address is %s", settings.grid.workers, address)
-        with self._ours_to_tell(), following(folder / "progress.jsonl", self._watch):
-            worker = self._worker(address)
-            cause = call_alone(launch, workers, worker, meeting(settings, address))
+        with self._ours_to_report():
+            cause = launch_workers(
+                self._folder,
+                self._worker_settings(address),
+                rendezvous_of(settings, address),
+                self._reporter,
+            )
         if cause is not None:
             if cause.internal or cause.silent:
-                _show(log_lines(folder, 0))
+                _log_output(self._folder.log_lines(0))
             raise AttemptFailed(cause)
 
-    def _worker(self, address: str) -> WorkerSettings:
+    def _worker_settings(self, address: str) -> WorkerSettings:
         settings = self._settings
         return WorkerSettings(
-            str(self._folder),
-            settings.grid,
-            settings.threads or usable_cores(),
-            self._job.spec.workers.device,
-            interface_of(address),
-            settings.rank,
-            METRICS_SECONDS,
-            settings.peer_timeout_seconds,
+            run_folder=str(self._folder.path),
+            grid=settings.grid,
+            threads=settings.threads or usable_cores(),
+            device=self._job.spec.workers.device,
+            interface=interface_of(address),
+            rank=settings.rank,
+            snapshot_seconds=SNAPSHOT_SECONDS,
+            timeout_seconds=settings.peer_timeout_seconds,
         )
 
     @contextmanager
-    def _ours_to_tell(self) -> Iterator[None]:
+    def _ours_to_report(self) -> Iterator[None]:
         """A process of ours that dies is our worker's failure."""
         try:
             yield
@@ -188,10 +189,8 @@ class Attempt:
 
     def published(self) -> OutputReport | None:
         """What rank 0's worker reported; None before, and on other ranks."""
-        path = self._folder / "report.json"
-        if not path.exists():
-            return None
-        return _output_report(RunReport.from_json(json.loads(path.read_text())))
+        report = self._folder.read_report()
+        return None if report is None else _output_report(report)
 
     def clean_up(self) -> OutputReport | None:
         """Once our worker has ended: leave nothing of an incomplete version.
@@ -202,10 +201,10 @@ class Attempt:
         if not self.may_have_written:
             return None
         if settings.rank > 0:
-            if not delivered_path(self._folder, settings.rank).exists():
+            if not self._folder.is_delivered(settings.rank):
                 self._discard(settings.version)
             return None
-        from embertide.versions.catalog import is_complete, objects_of
+        from embertide.versions.objects import is_complete, objects_of
 
         storage = self._storage()
         if is_complete(objects_of(storage, self._job.spec.output.uri, settings.version)):
@@ -222,7 +221,7 @@ class Attempt:
             _log.warning("what was written of version %s is still there: %s", version, error)
 
     def _storage(self) -> Storage:
-        from embertide.storage.protocol import open_storage
+        from embertide.storage.opening import open_storage
 
         return open_storage(self._job.spec.storage)
 
@@ -238,7 +237,7 @@ def _output_report(info: VersionInfo | RunReport) -> OutputReport:
     )
 
 
-def _show(lines: list[str]) -> None:
-    """What a worker that went without a message wrote; in the pod's log it is at hand."""
+def _log_output(lines: list[str]) -> None:
+    """What a worker that failed without a message printed; in the pod's log it is at hand."""
     for line in lines[-200:]:
         _log.error("worker process: %s", line)

@@ -65,7 +65,7 @@ def out_of_memory(settings: WorkSettings, stage: str) -> Ending:
 
 
 def write_termination_message(path: Path, text: str) -> None:
-    """Where Kubernetes looks for a container's last words; outside of it there is no such file."""
+    """Kubernetes reads it when the container has ended; outside of it there is no such file."""
     try:
         path.write_text(text)
     except OSError as error:

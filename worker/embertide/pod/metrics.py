@@ -1,11 +1,9 @@
-"""What a worker is doing, as Prometheus text: its status, and what its process writes down."""
+"""A worker's metrics as Prometheus text: its status, and its process's newest snapshot."""
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -14,12 +12,12 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 import embertide
-from embertide.launch.run_folder import metrics_path
+from embertide.launch.run_folder import RunFolder
 from embertide.pod.board import Board
 from embertide.pod.settings import WorkSettings
 from embertide.spec import metric_names as names
 from embertide.spec.metric_names import Metric
-from embertide.telemetry.report import Traffic, Vitals
+from embertide.telemetry.report import Snapshot, Traffic
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -34,7 +32,7 @@ class WorkerCollector(Collector):
         folder: of the run.
     """
 
-    def __init__(self, settings: WorkSettings, board: Board, folder: Path) -> None:
+    def __init__(self, settings: WorkSettings, board: Board, folder: RunFolder) -> None:
         self.job = ""
         self._settings, self._board, self._folder = settings, board, folder
 
@@ -57,15 +55,9 @@ class WorkerCollector(Collector):
             yield _family(names.MEMORY_LIMIT_BYTES, {(): settings.memory_limit})
         if status.progress is not None:
             yield _family(names.PROGRESS_RATIO, {(): status.progress.percent / 100})
-        vitals = read_vitals(self._folder, settings.rank)
-        if vitals is not None:
-            yield from _of_vitals(vitals)
-
-
-def read_vitals(folder: Path, rank: int) -> Vitals | None:
-    """What a worker process wrote down last, None before it began."""
-    path = metrics_path(folder, rank)
-    return Vitals.from_json(json.loads(path.read_text())) if path.exists() else None
+        snapshot = self._folder.read_snapshot(settings.rank)
+        if snapshot is not None:
+            yield from _of_snapshot(snapshot)
 
 
 def render(collector: WorkerCollector) -> bytes:
@@ -75,22 +67,22 @@ def render(collector: WorkerCollector) -> bytes:
     return bytes(generate_latest(registry))
 
 
-def _of_vitals(vitals: Vitals) -> Iterator[Family]:
-    memory = vitals.memory
-    yield _family(names.STAGE_CURRENT, {(vitals.stage,): 1.0} if vitals.stage else {})
-    yield _family(names.STAGE_SECONDS, {(s,): seconds for s, seconds in vitals.stages.items()})
+def _of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
+    memory = snapshot.memory
+    yield _family(names.STAGE_CURRENT, {(snapshot.stage,): 1.0} if snapshot.stage else {})
+    yield _family(names.STAGE_SECONDS, {(s,): seconds for s, seconds in snapshot.stages.items()})
     yield _family(names.STAGE_MEMORY_BYTES, {(s,): size for s, size in memory.stage_bytes.items()})
     for metric, value in (
-        (names.GRAPH_NODES, vitals.nodes),
-        (names.GRAPH_EDGES, vitals.edges),
-        (names.RESIDENT_BYTES, vitals.resident_bytes),
+        (names.GRAPH_NODES, snapshot.nodes),
+        (names.GRAPH_EDGES, snapshot.edges),
+        (names.RESIDENT_BYTES, snapshot.resident_bytes),
         (names.MEMORY_BASELINE_BYTES, memory.baseline_bytes),
         (names.MEMORY_USED_BYTES, memory.used_bytes),
         (names.MEMORY_PLANNED_BYTES, memory.planned_bytes),
     ):
         if value:
             yield _family(metric, {(): value})
-    yield from _of_traffic(vitals.traffic)
+    yield from _of_traffic(snapshot.traffic)
 
 
 def _of_traffic(traffic: list[Traffic]) -> Iterator[Family]:

@@ -7,11 +7,11 @@ import os
 import threading
 import time
 
+from embertide.launch.signals import StopRequest
 from embertide.pod.endings import ending_of, write_termination_message
 from embertide.pod.logs import log_to_stderr
 from embertide.pod.memory import human_bytes
-from embertide.pod.settings import Places, read_target_memory
-from embertide.pod.work import Stop
+from embertide.pod.settings import ContainerFiles, read_target_memory
 from embertide.spec.reports import PlanResult
 
 TARGET_BYTES = 8 << 30
@@ -30,15 +30,15 @@ _STOPPED = 143
 _log = logging.getLogger("embertide.pod")
 
 
-def plan(stop: Stop) -> int:
+def plan(stop: StopRequest) -> int:
     """Leave a PlanResult, or an Ending, as the termination message; returns the exit code."""
     log_to_stderr()
-    places = Places.of(os.environ)
+    files = ContainerFiles.of(os.environ)
     found: list[tuple[str, int]] = []
 
     def answer() -> None:
         try:
-            result = make_plan(places)
+            result = make_plan(files)
         except BaseException as error:
             ending = ending_of(error)
             _log.error("failed: %s: %s", ending.reason, ending.message)
@@ -55,21 +55,21 @@ def plan(stop: Stop) -> int:
     if not found:
         return _STOPPED
     message, code = found[0]
-    write_termination_message(places.termination_log, message)
+    write_termination_message(files.termination_log, message)
     return code
 
 
-def make_plan(places: Places) -> PlanResult:
+def make_plan(files: ContainerFiles) -> PlanResult:
     """List the inputs, choose the grid, estimate.
 
     Raises:
         EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
     """
     target = read_target_memory(os.environ, TARGET_BYTES)
-    job = places.read_job()
-    places.make_temporary()
+    job = files.read_job()
+    files.make_temporary()
     from embertide.planning.inputs import list_inputs
-    from embertide.storage.protocol import open_storage
+    from embertide.storage.opening import open_storage
 
     began = time.monotonic()
     storage = open_storage(job.spec.storage)

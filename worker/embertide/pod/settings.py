@@ -24,21 +24,21 @@ ENV_TERMINATION_LOG = "EMBERTIDE_TERMINATION_LOG"
 ENV_PEER_TIMEOUT = "EMBERTIDE_PEER_TIMEOUT_SECONDS"
 """How long a worker waits for another one that does not answer."""
 ENV_HEARTBEAT = "EMBERTIDE_HEARTBEAT_SECONDS"
-"""How often pods say that they live; one that misses six in a row counts as lost."""
+"""How often pods send heartbeats; one that misses six in a row counts as lost."""
 ENV_TARGET_MEMORY = "EMBERTIDE_TARGET_MEMORY_BYTES"
 """What the planner lets the work of one worker take, where the grid is its choice."""
 
 
 @dataclass(frozen=True)
-class Places:
-    """Files of a container."""
+class ContainerFiles:
+    """Where a container finds its job and leaves its files."""
 
     job_file: Path
     scratch: Path
     termination_log: Path
 
     @classmethod
-    def of(cls, env: Mapping[str, str]) -> Places:
+    def of(cls, env: Mapping[str, str]) -> ContainerFiles:
         """From the environment, by default where the operator mounts them."""
         return cls(
             Path(env.get(ENV_JOB_FOLDER, naming.JOB_FOLDER)) / naming.JOB_KEY,
@@ -61,7 +61,7 @@ class Places:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WorkSettings:
     """A worker's settings.
 
@@ -159,9 +159,19 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
         raise ManifestError(read.problems, "the container's environment")
     host, _, port = meet.rpartition(":")
     return WorkSettings(
-        uid, attempt, grid or GridShape(), rank, version[0], earlier, (host, int(port)),
-        limit or None, threads or None, http_port, timeout, heartbeat,
-    )  # fmt: skip
+        job_uid=uid,
+        attempt=attempt,
+        grid=grid or GridShape(),
+        rank=rank,
+        version=version[0],
+        earlier=earlier,
+        rendezvous=(host, int(port)),
+        memory_limit=limit or None,
+        threads=threads or None,
+        http_port=http_port,
+        peer_timeout_seconds=timeout,
+        heartbeat_seconds=heartbeat,
+    )
 
 
 def read_target_memory(env: Mapping[str, str], default: int) -> int:

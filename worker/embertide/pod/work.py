@@ -17,15 +17,12 @@ import os
 import threading
 import time
 from http import HTTPStatus
-from pathlib import Path
-from typing import Protocol
-
-import psutil
 
 from embertide.errors import EmbertideError
-from embertide.launch.fork_server import adopt_orphans, kill_all
-from embertide.launch.run_folder import last_stage, metrics_path, write_text
-from embertide.pod.attempt import Attempt, Stopping
+from embertide.launch.process_tree import adopt_orphans, end_children
+from embertide.launch.run_folder import RunFolder, write_text
+from embertide.launch.signals import StopRequest
+from embertide.pod.attempt import Stopping, WorkerAttempt
 from embertide.pod.board import Board
 from embertide.pod.endings import (
     AttemptFailed,
@@ -37,9 +34,10 @@ from embertide.pod.http import serve, text_page
 from embertide.pod.logs import log_to_stderr
 from embertide.pod.memory import oom_kills
 from embertide.pod.metrics import CONTENT_TYPE, WorkerCollector, render
-from embertide.pod.settings import Places, WorkSettings, read_settings
-from embertide.pod.watch import Watch
-from embertide.spec.reports import Ending, OutputReport, WorkerStatus
+from embertide.pod.progress import ProgressReporter
+from embertide.pod.restart import begun_path, earlier_status, ended_path
+from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
+from embertide.spec.reports import Ending, OutputReport
 
 _TICK_SECONDS = 0.1
 _PATIENCE_SECONDS = 5.0
@@ -48,27 +46,21 @@ _PATIENCE_SECONDS = 5.0
 _log = logging.getLogger("embertide.pod")
 
 
-class Stop(Protocol):
-    """Whether we were asked to stop."""
-
-    asked: bool
-
-
-def work(stop: Stop) -> int:
-    """Live until the end; returns the exit code."""
+def work(stop: StopRequest) -> int:
+    """From start to end; returns the exit code."""
     log_to_stderr()
     adopt_orphans()
     # torch warns of every lost connection, with a native stack; what they mean is our Ending.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    places = Places.of(os.environ)
+    files = ContainerFiles.of(os.environ)
     try:
         settings = read_settings(os.environ)
-        places.make_temporary()
-        worker = Worker(settings, places, stop)
+        files.make_temporary()
+        worker = Worker(settings, files, stop)
     except Exception as error:
         ending = ending_of(error)
         _log.error("%s: %s", ending.reason, ending.message)
-        write_termination_message(places.termination_log, ending.to_text())
+        write_termination_message(files.termination_log, ending.to_text())
         return ending.exit_code
     return worker.live()
 
@@ -76,17 +68,17 @@ def work(stop: Stop) -> int:
 class Worker:
     """One container. Making it starts its HTTP server."""
 
-    def __init__(self, settings: WorkSettings, places: Places, stop: Stop) -> None:
-        self._settings, self._places, self._stop = settings, places, stop
-        self._folder = places.scratch / f"attempt-{settings.attempt}"
+    def __init__(self, settings: WorkSettings, files: ContainerFiles, stop: StopRequest) -> None:
+        self._settings, self._files, self._stop = settings, files, stop
+        self._folder = RunFolder(files.scratch / f"attempt-{settings.attempt}")
         self._board = Board(settings)
-        self._watch = Watch(self._board)
+        self._reporter = ProgressReporter(self._board)
         self._metrics = WorkerCollector(settings, self._board, self._folder)
-        self._attempt: Attempt | None = None
+        self._attempt: WorkerAttempt | None = None
         self._thread = threading.Thread(target=self._run, name="attempt", daemon=True)
         self._kills = oom_kills()
         # Before anyone can ask: a success must never look undone.
-        self._earlier = _earlier_life(places.scratch, settings)
+        self._earlier = earlier_status(files.scratch, settings)
         if self._earlier is not None:
             self._board.hold(self._earlier)
         port = serve(
@@ -107,14 +99,14 @@ class Worker:
         if self._earlier is not None:
             _log.info("this container was started again; holding: %s", self._earlier.to_text())
         else:
-            write_text(_begun(self._places.scratch), self._board.status.to_text())
+            write_text(begun_path(self._files.scratch), self._board.status.to_text())
             self._thread.start()
         while not self._stop.asked:
             self._board.beat()
             self._look()
             status = self._board.status
             if self._earlier is None and not self._thread.is_alive() and status.failure is not None:
-                _end_children()
+                end_children()
                 return status.failure.exit_code
             time.sleep(_TICK_SECONDS)
         self._stopped()
@@ -123,9 +115,9 @@ class Worker:
     def _look(self) -> None:
         """What the worker process has written lately."""
         if self._board.status.state == "starting":
-            if metrics_path(self._folder, self._settings.rank).exists():
+            if self._folder.read_snapshot(self._settings.rank) is not None:
                 self._board.running()
-                _log.info("all workers met; at work")
+                _log.info("all workers joined; running")
         elif self._board.status.state == "running" and self._attempt is not None:
             # The launcher goes on to wait for the other pods' launchers, who may have ended.
             output = self._attempt.published()
@@ -135,12 +127,14 @@ class Worker:
     def _run(self) -> None:
         """The attempt, in its thread: ends on the board, or because we were asked to stop."""
         try:
-            job = self._places.read_job()
+            job = self._files.read_job()
             self._metrics.job = job.metadata.name
-            self._attempt = Attempt(self._settings, job, self._folder, self._watch, self._check)
+            self._attempt = WorkerAttempt(
+                self._settings, job, self._folder, self._reporter, self._check
+            )
             self._succeed(self._attempt.run())
             # The fork server is of no more use and holds memory.
-            _end_children()
+            end_children()
         except Stopping:
             return
         except BaseException as error:
@@ -171,19 +165,19 @@ class Worker:
         elif self._board.failed(ending):
             self._remember()
             _log.error("failed: %s: %s", ending.reason, ending.message)
-            write_termination_message(self._places.termination_log, ending.to_text())
+            write_termination_message(self._files.termination_log, ending.to_text())
 
     def _ending(self, error: BaseException) -> Ending:
         # The worker itself, or its launcher or the fork server, whose end is the worker's.
         killed = isinstance(error, AttemptFailed) and error.cause.silent
         if killed and oom_kills() > self._kills:
-            return out_of_memory(self._settings, last_stage(self._folder))
+            return out_of_memory(self._settings, self._folder.last_stage())
         return ending_of(error, self._settings.rank)
 
     def _remember(self) -> None:
         """For the next container of this pod."""
         try:
-            write_text(_ended(self._places.scratch), self._board.status.to_text())
+            write_text(ended_path(self._files.scratch), self._board.status.to_text())
         except EmbertideError as error:
             _log.warning("%s", error)
 
@@ -192,7 +186,7 @@ class Worker:
         _log.info("asked to stop while %s", self._board.status.state)
         over = self._board.ended
         self._board.stopped()
-        _end_children()
+        end_children()
         if over or self._attempt is None:
             return
         if not self._attempt.interruptible:
@@ -211,36 +205,3 @@ class Worker:
 
 def _json(text: str) -> tuple[HTTPStatus, str, bytes]:
     return HTTPStatus.OK, "application/json", text.encode()
-
-
-def _begun(scratch: Path) -> Path:
-    return scratch / "begun.json"
-
-
-def _ended(scratch: Path) -> Path:
-    return scratch / "ended.json"
-
-
-def _earlier_life(scratch: Path, settings: WorkSettings) -> WorkerStatus | None:
-    """What an earlier container of this pod said of this attempt; None for the first one."""
-    for path in (_ended(scratch), _begun(scratch)):
-        if path.exists():
-            said = WorkerStatus.model_validate_json(path.read_text())
-            if (said.job_uid, said.attempt) != (settings.job_uid, settings.attempt):
-                continue
-            if path == _ended(scratch):
-                return said
-            ending = Ending(
-                reason="WorkerFailed",
-                message=f"{settings.description}: its container ended without a word during the"
-                " attempt and was started again",
-                exit_code=8,
-                rank=settings.rank,
-            )
-            return said.model_copy(update={"state": "failed", "failure": ending})
-    return None
-
-
-def _end_children() -> None:
-    """Kill every process we started, and those they started; returns when they are gone."""
-    kill_all(lambda: psutil.Process().children(recursive=True))

@@ -23,30 +23,33 @@ from embertide.kernels.block import (
     segment_sum,
     sum_chunk,
 )
-from embertide.primitives.exchange import Exchange
+from embertide.primitives.exchange import Channel
 from embertide.primitives.sources import Sources
 from embertide.primitives.spmm import arriving, tile_operand
-from embertide.telemetry.recorder import Label
 
 PairScore = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(keys [e, H*F], queries [e, H*F]) -> scores [e, H]."""
+
+ChunkScores = Callable[[Chunk], torch.Tensor]
+"""A chunk of e non-zeros -> its scores [e, H]."""
 
 PAIR_VALUES = 1 << 23
 """Float values gathered at a time for pair scores."""
 
 
 def fetch_scalars(
-    exchange: Exchange, label: Label, sources: Sources, scores: torch.Tensor, depth: int
+    channel: Channel, sources: Sources, scores: torch.Tensor, depth: int
 ) -> list[torch.Tensor]:
     """Each group's source scalars: ours first, then [slots, H] per remote group.
 
+    Collective: every rank of the graph axis must call.
+
     Args:
+        channel: of the graph axis.
         scores: [N/P, H] of our partition.
     """
     operand = tile_operand(scores)
-    groups = arriving(
-        exchange, label, sources, scores, operand.pick, width=scores.shape[1], depth=depth
-    )
+    groups = arriving(channel, sources, scores, operand.pick, width=scores.shape[1], depth=depth)
     return [arrived.source for arrived in groups]
 
 
@@ -99,11 +102,10 @@ class AdditiveScores:
 
 
 def attend(
-    exchange: Exchange,
-    label: Label,
+    channel: Channel,
     sources: Sources,
     tile: torch.Tensor,
-    scores: Callable[[Chunk], torch.Tensor],
+    scores: ChunkScores,
     *,
     heads: int,
     width: int,
@@ -112,27 +114,28 @@ def attend(
 ) -> torch.Tensor:
     """out[i, h] = sum over in-edges of scores_ijh (* w_ij) * x[j, h], in the ``tile`` layout.
 
+    Collective: every rank of the graph axis must call.
+
     Args:
+        channel: of the graph axis.
         tile: [N/P, H*F/M]; a slice may cut through a head.
-        scores: [e, H] of a chunk; asked once for every chunk.
+        scores: [e, H] of a chunk; called once for every chunk.
         width: H*F.
     """
     spans = head_spans(
-        heads, width, *ColumnSlices(width, exchange.grid.feature).bounds(exchange.grid.m)
+        heads, width, *ColumnSlices(width, channel.grid.feature).bounds(channel.grid.m)
     )
     out = tile.new_zeros(sources.outputs, tile.shape[1])
     operand = tile_operand(tile)
-    groups = arriving(
-        exchange, label, sources, tile, operand.pick, width=tile.shape[1], depth=depth
-    )
+    groups = arriving(channel, sources, tile, operand.pick, width=tile.shape[1], depth=depth)
     for arrived in groups:
-        parts = [arrived.source[:, columns].contiguous() for _, columns in spans]
+        per_head = [arrived.source[:, columns].contiguous() for _, columns in spans]
         for chunk in arrived.block.chunks():
             values = scores(chunk)
             if weighted and chunk.weights is not None:
                 values = values * chunk.weights.unsqueeze(1)
-            for (head, columns), part in zip(spans, parts, strict=True):
-                summed = sum_chunk(chunk, part, values[:, head].contiguous())
+            for (head, columns), source in zip(spans, per_head, strict=True):
+                summed = sum_chunk(chunk, source, values[:, head].contiguous())
                 add_chunk(out[:, columns], chunk, summed)
     return out
 
@@ -156,8 +159,7 @@ def divide_heads(out: torch.Tensor, total: torch.Tensor, spans: list[tuple[int, 
 
 
 def sddmm(
-    exchange: Exchange,
-    label: Label,
+    channel: Channel,
     sources: Sources,
     keys: torch.Tensor,
     queries: torch.Tensor,
@@ -168,9 +170,10 @@ def sddmm(
 ) -> torch.Tensor:
     """Scores of our sub-range's non-zeros from full-width features of both ends.
 
-    Every worker must call. Receives ``unique * D`` values.
+    Receives ``unique * D`` values. Collective: every rank must call.
 
     Args:
+        channel: of the world axis.
         sources: of our sub-range's CSR over the ``rows`` layout, with ``edges``.
         keys: [N/(P*M), D] of the sources' ends, ``rows`` layout.
         queries: [N/(P*M), D] of the targets' ends, ``rows`` layout.
@@ -182,9 +185,7 @@ def sddmm(
     out = keys.new_empty(nnz, heads)
     limit = max(1, PAIR_VALUES // keys.shape[1])
     operand = tile_operand(keys)
-    groups = arriving(
-        exchange, label, sources, keys, operand.pick, width=keys.shape[1], depth=depth
-    )
+    groups = arriving(channel, sources, keys, operand.pick, width=keys.shape[1], depth=depth)
     for arrived in groups:
         for chunk in arrived.block.chunks(limit):
             key = arrived.source.index_select(0, chunk.indices)

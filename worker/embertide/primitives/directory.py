@@ -1,13 +1,12 @@
-"""Looking up a few numbers per node at the worker that owns the node."""
+"""Looking up a few numbers per node at the rank that owns the node."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from embertide.grid import Axis, RowRanges
-from embertide.primitives.exchange import Exchange
-from embertide.telemetry.recorder import Label
+from embertide.grid import RowRanges
+from embertide.primitives.exchange import Channel
 
 
 def split_by_owner(
@@ -31,26 +30,23 @@ def split_by_owner(
 
 
 def look_up(
-    exchange: Exchange,
-    label: Label,
-    ranges: RowRanges,
-    values: torch.Tensor,
-    nodes: torch.Tensor,
+    channel: Channel, ranges: RowRanges, values: torch.Tensor, nodes: torch.Tensor
 ) -> torch.Tensor:
     """Values of any nodes from a table that is spread in the ``rows`` layout.
 
-    Every worker must call. Moves 8 bytes per node out and a row of ``values`` back.
+    Sends 8 bytes per node and receives a row of ``values`` for it.
+    Collective: every rank must call.
 
     Args:
-        values: [N/(P*M)] or [N/(P*M), k], our sub-range's part, on the CPU.
+        channel: of the world axis.
+        values: [N/(P*M)] or [N/(P*M), k] of our sub-range's nodes, on the CPU.
         nodes: [n] int64 dense ids, any order.
     """
-    axis: Axis = exchange.grid.world_axis
     order, counts, rows = split_by_owner(nodes, ranges.workers)
-    device = exchange.device
-    asked = exchange.all_to_all(label, axis, list(rows.to(device).split(counts)))
-    answers = [values.to(device)[theirs] for theirs in asked]
-    found = torch.cat(exchange.all_to_all(label, axis, answers)).cpu()
+    device = channel.device
+    requested = channel.all_to_all(rows.to(device).split(counts))
+    replies = [values.to(device)[theirs] for theirs in requested]
+    found = torch.cat(channel.all_to_all(replies)).cpu()
     result = torch.empty_like(found)
     result[order] = found
     return result

@@ -2,7 +2,7 @@
 
 ``tile`` -> ``rows`` receives, in M - 1 steps, the columns of our rows that the other slices
 hold and multiplies each block with its rows of the weight while the next travels; ``rows`` ->
-``tile`` sends each slice its columns. Both move N*D/(P*M*M) * (M - 1) values per worker
+``tile`` sends each slice its columns. Both move N*D/(P*M*M) * (M - 1) values per rank
 (Deal, section 3.4, Fig. 7b, Table 1); no [N/P, D'] partial product ever exists. With M = 1
 both directions are free.
 """
@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
-from embertide.primitives.exchange import Exchange, Pending
-from embertide.telemetry.recorder import Label, computing
+from embertide.primitives.exchange import Channel, Pending
 
 BLOCK_ROWS = 1 << 14
 """Rows sent at a time: what is in flight stays small however many rows a worker has."""
@@ -30,8 +28,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> 
 
 
 def ring_gemm(
-    exchange: Exchange,
-    label: Label,
+    channel: Channel,
     ranges: RowRanges,
     tile: torch.Tensor,
     weight: torch.Tensor,
@@ -39,101 +36,105 @@ def ring_gemm(
 ) -> torch.Tensor:
     """Multiply a tile with a weight into the ``rows`` layout.
 
-    Every worker of the feature axis must call.
+    Collective: every rank of the feature axis must call.
 
     Args:
+        channel: of the feature axis.
         tile: [N/P, D/M].
-        weight: [D', D], on every worker.
+        weight: [D', D], on every rank.
         bias: [D'] or None.
 
     Returns:
         [N/(P*M), D'].
     """
-    slices = ColumnSlices(weight.shape[1], exchange.grid.feature)
-    start, stop = ranges.within(exchange.grid.rank)
+    slices = ColumnSlices(weight.shape[1], channel.grid.feature)
+    start, stop = ranges.within(channel.grid.rank)
     out = tile.new_empty(stop - start, len(weight))
-    for m, span, block in ring_blocks(exchange, label, ranges, tile, slices):
-        part = weight[:, slice(*slices.bounds(m))]
-        if m == exchange.grid.m:
-            torch.mm(block, part.T, out=out)
+    for m, span, block in ring_blocks(channel, ranges, tile, slices):
+        factor = weight[:, slice(*slices.bounds(m))].T
+        if m == channel.grid.m:
+            torch.mm(block, factor, out=out)
         else:
-            out[span].addmm_(block, part.T)
+            out[span].addmm_(block, factor)
     if bias is not None:
         out += bias
     return out
 
 
 def tile_to_rows(
-    exchange: Exchange, label: Label, ranges: RowRanges, tile: torch.Tensor, width: int
+    channel: Channel, ranges: RowRanges, tile: torch.Tensor, width: int
 ) -> torch.Tensor:
-    """[N/P, D/M] -> [N/(P*M), D] on the feature axis; the tile itself when M is 1."""
-    if exchange.grid.feature == 1:
+    """[N/P, D/M] -> [N/(P*M), D] on the feature axis; the tile itself when M is 1.
+
+    Collective: every rank of the feature axis must call.
+    """
+    if channel.grid.feature == 1:
         return tile
-    slices = ColumnSlices(width, exchange.grid.feature)
-    start, stop = ranges.within(exchange.grid.rank)
+    slices = ColumnSlices(width, channel.grid.feature)
+    start, stop = ranges.within(channel.grid.rank)
     out = tile.new_empty(stop - start, width)
-    for m, span, block in ring_blocks(exchange, label, ranges, tile, slices):
+    for m, span, block in ring_blocks(channel, ranges, tile, slices):
         out[span, slice(*slices.bounds(m))] = block
     return out
 
 
 def ring_blocks(
-    exchange: Exchange,
-    label: Label,
+    channel: Channel,
     ranges: RowRanges,
     tile: torch.Tensor,
     slices: ColumnSlices,
 ) -> Iterator[tuple[int, slice, torch.Tensor]]:
     """(slice m, rows of our sub-range, their columns of that slice), ours first and whole.
 
-    What other workers hold comes in blocks of ``BLOCK_ROWS`` rows, one on its way while the
-    one before is used.
+    What other ranks hold comes in blocks of ``BLOCK_ROWS`` rows, one being received while the
+    one before is used. Collective: every rank of the feature axis must call.
     """
-    grid, axis = exchange.grid, exchange.grid.feature_axis
+    grid, axis = channel.grid, channel.axis
     first, last = ranges.within(grid.rank)
     ahead: deque[tuple[int, slice, torch.Tensor, Pending]] = deque()
     posts = iter(_ring_rounds(grid, ranges))
 
-    def post(step: int, give: slice, take: slice) -> tuple[int, slice, torch.Tensor, Pending]:
+    def post(
+        step: int, outgoing: slice, incoming: slice
+    ) -> tuple[int, slice, torch.Tensor, Pending]:
         target, origin = (axis.index + step) % axis.size, (axis.index - step) % axis.size
         base = ranges.within(axis.ranks[target])[0]
-        block = tile.new_empty(take.stop - take.start, slices.size(origin))
-        pending = exchange.start(
-            replace(label, group=step),
-            [(axis.ranks[target], tile[base + give.start : base + give.stop])],
-            [(axis.ranks[origin], block)],
+        block = tile.new_empty(incoming.stop - incoming.start, slices.size(origin))
+        pending = channel.group(step).start(
+            [(target, tile[base + outgoing.start : base + outgoing.stop])], [(origin, block)]
         )
-        return origin, take, block, pending
+        return origin, incoming, block, pending
 
     ahead.extend(post(*work) for work in islice(posts, 1))
-    with computing(exchange.recorder, label):
+    with channel.computing():
         yield axis.index, slice(0, last - first), tile[first:last]
     while ahead:
         origin, span, block, pending = ahead.popleft()
         ahead.extend(post(*work) for work in islice(posts, 1))
         pending.wait()
-        with computing(exchange.recorder, label):
+        with channel.computing():
             yield origin, span, block
 
 
 def _ring_rounds(grid: Grid, ranges: RowRanges) -> Iterator[tuple[int, slice, slice]]:
-    """(ring step, rows to give counted from the target's first, rows of ours to take)."""
+    """(ring step, rows to send counted from the target's first, rows of ours to receive)."""
     axis = grid.feature_axis
     sizes = [stop - start for start, stop in map(ranges.within, axis.ranks)]
     for step in range(1, axis.size):
         theirs, ours = sizes[(axis.index + step) % axis.size], sizes[axis.index]
         for at in range(0, max(theirs, ours), BLOCK_ROWS):
-            give, take = (
+            outgoing, incoming = (
                 slice(min(at, size), min(at + BLOCK_ROWS, size)) for size in (theirs, ours)
             )
-            yield step, give, take
+            yield step, outgoing, incoming
 
 
-def rows_to_tile(
-    exchange: Exchange, label: Label, ranges: RowRanges, rows: torch.Tensor
-) -> torch.Tensor:
-    """[N/(P*M), D] -> [N/P, D/M] on the feature axis; the rows themselves when M is 1."""
-    grid, axis = exchange.grid, exchange.grid.feature_axis
+def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> torch.Tensor:
+    """[N/(P*M), D] -> [N/P, D/M] on the feature axis; the rows themselves when M is 1.
+
+    Collective: every rank of the feature axis must call.
+    """
+    grid, axis = channel.grid, channel.axis
     if grid.feature == 1:
         return rows
     slices = ColumnSlices(rows.shape[1], grid.feature)
@@ -141,14 +142,13 @@ def rows_to_tile(
     out = rows.new_empty(stop - start, slices.size(grid.m))
     out[slice(*ranges.within(grid.rank))] = rows[:, slice(*slices.bounds(grid.m))]
     before: Pending | None = None
-    # The ring's rounds with both ends exchanged: we give rows of ours, and take theirs.
-    for step, take, give in _ring_rounds(grid, ranges):
+    # The ring's rounds with both ends exchanged: we send rows of ours, and receive theirs.
+    for step, incoming, outgoing in _ring_rounds(grid, ranges):
         target, origin = (axis.index - step) % axis.size, (axis.index + step) % axis.size
         base = ranges.within(axis.ranks[origin])[0]
-        pending = exchange.start(
-            replace(label, group=step),
-            [(axis.ranks[target], rows[give, slice(*slices.bounds(target))].contiguous())],
-            [(axis.ranks[origin], out[base + take.start : base + take.stop])],
+        pending = channel.group(step).start(
+            [(target, rows[outgoing, slice(*slices.bounds(target))].contiguous())],
+            [(origin, out[base + incoming.start : base + incoming.stop])],
         )
         if before is not None:
             before.wait()
@@ -158,11 +158,11 @@ def rows_to_tile(
     return out
 
 
-def gather_rows(exchange: Exchange, label: Label, rows: torch.Tensor) -> torch.Tensor:
+def gather_rows(channel: Channel, rows: torch.Tensor) -> torch.Tensor:
     """[N/(P*M), k] of narrow per-node numbers -> [N/P, k] for the whole partition.
 
-    Moves N*k/P * (M - 1)/M values in.
+    Receives N*k/P * (M - 1)/M values. Collective: every rank of the feature axis must call.
     """
-    if exchange.grid.feature == 1:
+    if channel.grid.feature == 1:
         return rows
-    return torch.cat(exchange.all_gather(label, exchange.grid.feature_axis, rows.contiguous()))
+    return torch.cat(channel.all_gather(rows.contiguous()))

@@ -1,7 +1,7 @@
-"""A layer's graph on one worker: its partition's in-edges, degrees and exchange patterns.
+"""A layer's graph on one rank: its partition's in-edges, degrees and exchange patterns.
 
-Patterns are found on first use and kept for all layers that share the graph. Everything here
-that is found lazily is collective: all workers ask for the same things in the same order.
+Patterns are found on first use and kept for all layers that share the graph. Whatever is found
+on first use is collective: all ranks call the same methods in the same order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr, single_loops
-from embertide.models.program import Aggregate, Attend, Loops, PairAttend, Program
+from embertide.models.program import EdgeStep, PairAttend, Program
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.landing import LoadedHolders
 from embertide.primitives.sources import (
@@ -21,14 +21,11 @@ from embertide.primitives.sources import (
     find_sources,
     local_sources,
 )
-from embertide.telemetry.recorder import Label
-
-SETUP = Label("graph", "ids")
 
 
 @dataclass(frozen=True)
 class EdgeNeeds:
-    """What a program asks of a layer graph beside the tile pattern.
+    """What a program needs of a layer graph beside the tile pattern.
 
     Attributes:
         positions: tile blocks carry each non-zero's position in the CSR (pair attention).
@@ -42,23 +39,23 @@ class EdgeNeeds:
 def edge_needs(program: Program) -> EdgeNeeds:
     """Look through all steps of a program."""
     pairs = any(isinstance(step, PairAttend) for step in program.steps)
-    over_edges = [s for s in program.steps if isinstance(s, Aggregate | Attend | PairAttend)]
-    kinds = {(s.loops, s.edge_weight, getattr(s, "loop_weight", 1.0)) for s in over_edges}
+    over_edges = [step for step in program.steps if isinstance(step, EdgeStep)]
+    kinds = {(step.loops, step.edge_weight, step.loop_weight) for step in over_edges}
     mixed = len({kind if kind[0] == "single" else "keep" for kind in kinds}) > 1
     from_files = any(program.input in step.reads() for step in over_edges)
     return EdgeNeeds(pairs, pairs or mixed or from_files)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class LayerGraph:
-    """The whole layer graph, seen by the worker that holds the rows of its partition.
+    """The whole layer graph, seen by a rank that holds the rows of its partition.
 
     Attributes:
         csr: in-edges of partition p, node ids as columns, on the CPU. Once nothing will read
             the columns again they are dropped; rows and weights stay.
         group_rows: slots per remote group of tiles.
         pair_rows: slots per remote group of whole rows.
-        needs: what the program will ask for.
+        needs: what the program needs of its layer graphs.
     """
 
     exchange: Exchange
@@ -73,67 +70,78 @@ class LayerGraph:
     _weighted_in_degree: torch.Tensor | None = None
     _variants: dict[tuple[float, bool], LayerGraph] = field(default_factory=dict)
 
-    def variant(self, loops: Loops, loop_weight: float, *, weighted: bool) -> LayerGraph:
-        """This graph, or the one with exactly one self-loop per node.
-
-        Args:
-            weighted: the stored weights count; otherwise every edge weighs 1.
-        """
-        if loops == "keep":
+    def variant(self, step: EdgeStep) -> LayerGraph:
+        """The graph as a step sees it: this one, or the one with one self-loop per node."""
+        if step.loops == "keep":
             return self
-        key = (loop_weight, weighted)
+        key = (step.loop_weight, step.edge_weight)
         if key not in self._variants:
-            csr = self.csr if weighted else self.csr.without_weights()
+            csr = self.csr if step.edge_weight else self.csr.without_weights()
             self._variants[key] = LayerGraph(
-                self.exchange,
-                self.ranges,
-                single_loops(csr, loop_weight),
-                self.group_rows,
-                self.pair_rows,
-                self.needs,
+                exchange=self.exchange,
+                ranges=self.ranges,
+                csr=single_loops(csr, step.loop_weight),
+                group_rows=self.group_rows,
+                pair_rows=self.pair_rows,
+                needs=self.needs,
             )
             self._drop_columns()
         return self._variants[key]
 
     def tiles(self) -> Sources:
-        """Sources of our partition's rows in the ``tile`` layout."""
+        """Sources of our partition's rows in the ``tile`` layout.
+
+        Collective: every rank of the graph axis must call.
+        """
         if self._tiles is None:
-            axis = self.exchange.grid.graph_axis
-            if axis.size == 1:
-                self._tiles = local_sources(self.exchange, self.csr, axis)
+            channel = self.exchange.channel("graph", "ids")
+            if channel.axis.size == 1:
+                self._tiles = local_sources(self.csr, channel.axis, channel.device)
             else:
-                holders = RangeHolders.tiles(self.ranges, axis)
-                positions = self.needs.positions
-                self._tiles = self._find(self.csr, holders, SETUP, self.group_rows, positions)
+                self._tiles = find_sources(
+                    channel,
+                    self.csr,
+                    RangeHolders.tiles(self.ranges, channel.axis),
+                    nodes=self.ranges.nodes,
+                    group_rows=self.group_rows,
+                    edges=self.needs.positions,
+                )
                 self._drop_columns()
         return self._tiles
 
     def pairs(self) -> Sources:
-        """Sources of our sub-range's rows in the ``rows`` layout, with full width."""
+        """Sources of our sub-range's rows in the ``rows`` layout, with full width.
+
+        Collective: every rank must call.
+        """
         if self._pairs is None:
-            own = self.sub_range()
-            axis = self.exchange.grid.world_axis
-            if axis.size == 1:
-                self._pairs = local_sources(self.exchange, own, axis)
+            channel = self.exchange.channel("world", "ids")
+            if channel.axis.size == 1:
+                self._pairs = local_sources(self.sub_range(), channel.axis, channel.device)
             else:
-                holders = RangeHolders.rows(self.ranges, axis)
-                self._pairs = self._find(own, holders, Label("world", "ids"), self.pair_rows, True)
+                self._pairs = find_sources(
+                    channel,
+                    self.sub_range(),
+                    RangeHolders.rows(self.ranges, channel.axis),
+                    nodes=self.ranges.nodes,
+                    group_rows=self.pair_rows,
+                    edges=True,
+                )
         return self._pairs
 
     def loaded(self, holders: LoadedHolders) -> Sources:
-        """Sources of our partition's rows where their features were loaded; not kept."""
-        return self._find(self.csr, holders, Label("world", "ids"), self.group_rows, False)
+        """Sources of our partition's rows where their features were loaded; not kept.
 
-    def _find(
-        self,
-        csr: Csr,
-        holders: RangeHolders | LoadedHolders,
-        label: Label,
-        group_rows: int,
-        edges: bool,
-    ) -> Sources:
-        nodes = self.ranges.nodes
-        return find_sources(self.exchange, label, csr, holders, nodes, group_rows, edges=edges)
+        Collective: every rank must call.
+        """
+        return find_sources(
+            self.exchange.channel("world", "ids"),
+            self.csr,
+            holders,
+            nodes=self.ranges.nodes,
+            group_rows=self.group_rows,
+            edges=False,
+        )
 
     def _drop_columns(self) -> None:
         if not self.needs.again:
@@ -160,15 +168,15 @@ class LayerGraph:
     def out_degree(self) -> torch.Tensor:
         """[N/P] out-edges of each row of our partition *in the whole graph*, float32.
 
-        Each worker counts its non-zeros' sources and tells their holders: one number per
-        unique remote row, on the graph axis.
+        Each rank counts its non-zeros' sources and sends the counts to the sources' holders: one
+        number per unique remote row. Collective: every rank of the graph axis must call.
         """
         if self._out_degree is None:
             self._out_degree = self._count_out()
         return self._out_degree
 
     def _count_out(self) -> torch.Tensor:
-        sources, axis = self.tiles(), self.exchange.grid.graph_axis
+        sources, channel = self.tiles(), self.exchange.channel("graph", "degrees")
         start, stop = self.ranges.partition(self.exchange.grid.p)
         degree = torch.bincount(sources.local.indices, minlength=stop - start)
         counts = [
@@ -178,12 +186,10 @@ class LayerGraph:
             )
         ]
         by_slot = torch.cat([degree.new_empty(0), *counts])
-        told = {i: degree.new_empty(len(ask.rows)) for i, ask in sources.asked.items()}
-        self.exchange.start(
-            Label("graph", "degrees"),
-            [(axis.ranks[i], by_slot[a:b]) for i, (a, b) in sources.slots.items()],
-            [(axis.ranks[i], told[i]) for i in told],
+        received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}
+        channel.start(
+            [(i, by_slot[a:b]) for i, (a, b) in sources.slots.items()], list(received.items())
         ).wait()
-        for i, ask in sources.asked.items():
-            degree.index_add_(0, ask.rows, told[i])
+        for i, request in sources.requests.items():
+            degree.index_add_(0, request.rows, received[i])
         return degree.float()

@@ -1,9 +1,9 @@
-"""Input features, used where they were loaded and placed as they are used.
+"""Input features, used on the ranks that loaded them.
 
 Feature files come in any order. Instead of redistributing the features first, the first
-primitive reads rows where they lie and its output lands in the partition's place (Deal,
+primitive reads rows where they were loaded and its output goes to the owners of the rows (Deal,
 section 3.5, Fig. 13): a linear step multiplies loaded rows and sends the products; an
-aggregation asks the loaders for the rows it needs.
+aggregation requests the rows it needs from their loaders.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import torch
 
-from embertide.grid import Axis, ColumnSlices, RowRanges
+from embertide.grid import Axis, ColumnSlices, Grid, RowRanges
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.directory import split_by_owner
-from embertide.primitives.exchange import Exchange
+from embertide.primitives.exchange import Channel
 from embertide.primitives.spmm import Operand
-from embertide.telemetry.recorder import Label
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class LoadedHolders:
     """Where each node's features were loaded: one entry per needed node, looked up before.
 
     Attributes:
-        nodes: [k] ascending node ids this worker needs.
+        nodes: [k] ascending node ids this rank needs.
         rank: [k] the loader.
         row: [k] the row there.
     """
@@ -42,57 +41,59 @@ class LoadedHolders:
         return self.rank[at], self.row[at]
 
 
-def loaded_operand(exchange: Exchange, loaded: Loaded, scale: torch.Tensor | None) -> Operand:
+def loaded_operand(grid: Grid, loaded: Loaded, scale: torch.Tensor | None) -> Operand:
     """Loaded rows as the source of an aggregation; a peer gets the columns of its own slice.
 
     Args:
         scale: [n] factor per loaded row, or None.
     """
-    feature = exchange.grid.feature
-    slices = ColumnSlices(loaded.width, feature)
+    slices = ColumnSlices(loaded.width, grid.feature)
 
     def pick(peer: int, rows: torch.Tensor) -> torch.Tensor:
-        return loaded.data[:, slice(*slices.bounds(peer % feature))].index_select(0, rows)
+        return loaded.data[:, slice(*slices.bounds(peer % grid.feature))].index_select(0, rows)
 
-    own = slice(*slices.bounds(exchange.grid.m))
+    own = slice(*slices.bounds(grid.m))
     return Operand(loaded.data[:, own].contiguous(), pick, scale)
 
 
 def land(
-    exchange: Exchange,
-    label: Label,
+    channel: Channel,
     ranges: RowRanges,
     loaded: Loaded,
-    layout: Layout,
-    width: int,
     compute: Callable[[torch.Tensor], torch.Tensor],
     *,
+    layout: Layout,
+    width: int,
     batch_rows: int,
 ) -> Shard:
-    """Compute a row-wise function of the loaded rows and place its result.
+    """Compute a row-wise function of the loaded rows and send its rows to their owners.
 
-    Every worker must call. Each value moves once; 8 bytes per row and worker say where it goes.
+    Each value moves once, with 8 bytes per row and receiver for its row number.
+    Collective: every rank must call.
 
     Args:
+        channel: of the world axis.
         compute: [b, D] -> [b, width], of our loaded rows.
+        layout: of the result.
+        width: columns of the result.
         batch_rows: loaded rows handled at a time.
     """
-    grid, axis = exchange.grid, exchange.grid.world_axis
+    grid = channel.grid
     bounds = ranges.workers if layout == "rows" else ranges.partitions
     slices = ColumnSlices(width, 1 if layout == "rows" else grid.feature)
     mine = ranges.worker(grid.rank) if layout == "rows" else ranges.partition(grid.p)
     out = torch.empty(mine[1] - mine[0], slices.size(grid.m if layout == "tile" else 0))
-    out = out.to(exchange.device)
-    longest = max(exchange.all_objects(len(loaded.ids)))
+    out = out.to(channel.device)
+    longest = max(channel.exchange.all_objects(len(loaded.ids)))
     for at in range(0, longest, batch_rows):
         batch = slice(at, min(at + batch_rows, len(loaded.ids)))
         order, counts, rows = split_by_owner(loaded.ids[batch], bounds)
         result = compute(loaded.data[batch])
-        if exchange.grid.world > 1:
-            result = result[order.to(exchange.device)]
-            _scatter(exchange, label, axis, result, rows, counts, slices, out)
+        if grid.world > 1:
+            result = result[order.to(channel.device)]
+            _scatter(channel, result, rows, counts, slices, out)
         else:
-            put_rows(out, loaded.ids[batch].to(exchange.device), result)
+            put_rows(out, loaded.ids[batch].to(channel.device), result)
     return Shard(layout, out, width)
 
 
@@ -105,24 +106,29 @@ def put_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> Non
 
 
 def _scatter(
-    exchange: Exchange,
-    label: Label,
-    axis: Axis,
+    channel: Channel,
     result: torch.Tensor,
     rows: torch.Tensor,
     counts: list[int],
     slices: ColumnSlices,
     out: torch.Tensor,
 ) -> None:
-    """Send each owner its rows and columns, and place what arrives."""
-    copies = axis.size // len(counts)
-    places, parts = [], []
-    owners = zip(rows.to(exchange.device).split(counts), result.split(counts), strict=True)
-    for place, part in owners:
+    """Send each owner its rows and columns; write those received into ``out``.
+
+    Args:
+        result: [b, width] ordered by owner.
+        rows: [b] the row of each within its owner's range.
+        counts: how many rows each range owns; a partition's go to all its M ranks.
+
+    Collective: every rank must call.
+    """
+    copies = channel.axis.size // len(counts)
+    numbers, values = [], []
+    owners = zip(rows.to(channel.device).split(counts), result.split(counts), strict=True)
+    for owned_rows, owned in owners:
         for m in range(copies):
-            places.append(place)
-            parts.append(part[:, slice(*slices.bounds(m))].contiguous())
-    arrived_places = exchange.all_to_all(label, axis, places)
-    arrived = exchange.all_to_all(label, axis, parts)
-    for place, part in zip(arrived_places, arrived, strict=True):
-        put_rows(out, place, part)
+            numbers.append(owned_rows)
+            values.append(owned[:, slice(*slices.bounds(m))].contiguous())
+    numbers, values = channel.all_to_all(numbers), channel.all_to_all(values)
+    for received_rows, received in zip(numbers, values, strict=True):
+        put_rows(out, received_rows, received)

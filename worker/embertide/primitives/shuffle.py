@@ -1,4 +1,4 @@
-"""Sending each edge to the worker that owns its destination row.
+"""Sending each edge to the rank that owns its destination row.
 
 Edges are held packed, eight bytes each, sorted by owner chunk by chunk; the receive buffer is
 allocated once at its exact size, so beside it only one chunk per peer is in flight.
@@ -15,10 +15,7 @@ import torch
 from embertide.errors import GridError
 from embertide.grid import RowRanges
 from embertide.kernels.csr import column_bits, pack
-from embertide.primitives.exchange import Exchange
-from embertide.telemetry.recorder import Label
-
-LABEL = Label("world", "shuffle")
+from embertide.primitives.exchange import Channel, Exchange
 
 
 @dataclass
@@ -32,7 +29,7 @@ class EdgeChunk:
 
 @dataclass
 class Edges:
-    """This worker's share of the edges, and where the destinations lie.
+    """This rank's share of the edges, and a histogram of their destinations.
 
     ``histogram[b]`` counts destinations d with ``d >> shift == b``.
     """
@@ -56,7 +53,9 @@ class _Packed:
 def shuffle_edges(
     exchange: Exchange, ranges: RowRanges, chunks: list[EdgeChunk], *, weighted: bool
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
-    """Exchange edges by owner. Every worker must call; ``chunks`` is emptied on the way.
+    """All-to-all of edges by owner; ``chunks`` is emptied on the way.
+
+    Collective: every rank must call.
 
     Returns:
         [e] keys packed as (row of our sub-range, source node), unsorted, and weights [e].
@@ -71,9 +70,10 @@ def shuffle_edges(
             " too many to sort; use more workers"
         )
     packed = [_pack(chunks.pop(), ranges) for _ in range(len(chunks))]
+    channel = exchange.channel("world", "shuffle")
     world = exchange.grid.world
     counts = torch.tensor([[sum(p.counts[w] for p in packed)] for w in range(world)])
-    total = int(exchange.sizes(LABEL, exchange.grid.world_axis, counts).sum())
+    total = int(channel.sizes(counts).sum())
     keys = np.empty(total, np.int64)
     weights = np.empty(total, np.float32) if weighted else None
     at = 0
@@ -83,11 +83,11 @@ def shuffle_edges(
             if packed
             else _Packed(np.empty(0, np.int64), np.empty(0, np.float32), [0] * world)
         )
-        got = _swap(exchange, chunk.keys, chunk.counts)
+        got = _swap(channel, chunk.keys, chunk.counts)
         keys[at : at + len(got)] = got
         if weights is not None:
             assert chunk.weights is not None
-            weights[at : at + len(got)] = _swap(exchange, chunk.weights, chunk.counts)
+            weights[at : at + len(got)] = _swap(channel, chunk.weights, chunk.counts)
         at += len(got)
     return keys, weights
 
@@ -110,11 +110,13 @@ def _pack(chunk: EdgeChunk, ranges: RowRanges) -> _Packed:
 
 
 def _swap(
-    exchange: Exchange, values: npt.NDArray[np.generic], counts: list[int]
+    channel: Channel, values: npt.NDArray[np.generic], counts: list[int]
 ) -> npt.NDArray[np.generic]:
-    """One round: each owner's run out, everyone's for us in, in rank order."""
-    if exchange.grid.world == 1:
+    """One round: send each owner its run of ``values``; what the ranks sent us, in rank order.
+
+    Collective: every rank must call.
+    """
+    if channel.grid.world == 1:
         return values
-    tensor = torch.from_numpy(values).to(exchange.device)
-    parts = exchange.all_to_all(LABEL, exchange.grid.world_axis, list(tensor.split(counts)))
-    return torch.cat(parts).cpu().numpy()
+    tensor = torch.from_numpy(values).to(channel.device)
+    return torch.cat(channel.all_to_all(tensor.split(counts))).cpu().numpy()

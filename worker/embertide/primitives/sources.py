@@ -1,10 +1,10 @@
-"""Which source rows a worker's non-zeros need, who holds them, and in which groups they come.
+"""Which source rows a rank's non-zeros need, who holds them, and in which groups they arrive.
 
 Built once per layer graph and layout, used by every layer. Features travel, never the graph
-(Deal, section 3.4, Fig. 8): each worker tells each peer once which *unique* rows it needs.
+(Deal, section 3.4, Fig. 8): each rank requests from each peer once the *unique* rows it needs.
 Non-zeros are cut into one local group and remote groups by source (section 3.5, Fig. 11); a
-group's receive buffer holds at most ``group_rows`` rows, whatever N is. Peers are asked in
-ring order, so that not everyone asks the same peer first.
+group's receive buffer holds at most ``group_rows`` rows, whatever N is. Rows are requested in
+ring order, so that the ranks do not all start with the same peer.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr, id_type
 from embertide.kernels.cut import SPAN, cut_by_group
-from embertide.primitives.exchange import Exchange
-from embertide.telemetry.recorder import Label
+from embertide.primitives.exchange import Channel
 
 
 class Holders(Protocol):
-    """Says where source rows lie; ``direct`` when our own node i lies at row i - first."""
+    """Which rank of an axis holds each source row, and at which of its rows."""
 
     @property
     def axis(self) -> Axis:
-        """The workers among which the holders are."""
+        """The ranks among which the holders are."""
 
     def locate(self, nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """[k] ascending node ids -> ([k] axis index of the holder, [k] row there)."""
@@ -42,41 +41,41 @@ class RangeHolders:
 
     @classmethod
     def tiles(cls, ranges: RowRanges, axis: Axis) -> RangeHolders:
-        """Partitions over the graph axis."""
+        """The P partitions, over the graph axis."""
         return cls(axis, ranges.partitions)
 
     @classmethod
     def rows(cls, ranges: RowRanges, axis: Axis) -> RangeHolders:
-        """Sub-ranges over all workers."""
+        """The P*M sub-ranges, over all ranks."""
         return cls(axis, ranges.workers)
 
     def locate(self, nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Search the bounds."""
+        """[k] ascending node ids -> ([k] axis index of the range, [k] row within it)."""
         bounds = torch.tensor(self.bounds, dtype=torch.int64)
         holder = torch.searchsorted(bounds, nodes, right=True) - 1
         return holder, nodes - bounds[holder]
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What one peer needs of us: ``rows`` of ours, at ``offset`` in its order of slots."""
+class Request:
+    """What a peer needs: ``rows`` [k] int64 of ours, from ``offset`` in its order of slots."""
 
     rows: torch.Tensor
     offset: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sources:
     """The exchange pattern of one set of non-zeros.
 
     A *slot* is the position of a unique remote row in the order in which they arrive.
 
     Attributes:
-        axis: the workers involved.
+        axis: the ranks involved.
         local: non-zeros whose source we hold; indices are our own rows.
         remote: one block per group; indices count from the group's first slot.
         group_rows: slots per group.
-        asked: axis index -> what that peer needs of us.
+        requests: axis index -> what that peer needs of us.
         slots: axis index -> [first, last) slots that this peer fills for us.
         outputs: output rows of the non-zeros' matrix.
     """
@@ -85,7 +84,7 @@ class Sources:
     local: Block
     remote: tuple[Block, ...]
     group_rows: int
-    asked: dict[int, Ask]
+    requests: dict[int, Request]
     slots: dict[int, tuple[int, int]]
     outputs: int
 
@@ -97,7 +96,7 @@ class Sources:
     @property
     def rounds(self) -> int:
         """Rounds in which we send or receive anything; peers may differ."""
-        last = [self.unique, *(ask.offset + len(ask.rows) for ask in self.asked.values())]
+        last = [self.unique, *(r.offset + len(r.rows) for r in self.requests.values())]
         return -(-max(last) // self.group_rows)
 
     def group(self, number: int) -> tuple[int, int]:
@@ -106,37 +105,31 @@ class Sources:
         return min(start, self.unique), min(start + self.group_rows, self.unique)
 
     def incoming(self, number: int) -> list[tuple[int, int, int]]:
-        """(axis index, first slot, last slot) of every peer's part of our group."""
+        """(axis index, first slot, last slot) of what every peer sends of our group."""
         start, stop = self.group(number)
-        parts = ((i, max(a, start), min(b, stop)) for i, (a, b) in self.slots.items())
-        return [part for part in parts if part[1] < part[2]]
+        cut = ((i, max(a, start), min(b, stop)) for i, (a, b) in self.slots.items())
+        return [(i, first, last) for i, first, last in cut if first < last]
 
     def outgoing(self, number: int) -> list[tuple[int, torch.Tensor]]:
         """(axis index, our rows) that belong to that peer's group of this number."""
         start, stop = number * self.group_rows, (number + 1) * self.group_rows
         cut = (
-            (i, ask.rows[max(0, start - ask.offset) : max(0, stop - ask.offset)])
-            for i, ask in self.asked.items()
+            (i, request.rows[max(0, start - request.offset) : max(0, stop - request.offset)])
+            for i, request in self.requests.items()
         )
         return [(i, rows) for i, rows in cut if len(rows)]
 
 
 def find_sources(
-    exchange: Exchange,
-    label: Label,
-    csr: Csr,
-    holders: Holders,
-    nodes: int,
-    group_rows: int,
-    *,
-    edges: bool = False,
+    channel: Channel, csr: Csr, holders: Holders, *, nodes: int, group_rows: int, edges: bool
 ) -> Sources:
-    """Work out and tell everyone what is needed. Every member of the holders' axis must call.
+    """Find the unique source rows, and request those that other ranks hold.
 
-    Moves 8 bytes per unique remote row and 16 per peer. Needs a table of 4 * N bytes (8 for
-    2^31 nodes and more) while it runs.
+    Sends 8 bytes per unique remote row and 16 per peer. Needs a table of 4 * N bytes (8 for
+    2^31 nodes and more) while it runs. Collective: every rank of the holders' axis must call.
 
     Args:
+        channel: of the holders' axis.
         nodes: N.
         group_rows: slots per group.
         edges: whether blocks carry each non-zero's position in ``csr``.
@@ -154,20 +147,35 @@ def find_sources(
     table[needed[own]] = (-1 - row[own]).to(table.dtype)
     table[needed[remote]] = torch.arange(len(remote), dtype=table.dtype)
     slots = _slot_ranges(axis, counts)
-    asked = _tell(exchange, label, axis, row[remote], slots)
+    requests = _exchange_requests(channel, row[remote], slots)
     cut = cut_by_group(csr, table, group_rows, len(remote), edges=edges)
-    blocks = [block.to(exchange.device) for block in cut]
-    return Sources(axis, blocks[0], tuple(blocks[1:]), group_rows, asked, slots, csr.rows)
+    local, *groups = (block.to(channel.device) for block in cut)
+    return Sources(
+        axis=axis,
+        local=local,
+        remote=tuple(groups),
+        group_rows=group_rows,
+        requests=requests,
+        slots=slots,
+        outputs=csr.rows,
+    )
 
 
-def local_sources(exchange: Exchange, csr: Csr, axis: Axis) -> Sources:
-    """The pattern of a worker that holds every source itself, in order: no communication."""
-    block = Block(None, csr.indptr, csr.cols, csr.weights).to(exchange.device)
-    return Sources(axis, block, (), 1, {}, {}, csr.rows)
+def local_sources(csr: Csr, axis: Axis, device: torch.device) -> Sources:
+    """The pattern of a rank that holds every source itself, in order: no communication."""
+    return Sources(
+        axis=axis,
+        local=Block(None, csr.indptr, csr.cols, csr.weights).to(device),
+        remote=(),
+        group_rows=1,
+        requests={},
+        slots={},
+        outputs=csr.rows,
+    )
 
 
 def _slot_ranges(axis: Axis, counts: list[int]) -> dict[int, tuple[int, int]]:
-    """Slots in ring order: the next member's rows first."""
+    """Axis index -> its slots, in ring order: the rows of the next rank on the axis first."""
     slots, at = {}, 0
     for step in range(1, axis.size):
         slots[(axis.index + step) % axis.size] = (at, at + counts[step])
@@ -175,23 +183,24 @@ def _slot_ranges(axis: Axis, counts: list[int]) -> dict[int, tuple[int, int]]:
     return slots
 
 
-def _tell(
-    exchange: Exchange,
-    label: Label,
-    axis: Axis,
-    rows: torch.Tensor,
-    slots: dict[int, tuple[int, int]],
-) -> dict[int, Ask]:
-    """Send each peer the rows we need of it and where they go; learn the same from them."""
+def _exchange_requests(
+    channel: Channel, rows: torch.Tensor, slots: dict[int, tuple[int, int]]
+) -> dict[int, Request]:
+    """Send each peer the rows we need of it and their first slot; receive the same from it.
+
+    Collective: every rank of the axis must call.
+    """
+    axis = channel.axis
     header = torch.zeros(axis.size, 2, dtype=torch.int64)
     for i, (start, stop) in slots.items():
         header[i] = torch.tensor([stop - start, start])
-    wanted = exchange.sizes(label, axis, header)
-    rows = rows.to(exchange.device)
-    asked = {i: Ask(rows.new_empty(int(wanted[i, 0])), int(wanted[i, 1])) for i in axis.others()}
-    exchange.start(
-        label,
-        [(axis.ranks[i], rows[start:stop]) for i, (start, stop) in slots.items()],
-        [(axis.ranks[i], asked[i].rows) for i in axis.others()],
+    wanted = channel.sizes(header)
+    rows = rows.to(channel.device)
+    requests = {
+        i: Request(rows.new_empty(int(wanted[i, 0])), int(wanted[i, 1])) for i in axis.others()
+    }
+    channel.start(
+        [(i, rows[start:stop]) for i, (start, stop) in slots.items()],
+        [(i, requests[i].rows) for i in axis.others()],
     ).wait()
-    return asked
+    return requests

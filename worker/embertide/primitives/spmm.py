@@ -1,7 +1,7 @@
 """SPMM: sums and maxima over in-neighbours, with sources fetched in bounded groups.
 
 The local group runs first, while the first groups travel; then ``depth`` groups are on their
-way while one is computed (Deal, section 3.5, Figs. 11 and 12). Per use a worker receives
+way while one is computed (Deal, section 3.5, Figs. 11 and 12). Per use a rank receives
 ``unique * width`` values, nothing else.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import torch
@@ -23,17 +23,16 @@ from embertide.kernels.block import (
     set_rows,
     stored_weights,
 )
-from embertide.primitives.exchange import Exchange, Pending
+from embertide.primitives.exchange import Channel, Pending
 from embertide.primitives.sources import Sources
-from embertide.telemetry.recorder import Label, computing
 
 Pick = Callable[[int, torch.Tensor], torch.Tensor]
-"""(axis index of the asking peer, our row numbers) -> [k, width of that peer] to send."""
+"""(axis index of the requesting peer, our row numbers) -> [k, width of that peer] to send."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """One group whose sources are at hand.
+    """One group whose sources have been received.
 
     Attributes:
         block: its non-zeros.
@@ -44,12 +43,10 @@ class Arrived:
     block: Block
     source: torch.Tensor
     slots: slice | None
-    label: Label
 
 
 def arriving(
-    exchange: Exchange,
-    label: Label,
+    channel: Channel,
     sources: Sources,
     local: torch.Tensor,
     pick: Pick,
@@ -60,52 +57,48 @@ def arriving(
     """Yield the local group, then the remote ones in order, fetching ahead.
 
     Between two yields the caller computes; that time is counted beside the transfers.
+    Collective: every rank of the sources' axis must call.
 
     Args:
+        channel: of the sources' axis.
         local: what the local block's indices point into, [s, width].
-        pick: makes what a peer gets.
+        pick: what is sent to a peer that requests rows of ours.
         width: columns received.
-        depth: groups on their way at a time, at least 1.
+        depth: groups in flight at a time, at least 1.
     """
     ahead: deque[tuple[int, torch.Tensor, Pending]] = deque()
     rounds = iter(range(sources.rounds))
-    fetch = _Fetch(exchange, label, sources, pick, width, local.dtype)
+    fetch = _Fetch(channel, sources, pick, width, local.dtype)
     ahead.extend(map(fetch, islice(rounds, depth)))
-    with computing(exchange.recorder, label):
-        yield Arrived(sources.local, local, None, label)
+    with channel.computing():
+        yield Arrived(sources.local, local, None)
     while ahead:
         number, buffer, pending = ahead.popleft()
         pending.wait()
         ahead.extend(map(fetch, islice(rounds, 1)))
         if number < len(sources.remote):
-            here = replace(label, group=number + 1)
-            with computing(exchange.recorder, here):
+            with channel.group(number + 1).computing():
                 slots = slice(*sources.group(number))
-                yield Arrived(sources.remote[number], buffer, slots, here)
+                yield Arrived(sources.remote[number], buffer, slots)
 
 
 @dataclass(frozen=True)
 class _Fetch:
     """Posts the transfers of one round: our group's rows in, peers' groups out."""
 
-    exchange: Exchange
-    label: Label
+    channel: Channel
     sources: Sources
     pick: Pick
     width: int
     dtype: torch.dtype
 
     def __call__(self, number: int) -> tuple[int, torch.Tensor, Pending]:
-        axis, device = self.sources.axis, self.exchange.device
         start, stop = self.sources.group(number)
-        buffer = torch.empty(stop - start, self.width, dtype=self.dtype, device=device)
-        receives = [
-            (axis.ranks[i], buffer[a - start : b - start])
-            for i, a, b in self.sources.incoming(number)
-        ]
-        sends = [(axis.ranks[i], self.pick(i, rows)) for i, rows in self.sources.outgoing(number)]
-        label = replace(self.label, group=number + 1)
-        return number, buffer, self.exchange.start(label, sends, receives)
+        shape = stop - start, self.width
+        buffer = torch.empty(shape, dtype=self.dtype, device=self.channel.device)
+        receives = [(i, buffer[a - start : b - start]) for i, a, b in self.sources.incoming(number)]
+        sends = [(i, self.pick(i, rows)) for i, rows in self.sources.outgoing(number)]
+        return number, buffer, self.channel.group(number + 1).start(sends, receives)
 
 
 @dataclass(frozen=True)
@@ -114,7 +107,7 @@ class Operand:
 
     Attributes:
         local: [s, width] what the local block's indices point into.
-        pick: what a peer that asks for rows of ours gets.
+        pick: what is sent to a peer that requests rows of ours.
         scale: [s'] factor of each of our rows, or None: applied to what is sent and to the
             local non-zeros, so that no scaled copy of the tensor exists.
     """
@@ -137,8 +130,7 @@ def tile_operand(tile: torch.Tensor, scale: torch.Tensor | None = None) -> Opera
 
 
 def spmm(
-    exchange: Exchange,
-    label: Label,
+    channel: Channel,
     sources: Sources,
     operand: Operand,
     *,
@@ -148,9 +140,10 @@ def spmm(
 ) -> torch.Tensor:
     """out[i] = sum (or max) over in-edges j -> i of w_ij * scale_j * x[j].
 
-    Every worker of the sources' axis must call. Rows without in-edges are zero.
+    Rows without in-edges are zero. Collective: every rank of the sources' axis must call.
 
     Args:
+        channel: of the sources' axis.
         sources: built for the layout that ``operand`` is in.
         reduce: ``sum`` or ``max``.
         weighted: use the graph's stored weights.
@@ -163,9 +156,7 @@ def spmm(
     out = operand.local.new_empty(sources.outputs, width)
     if reduce != "sum":
         out.fill_(fill)
-    groups = arriving(
-        exchange, label, sources, operand.local, operand.picked, width=width, depth=depth
-    )
+    groups = arriving(channel, sources, operand.local, operand.picked, width=width, depth=depth)
     for arrived in groups:
         scale = operand.scale if arrived.slots is None else None
         weights = _weights(weighted, scale)

@@ -1,7 +1,7 @@
 """The node tensors that are alive during the layers, by name and layout.
 
-A tensor is converted between ``tile`` and ``rows`` when it is asked for in the other layout,
-and freed after its last reader. The input starts where it was loaded and lands on first use.
+A tensor is converted between ``tile`` and ``rows`` when a step needs it in the other layout,
+and freed after its last reader. The input stays on the ranks that loaded it until its first use.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from embertide.grid import ColumnSlices, RowRanges
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.models import program as steps
 from embertide.models.program import Program
-from embertide.primitives.exchange import Exchange
+from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.gemm import rows_to_tile, tile_to_rows
 from embertide.primitives.landing import land
-from embertide.telemetry.recorder import Label
 
 ROWS_STEPS = (
     steps.Linear,
@@ -35,7 +34,7 @@ class Tensors:
 
     Args:
         loaded: the feature rows we read; released after the input's last use.
-        batch_bytes: how much of the input is handled at a time while it lands.
+        batch_bytes: how much of the input is handled at a time while it goes to its owners.
     """
 
     def __init__(
@@ -44,6 +43,7 @@ class Tensors:
         program: Program,
         ranges: RowRanges,
         loaded: Loaded,
+        *,
         batch_bytes: int,
     ) -> None:
         self.loaded = loaded
@@ -72,68 +72,79 @@ class Tensors:
         return self._last[name] <= self._at
 
     def is_loaded(self, name: str) -> bool:
-        """The input, still where it was read."""
+        """Whether the tensor is the input, still on the ranks that loaded it."""
         return name == self._program.input and name not in self._alive
 
     def has(self, name: str, layout: Layout) -> bool:
-        """The tensor is at hand in that layout."""
+        """Whether we hold a shard of the tensor in that layout."""
         return layout in self._alive.get(name, {})
 
-    def get(self, name: str, layout: Layout, label: Label) -> Shard:
-        """The tensor in a layout; collective where it has to be converted or landed."""
+    def get(self, name: str, layout: Layout, channel: Channel) -> Shard:
+        """The tensor in a layout, converted or sent to its owners where it is not there yet.
+
+        Collective: every rank must call.
+
+        Args:
+            channel: of the feature axis; a conversion is counted under its label.
+        """
         if self.is_loaded(name):
-            features = Label("world", "features", label.layer)
-            width = self._program.input_width
-            landed = self.land(features, layout, width, lambda batch: batch)
+            width, layer = self._program.input_width, channel.label.layer
+            landed = self.land(lambda batch: batch, layout=layout, width=width, layer=layer)
             self._alive[name] = {layout: landed}
             return landed
         shards = self._alive[name]
         if layout not in shards:
             (given,) = shards.values()
             if layout == "rows":
-                data = tile_to_rows(self._exchange, label, self._ranges, given.data, given.width)
+                data = tile_to_rows(channel, self._ranges, given.data, given.width)
             else:
-                data = rows_to_tile(self._exchange, label, self._ranges, given.data)
+                data = rows_to_tile(channel, self._ranges, given.data)
             if self.dies(name):
                 shards.clear()
             shards[layout] = Shard(layout, data, given.width)
         return shards[layout]
 
-    def any(self, name: str, label: Label) -> Shard:
-        """The tensor in the layout it has; the input lands as rows."""
+    def any(self, name: str, channel: Channel) -> Shard:
+        """The tensor in the layout it has; the input as rows. Collective: every rank must call."""
         if name in self._alive:
             return next(iter(self._alive[name].values()))
-        return self.get(name, "rows", label)
+        return self.get(name, "rows", channel)
 
-    def own(self, name: str, label: Label) -> Shard:
-        """As :meth:`any`, to be changed in place: a copy where later steps read the tensor."""
-        shard = self.any(name, label)
+    def own(self, name: str, channel: Channel) -> Shard:
+        """As :meth:`any`, to be changed in place: a copy where later steps read the tensor.
+
+        Collective: every rank must call.
+        """
+        shard = self.any(name, channel)
         if self.dies(name):
             return shard
         return Shard(shard.layout, shard.data.clone(), shard.width)
 
     def land(
         self,
-        label: Label,
+        compute: Callable[[torch.Tensor], torch.Tensor],
+        *,
         layout: Layout,
         width: int,
-        compute: Callable[[torch.Tensor], torch.Tensor],
+        layer: int,
     ) -> Shard:
-        """A row-wise function of the loaded features, [n, width], in its place. Collective."""
+        """A row-wise function [b, D] -> [b, width] of the loaded features, in a layout.
+
+        Collective: every rank must call.
+        """
         rows = max(1, self._batch_bytes // (4 * max(width, self._program.input_width)))
         return land(
-            self._exchange,
-            label,
+            self._exchange.channel("world", "features", layer),
             self._ranges,
             self.loaded,
-            layout,
-            width,
             compute,
+            layout=layout,
+            width=width,
             batch_rows=rows,
         )
 
     def param(self, name: str | None) -> torch.Tensor | None:
-        """A parameter, whole."""
+        """A parameter, whole, on the device; None for no name."""
         return None if name is None else self._params[name]
 
     def columns(self, name: str | None, shard: Shard) -> torch.Tensor | None:

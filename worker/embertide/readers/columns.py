@@ -1,7 +1,7 @@
 """From arrow columns to numpy, with every value checked where it enters the program.
 
-All formats end in arrow arrays, so nulls, signs, ranges and NaN are judged by one set of
-rules, and every complaint names object, row, column, value and remedy in the same words.
+All formats are read as arrow arrays, so nulls, signs, ranges and NaN are checked by one set of
+rules, and every error names object, row, column, value and remedy in the same words.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ def id_column(field: str, name: str | int, ids: IdKind | None) -> Column:
 
 
 def check_type(uri: str, column: Column, held: Any) -> None:
-    """InputError when a column of arrow type ``held`` cannot be what ``column`` must be."""
+    """Refuse a column of arrow type ``held`` where ``column`` must be something else.
+
+    Raises:
+        InputError: names the type it has and the one it must have.
+    """
     if _fits(column.kind, held):
         return
     hint = _HINTS.get(column.kind, "")
@@ -88,8 +92,10 @@ def _is_fixed(held: Any) -> bool:
 def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | None = None) -> Ids:
     """Node ids: a writable ``int64 [n]``, or for ``string`` a ``pa.LargeStringArray``.
 
-    ``dense`` ids must be at least 0 and, when ``count`` is known, less than it. Raises
-    InputError naming the row of the first null or of the first id out of range.
+    ``dense`` ids must be at least 0 and, when ``count`` is known, less than it.
+
+    Raises:
+        InputError: names the row of the first null or of the first id out of range.
     """
     refuse_nulls(array, column, where)
     if ids == "string":
@@ -121,12 +127,16 @@ def _check_dense(values: Int64s, column: Column, where: Where, count: int | None
     allowed = "0 or more" if count is None else f"from 0 to {count - 1} (count is {count})"
     raise InputError(
         f"{where.row(i)}: {column} is {values[i]}; dense ids must be {allowed}. "
-        "Correct the row, or set ids: int64 for ids that are no row numbers"
+        "Correct the row, or set ids: int64 for ids that are not row numbers"
     )
 
 
 def to_floats(array: Any, column: Column, where: Where) -> Float32s:
-    """Numbers as ``float32 [n]``, which may hold NaN and Inf; InputError names a null's row."""
+    """Numbers as ``float32 [n]``, which may hold NaN and Inf.
+
+    Raises:
+        InputError: names the row of the first null.
+    """
     refuse_nulls(array, column, where)
     return as_float32(array)
 
@@ -142,7 +152,11 @@ def as_float32(array: Any) -> Float32s:
 
 
 def to_weights(array: Any, column: Column, where: Where) -> Float32s:
-    """Edge weights as ``float32 [n]``; InputError names the first null, NaN or Inf."""
+    """Edge weights as ``float32 [n]``.
+
+    Raises:
+        InputError: names the row of the first null, NaN or Inf.
+    """
     values = to_floats(array, column, where)
     finite = np.isfinite(values)
     if not finite.all():
@@ -156,7 +170,11 @@ def to_weights(array: Any, column: Column, where: Where) -> Float32s:
 
 
 def refuse_nulls(array: Any, column: Column, where: Where) -> None:
-    """InputError naming the first row without a value."""
+    """Refuse a column with nulls.
+
+    Raises:
+        InputError: names the first row without a value.
+    """
     if array.null_count:
         i = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
         raise InputError(

@@ -1,7 +1,7 @@
 """Edge lists, streamed: parquet, csv, tsv and npy give the same batches of checked edges.
 
-One process cuts the input into pieces (`split_edges`), ranks get their `share`, and each
-reads its pieces in batches (`read_edges`), so that memory does not depend on the graph.
+One process divides the input into splits (`split_edges`), `assign_splits` says which rank reads
+which, and each reads its own in batches (`read_edges`): memory does not depend on the graph.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from embertide.readers.columns import (
     to_ids,
     to_weights,
 )
-from embertide.readers.splits import TARGET_BYTES, Piece
+from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.text import Dialect
 from embertide.readers.where import Where
@@ -48,11 +48,15 @@ def split_edges(
     edges: EdgeInput,
     target_bytes: int = TARGET_BYTES,
     ids: IdKind | None = None,
-) -> list[Piece]:
-    """Cut an edge list into pieces of about ``target_bytes``, in order of uri and row.
+) -> list[Split]:
+    """Splits of an edge list, about ``target_bytes`` each, in order of uri and row.
 
     Columns are checked in every object (their types too, where the format has types; against
-    the kind of ``ids`` if given). Raises ObjectMissing, InputError.
+    the kind of ``ids`` if given).
+
+    Raises:
+        ObjectMissing: there are no objects under ``edges.uri``.
+        InputError: an object is unreadable, or a column is missing or has a wrong type.
     """
     return split_table(storage, _table(edges, ids), target_bytes)
 
@@ -61,18 +65,20 @@ def read_edges(
     storage: Storage,
     edges: EdgeInput,
     ids: IdKind,
-    piece: Piece,
+    split: Split,
     batch_rows: int = BATCH_ROWS,
     count: int | None = None,
 ) -> Iterator[EdgeBatch]:
-    """The edges of a piece, each exactly once and in order, at most ``batch_rows`` a batch.
+    """The edges of a split, each exactly once and in order, at most ``batch_rows`` a batch.
 
-    ``count`` is the number of nodes, where it is known and ids are dense. Raises InputError
-    naming object, row, column and value of the first bad edge.
+    ``count`` is the number of nodes, where it is known and ids are dense.
+
+    Raises:
+        InputError: names object, row, column and value of the first bad edge.
     """
     table = _table(edges, ids)
     source, destination, *weight = table.columns
-    for arrays, where in read_table(storage, table, piece, batch_rows):
+    for arrays, where in read_table(storage, table, split, batch_rows):
         yield EdgeBatch(
             to_ids(arrays[0], source, ids, where, count),
             to_ids(arrays[1], destination, ids, where, count),

@@ -28,7 +28,7 @@ from embertide.readers.columns import (
 from embertide.readers.npy import read_header
 from embertide.readers.npy_features import read_npy_features, row_numbers, split_npy_features
 from embertide.readers.parquet import parquet_file
-from embertide.readers.splits import TARGET_BYTES, Piece
+from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import Table, read_table, split_table
 from embertide.readers.where import Where
 from embertide.spec.manifest import FeatureInput
@@ -58,10 +58,14 @@ def split_features(
     features: FeatureInput,
     target_bytes: int = TARGET_BYTES,
     ids: IdKind | None = None,
-) -> list[Piece]:
-    """Cut features into pieces of about ``target_bytes``, in order of uri and row.
+) -> list[Split]:
+    """Splits of the features, about ``target_bytes`` each, in order of uri and row.
 
-    Columns and their types are checked in every object. Raises ObjectMissing, InputError.
+    Columns and their types are checked in every object.
+
+    Raises:
+        ObjectMissing: there are no objects under ``features.uri``.
+        InputError: an object is unreadable, or a column is missing or has a wrong type.
     """
     if features.format == "npy":
         return split_npy_features(storage, features, target_bytes, ids)
@@ -71,7 +75,9 @@ def split_features(
 def feature_width(storage: Storage, features: FeatureInput) -> int:
     """D, from the first object's metadata (from its first row where vectors are plain lists).
 
-    Raises ObjectMissing, InputError (also when there are no rows to tell the width).
+    Raises:
+        ObjectMissing: there are no objects under ``features.uri``.
+        InputError: an object is unreadable, or no object has a row.
     """
     if features.columns is not None:
         return len(features.columns)
@@ -102,24 +108,26 @@ def read_features(
     storage: Storage,
     features: FeatureInput,
     ids: IdKind,
-    piece: Piece,
+    split: Split,
     width: int | None = None,
     batch_bytes: int = BATCH_BYTES,
     count: int | None = None,
 ) -> Iterator[FeatureBatch]:
-    """The rows of a piece, each exactly once and in order, about ``batch_bytes`` a batch.
+    """The rows of a split, each exactly once and in order, about ``batch_bytes`` a batch.
 
-    ``width`` is `feature_width`'s answer (asked again for every piece when left out); ``count``
-    the number of nodes, where it is known and ids are dense. Raises InputError naming object
-    and row of the first null, bad id, or vector of another width.
+    ``width`` is `feature_width`'s result (computed again for every split when left out);
+    ``count`` the number of nodes, where it is known and ids are dense.
+
+    Raises:
+        InputError: names object and row of the first null, bad id, or vector of another width.
     """
     if width is None:
         width = feature_width(storage, features)
     rows = max(1, min(_MOST_ROWS, batch_bytes // (4 * max(1, width))))
     if features.format == "npy":
-        batches = read_npy_features(storage, ids, piece, width, rows, count)
+        batches = read_npy_features(storage, ids, split, width, rows, count)
     else:
-        batches = _read_parquet(storage, features, ids, piece, width, rows, count)
+        batches = _read_parquet(storage, features, ids, split, width, rows, count)
     for found, values, where in batches:
         yield FeatureBatch(found, values, where)
 
@@ -128,7 +136,7 @@ def _read_parquet(
     storage: Storage,
     features: FeatureInput,
     ids: IdKind,
-    piece: Piece,
+    split: Split,
     width: int,
     rows: int,
     count: int | None,
@@ -136,9 +144,9 @@ def _read_parquet(
     table = _table(features, ids)
     numbered = features.by_row_number
     columns = table.columns if numbered else table.columns[1:]
-    for arrays, where in read_table(storage, table, piece, rows):
+    for arrays, where in read_table(storage, table, split, rows):
         if numbered:
-            found: Ids = row_numbers(piece, where, len(arrays[0]), count)
+            found: Ids = row_numbers(split, where, len(arrays[0]), count)
         else:
             found = to_ids(arrays[0], table.columns[0], ids, where, count)
         data = arrays if numbered else arrays[1:]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from embertide.readers.columns import IdKind, Ids, id_column, to_ids
-from embertide.readers.splits import TARGET_BYTES, Piece
+from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.where import Where
 from embertide.spec.manifest import NodeTable
@@ -29,17 +29,26 @@ def split_nodes(
     nodes: NodeTable,
     target_bytes: int = TARGET_BYTES,
     ids: IdKind | None = None,
-) -> list[Piece]:
-    """Cut a node table into pieces, in order of uri and row. Raises ObjectMissing, InputError."""
+) -> list[Split]:
+    """Splits of a node table, about ``target_bytes`` each, in order of uri and row.
+
+    Raises:
+        ObjectMissing: there are no objects under ``nodes.uri``.
+        InputError: an object is unreadable, or the column is missing or has a wrong type.
+    """
     return split_table(storage, _table(nodes, ids), target_bytes)
 
 
 def read_nodes(
-    storage: Storage, nodes: NodeTable, ids: IdKind, piece: Piece, batch_rows: int = BATCH_ROWS
+    storage: Storage, nodes: NodeTable, ids: IdKind, split: Split, batch_rows: int = BATCH_ROWS
 ) -> Iterator[NodeBatch]:
-    """The ids of a piece, in order. Raises InputError naming the row of the first bad one."""
+    """The ids of a split, in order, at most ``batch_rows`` a batch.
+
+    Raises:
+        InputError: names object, row and value of the first bad id.
+    """
     table = _table(nodes, ids)
-    for (array,), where in read_table(storage, table, piece, batch_rows):
+    for (array,), where in read_table(storage, table, split, batch_rows):
         yield NodeBatch(to_ids(array, table.columns[0], ids, where), where)
 
 

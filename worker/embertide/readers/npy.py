@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from embertide.errors import InputError
 from embertide.readers.columns import Column
-from embertide.readers.splits import Piece, cut_ranges
+from embertide.readers.splits import Split, split_ranges
 from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo, Storage
 
@@ -60,7 +60,7 @@ def read_header(storage: Storage, info: ObjectInfo) -> Header:
         shape, fortran, dtype = parse(held)
     except (ValueError, KeyError) as error:
         raise InputError(
-            f"{info.uri} is not readable as npy ({error}): it is truncated, damaged or of another "
+            f"{info.uri} is not readable as npy ({error}): it is truncated, damaged or in another "
             "format; write it again with numpy.save, or correct format in the manifest"
         ) from error
     if dtype.hasobject:
@@ -90,19 +90,19 @@ def _check_size(info: ObjectInfo, header: Header) -> None:
 
 def split_npy(
     storage: Storage, info: ObjectInfo, columns: Sequence[Column], target_bytes: int
-) -> list[Piece]:
-    """Cut one array into row ranges."""
+) -> list[Split]:
+    """The splits of one array; InputError when it does not have the columns."""
     header = read_header(storage, info)
     check_columns(info.uri, header, columns)
-    return cut_rows(info, header, target_bytes)
+    return split_rows(info, header, target_bytes)
 
 
-def cut_rows(info: ObjectInfo, header: Header, target_bytes: int) -> list[Piece]:
-    """Row ranges of about ``target_bytes``."""
+def split_rows(info: ObjectInfo, header: Header, target_bytes: int) -> list[Split]:
+    """Row ranges of one array, about ``target_bytes`` each."""
     row_bytes = header.width * header.dtype.itemsize
     return [
-        Piece(info.uri, (stop - start) * row_bytes, start, stop, info.size, info.etag)
-        for start, stop in cut_ranges(header.rows, header.rows * row_bytes, target_bytes)
+        Split.of(info, start, stop, (stop - start) * row_bytes)
+        for start, stop in split_ranges(header.rows, header.rows * row_bytes, target_bytes)
     ]
 
 
@@ -129,12 +129,12 @@ def check_columns(uri: str, header: Header, columns: Sequence[Column]) -> None:
 
 
 def read_npy(
-    storage: Storage, columns: Sequence[Column], piece: Piece, batch_rows: int
+    storage: Storage, columns: Sequence[Column], split: Split, batch_rows: int
 ) -> Iterator[tuple[list[Any], Where]]:
-    """The rows of a piece in order, in batches of at most ``batch_rows``: arrays per column."""
-    header = read_header(storage, piece.info)
-    check_columns(piece.uri, header, columns)
-    for rows, where in read_rows(storage, piece.info, header, piece.start, piece.stop, batch_rows):
+    """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long."""
+    header = read_header(storage, split.info)
+    check_columns(split.uri, header, columns)
+    for rows, where in read_rows(storage, split.info, header, split.start, split.stop, batch_rows):
         yield [_to_arrow(rows[:, int(c.name)], c, where) for c in columns], where
 
 

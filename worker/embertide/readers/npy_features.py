@@ -1,6 +1,6 @@
 """Features in npy: one array of values and, unless rows are numbered, one of ids beside it.
 
-Values and ids are paired object by object in order of uri; a piece is a row range of a pair.
+Values and ids are paired object by object in order of uri; a split is a row range of a pair.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from embertide.readers.columns import Column, Float32s, IdKind, Ids, Int64s, id_
 from embertide.readers.npy import (
     Header,
     check_columns,
-    cut_rows,
     read_header,
     read_npy,
     read_rows,
+    split_rows,
 )
-from embertide.readers.splits import Piece, map_objects
+from embertide.readers.splits import Split, map_objects
 from embertide.readers.table import with_bases
 from embertide.readers.where import Where
 from embertide.spec.manifest import FeatureInput
@@ -32,8 +32,13 @@ Pair = tuple[ObjectInfo, ObjectInfo | None]
 
 def split_npy_features(
     storage: Storage, features: FeatureInput, target_bytes: int, ids: IdKind | None
-) -> list[Piece]:
-    """Row ranges of all pairs; InputError when values and ids do not match."""
+) -> list[Split]:
+    """Splits of all pairs, in order of uri and row.
+
+    Raises:
+        ObjectMissing: there are no values or no ids.
+        InputError: values and ids do not match, or have a wrong type or shape.
+    """
     look = partial(_split_pair, storage, target_bytes, ids)
     return with_bases(map_objects(_pair(storage, features), look))
 
@@ -51,13 +56,13 @@ def _pair(storage: Storage, features: FeatureInput) -> list[Pair]:
     return list(zip(values, ids, strict=True))
 
 
-def _split_pair(storage: Storage, target_bytes: int, ids: IdKind | None, pair: Pair) -> list[Piece]:
+def _split_pair(storage: Storage, target_bytes: int, ids: IdKind | None, pair: Pair) -> list[Split]:
     values, ids_info = pair
     header = read_header(storage, values)
     _check_values(values.uri, header)
-    pieces = cut_rows(values, header, target_bytes)
+    splits = split_rows(values, header, target_bytes)
     if ids_info is None:
-        return pieces
+        return splits
     ids_header = read_header(storage, ids_info)
     check_columns(ids_info.uri, ids_header, [_ids_column(ids)])
     if len(ids_header.shape) != 1 or ids_header.rows != header.rows:
@@ -66,8 +71,8 @@ def _split_pair(storage: Storage, target_bytes: int, ids: IdKind | None, pair: P
             f"id for each row of {values.uri}"
         )
     return [
-        replace(p, ids_uri=ids_info.uri, ids_size=ids_info.size, ids_etag=ids_info.etag)
-        for p in pieces
+        replace(split, ids_uri=ids_info.uri, ids_size=ids_info.size, ids_etag=ids_info.etag)
+        for split in splits
     ]
 
 
@@ -86,23 +91,23 @@ def _check_values(uri: str, header: Header) -> None:
 
 
 def read_npy_features(
-    storage: Storage, ids: IdKind, piece: Piece, width: int, batch_rows: int, count: int | None
+    storage: Storage, ids: IdKind, split: Split, width: int, batch_rows: int, count: int | None
 ) -> Iterator[tuple[Ids, Float32s, Where]]:
-    """Batches of (ids, values ``float32 [n, width]``, where) of a piece, in order."""
-    header = read_header(storage, piece.info)
-    _check_values(piece.uri, header)
+    """Batches of (ids, values ``float32 [n, width]``, where) of a split, in order."""
+    header = read_header(storage, split.info)
+    _check_values(split.uri, header)
     if header.width != width:
         raise InputError(
-            f"{piece.uri} has width {header.width}, but the features have width {width} (as in the "
+            f"{split.uri} has width {header.width}, but the features have width {width} (as in the "
             "first object); all objects must have the same"
         )
-    batches = read_rows(storage, piece.info, header, piece.start, piece.stop, batch_rows)
-    if piece.ids_info is None:
+    batches = read_rows(storage, split.info, header, split.start, split.stop, batch_rows)
+    if split.ids_info is None:
         for rows, where in batches:
-            yield row_numbers(piece, where, len(rows), count), _float32(rows), where
+            yield row_numbers(split, where, len(rows), count), _float32(rows), where
         return
     column = _ids_column(ids)
-    of_ids = replace(piece, uri=piece.ids_info.uri, object_size=piece.ids_size, etag=piece.ids_etag)
+    of_ids = replace(split, uri=split.ids_info.uri, object_size=split.ids_size, etag=split.ids_etag)
     named = read_npy(storage, [column], of_ids, batch_rows)
     for (rows, where), ((array,), ids_where) in zip(batches, named, strict=True):
         yield to_ids(array, column, ids, ids_where, count), _float32(rows), where
@@ -114,9 +119,9 @@ def _float32(rows: np.typing.NDArray[np.generic]) -> Float32s:
         return np.ascontiguousarray(rows, dtype=np.float32)
 
 
-def row_numbers(piece: Piece, where: Where, rows: int, count: int | None) -> Int64s:
+def row_numbers(split: Split, where: Where, rows: int, count: int | None) -> Int64s:
     """Dense ids of rows that are numbered through all objects; InputError beyond ``count``."""
-    first = piece.base + where.first_row
+    first = split.base + where.first_row
     if count is not None and first + rows > count:
         extra = max(0, count - first)
         raise InputError(

@@ -1,4 +1,4 @@
-"""Parquet: pieces are runs of row groups, read batch by batch without decoding more.
+"""Parquet: splits are runs of row groups, read batch by batch without decoding more.
 
 Only the wanted columns are fetched. Names and types are checked from the footer of every
 object before anything runs, so a wrong column ends a job in its first seconds.
@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 
 from embertide.errors import InputError
 from embertide.readers.columns import Column, check_type
-from embertide.readers.splits import Piece
+from embertide.readers.splits import Split
 from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo, Storage
 
-_WHOLE_BYTES = 64 << 20
+_UNBUFFERED_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
-"""Column chunks are fetched whole, which stores like best, unless a piece is over 64 MiB: that
-is one huge row group, and reading it through small buffers keeps memory bounded."""
+"""Column chunks are fetched whole, in few requests, unless a split is over 64 MiB: that is one
+huge row group, and reading it through small buffers keeps memory bounded."""
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def _readable(uri: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         raise InputError(
-            f"{uri} is not readable as parquet ({error}): it is truncated, damaged or of another "
+            f"{uri} is not readable as parquet ({error}): it is truncated, damaged or in another "
             "format; write it again, or correct format in the manifest"
         ) from error
 
@@ -61,12 +61,12 @@ def _check_schema(uri: str, schema: Any, columns: Sequence[Column]) -> None:
 
 def split_parquet(
     storage: Storage, info: ObjectInfo, columns: Sequence[Column], target_bytes: int
-) -> list[Piece]:
-    """Cut one object into runs of row groups of at least ``target_bytes`` (compressed)."""
+) -> list[Split]:
+    """The splits of one object: runs of row groups of at least ``target_bytes`` (compressed)."""
     with parquet_file(storage, info, columns) as file:
         metadata = file.metadata
     leaves = _leaf_columns(metadata, columns)
-    pieces: list[Piece] = []
+    splits: list[Split] = []
     run: list[int] = []
     row = size = first = 0
     for g in range(metadata.num_row_groups):
@@ -75,9 +75,9 @@ def split_parquet(
         row += group.num_rows
         size += sum(group.column(c).total_compressed_size for c in leaves)
         if row > first and (size >= target_bytes or g == metadata.num_row_groups - 1):
-            pieces.append(Piece(info.uri, size, first, row, info.size, info.etag, tuple(run)))
+            splits.append(Split.of(info, first, row, size, tuple(run)))
             run, size, first = [], 0, row
-    return pieces
+    return splits
 
 
 def _leaf_columns(metadata: Any, columns: Sequence[Column]) -> list[int]:
@@ -92,15 +92,15 @@ def _leaf_columns(metadata: Any, columns: Sequence[Column]) -> list[int]:
 
 
 def read_parquet(
-    storage: Storage, columns: Sequence[Column], piece: Piece, batch_rows: int
+    storage: Storage, columns: Sequence[Column], split: Split, batch_rows: int
 ) -> Iterator[tuple[list[Any], Where]]:
-    """The rows of a piece in order, in batches of at most ``batch_rows``: arrays per column."""
+    """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long."""
     names = [column.name for column in columns]
-    where = Where(piece.uri, piece.start)
-    buffer_bytes = _BUFFER_BYTES if piece.size > _WHOLE_BYTES else 0
-    with parquet_file(storage, piece.info, columns, buffer_bytes) as file:
+    where = Where(split.uri, split.start)
+    buffer_bytes = _BUFFER_BYTES if split.size > _UNBUFFERED_BYTES else 0
+    with parquet_file(storage, split.info, columns, buffer_bytes) as file:
         batches = file.iter_batches(
-            batch_rows, row_groups=list(piece.row_groups or ()), columns=names, use_threads=False
+            batch_rows, row_groups=list(split.row_groups or ()), columns=names, use_threads=False
         )
         for batch in batches:
             yield [batch.column(name) for name in names], where

@@ -1,4 +1,4 @@
-"""A table of wanted columns, whatever format it lies in: list it, cut it, read it.
+"""A table of wanted columns in any format: list its objects, split them, read them.
 
 Edges, nodes and scalar features all ask for a few columns of many rows. What they mean by
 them is their matter; here the rows only have to come completely, in order, and in batches.
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from embertide.readers.columns import Column
 from embertide.readers.npy import read_npy, split_npy
 from embertide.readers.parquet import read_parquet, split_parquet
-from embertide.readers.splits import Piece, map_objects
+from embertide.readers.splits import Split, map_objects
 from embertide.readers.text import Dialect, read_text, split_text
 from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo, Storage
@@ -32,10 +32,12 @@ class Table:
     dialect: Dialect | None = None
 
 
-def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Piece]:
-    """List the objects, check each one's columns, and cut it into pieces, in order of uri.
+def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Split]:
+    """Splits of all objects, in order of uri and row; every object's columns are checked.
 
-    Raises ObjectMissing when there are none, InputError for a missing or mistyped column.
+    Raises:
+        ObjectMissing: there are no objects.
+        InputError: an object is unreadable, or a column is missing or has a wrong type.
     """
     look = partial(_split_object, storage, table, target_bytes)
     return with_bases(map_objects(storage.list(table.uri), look))
@@ -43,7 +45,7 @@ def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Piece
 
 def _split_object(
     storage: Storage, table: Table, target_bytes: int, info: ObjectInfo
-) -> list[Piece]:
+) -> list[Split]:
     if table.format == "parquet":
         return split_parquet(storage, info, table.columns, target_bytes)
     if table.format == "npy":
@@ -52,26 +54,23 @@ def _split_object(
     return split_text(storage, info, table.columns, table.dialect, target_bytes)
 
 
-def with_bases(objects: list[list[Piece]]) -> list[Piece]:
-    """All pieces in a row, each knowing how many rows the objects before its own have.
-
-    (Bytes for text, whose bases nobody asks for.)
-    """
-    pieces: list[Piece] = []
+def with_bases(objects: list[list[Split]]) -> list[Split]:
+    """All splits in one list, each with the number of rows in the objects before its own."""
+    splits: list[Split] = []
     base = 0
     for of_object in objects:
-        pieces += [replace(piece, base=base) for piece in of_object]
+        splits += [replace(split, base=base) for split in of_object]
         base += of_object[-1].stop if of_object else 0
-    return pieces
+    return splits
 
 
 def read_table(
-    storage: Storage, table: Table, piece: Piece, batch_rows: int
+    storage: Storage, table: Table, split: Split, batch_rows: int
 ) -> Iterator[tuple[list[Any], Where]]:
-    """The rows of a piece in order: arrow arrays, one for each wanted column, and their place."""
+    """The rows of a split in order: one arrow array per wanted column, and their position."""
     if table.format == "parquet":
-        return read_parquet(storage, table.columns, piece, batch_rows)
+        return read_parquet(storage, table.columns, split, batch_rows)
     if table.format == "npy":
-        return read_npy(storage, table.columns, piece, batch_rows)
+        return read_npy(storage, table.columns, split, batch_rows)
     assert table.dialect is not None
-    return read_text(storage, table.columns, table.dialect, piece, batch_rows)
+    return read_text(storage, table.columns, table.dialect, split, batch_rows)

@@ -2,7 +2,7 @@
 
 Parsing our own blocks, rather than streaming with arrow, gives every row a place (so a bad
 one can be shown with its line number), works in the middle of a file, and keeps memory at a
-few blocks. A quoted field must end on its line: otherwise a file could not be cut into pieces.
+few blocks. A quoted field must end on its line: otherwise a file could not be split anywhere.
 """
 
 from __future__ import annotations
@@ -17,9 +17,16 @@ import pyarrow.csv as pc
 
 from embertide.errors import InputError
 from embertide.readers.columns import Column
-from embertide.readers.splits import Piece, cut_ranges
+from embertide.readers.splits import Split, split_ranges
 from embertide.readers.text_errors import BadLines, is_whole, line_of_row, split_fields
-from embertide.readers.text_lines import BLOCK_BYTES, codec_of, first_line, line_blocks, text_file
+from embertide.readers.text_lines import (
+    BLOCK_BYTES,
+    TO_THE_END,
+    codec_of,
+    first_line,
+    line_blocks,
+    text_file,
+)
 from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo, Storage
 
@@ -59,14 +66,14 @@ def split_text(
     columns: Sequence[Column],
     dialect: Dialect,
     target_bytes: int,
-) -> list[Piece]:
-    """Cut one object into byte ranges; a compressed one is a single piece."""
+) -> list[Split]:
+    """The byte ranges of one object; a compressed one is a single split."""
     read_layout(storage, info, columns, dialect)
     if codec_of(info.uri) is not None:
-        return [Piece(info.uri, info.size, 0, info.size, info.size, info.etag)]
+        return [Split.of(info, 0, info.size, info.size)]
     return [
-        Piece(info.uri, stop - start, start, stop, info.size, info.etag)
-        for start, stop in cut_ranges(info.size, info.size, target_bytes)
+        Split.of(info, start, stop, stop - start)
+        for start, stop in split_ranges(info.size, info.size, target_bytes)
     ]
 
 
@@ -85,11 +92,11 @@ def read_layout(
     except UnicodeDecodeError as error:
         raise InputError(f"{info.uri} line 1 is not UTF-8 ({error}); convert the file") from error
     if not is_whole(line, dialect.separator):
-        raise InputError(f"{info.uri} line 1: a quoted field does not end on it; correct the line")
+        raise InputError(f"{info.uri} line 1: unterminated quoted field; correct the line")
     if not dialect.header:
         if line and not names:
             raise InputError(
-                f"{info.uri} line 1 is empty, so its columns cannot be counted; drop it"
+                f"{info.uri} line 1 is empty, so the columns cannot be counted; remove the line"
             )
         wanted = tuple(_by_index(info.uri, column, len(names)) for column in columns)
         return Layout(len(names), wanted, bom)
@@ -105,7 +112,7 @@ def _by_index(uri: str, column: Column, fields: int) -> int:
     index = int(column.name)
     if fields and index >= fields:
         raise InputError(
-            f"{uri} has no {column}: its lines have {fields} columns, 0 to {fields - 1}; "
+            f"{uri} has no {column}: the lines have {fields} fields, 0 to {fields - 1}; "
             "correct the index or the delimiter"
         )
     return index
@@ -127,22 +134,25 @@ def read_text(
     storage: Storage,
     columns: Sequence[Column],
     dialect: Dialect,
-    piece: Piece,
+    split: Split,
     batch_rows: int,
 ) -> Iterator[tuple[list[Any], Where]]:
-    """The rows of a piece in order, in batches of at most ``batch_rows``: arrays per column."""
-    info = piece.info
+    """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long."""
+    info = split.info
     layout = read_layout(storage, info, columns, dialect)
-    stop = piece.stop if codec_of(piece.uri) is None else 1 << 62
+    stop = split.stop if codec_of(split.uri) is None else TO_THE_END
     with text_file(storage, info) as file:
-        for offset, block in line_blocks(file, piece.uri, piece.start, stop, BLOCK_BYTES):
+        for offset, block in line_blocks(file, split.uri, split.start, stop, BLOCK_BYTES):
             if offset == 0:
                 offset, block = layout.skip, block[layout.skip :]
             if not block:
                 continue
-            bad = BadLines(storage, info, columns, layout.wanted, layout.fields, dialect.separator)
+            bad = BadLines(
+                storage=storage, info=info, columns=columns, wanted=layout.wanted,
+                fields=layout.fields, separator=dialect.separator,
+            )  # fmt: skip
             table = _parse(block, columns, dialect, layout, bad, offset)
-            where = Where(piece.uri, 0, partial(line_of_row, storage, info, offset))
+            where = Where(split.uri, 0, partial(line_of_row, storage, info, offset))
             for batch in table.to_batches(max_chunksize=batch_rows):
                 yield [batch.column(str(i)) for i in layout.wanted], where
                 where = where.skip(batch.num_rows)

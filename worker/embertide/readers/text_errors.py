@@ -1,4 +1,4 @@
-"""Finding the line to blame: slow, obvious, and run only once something is known to be wrong."""
+"""Find the bad line: slow, obvious, and run only once something is known to be wrong."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from dataclasses import dataclass
 
 from embertide.errors import InputError
 from embertide.readers.columns import Column
-from embertide.readers.text_lines import BLOCK_BYTES, count_lines_before, line_blocks, text_file
+from embertide.readers.text_lines import (
+    BLOCK_BYTES,
+    TO_THE_END,
+    count_lines_before,
+    line_blocks,
+    text_file,
+)
 from embertide.storage.protocol import ObjectInfo, Storage
 
 _INTEGER = re.compile(r"\s*-?[0-9]+\s*", re.ASCII)
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf(inity)?)\s*", re.I)
-_SHOWN = 80
+_SHOWN_CHARACTERS = 80
 
 
 def split_fields(line: str, separator: str) -> list[str]:
@@ -48,7 +54,7 @@ def line_of_row(storage: Storage, info: ObjectInfo, offset: int, row: int) -> in
         line = 1 + count_lines_before(file, offset)
         held = row
         # Reading goes on where counting ended: a compressed stream cannot seek.
-        for _, block in line_blocks(file, info.uri, 0, 1 << 62, BLOCK_BYTES):
+        for _, block in line_blocks(file, info.uri, 0, TO_THE_END, BLOCK_BYTES):
             lines = [i for i, _ in numbered_lines(block)]
             if held < len(lines):
                 return line + lines[held]
@@ -57,7 +63,7 @@ def line_of_row(storage: Storage, info: ObjectInfo, offset: int, row: int) -> in
     raise AssertionError(f"{info.uri} has no row {row} after byte {offset}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BadLines:
     """Explains why a block of an object could not be parsed."""
 
@@ -90,12 +96,12 @@ class BadLines:
 
     def _broken(self, line: bytes) -> str | None:
         if b"\r" in line.removesuffix(b"\r"):
-            return "has a carriage return inside; end lines with \\n or \\r\\n"
+            return "contains a carriage return; end lines with \\n or \\r\\n"
         if is_whole(line, self.separator):
             return None
         return (
-            f"a quoted field does not end on this line: {_shown(line)}; a value may hold no "
-            "line end, write it without or as parquet"
+            f"unterminated quoted field: {_shown(line)}; a value must not contain a line break, "
+            "remove it or use parquet"
         )
 
     def _complaint(self, line: bytes) -> str | None:
@@ -108,13 +114,13 @@ class BadLines:
             return f"is not UTF-8 ({error}); convert the file"
         if len(fields) != self.fields:
             return (
-                f"has {len(fields)} columns where the first line has {self.fields}: "
+                f"has {len(fields)} fields, but the first line has {self.fields}: "
                 f"{_shown(line)}; correct the line or the delimiter"
             )
         for column, i in zip(self.columns, self.wanted, strict=True):
             wanted = _unmet(column, fields[i])
             if wanted:
-                return f"{column} is {fields[i][:_SHOWN]!r}; {wanted}"
+                return f"{column} is {fields[i][:_SHOWN_CHARACTERS]!r}; {wanted}"
         return None
 
 
@@ -132,4 +138,4 @@ def _unmet(column: Column, text: str) -> str | None:
 
 
 def _shown(line: bytes) -> str:
-    return repr(line.decode(errors="replace").rstrip("\r\n")[:_SHOWN])
+    return repr(line.decode(errors="replace").rstrip("\r\n")[:_SHOWN_CHARACTERS])

@@ -1,7 +1,7 @@
 """Text in blocks of whole lines, from any byte range, plain or compressed.
 
-A piece owns the lines that *begin* in its byte range. So pieces can be cut anywhere without
-reading the object, and still every line is read exactly once.
+A split owns the lines that *begin* in its byte range. So an object can be split anywhere without
+reading it, and still every line is read exactly once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from embertide.storage.protocol import ObjectInfo, Storage
 
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 BLOCK_BYTES = 4 << 20
-LONGEST_LINE = 64 << 20
+LONGEST_LINE_BYTES = 64 << 20
+TO_THE_END = 1 << 62
+"""A stop beyond every object's end, where its length is not known (compressed objects)."""
 _SCAN_BYTES = 1 << 20
 _BEYOND_BYTES = 4096
 """Read past the end of a range to find the end of its last line."""
@@ -60,8 +62,10 @@ def line_blocks(
 ) -> Iterator[tuple[int, bytes]]:
     """The lines that begin in ``[start, stop)`` as (offset, whole lines).
 
-    ``start`` must be 0 in a compressed object. InputError for a line over 64 MiB, which is a
-    sign of another format.
+    ``start`` must be 0 in a compressed object.
+
+    Raises:
+        InputError: a line is over 64 MiB long, a sign of another format.
     """
     held, offset = _from_first_line(file, uri, start)
     while offset < stop:
@@ -97,10 +101,10 @@ def _from_first_line(file: Bytes, uri: str, start: int) -> tuple[bytes, int]:
 
 
 def _refuse_endless(uri: str, offset: int, length: int) -> None:
-    if length > LONGEST_LINE:
+    if length > LONGEST_LINE_BYTES:
         raise InputError(
-            f"{uri} has no line end in the {LONGEST_LINE >> 20} MiB after byte {offset}: it is "
-            "not csv or tsv with \\n line ends; correct format in the manifest, or convert it"
+            f"{uri} has no line break in the {LONGEST_LINE_BYTES >> 20} MiB after byte {offset}: "
+            "it is not csv or tsv with \\n line breaks; correct format in the manifest, or convert"
         )
 
 

@@ -1,7 +1,7 @@
-"""Where a row lies, in the words that help a user find it.
+"""Where a row is, in words that help a user find it.
 
-Batches carry a `Where` instead of line numbers: positions are worked out only when an error
-is made, so that the good case pays nothing.
+Batches carry a `Where` instead of line numbers: line numbers are computed only when an error
+is raised, so that good input costs nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The manifest and the names that follow from it.
+"""The manifest, and the names and reports shared by the command, the workers and the operator.
 
-Shared by the command, the workers and the operator, so nothing here imports torch, pyarrow,
-boto3 or kubernetes.
+So nothing here imports torch, pyarrow, boto3 or kubernetes.
 """
 
 from embertide.spec.manifest import EmbeddingJob, load_manifest

@@ -1,8 +1,8 @@
-"""What every part of the manifest shares.
+"""Base classes, types and checks shared by all parts of the manifest.
 
-The manifest is written by people and checked in two places: by this package and by the
-Kubernetes API server. So the models are as strict as a structural schema is: fields are
-camelCase, unknown ones are refused, and ``"4"`` is no number.
+A manifest is written by hand and validated twice: by this package and by the Kubernetes API
+server. So the models are as strict as a structural schema: fields are camelCase, unknown fields
+are rejected, and ``"4"`` is not a number.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pydantic_core import CoreSchema
 from embertide.spec.cel import Rule
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
-# Wider than what AWS allows for new buckets: old ones and other stores have such names.
+# Wider than AWS allows for new buckets, for old buckets and other stores.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _URI_FORMS = "s3://bucket/path, file:///absolute/path or /absolute/path"
 
 
 VALIDATIONS = "x-kubernetes-validations"
 MAX_TYPES = 64
-"""Node types, and edge types, of one job."""
+"""The maximum number of node types, and of edge types, of one job."""
 MAX_FEATURE_COLUMNS = 16384
 _MAX_URI = 2048
 MAX_COLUMN_NAME = 1024
@@ -45,7 +45,7 @@ Problem = tuple[tuple[str | int, ...], str]
 
 
 class SpecModel(BaseModel):
-    """Base of every manifest object: camelCase outside, snake_case inside, frozen."""
+    """Base of every manifest object: camelCase in YAML, snake_case in Python, frozen."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -58,7 +58,7 @@ class SpecModel(BaseModel):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
-    """What the API server checks across this object's fields, as the validators here do."""
+    """CEL rules across this object's fields, equivalent to the validators here."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -71,9 +71,9 @@ class SpecModel(BaseModel):
 
 
 class FieldProblems(ValueError):
-    """Several problems found by one check across fields.
+    """The problems found by one check across fields.
 
-    A path is such as ``("columns", "source")`` or ``("edges", 0, "sourceType")``.
+    Paths are tuples such as ``("columns", "source")`` or ``("edges", 0, "sourceType")``.
     """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -82,17 +82,24 @@ class FieldProblems(ValueError):
 
 
 def raise_problems(problems: Sequence[Problem]) -> None:
-    """Raise `FieldProblems` when there are any."""
+    """Raise the problems found by a check, if any.
+
+    Raises:
+        FieldProblems: ``problems`` is not empty.
+    """
     if problems:
         raise FieldProblems(problems)
 
 
 def normalise_uri(text: str, base: Path | None = None) -> str:
-    """Bring one location into the form that storage understands.
+    """Normalise a location to a ``file://`` or ``s3://`` URI.
 
-    A bare absolute path becomes ``file://``; a relative one is taken from ``base`` (the
-    directory of the manifest file), and refused when there is none, since a pod and a laptop
-    would not mean the same by it. Raises ValueError saying which forms are allowed.
+    An absolute path becomes ``file://``; a relative one is resolved against ``base`` (the
+    directory of the manifest file). Without ``base`` it is rejected, since its meaning would
+    depend on the machine.
+
+    Raises:
+        ValueError: any other form; the message lists the allowed ones.
     """
     if text == "" or text != text.strip():
         raise ValueError(f"is {text!r}; must be {_URI_FORMS}, without spaces around it")
@@ -130,7 +137,7 @@ def _check_uri(text: str, info: ValidationInfo) -> str:
 
 
 def derived_default(schema: dict[str, Any]) -> None:
-    """For ``json_schema_extra``: the default depends on other fields, so a schema has none."""
+    """For ``json_schema_extra``: drops a default that depends on other fields."""
     schema.pop("default", None)
 
 

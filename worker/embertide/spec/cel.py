@@ -1,13 +1,13 @@
-"""Rules in CEL: what the API server checks about a job beyond types and bounds.
+"""CEL rules: what the API server validates about a job beyond types and bounds.
 
-A rule stands beside the Python check that says the same, as ``rules`` of the model, and goes
-into the custom resource definition from there. Only functions that Kubernetes 1.25 knows are
-used. The API server refuses rules that could get expensive, judged by the longest lists and
-texts that the schema lets through; that is why those have bounds.
+Rules are the ``rules`` of a model, next to the Python checks that they repeat, and are copied into
+the custom resource definition. They use only functions of Kubernetes 1.25. The API server rejects
+rules whose estimated cost is too high, computed from the maximum lengths in the schema; so lists
+and strings have bounds.
 
-What CEL cannot say, the operator does in ``Accepted=False``: that ``workers.grid`` is no number
-and fits ``count``, and that ``inference.fanout`` is no number (fields without a type are hidden
-from rules); a null ``idColumn`` (it looks like one left out); ``..`` in paths.
+The operator validates what CEL cannot and reports it as ``Accepted=False``: that ``workers.grid``
+is no number and agrees with ``count``, and that ``inference.fanout`` is no number (rules cannot
+access fields without a type); a null ``idColumn`` (same as unset); ``..`` in paths.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule about ``self``, the object or value that it stands at.
+    """One rule about ``self``, the object or value that it is attached to.
 
     Attributes:
         rule: the expression; true for what is allowed.
-        message: what a person reads who broke it: what is wrong and what to write instead.
-        path: the field below ``self`` that is to blame, such as ``.output.uri``.
-        reason: the kind of error, which stands before the message.
+        message: the error message: what is wrong and what to write instead.
+        path: the invalid field below ``self``, such as ``.output.uri``.
+        reason: the kind of error; the API server puts its name before the message.
     """
 
     rule: str
@@ -45,7 +45,7 @@ class Rule:
 
 
 def unchanged_once_accepted(field: str) -> Rule:
-    """A root rule: a field of the spec stays as it is from when the job was accepted."""
+    """A root rule: a field of the spec is immutable once the job is accepted."""
     conditions = "oldSelf.status.conditions"
     accepted = (
         f"has(oldSelf.status) && has({conditions}) && "

@@ -1,9 +1,9 @@
 """The custom resource definition of EmbeddingJob, generated from the models.
 
-Pydantic's JSON schema is nearly what Kubernetes takes. What differs: references are put in
-place, "or null" becomes ``nullable``, and an object whose fields have defaults has the default
-``{}``, since Kubernetes fills in defaults only below what is there. Fields without a type are
-described by their own model (``WithJsonSchema``), rules stand beside the checks (``cel``).
+Pydantic's JSON schema is converted to a structural schema: references are inlined, "or null"
+becomes ``nullable``, and an object whose fields have defaults gets the default ``{}``, since
+Kubernetes applies defaults only inside objects that exist. Fields of several types have an
+explicit schema (``WithJsonSchema``); validation rules are defined next to the checks (``cel``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 _CHARACTERS = 100
 
-# What has another form in Kubernetes, or is said by the definition itself.
+# Keywords that are converted below, or that a structural schema does not allow.
 _UNWANTED = ("title", "$defs", "properties", "items", "additionalProperties", "default", "const")
 
 # Name, type, path, priority (1: shown by -o wide only).
@@ -40,7 +40,7 @@ _COLUMNS = (
 
 
 def crd() -> Schema:
-    """The definition as plain JSON."""
+    """The custom resource definition as a JSON object."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -71,14 +71,14 @@ def crd() -> Schema:
 
 
 def crd_yaml() -> str:
-    """The definition as it is committed with the chart; always the same bytes."""
+    """The definition as it is committed with the chart; deterministic."""
     return _HEADER + yaml.dump(
         crd(), Dumper=_Dumper, sort_keys=False, width=_CHARACTERS, allow_unicode=True
     )
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without anchors: the file is read by people too."""
+    """Writes no anchors and aliases, so that the file is readable."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
@@ -90,19 +90,19 @@ def _column(name: str, kind: str, path: str, priority: int) -> Schema:
 
 
 def _root_schema() -> Schema:
-    """The job, with the metadata that the API server knows and the status that it is given."""
+    """The schema of the whole object: spec, status, and the metadata that rules refer to."""
     root = _structural(EmbeddingJob.model_json_schema(by_alias=True))
     status = _structural(JobStatus.model_json_schema(by_alias=True))
     _drop_defaults(status)
     fields = root["properties"]
-    # The name is there for rules to point at.
+    # Rules can only refer to declared fields.
     fields["metadata"] = {"type": "object", "properties": {"name": {"type": "string"}}}
     fields["status"] = status
     return root | {"required": ["spec"]}
 
 
 def _structural(root: Schema) -> Schema:
-    """What pydantic says, in the words that Kubernetes takes."""
+    """A structural schema from pydantic's JSON schema."""
     return _convert(root, root.get("$defs", {}))
 
 
@@ -116,7 +116,7 @@ def _convert(schema: Schema, definitions: dict[str, Schema]) -> Schema:
     if result.get("type") == "integer":
         small = result.get("maximum", _INT64_MAX) <= _INT32_MAX
         result["format"] = "int32" if small else "int64"
-        # Bounds are floating point to the API server; this one it would round up.
+        # The API server reads bounds as floating point and would round this one up.
         if result.get("maximum") == _INT64_MAX:
             del result["maximum"]
     if "exclusiveMinimum" in result:
@@ -135,7 +135,7 @@ def _convert(schema: Schema, definitions: dict[str, Schema]) -> Schema:
 
 
 def _resolve(schema: Schema, definitions: dict[str, Schema]) -> tuple[Schema, bool]:
-    """References and "or null" taken away; whether null is allowed."""
+    """The schema without references and "or null", and whether null is allowed."""
     nullable = False
     while "$ref" in schema or "anyOf" in schema:
         around = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf")}
@@ -150,14 +150,14 @@ def _resolve(schema: Schema, definitions: dict[str, Schema]) -> tuple[Schema, bo
 
 
 def _with_default(field: Schema, required: bool) -> Schema:
-    """An object whose fields have defaults is there, so that they are filled in."""
+    """An object whose fields have defaults defaults to ``{}``, so that they are applied."""
     if required or field.get("nullable") or "default" in field or "properties" not in field:
         return field
     return _in_order(field | {"default": {}})
 
 
 def _drop_defaults(schema: Schema) -> None:
-    """Nothing is filled into a status; it says what the operator wrote."""
+    """Remove all defaults: a status contains only what the operator wrote."""
     schema.pop("default", None)
     for field in schema.get("properties", {}).values():
         _drop_defaults(field)
@@ -166,7 +166,7 @@ def _drop_defaults(schema: Schema) -> None:
 
 
 def _in_order(schema: Schema) -> Schema:
-    """What people look for first, then bounds, then fields and rules."""
+    """Keywords ordered for readers: description and type, bounds, fields, rules."""
     first = ("description", "type", "format", "nullable", "default", "enum")
     last = ("required", "properties", "items", "x-kubernetes-validations")
     middle = sorted(key for key in schema if key not in first + last)

@@ -1,4 +1,4 @@
-"""``spec.input.edges``: where the edges lie and what they mean."""
+"""``spec.input.edges``: the location, format and meaning of edges."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ _EDGE_RULES = (
     Rule(_columns_differ(), "source, destination and weight must be different columns", ".columns"),
     Rule(
         "self.header || self.format in ['csv', 'tsv']",
-        "only csv and tsv can lack a header; leave it out",
+        "only csv and tsv can lack a header; omit it",
         ".header",
     ),
     Rule(
         "!has(self.delimiter) || self.format == 'csv'",
-        "only format csv has a delimiter; leave it out",
+        "only format csv has a delimiter; omit it",
         ".delimiter",
     ),
     Rule(
@@ -100,76 +100,75 @@ _EDGE_RULES = (
     ),
     Rule(
         "self.directed || self.sourceType == self.destinationType",
-        "edges between two node types have a direction; leave it out or true",
+        "edges between two node types have a direction; omit it or set true",
         ".directed",
     ),
 )
 
 
 class EdgeColumns(SpecModel):
-    """Which columns of an edge list mean what."""
+    """The columns of an edge list."""
 
     source: Column = Field(
         default="src",
-        description="Column with the id of the node an edge leaves. "
+        description="Column with the source node's id. "
         "A 0-based index for npy and for csv and tsv without a header. Default: src, or 0.",
         json_schema_extra=derived_default,
     )
     destination: Column = Field(
         default="dst",
-        description="Column with the id of the node an edge enters: the node that aggregates. "
+        description="Column with the id of the destination node, which aggregates its sources. "
         "A 0-based index for npy and for csv and tsv without a header. Default: dst, or 1.",
         json_schema_extra=derived_default,
     )
     weight: Column | None = Field(
         default=None,
-        description="Column with the weight of each edge; without it all edges weigh 1.",
+        description="Column with the edge weights. If unset, every edge has weight 1.",
     )
 
 
 class EdgeInput(SpecModel):
-    """One edge type and where its edges lie."""
+    """One edge type and the location of its edges."""
 
     rules: ClassVar[tuple[Rule, ...]] = _EDGE_RULES
 
     name: TypeName = Field(default="edge", description="Name of this edge type; unique.")
-    source_type: TypeName = Field(
-        default="node", description="Name of the node type that the edges leave."
-    )
+    source_type: TypeName = Field(default="node", description="Node type of the edges' sources.")
     destination_type: TypeName = Field(
-        default="node", description="Name of the node type that the edges enter."
+        default="node", description="Node type of the edges' destinations."
     )
-    uri: Uri = Field(description="One object, or a prefix (directory) with any number of them.")
+    uri: Uri = Field(description="URI of one object, or of a prefix (directory) of objects.")
     format: EdgeFormat = Field(
         description="Format of all objects under uri. csv and tsv may be compressed: .gz, .zst."
     )
-    columns: EdgeColumns = Field(
-        default_factory=EdgeColumns, description="Which columns mean what."
-    )
+    columns: EdgeColumns = Field(default_factory=EdgeColumns, description="The columns to read.")
     header: bool = Field(
-        default=True, description="csv and tsv: the first line of every object names the columns."
+        default=True,
+        description="csv and tsv: whether the first line of every object names the columns.",
     )
     delimiter: str | None = Field(
         default=None,
         min_length=1,
         max_length=1,
-        description="csv: the one character between columns; ',' when left out.",
+        description="csv: the character between columns. Default: ','.",
     )
     directed: bool = Field(
         default=True, description="false adds the reverse of every edge, with the same weight."
     )
     duplicates: Literal["keep", "remove"] = Field(
         default="keep",
-        description="Several edges between the same two nodes: keep them all, or only the first.",
+        description="Parallel edges (same source and destination): keep all, or remove all but "
+        "the first.",
     )
     self_loops: Literal["keep", "add", "remove"] = Field(
         default="keep",
-        description="Edges from a node to itself: as they are, one for every node, or none.",
+        description="Self-loops: keep those of the input, add one to every node that has none, or "
+        "remove all.",
     )
 
     @property
     def named_columns(self) -> bool:
-        """Whether columns are known by name (otherwise by 0-based index)."""
+        """Whether columns are selected by name; otherwise by 0-based index."""
         return self.format == "parquet" or (self.format in ("csv", "tsv") and self.header)
 
     @property
@@ -180,7 +179,7 @@ class EdgeInput(SpecModel):
     @model_validator(mode="before")
     @classmethod
     def _default_columns(cls, data: Any) -> Any:
-        """Where columns have no names, the first two are source and destination."""
+        """Without column names, the first two columns are source and destination."""
         if not isinstance(data, dict):
             return data
         headerless = data.get("format") in ("csv", "tsv") and data.get("header") is False

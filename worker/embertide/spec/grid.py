@@ -1,4 +1,4 @@
-"""The shape of the grid of workers: how many graph partitions, how many feature partitions."""
+"""The shape of the grid of workers: graph partitions times feature partitions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class GridShape(SpecModel):
 
     @classmethod
     def of(cls, graph: int, feature: int) -> Self:
-        """P x M."""
+        """The shape P x M, ``graph`` x ``feature``."""
         return cls(graph=graph, feature=feature)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The shape that a text such as ``2x2`` names; the way back from ``str``.
+        """The shape that a text such as ``2x2`` names; the inverse of ``str``.
 
         Raises:
             ValueError: any other text.
@@ -39,7 +39,7 @@ class GridShape(SpecModel):
 
     @property
     def workers(self) -> int:
-        """W = P * M."""
+        """Number of workers: W = P * M."""
         return self.graph * self.feature
 
     def coordinates(self, rank: int) -> tuple[int, int]:
@@ -47,7 +47,7 @@ class GridShape(SpecModel):
         return divmod(rank, self.feature)
 
     def describe(self, rank: int) -> str:
-        """A worker as messages name it."""
+        """How messages name a worker: rank and coordinates."""
         p, m = self.coordinates(rank)
         return f"worker {rank} of {self.workers} (graph {p}, feature {m})"
 

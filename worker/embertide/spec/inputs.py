@@ -1,4 +1,4 @@
-"""``spec.input``: the edge types, the node types, and that they fit each other.
+"""``spec.input``: the edge types, the node types, and checks across them.
 
 Lists with names from the start, so that graphs with several node and edge types need no new
 version of the manifest.
@@ -52,26 +52,26 @@ _INPUT_RULES = (
     Rule(
         "self.edges.all(e, e.format != 'npy' || self.nodes.all(n, "
         "n.ids != 'string' || !(n.name in [e.sourceType, e.destinationType])))",
-        "npy holds numbers, and cannot name nodes with string ids; use parquet, csv or tsv",
+        "npy holds numbers, and cannot hold string ids; use parquet, csv or tsv",
         ".edges",
     ),
 )
 
 
 class Input(SpecModel):
-    """The graph and its features."""
+    """The graph and its node features."""
 
     rules: ClassVar[tuple[Rule, ...]] = _INPUT_RULES
 
     edges: list[EdgeInput] = Field(
         min_length=1,
         max_length=MAX_TYPES,
-        description="The edge types, at least one; runs take exactly one so far.",
+        description="The edge types. A run supports exactly one.",
     )
     nodes: list[NodeInput] = Field(
         min_length=1,
         max_length=MAX_TYPES,
-        description="The node types, at least one; runs take exactly one so far.",
+        description="The node types. A run supports exactly one.",
     )
 
     @model_validator(mode="after")
@@ -86,7 +86,7 @@ class Input(SpecModel):
         return self
 
     def _end_problems(self) -> list[Problem]:
-        """Every edge's ends are node types, of a kind that its format can hold."""
+        """Edges whose ends are unknown node types, or have ids that the format cannot hold."""
         nodes = {node.name: node for node in self.nodes}
         problems: list[Problem] = []
         for i, edge in enumerate(self.edges):

@@ -1,7 +1,7 @@
-"""From a file to a checked manifest, with errors a person can act on.
+"""Read a manifest from YAML, with errors that name the line.
 
-YAML's silent traps are closed here: a repeated key, a second document, a date where text was
-meant. Every problem carries the line where it stands.
+What YAML accepts silently is rejected: duplicate keys, a second document, a date where text was
+meant.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MoreProblems = Callable[[dict[str, Any], dict[str, Any]], list[tuple[Loc, str]]]
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice instead of dropping the first."""
+    """SafeLoader that rejects duplicate keys instead of dropping the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -30,16 +30,22 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key.value!r} stands here twice", key.start_mark
+                        None,
+                        None,
+                        f"duplicate key {key.value!r}; remove one of them",
+                        key.start_mark,
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
 
 def read_manifest(model: type[Model], text_or_path: str | Path, more: MoreProblems) -> Model:
-    """Read, parse and check; raises ManifestError with everything that is wrong.
+    """Read, parse and validate one document, from text or from a file.
 
-    ``more`` finds problems that the model cannot see once others are there.
+    ``more`` finds the problems that pydantic skips once it has found others.
+
+    Raises:
+        ManifestError: every problem found.
     """
     if isinstance(text_or_path, str) and ("\n" in text_or_path or "{" in text_or_path):
         return parse_document(model, text_or_path, "manifest", None, more)
@@ -54,7 +60,11 @@ def parse_document(
     base: Path | None = None,
     more: MoreProblems = lambda _data, _context: [],
 ) -> Model:
-    """Parse and check one YAML document; raises ManifestError naming ``source``."""
+    """Parse and validate one YAML document.
+
+    Raises:
+        ManifestError: every problem found, naming ``source``.
+    """
     data, root = _parse_yaml(text, source)
     if not isinstance(data, dict):
         found = "empty" if data is None else f"a {type(data).__name__}"
@@ -84,7 +94,7 @@ def _read_file(path: Path) -> str:
 
 
 def _parse_yaml(text: str, source: str) -> tuple[Any, yaml.Node | None]:
-    """The data, and the node tree that knows the lines."""
+    """The data, and the node tree that has the line numbers."""
     loader = _Loader(text)
     try:
         root = loader.get_single_node()
@@ -94,19 +104,21 @@ def _parse_yaml(text: str, source: str) -> tuple[Any, yaml.Node | None]:
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         message = f"{where}not valid YAML: {error.problem or error.context}"
         if error.context and "single document" in error.context:
-            message = f"{where}a second document starts here; give one document in each file"
+            message = (
+                f"{where}a second document starts here; put each document into a file of its own"
+            )
         raise ManifestError([("", message)], source) from None
     except yaml.YAMLError as error:
         raise ManifestError([("", f"not valid YAML: {error}")], source) from None
     except (ValueError, RecursionError) as error:
-        # A date such as 2026-13-45 matches YAML's timestamp and then is none.
+        # A date such as 2026-13-45 matches YAML's timestamp pattern but is invalid.
         raise ManifestError([("", f"not valid YAML: {error}")], source) from None
     finally:
         loader.dispose()
 
 
 def _line_of(root: yaml.Node | None, loc: Loc) -> str:
-    """The line where ``loc`` stands, or where the nearest object around it does."""
+    """The line of ``loc``, or of the nearest object that contains it."""
     node, line = root, None
     for part in loc:
         child = _child(node, part)

@@ -1,7 +1,7 @@
-"""The EmbeddingJob: the one source of what a manifest may say.
+"""The EmbeddingJob: the single definition of what a manifest may contain.
 
-The command line, the operator and the custom resource definition all come from these models.
-`load_manifest` is the way in for text and files.
+The command line, the operator and the custom resource definition are all derived from these
+models. `load_manifest` reads text and files.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
     "normalise_uri",
 ]
 
-# What the API server adds to an object; a manifest that came from `kubectl get -o yaml` has them.
+# Set by the API server, so present in a manifest that came from `kubectl get -o yaml`.
 _SERVER_FIELDS = frozenset(
     {
         "creationTimestamp",
@@ -89,7 +89,7 @@ class Metadata(SpecModel):
         description="Name of the job: lower-case letters, digits and '-', at most 52 characters.",
     )
     namespace: str | None = Field(
-        default=None, min_length=1, description="Kubernetes namespace; unused on one machine."
+        default=None, min_length=1, description="Kubernetes namespace; ignored outside Kubernetes."
     )
     labels: dict[str, str] = Field(default_factory=dict, description="Kubernetes labels.")
     annotations: dict[str, str] = Field(default_factory=dict, description="Kubernetes annotations.")
@@ -103,10 +103,11 @@ class Metadata(SpecModel):
 
 
 class ModelRef(SpecModel):
-    """Where the trained model lies."""
+    """The location of the trained model."""
 
     uri: Uri = Field(
-        description="Prefix with model.yaml and the weights (model.safetensors, or a state_dict)."
+        description="Prefix that contains model.yaml and the weights (model.safetensors, or a "
+        "state_dict)."
     )
 
 
@@ -142,92 +143,99 @@ class Inference(SpecModel):
 
     fanout: Fanout = Field(
         default="full",
-        description="The in-neighbours that a node aggregates. Either the word full, for all of "
-        "them; or a list with how many of them to sample in each layer, such as [50, 50, 50].",
+        description="Which in-neighbours a node aggregates. Either the word full, for all of "
+        "them; or a list with the number of in-neighbours to sample in each layer, such as "
+        "[50, 50, 50].",
     )
     seed: int = Field(
         default=0,
         ge=0,
         le=2**63 - 1,
-        description="Seed of the sampling. The same seed gives the same sample on every grid.",
+        description="Random seed for neighbour sampling. The same seed gives the same sample on "
+        "every grid.",
     )
     group_bytes: int = Field(
         default=8 * MIB,
         ge=4096,
-        description="Size in bytes of one receive buffer when neighbours' features are exchanged.",
+        description="Size of one receive buffer for features of remote neighbours, in bytes.",
     )
     depth: int = Field(
         default=2,
         ge=1,
         le=64,
-        description="Number of such buffers on their way while another is computed on.",
+        description="Pipeline depth: number of buffers in flight while another one is computed on.",
     )
 
 
 class Output(SpecModel):
-    """Where the embeddings are published."""
+    """Where and how the embeddings are published."""
 
-    uri: Uri = Field(description="Prefix that belongs to this output alone; versions lie under it.")
-    format: FeatureFormat = Field(default="parquet", description="Format of the published parts.")
+    uri: Uri = Field(description="Prefix used by this output alone; versions are stored under it.")
+    format: FeatureFormat = Field(
+        default="parquet", description="File format of the published embeddings."
+    )
     dtype: Literal["float32", "float16"] = Field(
-        default="float32", description="Number format of the published embeddings."
+        default="float32", description="Data type of the published embeddings."
     )
     keep_versions: int = Field(
         default=7,
         ge=1,
-        description="Number of complete versions to keep; older ones are removed once a new one "
-        "is visible.",
+        description="Number of complete versions to keep; older ones are deleted after a new one "
+        "is published.",
     )
 
 
 class JobSpec(SpecModel):
-    """What to compute, from what, and where to put it."""
+    """The inputs, the model, the output, and how to run the job."""
 
     rules: ClassVar[tuple[Rule, ...]] = OUTPUT_RULES
 
-    input: Input = Field(description="The graph and its features.")
+    input: Input = Field(description="The graph and its node features.")
     model: ModelRef = Field(description="The trained model.")
     inference: Inference = Field(
         default_factory=Inference, description="How the embeddings are computed."
     )
-    output: Output = Field(description="Where the embeddings are published.")
-    workers: Workers = Field(default_factory=Workers, description="The worker processes.")
+    output: Output = Field(description="Where and how the embeddings are published.")
+    workers: Workers = Field(
+        default_factory=Workers,
+        description="The workers: how many, where, and with what resources.",
+    )
     storage: StorageSettings = Field(
-        default_factory=StorageSettings, description="How S3 is reached."
+        default_factory=StorageSettings, description="How to access S3."
     )
     suspend: bool = Field(
         default=False,
-        description="true stops the workers and keeps the job; false starts them anew.",
+        description="true stops the workers and keeps the job; false starts a new attempt.",
     )
     backoff_limit: int = Field(
         default=3,
         ge=0,
-        description="How often the workers are started again after an attempt that failed. "
-        "Failures that trying again cannot mend, such as a bad input, end the job at once.",
+        description="Number of retries after a failed attempt. A non-retryable failure, such as "
+        "an invalid input, fails the job immediately.",
     )
     active_deadline_seconds: int | None = Field(
         default=None,
         ge=1,
-        description="The job fails when all its attempts together take longer than this, in "
-        "seconds. Left out, there is no limit.",
+        description="Time limit for the whole job including retries, in seconds; the job fails "
+        "when it is exceeded. If unset, there is no limit.",
     )
     pre_running_deadline_seconds: int = Field(
         default=1800,
         ge=1,
-        description="All workers of an attempt must be running within this many seconds; otherwise "
-        "the job fails and says what kept them.",
+        description="Time limit for all workers of an attempt to be running, in seconds; the job "
+        "fails when it is exceeded, and reports why they were not running.",
     )
     progress_deadline_seconds: int = Field(
         default=900,
         ge=1,
-        description="An attempt that makes no progress for this many seconds is ended and counts "
-        "as failed; the workers are started again as backoffLimit allows.",
+        description="Time limit without progress, in seconds; an attempt that exceeds it fails, "
+        "and is retried within backoffLimit.",
     )
     ttl_seconds_after_finished: int | None = Field(
         default=None,
         ge=0,
-        description="A finished job is deleted after this many seconds; what it published stays. "
-        "Left out, the job stays too.",
+        description="Time after which a finished job is deleted, in seconds; its published "
+        "versions are kept. If unset, the job is kept too.",
     )
 
     @model_validator(mode="after")
@@ -252,18 +260,18 @@ _ROOT_RULES = (
 
 
 class EmbeddingJob(SpecModel):
-    """One refresh of all embeddings of a graph."""
+    """A job that computes and publishes the embeddings of all nodes of a graph."""
 
     rules: ClassVar[tuple[Rule, ...]] = _ROOT_RULES
 
     api_version: Literal["embertide.dev/v1alpha1"] = Field(
-        description="Version of this schema: embertide.dev/v1alpha1."
+        description="API version: embertide.dev/v1alpha1."
     )
-    kind: Literal["EmbeddingJob"] = Field(description="EmbeddingJob.")
+    kind: Literal["EmbeddingJob"] = Field(description="Kind of object: EmbeddingJob.")
     metadata: Metadata = Field(description="Name and labels.")
-    spec: JobSpec = Field(description="What to compute, from what, and where to put it.")
+    spec: JobSpec = Field(description="The inputs, the model, the output, and how to run the job.")
     status: FreeForm | None = Field(
-        default=None, description="Written by the operator; ignored everywhere else."
+        default=None, description="Written by the operator; ignored in a manifest."
     )
 
 
@@ -271,14 +279,16 @@ def load_manifest(text_or_path: str | Path) -> EmbeddingJob:
     """Read and check one EmbeddingJob, from a file or from YAML (or JSON) text.
 
     A string with a line break or a brace is text, any other string is a path. Relative paths
-    inside a manifest file start at the file's directory. Raises ManifestError with every
-    problem found, or with the line and column of a YAML error.
+    inside a manifest file are resolved against the file's directory.
+
+    Raises:
+        ManifestError: every problem found, or the line and column of a YAML error.
     """
     return read_manifest(EmbeddingJob, text_or_path, _overlaps_anyway)
 
 
 def _overlaps_anyway(data: dict[str, Any], context: dict[str, Any]) -> list[tuple[Loc, str]]:
-    """Overlaps of a job that has other problems too, which keep JobSpec from its own check."""
+    """Overlaps of a job with other problems, for which pydantic skips JobSpec's own check."""
     try:
         spec = data["spec"]
         inputs = Input.model_validate(spec["input"], context=context)

@@ -1,6 +1,6 @@
-"""Every Prometheus metric by name: code, dashboards and alerts take them from here.
+"""Every Prometheus metric by name; code, dashboards and alerts use these definitions.
 
-``layer`` counts from 1 and is "" outside the layers. A worker's counters start at 0 with each
+``layer`` counts from 1 and is "" outside the layers. A worker's counters start at 0 in every
 attempt.
 """
 
@@ -23,35 +23,50 @@ class Metric:
 _TRANSFER = ("axis", "primitive", "layer")
 
 BUILD_INFO = Metric(
-    "embertide_build_info", "gauge", "Always 1; what runs.", ("version", "python", "component")
+    "embertide_build_info",
+    "gauge",
+    "Always 1; the labels give the version of the running component.",
+    ("version", "python", "component"),
 )
 
 WORKER_INFO = Metric(
     "embertide_worker_info",
     "gauge",
-    "Always 1; which job's worker this is.",
+    "Always 1; the labels identify the worker: its job, attempt and rank.",
     ("job", "job_uid", "attempt", "rank"),
 )
 WORKER_STATE = Metric(
     "embertide_worker_state",
     "gauge",
-    "1 for the state the worker is in: starting, running, succeeded, failed or stopped.",
+    "1 for the worker's current state: starting, running, succeeded, failed or stopped; else 0.",
     ("state",),
 )
 GRID_SIZE = Metric(
-    "embertide_grid_size", "gauge", "Workers along an axis: graph or feature.", ("axis",)
+    "embertide_grid_size",
+    "gauge",
+    "Number of partitions along an axis of the grid: graph or feature.",
+    ("axis",),
 )
 PROGRESS_RATIO = Metric(
-    "embertide_progress_ratio", "gauge", "Part of the whole run that this worker has done, 0 to 1."
+    "embertide_progress_ratio",
+    "gauge",
+    "Progress of this worker through the whole run, from 0 to 1.",
 )
 STAGE_CURRENT = Metric(
-    "embertide_stage_current", "gauge", "1 for the stage under way on this worker.", ("stage",)
+    "embertide_stage_current", "gauge", "1 for the worker's current stage.", ("stage",)
 )
 STAGE_SECONDS = Metric(
-    "embertide_stage_seconds", "gauge", "Seconds in a stage so far on this worker.", ("stage",)
+    "embertide_stage_seconds",
+    "gauge",
+    "Time that this worker has spent in a stage so far, in seconds.",
+    ("stage",),
 )
-GRAPH_NODES = Metric("embertide_graph_nodes", "gauge", "Nodes of the whole graph, once known.")
-GRAPH_EDGES = Metric("embertide_graph_edges", "gauge", "Edges of the whole graph, once known.")
+GRAPH_NODES = Metric(
+    "embertide_graph_nodes", "gauge", "Number of nodes of the whole graph; absent until known."
+)
+GRAPH_EDGES = Metric(
+    "embertide_graph_edges", "gauge", "Number of edges of the whole graph; absent until known."
+)
 
 SENT_BYTES = Metric(
     "embertide_exchange_sent_bytes_total", "counter", "Bytes sent to other workers.", _TRANSFER
@@ -68,35 +83,41 @@ MESSAGES = Metric(
 WAIT_SECONDS = Metric(
     "embertide_exchange_wait_seconds_total",
     "counter",
-    "Seconds that the worker stood still for data.",
+    "Time the worker was blocked waiting for data, in seconds.",
     _TRANSFER,
 )
 OVERLAPPED_SECONDS = Metric(
     "embertide_exchange_overlapped_compute_seconds_total",
     "counter",
-    "Seconds computed while data of the same primitive travelled.",
+    "Computation overlapped with communication of the same primitive, in seconds.",
     _TRANSFER,
 )
 
 RESIDENT_BYTES = Metric(
-    "embertide_memory_resident_bytes", "gauge", "Resident memory of the worker process."
+    "embertide_memory_resident_bytes", "gauge", "Resident set size of the worker process, in bytes."
 )
 MEMORY_BASELINE_BYTES = Metric(
-    "embertide_memory_baseline_bytes", "gauge", "Memory of the worker process after its imports."
+    "embertide_memory_baseline_bytes",
+    "gauge",
+    "Resident set size of the worker process after its imports, in bytes.",
 )
 MEMORY_USED_BYTES = Metric(
-    "embertide_memory_peak_bytes", "gauge", "Peak memory of the work, beyond the baseline."
+    "embertide_memory_peak_bytes",
+    "gauge",
+    "Measured peak memory of the run above the baseline, in bytes.",
 )
 MEMORY_PLANNED_BYTES = Metric(
-    "embertide_memory_planned_bytes", "gauge", "Planned peak of the work, beyond the baseline."
+    "embertide_memory_planned_bytes",
+    "gauge",
+    "Estimated peak memory of the run above the baseline, in bytes.",
 )
 MEMORY_LIMIT_BYTES = Metric(
-    "embertide_memory_limit_bytes", "gauge", "Memory limit of the worker's container."
+    "embertide_memory_limit_bytes", "gauge", "Memory limit of the worker's container, in bytes."
 )
 STAGE_MEMORY_BYTES = Metric(
     "embertide_stage_memory_peak_bytes",
     "gauge",
-    "Peak memory of a stage, beyond the baseline.",
+    "Measured peak memory of a stage above the baseline, in bytes.",
     ("stage",),
 )
 
@@ -124,16 +145,23 @@ WORKER_METRICS: tuple[Metric, ...] = (
 )
 
 RECONCILES = Metric(
-    "embertide_operator_reconciles_total", "counter", "Passes over a job.", ("outcome",)
+    "embertide_operator_reconciles_total",
+    "counter",
+    "Reconciliations of a job by outcome: ok, conflict, refused (by the API server) or error.",
+    ("outcome",),
 )
 RECONCILE_SECONDS = Metric(
-    "embertide_operator_reconcile_seconds", "histogram", "Seconds of one pass over a job."
+    "embertide_operator_reconcile_seconds",
+    "histogram",
+    "Duration of one reconciliation of a job, in seconds.",
 )
-JOBS = Metric("embertide_operator_jobs", "gauge", "EmbeddingJobs in each phase.", ("phase",))
+JOBS = Metric(
+    "embertide_operator_jobs", "gauge", "Number of EmbeddingJobs in each phase.", ("phase",)
+)
 OUTPUT_AGE_SECONDS = Metric(
     "embertide_operator_output_age_seconds",
     "gauge",
-    "Seconds since a job last published to this output.",
+    "Age of the newest published version of an output, in seconds.",
     ("namespace", "output"),
 )
 

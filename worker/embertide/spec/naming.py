@@ -1,7 +1,7 @@
-"""Names that the operator and the pods must agree on: labels, ports, paths, variables.
+"""Names shared by the operator and the pods: labels, ports, paths, environment variables.
 
-Objects of a job carry the job's name. A StatefulSet's pods carry it with an 11 character suffix
-in a label of at most 63, which is why a job's name has at most 52.
+Objects of a job have the job's name. The StatefulSet controller puts the name with a suffix of 11
+characters into a pod label, which can hold 63, so a job's name has at most 52 characters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LABEL_JOB = f"{GROUP}/job"
 LABEL_ROLE = f"{GROUP}/role"
 """On pods: ``worker`` or ``planner``."""
 LABEL_ATTEMPT = f"{GROUP}/attempt"
-"""On pods: which attempt they belong to, from 1."""
+"""On pods and the StatefulSet: the number of their attempt, from 1."""
 ROLE_WORKER, ROLE_PLANNER = "worker", "planner"
 
 HTTP_PORT = 8080
@@ -44,15 +44,15 @@ ENV_THREADS = "EMBERTIDE_THREADS"
 
 
 def planner_name(job: str) -> str:
-    """The pod that plans a job's grid and memory."""
+    """The name of the pod that plans a job's grid and memory."""
     return f"{job}-plan"
 
 
 def worker_name(job: str, rank: int) -> str:
-    """The pod of one worker; the StatefulSet's ordinal is the rank."""
+    """The name of a worker's pod; the StatefulSet's ordinal is the rank."""
     return f"{job}-{rank}"
 
 
 def rendezvous(job: str) -> str:
-    """Where the workers of a job meet: rank 0, through the headless Service."""
+    """The rendezvous endpoint (host:port): rank 0, resolved through the headless Service."""
     return f"{worker_name(job, 0)}.{job}:{RENDEZVOUS_PORT}"

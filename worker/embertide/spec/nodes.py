@@ -1,4 +1,4 @@
-"""``spec.input.nodes``: how nodes are identified and where their features lie."""
+"""``spec.input.nodes``: how nodes are identified, and the location of their features."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ FeatureFormat = Literal["parquet", "npy"]
 
 
 class NodeTable(SpecModel):
-    """The authoritative list of nodes, where edges and features alone are not."""
+    """The authoritative list of nodes; edges and features may name only these."""
 
-    uri: Uri = Field(description="One object, or a prefix with any number of them.")
-    format: FeatureFormat = Field(default="parquet", description="Format of all objects.")
-    id_column: ColumnName = Field(default="id", description="parquet: the column with the ids.")
+    uri: Uri = Field(description="URI of one object, or of a prefix (directory) of objects.")
+    format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
+    id_column: ColumnName = Field(default="id", description="parquet: column with the node ids.")
 
 
 _FEATURE_RULES = (
     *(
         Rule(
             f"self.format != 'npy' || !has(self.{column}) || self.{column}.size() == 0",
-            "npy has no columns; leave it out (ids come by idsUri)",
+            "npy has no columns; omit it (idsUri gives the ids)",
             f".{column}",
             "FieldValueForbidden",
         )
@@ -50,7 +50,7 @@ _FEATURE_RULES = (
     ),
     Rule(
         "!has(self.vectorColumn) || !has(self.columns)",
-        "stands beside vectorColumn; give one of the two",
+        "cannot be combined with vectorColumn; set one of the two",
         ".columns",
         "FieldValueForbidden",
     ),
@@ -65,26 +65,26 @@ _FEATURE_RULES = (
 _NODE_RULES = (
     Rule(
         "self.ids == 'dense' || !has(self.count)",
-        "only ids: dense has a count; leave it out",
+        "only ids: dense has a count; omit it",
         ".count",
         "FieldValueForbidden",
     ),
     Rule(
         "self.ids != 'dense' || !has(self.table)",
-        "is not for ids: dense, whose nodes are 0 to count-1; leave it out",
+        "is not for ids: dense, whose nodes are 0 to count-1; omit it",
         ".table",
         "FieldValueForbidden",
     ),
     Rule(
         "self.ids == 'dense' || !has(self.features.idColumn) || self.features.idColumn != '' || "
         "self.features.format != 'parquet'",
-        "is required unless ids are dense: rows have no other ids",
+        "is required unless ids are dense: only dense ids can be row numbers",
         ".features.idColumn",
         "FieldValueRequired",
     ),
     Rule(
         "self.ids == 'dense' || self.features.format != 'npy' || has(self.features.idsUri)",
-        "is required with npy unless ids are dense: rows have no other ids",
+        "is required with npy unless ids are dense: only dense ids can be row numbers",
         ".features.idsUri",
         "FieldValueRequired",
     ),
@@ -96,31 +96,30 @@ class FeatureInput(SpecModel):
 
     rules: ClassVar[tuple[Rule, ...]] = _FEATURE_RULES
 
-    uri: Uri = Field(description="One object, or a prefix (directory) with any number of them.")
+    uri: Uri = Field(description="URI of one object, or of a prefix (directory) of objects.")
     format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
     id_column: Annotated[str, Field(max_length=MAX_COLUMN_NAME)] | None = Field(
         default="id",
-        description="parquet: the column with the node's id. '' means that there is none and rows "
-        "are in the order of dense ids (so does null, which kubectl apply drops). Default: id.",
+        description="parquet: column with the node ids. '' (or null, which kubectl apply drops) "
+        "means that there is none: rows are in the order of the dense ids. Default: id.",
         json_schema_extra=derived_default,
     )
     vector_column: ColumnName | None = Field(
         default=None,
-        description="parquet: the one column that holds a vector in every row. "
-        "Either this or columns.",
+        description="parquet: list column with one feature vector per row. Exclusive with columns.",
     )
     columns: list[ColumnName] | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_FEATURE_COLUMNS,
         json_schema_extra={"x-kubernetes-list-type": "set"},
-        description="parquet: the numeric columns that together are the features, in this order. "
-        "Either these or vectorColumn.",
+        description="parquet: numeric columns that together form the feature vector, in this "
+        "order. Exclusive with vectorColumn.",
     )
     ids_uri: Uri | None = Field(
         default=None,
-        description="npy: one object, or a prefix, with the ids of the rows of uri, object by "
-        "object. Left out, rows are in the order of dense ids.",
+        description="npy: URI of one object, or of a prefix, with the node ids of uri's rows, "
+        "object by object. If unset, rows are in the order of the dense ids.",
     )
 
     @property
@@ -152,7 +151,7 @@ class FeatureInput(SpecModel):
             "columns": self.columns,
         }
         return [
-            ((name,), f"is {value!r}; npy has no columns, leave it out (ids come by idsUri)")
+            ((name,), f"is {value!r}; npy has no columns; omit it (idsUri gives the ids)")
             for name, value in set_ones.items()
             if value is not None
         ]
@@ -163,7 +162,7 @@ class FeatureInput(SpecModel):
             message = "is required with parquet: name the column that holds the vectors, or give "
             problems.append((("vectorColumn",), message + "columns, a list of numeric columns"))
         if self.vector_column is not None and self.columns is not None:
-            message = "stands beside vectorColumn; give one of the two"
+            message = "cannot be combined with vectorColumn; set one of the two"
             problems.append((("columns",), message))
         if self.ids_uri is not None:
             problems.append((("idsUri",), "is for format npy; with parquet use idColumn"))
@@ -174,23 +173,23 @@ class FeatureInput(SpecModel):
 
 
 class NodeInput(SpecModel):
-    """One node type: how its nodes are identified and where their features lie."""
+    """One node type: how its nodes are identified, and the location of their features."""
 
     rules: ClassVar[tuple[Rule, ...]] = _NODE_RULES
 
     name: TypeName = Field(default="node", description="Name of this node type; unique.")
     ids: IdKind = Field(
         default="dense",
-        description="What identifies a node: dense (0 to count-1), any int64, or a string.",
+        description="Type of node ids: dense (0 to count-1), int64 (any integer), or string.",
     )
     count: int | None = Field(
         default=None,
         ge=1,
-        description="dense: the number of nodes. Left out, it is the number of feature rows.",
+        description="dense: number of nodes. If unset, the number of feature rows.",
     )
     table: NodeTable | None = Field(
         default=None,
-        description="int64 and string: the authoritative list of nodes. Left out, the nodes are "
+        description="int64 and string: the authoritative list of nodes. If unset, the nodes are "
         "those that have features.",
     )
     features: FeatureInput = Field(description="The input features of these nodes.")
@@ -206,7 +205,7 @@ class NodeInput(SpecModel):
             problems.append((("table",), "is not for ids: dense, whose nodes are 0 to count-1"))
         if self.features.by_row_number and self.ids != "dense":
             field = "idsUri" if self.features.format == "npy" else "idColumn"
-            message = f"is missing; ids: {self.ids} need it (only dense ids may be row numbers)"
+            message = f"is required with ids: {self.ids} (only dense ids can be row numbers)"
             problems.append((("features", field), message))
         raise_problems(problems)
         return self

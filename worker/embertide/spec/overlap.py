@@ -1,7 +1,7 @@
-"""Keep the output apart from what is read.
+"""Reject jobs whose output overlaps with what they read.
 
-Publishing removes old versions under the output. An input that lies there, or that contains
-the output, could lose objects or read its own results, so such jobs are refused at once.
+Publishing deletes old versions under the output. An input that is inside the output, or that
+contains it, could lose objects or read its own results.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from embertide.spec.inputs import Input
 
 
 def _apart(theirs: str) -> str:
-    """In CEL: the output neither is, nor contains, nor lies inside another location.
+    """In CEL: the output does not equal, contain or lie inside another location.
 
-    ``file:///a``, ``/a``, ``/a/`` and ``/a//`` are one place; ``..`` is not understood.
+    ``file:///a``, ``/a``, ``/a/`` and ``/a//`` are the same location; ``..`` is not resolved.
     """
     a, b = _folder("self.output.uri"), _folder(theirs)
     return f"(!{a}.startsWith({b}) && !{b}.startsWith({a}))"
@@ -48,11 +48,11 @@ OUTPUT_RULES = (
     ),
     _rule("spec.model.uri", _apart("self.model.uri")),
 )
-"""Rules of the spec that say what :func:`output_overlaps` says."""
+"""CEL rules equivalent to :func:`output_overlaps`."""
 
 
 def output_overlaps(inputs: Input, model_uri: str, output_uri: str) -> list[Problem]:
-    """Say which inputs are the output, lie inside it or contain it; paths start in ``spec``."""
+    """A problem for every input that equals, contains or lies inside the output."""
     return [
         (
             ("output", "uri"),

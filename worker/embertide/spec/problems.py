@@ -1,7 +1,7 @@
-"""Turn pydantic's errors into sentences: the path, the value, what is allowed.
+"""Turn pydantic's errors into messages: the path, the value, what is allowed.
 
-Pydantic speaks of types and loc tuples; the reader of these messages has a YAML file in front
-of them and wants to know what to change.
+Pydantic names Python types and loc tuples; readers of these messages edit a YAML file and need
+to know what to change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from embertide.spec.base import FieldProblems
 Loc = tuple[str | int, ...]
 
 _LONGEST_VALUE = 60
-# The members of the models' unions; pydantic puts them into paths, but the file has no such keys.
+# Tags of the models' unions; pydantic puts them into paths, but the file has no such keys.
 _TAGS = ("<name>", "<index>", "<full>", "<list>", "<auto>", "<grid>")
 _TYPES = {
     "string_type": "text (in quotes where YAML would read something else)",
@@ -42,13 +42,13 @@ _BOUNDS: dict[str, tuple[str, str]] = {
 
 
 def dotted(loc: Loc) -> str:
-    """Write a path as people do: ``spec.input.edges[0].columns.source``."""
+    """The text form of a path: ``spec.input.edges[0].columns.source``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     return text.removeprefix(".")
 
 
 def explain(model: type[BaseModel], error: ValidationError) -> list[tuple[Loc, str]]:
-    """List every problem as (path, sentence); nothing is listed twice."""
+    """Every problem once, as (path, message)."""
     found: dict[tuple[Loc, str], None] = {}
     for details in error.errors(include_url=False):
         loc = tuple(part for part in details["loc"] if part not in _TAGS)
@@ -72,21 +72,25 @@ def _explain_one(model: type[BaseModel], loc: Loc, details: ErrorDetails) -> lis
 
 
 def _demand(kind: str, context: dict[str, Any], details: ErrorDetails) -> str:
-    """What the value should have been."""
-    if kind == "literal_error":
-        return _one_of(str(context["expected"]), details["input"])
-    if kind in _TYPES:
-        return f"must be {_TYPES[kind]}"
-    if kind in _BOUNDS:
-        name, words = _BOUNDS[kind]
-        return "must be " + words.format(context[name])
-    if kind in ("too_short", "string_too_short"):
-        return f"must have at least {context['min_length']} " + _unit(kind, context["min_length"])
-    if kind in ("too_long", "string_too_long"):
-        return f"must have at most {context['max_length']} " + _unit(kind, context["max_length"])
-    if kind == "invalid_key":
-        return "keys must be text; put this one in quotes"
-    return details["msg"]
+    """What the value must be."""
+    match kind:
+        case "literal_error":
+            return _one_of(str(context["expected"]), details["input"])
+        case _ if kind in _TYPES:
+            return f"must be {_TYPES[kind]}"
+        case _ if kind in _BOUNDS:
+            name, words = _BOUNDS[kind]
+            return "must be " + words.format(context[name])
+        case "too_short" | "string_too_short":
+            least = context["min_length"]
+            return f"must have at least {least} {_unit(kind, least)}"
+        case "too_long" | "string_too_long":
+            most = context["max_length"]
+            return f"must have at most {most} {_unit(kind, most)}"
+        case "invalid_key":
+            return "keys must be text; put this one in quotes"
+        case _:
+            return details["msg"]
 
 
 def _unit(kind: str, count: int) -> str:
@@ -126,7 +130,7 @@ def _missing_field(model: type[BaseModel] | None, name: str) -> str:
 
 
 def shorten(value: object) -> str:
-    """Show a value in a message, cut where it would fill the screen."""
+    """A value's ``repr`` for a message, truncated to 60 characters."""
     text = repr(value)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
 
@@ -145,7 +149,7 @@ def _field(model: type[BaseModel] | None, name: str) -> FieldInfo | None:
 
 
 def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:
-    """The model that ``loc`` points to."""
+    """The model at ``loc``; None where there is none."""
     here: type[BaseModel] | None = model
     for part in loc:
         if isinstance(part, str):
@@ -155,7 +159,7 @@ def _model_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The one model inside an annotation such as ``list[EdgeInput] | None``."""
+    """The model in an annotation such as ``list[EdgeInput] | None``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     inner = map(_model_in, typing.get_args(annotation))

@@ -1,7 +1,7 @@
-"""What pods tell the operator: a worker's ``/status``, an ending, a plan.
+"""What pods report to the operator: a worker's ``/status``, an ending, a plan.
 
-An ending and a plan travel as termination messages, which Kubernetes cuts at 4096 bytes; so
-long texts are shortened here, and cut text still parses as an unknown ending.
+An ending and a plan are termination messages, which Kubernetes truncates at 4096 bytes; so long
+messages are shortened here. A truncated report does not parse and counts as none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WorkerState = Literal["starting", "running", "succeeded", "failed", "stopped"]
 
 
 class ReportModel(BaseModel):
-    """Base: camelCase outside; unknown fields are ignored, so that versions may differ."""
+    """Base: camelCase in JSON; unknown fields are ignored, so that releases may differ."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
@@ -31,7 +31,7 @@ class ReportModel(BaseModel):
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self | None:
-        """What :meth:`to_text` wrote, None for any other text."""
+        """The report that :meth:`to_text` wrote; None for any other text."""
         try:
             return cls.model_validate_json(text)
         except ValidationError:
@@ -39,13 +39,13 @@ class ReportModel(BaseModel):
 
 
 class Ending(ReportModel):
-    """Why a worker or a planner ended.
+    """Why a worker or a planner exited, reported through its termination message.
 
     Attributes:
         reason: the error's class without ``Error`` (``Input``, ``Model``, ``AccessDenied``,
             ``StoreUnavailable``, ``Grid``, ``WorkerFailed``, ...), or ``OutOfMemory``.
-        permanent: running the same job again cannot succeed.
-        peer: only that another worker was lost; someone else knows the cause.
+        permanent: non-retryable; running the same job again cannot succeed.
+        peer: the process only lost a peer; another worker knows the cause.
     """
 
     reason: str
@@ -56,7 +56,7 @@ class Ending(ReportModel):
     peer: bool = False
 
     def to_text(self) -> str:
-        """Compact JSON that fits a termination message."""
+        """Compact JSON of at most 4000 bytes; the message is shortened to fit."""
         text = super().to_text()
         if len(text.encode()) <= _LONGEST_BYTES:
             return text
@@ -65,7 +65,7 @@ class Ending(ReportModel):
 
 
 class ProgressReport(ReportModel):
-    """How far an attempt is; ``percent`` is of the whole run and never goes back."""
+    """Progress of an attempt; ``percent`` is of the whole run and never decreases."""
 
     stage: str
     layer: int = 0
@@ -77,7 +77,7 @@ class ProgressReport(ReportModel):
 
 
 class OutputReport(ReportModel):
-    """The version that was published."""
+    """The published version; ``current`` is False where ``LATEST`` names a later run's."""
 
     version: str
     uri: str
@@ -88,7 +88,7 @@ class OutputReport(ReportModel):
 
 
 class WorkerStatus(ReportModel):
-    """The answer of ``/status``; progress and output come from rank 0."""
+    """The response of ``/status``; only rank 0 reports progress and output."""
 
     job_uid: str
     attempt: int
@@ -100,7 +100,7 @@ class WorkerStatus(ReportModel):
 
 
 class PlanResult(ReportModel):
-    """What the planner found; memory is of a whole worker container, imports included."""
+    """The planner's result; memory is of a whole worker container, imports included."""
 
     grid: GridShape
     memory_per_worker_bytes: int

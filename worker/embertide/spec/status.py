@@ -1,7 +1,7 @@
 """``status`` of an EmbeddingJob: what the operator writes and people read.
 
-Built and read by the operator only. Everything is optional and unknown fields are ignored, so
-that an operator can read what an earlier or later one wrote. Times are RFC 3339 in UTC.
+Written and read by the operator only. Every field is optional and unknown fields are ignored, so
+that an operator can read the status of an earlier or later release. Times are RFC 3339 in UTC.
 """
 
 from __future__ import annotations
@@ -36,83 +36,89 @@ class StatusModel(BaseModel):
     )
 
     def to_object(self) -> dict[str, Any]:
-        """Plain JSON as the API speaks it; what is not known is left out."""
+        """The JSON object for the API; unset fields are omitted."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Condition(StatusModel):
-    """One aspect of the job's state, as in every Kubernetes object."""
+    """One condition of the job, in the form that Kubernetes objects share."""
 
     type: str = Field(
         max_length=316,
-        description="Accepted, Suspended, WorkersReady, Progressing, Published, Complete or "
-        "Failed.",
+        description="Type of condition: Accepted, Suspended, WorkersReady, Progressing, Published, "
+        "Complete or Failed.",
     )
-    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    status: Literal["True", "False", "Unknown"] = Field(
+        description="Status of the condition: True, False or Unknown."
+    )
     reason: str = Field(
         min_length=1,
         max_length=1024,
         pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-        description="Why, in one word for programs.",
+        description="Machine-readable reason for the status, in CamelCase.",
     )
-    message: str = Field(max_length=32768, description="Why, in a sentence for people.")
-    last_transition_time: Time = Field(description="When the condition last changed its status.")
+    message: str = Field(max_length=32768, description="Human-readable explanation of the status.")
+    last_transition_time: Time = Field(description="When the status last changed.")
     observed_generation: int | None = Field(
-        default=None, ge=0, description="The generation of the job that the condition is about."
+        default=None, ge=0, description="Generation of the job that the condition was set for."
     )
 
 
 class PlanStatus(StatusModel):
-    """How the job is spread over workers."""
+    """The plan: grid, memory and communication volume."""
 
     grid: str | None = Field(
-        default=None, description="Graph partitions times feature partitions, such as 2x2."
+        default=None, description="Grid as graph partitions x feature partitions, such as 2x2."
     )
     replicas: int | None = Field(default=None, description="Number of workers.")
     memory_per_worker_bytes: int | None = Field(
-        default=None, description="Memory that a worker is planned to take at most, in bytes."
+        default=None, description="Estimated peak memory of a worker, in bytes."
     )
     bytes_exchanged: int | None = Field(
-        default=None, description="What all workers are planned to send each other, in bytes."
+        default=None, description="Estimated bytes sent between workers, summed over all workers."
     )
 
 
 class WorkersStatus(StatusModel):
     """The pods of the current attempt."""
 
-    desired: int | None = Field(default=None, description="Number of workers wanted.")
-    ready: int | None = Field(default=None, description="Number of workers that are ready.")
-    failed: int | None = Field(default=None, description="Number of workers that have failed.")
+    desired: int | None = Field(default=None, description="Number of workers of the attempt.")
+    ready: int | None = Field(default=None, description="Number of workers whose pod is ready.")
+    failed: int | None = Field(
+        default=None, description="Number of workers whose container has terminated."
+    )
     summary: str | None = Field(
-        default=None, description="Ready and wanted workers for the eye, such as 3/4."
+        default=None, description="Ready and desired workers, such as 3/4, for display."
     )
 
 
 class ProgressStatus(StatusModel):
-    """How far the current attempt is."""
+    """Progress of the current attempt."""
 
     stage: str | None = Field(
-        default=None, description="What the workers do now, such as ingest, infer or publish."
+        default=None, description="Current stage, such as ingest, infer or publish."
     )
     layer: int | None = Field(
-        default=None, description="The model's layer that is computed now, from 1."
+        default=None, description="Current layer of the model, from 1; 0 outside the layers."
     )
     layers: int | None = Field(default=None, description="Number of the model's layers.")
     percent: int | None = Field(
         default=None,
         ge=0,
         le=100,
-        description="Part of the whole attempt that is done; it does not go back.",
+        description="Progress of the whole attempt, in percent; never decreases.",
     )
-    done: str | None = Field(default=None, description="percent for the eye, such as 43%.")
+    done: str | None = Field(
+        default=None, description="Progress with a percent sign, such as 43%, for display."
+    )
     eta_seconds: int | None = Field(
-        default=None, description="Estimated time until the version is published, in seconds."
+        default=None, description="Estimated time until publication, in seconds."
     )
     edges_per_second: int | None = Field(
-        default=None, description="Edges that all workers read or aggregate in a second."
+        default=None, description="Throughput: edges read or aggregated per second by all workers."
     )
     last_update_time: Time | None = Field(
-        default=None, description="When the workers last moved forward."
+        default=None, description="When the workers last made progress."
     )
 
 
@@ -120,37 +126,39 @@ class OutputStatus(StatusModel):
     """The version that this job published."""
 
     version: str | None = Field(default=None, description="Name of the version.")
-    uri: str | None = Field(default=None, description="Where the version's objects lie.")
-    rows: int | None = Field(default=None, description="Number of embeddings.")
-    dim: int | None = Field(default=None, description="Numbers in each embedding.")
+    uri: str | None = Field(default=None, description="Prefix of the version's objects.")
+    rows: int | None = Field(default=None, description="Number of embeddings (rows).")
+    dim: int | None = Field(default=None, description="Dimension of an embedding.")
     manifest_digest: str | None = Field(
         default=None, description="Digest of the version's manifest.json."
     )
 
 
 class FailureStatus(StatusModel):
-    """Why the last failed attempt failed."""
+    """The cause of the most recent failed attempt."""
 
     worker: str | None = Field(
-        default=None, description="Name of the pod that failed first, where one did."
+        default=None, description="Name of the pod that failed first, if one did."
     )
     reason: str | None = Field(
-        default=None, description="Kind of failure in one word, such as Input or OutOfMemory."
+        default=None, description="Machine-readable reason, such as Input or OutOfMemory."
     )
     exit_code: int | None = Field(default=None, description="Exit code of the container.")
-    message: str | None = Field(default=None, description="What happened, for people.")
+    message: str | None = Field(
+        default=None, description="Human-readable description of the failure."
+    )
 
 
 class JobStatus(StatusModel):
-    """How the job is doing; written by the operator."""
+    """The observed state of the job; written by the operator."""
 
     observed_generation: int | None = Field(
-        default=None, description="The generation of the job that this status is about."
+        default=None, description="Generation of the job that this status was written for."
     )
     phase: Phase | None = Field(
         default=None,
-        description="Where the job is: Pending, Planning, Starting, Running, Restarting, "
-        "Suspended, Succeeded or Failed. conditions say more.",
+        description="Pending, Planning, Starting, Running, Restarting, Suspended, Succeeded or "
+        "Failed; see conditions for details.",
     )
     attempt: int = Field(default=0, description="Number of the current attempt, from 1.")
     failures: int = Field(
@@ -158,42 +166,43 @@ class JobStatus(StatusModel):
     )
     start_time: Time | None = Field(
         default=None,
-        description="When the job was started or resumed; activeDeadlineSeconds counts from here.",
+        description="When the job was started or last resumed; activeDeadlineSeconds counts from "
+        "this time.",
     )
     attempt_start_time: Time | None = Field(
-        default=None, description="When the current attempt was started."
+        default=None, description="When the current attempt started."
     )
-    retry_time: Time | None = Field(
-        default=None, description="When the next attempt may start, after a failed one."
-    )
+    retry_time: Time | None = Field(default=None, description="When the next retry may start.")
     completion_time: Time | None = Field(
-        default=None, description="When the job succeeded or failed for good."
+        default=None,
+        description="When the job finished: succeeded, or failed without further retries.",
     )
     versions: list[str] = Field(
         default_factory=list,
-        description="Version names that the attempts wrote or write under, one for each attempt, "
-        "oldest first.",
+        description="Version names, one per attempt, oldest first.",
     )
     conditions: list[Condition] = Field(
         default_factory=list,
         max_length=32,
-        description="The aspects of the job's state: Accepted, Suspended, WorkersReady, "
-        "Progressing, Published, Complete, Failed.",
+        description="Conditions of the job: Accepted, Suspended, WorkersReady, Progressing, "
+        "Published, Complete, Failed.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
         },
     )
-    plan: PlanStatus | None = Field(default=None, description="How the job is spread over workers.")
+    plan: PlanStatus | None = Field(
+        default=None, description="The plan: grid, memory and communication volume."
+    )
     workers: WorkersStatus | None = Field(
         default=None, description="The pods of the current attempt."
     )
     progress: ProgressStatus | None = Field(
-        default=None, description="How far the current attempt is."
+        default=None, description="Progress of the current attempt."
     )
     output: OutputStatus | None = Field(
         default=None, description="The version that this job published."
     )
     last_failure: FailureStatus | None = Field(
-        default=None, description="Why the last failed attempt failed."
+        default=None, description="The cause of the most recent failed attempt."
     )

@@ -1,4 +1,4 @@
-"""Names: a version is named by when its run began, so that sorting names sorts versions by age."""
+"""Version names start with the time the run began, so that sorting by name sorts by age."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FRACTIONS = 1 << 16
 
 
 def new_version(now: datetime | None = None) -> str:
-    """A name like ``20261121T041922Z-3fa9c1`` for a run that begins now (UTC).
+    """A name such as ``20261121T041922Z-3fa9c1`` for a run that begins now (UTC).
 
     The first four of the last six digits are the fraction of the second, so that runs begun
     in one second sort as they began; the other two are random.
@@ -25,7 +25,7 @@ def new_version(now: datetime | None = None) -> str:
 
 
 def is_version(name: str) -> bool:
-    """Whether a folder's name is a version's."""
+    """Whether a folder's name is a version name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -37,5 +37,5 @@ def begun(version: str) -> datetime:
 
 
 def version_uri(output_uri: str, version: str) -> str:
-    """Where a version's objects lie."""
+    """The prefix of a version's objects."""
     return f"{output_uri.rstrip('/')}/versions/{version}"

@@ -1,4 +1,4 @@
-"""``spec.workers`` and ``spec.storage``: who computes, and how S3 is reached."""
+"""``spec.workers`` and ``spec.storage``: the workers, and how to access S3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GridChoice = Annotated[
         custom_error_type="grid",
         custom_error_message="must be 'auto', or like {graph: 4, feature: 2}",
     ),
-    # A schema of Kubernetes cannot say "this word or that object", but what either has to be.
+    # A structural schema has no union of a string and an object, but can constrain each.
     WithJsonSchema(
         {
             "x-kubernetes-preserve-unknown-fields": True,
@@ -35,46 +35,48 @@ GridChoice = Annotated[
 
 
 class Workers(SpecModel):
-    """The worker processes."""
+    """The workers: how many, where they run and with what resources."""
 
     grid: GridChoice = Field(
         default="auto",
-        description="The grid of workers. Either the word auto, which chooses it for count or the "
-        "inputs' size; or an object with graph, the number of graph partitions, and feature, the "
-        "number of feature partitions, such as {graph: 4, feature: 2}. There are graph times "
-        "feature workers.",
+        description="The grid of workers. Either the word auto, which derives it from count or "
+        "from the size of the inputs; or an object with graph, the number of graph partitions, and "
+        "feature, the number of feature partitions, such as {graph: 4, feature: 2}. The number of "
+        "workers is graph times feature.",
     )
     count: int | None = Field(
         default=None,
         ge=1,
-        description="Number of workers for grid: auto. Left out, it follows from the inputs' size.",
+        description="Number of workers for grid: auto. If unset, it is derived from the size of "
+        "the inputs.",
     )
     device: Literal["cpu", "cuda"] = Field(
-        default="cpu", description="cpu (gloo), or cuda (NCCL) with one GPU for each worker."
+        default="cpu", description="cpu (gloo backend), or cuda (NCCL backend, one GPU per worker)."
     )
     image: str | None = Field(
         default=None,
         min_length=1,
-        description="Container image of the workers. Left out, it is the operator's own for this "
-        "device. Unused on one machine.",
+        description="Container image of the workers. If unset, the operator's default for this "
+        "device. Ignored outside Kubernetes.",
     )
     resources: FreeForm | None = Field(
         default=None,
-        description="Resources of each worker's container: limits and requests, as in a pod. "
-        "Memory left out is planned from the inputs. Unused on one machine.",
+        description="Resource limits and requests of each worker's container, as in a pod. "
+        "If memory is unset, it is planned from the size of the inputs. Ignored outside "
+        "Kubernetes.",
     )
     service_account_name: str | None = Field(
         default=None,
         max_length=253,
         pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$",
-        description="Service account of the workers' pods, for an identity that a cloud ties to "
-        "it. Its token for the Kubernetes API is not mounted. Unused on one machine.",
+        description="Service account of the workers' pods, for cloud workload identity. Its token "
+        "for the Kubernetes API is not mounted. Ignored outside Kubernetes.",
     )
     pod_template: FreeForm | None = Field(
         default=None,
-        description="Parts of a pod template, metadata and spec, to merge into the workers' pods: "
-        "node selectors, tolerations, volumes, environment. The workers' own container is named "
-        "worker. Unused on one machine.",
+        description="Pod template (metadata and spec) to merge into the workers' pods: node "
+        "selectors, tolerations, volumes, environment variables. The container of the worker is "
+        "named worker. Ignored outside Kubernetes.",
     )
 
     @model_validator(mode="after")
@@ -82,37 +84,37 @@ class Workers(SpecModel):
         if isinstance(self.grid, GridShape) and self.count is not None:
             size = self.grid.workers
             if self.count != size:
-                message = (
-                    f"is {self.count}; the grid {self.grid} has {size} workers (leave count out)"
-                )
+                message = f"is {self.count}; the grid {self.grid} has {size} workers (omit count)"
                 raise_problems([(("count",), message)])
         return self
 
 
 class StorageSettings(SpecModel):
-    """How S3 is reached. Credentials never stand in a manifest."""
+    """How to access S3. Credentials are never part of a manifest."""
 
     endpoint_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^/\s]+",
-        description="Endpoint of an S3-compatible store, such as https://minio.example:9000.",
+        description="Endpoint URL of an S3-compatible store, such as https://minio.example:9000.",
     )
     region: str | None = Field(default=None, min_length=1, description="Region of the buckets.")
     path_style: bool | None = Field(
         default=None,
-        description="true puts the bucket in the path instead of the host name. Left out, it is "
-        "true when there is an endpointUrl.",
+        description="true for path-style addressing: the bucket is part of the path, not of the "
+        "host name. If unset, true when endpointUrl is set.",
     )
     credentials_secret: str | None = Field(
         default=None,
         min_length=1,
         description="Secret in the job's namespace with AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY. Without it, and on one machine, the standard credential chain is "
-        "used.",
+        "AWS_SECRET_ACCESS_KEY. If unset, and outside Kubernetes, the standard AWS credential "
+        "chain is used.",
     )
     max_attempts: int = Field(
-        default=5, ge=1, description="How often a request is tried before the store is given up."
+        default=5,
+        ge=1,
+        description="Maximum number of attempts for a request, including the first.",
     )
     connect_timeout_seconds: float = Field(
-        default=5.0, gt=0, description="How long to wait for a connection, in seconds."
+        default=5.0, gt=0, description="Timeout for opening a connection, in seconds."
     )

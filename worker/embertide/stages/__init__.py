@@ -1,1 +1,1 @@
-"""The stages of a run: one public function a file; the order is known to ``pipeline`` alone."""
+"""The stages of a run; their order is known to ``pipeline`` alone."""

@@ -5,7 +5,7 @@ share of the edges, which keeps both within a factor of two of the ideal whateve
 distribution (MGG cuts by edges alone; nodes are what memory and dense steps pay for). The
 cuts come from a fixed-size histogram, never from a vector of N counters.
 
-Each worker sorts its own sub-range; the M workers of a partition then gather each other's.
+Each rank sorts its own sub-range; the M ranks of a partition then all-gather theirs.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, build_csr, column_bits, id_type
-from embertide.primitives.exchange import Exchange
 from embertide.primitives.shuffle import Edges, shuffle_edges
-from embertide.telemetry.recorder import Label
-
-LABEL = Label("feature", "csr")
 
 
 def choose_ranges(ctx: RunContext, edges: Edges, nodes: int) -> RowRanges:
-    """Cut the rows over the grid from the histogram of all workers."""
-    label = Label("world", "histogram")
-    histogram = ctx.exchange.all_reduce(label, torch.from_numpy(edges.histogram)).numpy()
+    """Cut the rows over the grid from the histogram of all ranks.
+
+    Collective: every rank must call.
+    """
+    channel = ctx.exchange.channel("world", "histogram")
+    histogram = channel.all_reduce(torch.from_numpy(edges.histogram)).numpy()
     return cut_ranges(histogram, 1 << edges.shift, nodes, ctx.grid)
 
 
@@ -53,13 +52,12 @@ def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: 
 def build_graph(ctx: RunContext, edges: Edges, ranges: RowRanges) -> Csr:
     """Shuffle the edges to their owners and build the CSR of our sub-range.
 
-    Every worker must call; ``edges`` is emptied.
+    ``edges`` is emptied. Collective: every rank must call.
     """
-    edge = ctx.job.spec.input.edges[0]
     keys, weights = shuffle_edges(ctx.exchange, ranges, edges.chunks, weighted=edges.weighted)
     ctx.progress("csr", 0.4)
     first, last = ranges.worker(ctx.grid.rank)
-    if edge.self_loops == "add":
+    if ctx.edges.self_loops == "add":
         keys, weights = _add_loops(keys, weights, first, last, ranges.nodes)
     return build_csr(
         keys,
@@ -67,7 +65,7 @@ def build_graph(ctx: RunContext, edges: Edges, ranges: RowRanges) -> Csr:
         last - first,
         ranges.nodes,
         first=first,
-        remove_duplicates=edge.duplicates == "remove",
+        remove_duplicates=ctx.edges.duplicates == "remove",
     )
 
 
@@ -90,22 +88,21 @@ def _add_loops(
     return keys, weights
 
 
-def gather_partition(exchange: Exchange, ranges: RowRanges, part: Csr) -> Csr:
-    """Our partition's CSR from its M workers' sub-ranges. Every worker must call.
+def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr) -> Csr:
+    """Our partition's CSR from its M ranks' sub-ranges.
 
-    Moves each sub-range once to each of the M - 1 others: 4 bytes per edge (8 with weights)
-    and 8 per row.
+    Sends each sub-range once to each of the M - 1 others: 4 bytes per edge (8 with weights)
+    and 8 per row. Collective: every rank of the feature axis must call.
     """
-    axis = exchange.grid.feature_axis
-    if axis.size == 1:
-        return part
-    device = exchange.device
+    channel = ctx.exchange.channel("feature", "csr")
+    if channel.axis.size == 1:
+        return sub_range
 
     def gather(tensor: torch.Tensor) -> torch.Tensor:
-        return torch.cat(exchange.all_gather(LABEL, axis, tensor.to(device))).cpu()
+        return torch.cat(channel.all_gather(tensor.to(channel.device))).cpu()
 
-    counts = gather(part.indptr.diff())
+    counts = gather(sub_range.indptr.diff())
     indptr = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
-    weights = None if part.weights is None else gather(part.weights)
-    first = ranges.partition(exchange.grid.p)[0]
-    return Csr(first, indptr, gather(part.cols).to(id_type(ranges.nodes)), weights)
+    weights = None if sub_range.weights is None else gather(sub_range.weights)
+    first = ranges.partition(ctx.grid.p)[0]
+    return Csr(first, indptr, gather(sub_range.cols).to(id_type(ranges.nodes)), weights)

@@ -1,7 +1,7 @@
-"""Features and node ids: each worker reads its share and keeps the rows where they are.
+"""Features and node ids: each rank reads its share and keeps the rows that it read.
 
-Then the owner of each node learns where that node's features lie (Deal, section 3.5,
-Fig. 13), which is also where missing and duplicate rows come to light.
+Then each node's location, the rank and row that hold its features, is sent to the node's owner
+(Deal, section 3.5, Fig. 13), which is also where missing and duplicate rows are found.
 """
 
 from __future__ import annotations
@@ -21,41 +21,38 @@ from embertide.primitives.idmap import DenseIds, HashedIds, Ids, NodeIds
 from embertide.readers.features import non_finite, read_features
 from embertide.readers.nodes import read_nodes
 from embertide.readers.prefetch import prefetch
-from embertide.readers.splits import Piece
+from embertide.readers.splits import Split
 from embertide.spec.nodes import NodeInput
-from embertide.telemetry.recorder import Label
-
-LABEL = Label("world", "features")
 
 
 @dataclass
 class RawFeatures:
-    """This worker's share: ids as in the files, batch by batch, and values [n, D]."""
+    """This rank's share: ids as in the files, batch by batch, and values [n, D] float32."""
 
     ids: list[Ids]
     values: torch.Tensor
 
 
-def load_features(ctx: RunContext, pieces: list[Piece], width: int) -> RawFeatures:
-    """Read our share of the feature rows.
+def load_features(ctx: RunContext, splits: list[Split], width: int) -> RawFeatures:
+    """Read our share of the feature rows. Collective: every rank must call.
 
     Args:
-        pieces: ours.
+        splits: ours.
         width: columns that the model expects.
 
     Raises:
         InputError: rows of another width, NaN or infinite values (how many, and the first id).
     """
-    node = ctx.job.spec.input.nodes[0]
-    rows = sum(piece.stop - piece.start for piece in pieces)
+    node = ctx.nodes
+    rows = sum(split.stop - split.start for split in splits)
     values = torch.empty(rows, width, dtype=torch.float32)
     ids: list[Ids] = []
     bad, first_bad, at = 0, None, 0
     batches = (
         batch
-        for piece in pieces
+        for split in splits
         for batch in read_features(
-            ctx.storage, node.features, node.ids, piece, width, count=node.count
+            ctx.storage, node.features, node.ids, split, width, count=node.count
         )
     )
     for batch in prefetch(batches):
@@ -65,39 +62,38 @@ def load_features(ctx: RunContext, pieces: list[Piece], width: int) -> RawFeatur
         at += len(batch.values)
         ids.append(batch.ids)
         ctx.progress("features", at / max(1, rows))
-    _refuse_non_finite(ctx, node, bad, first_bad)
+    _refuse_non_finite(ctx, bad, first_bad)
     return RawFeatures(ids, values)
 
 
-def _refuse_non_finite(
-    ctx: RunContext, node: NodeInput, count: int, first: int | str | None
-) -> None:
+def _refuse_non_finite(ctx: RunContext, count: int, first: int | str | None) -> None:
+    """Raise on every rank where any has bad rows. Collective: every rank must call."""
     found = ctx.exchange.all_objects((count, first))
     total = sum(n for n, _ in found)
     if total:
         name = next(first for n, first in found if n)
         raise InputError(
-            f"{node.features.uri}: {total} feature row{'s have' if total > 1 else ' has'} NaN or"
-            f" infinite values, first node id {name!r}. Clean or drop them, then run again."
+            f"{ctx.nodes.features.uri}: {total} feature row{'s have' if total > 1 else ' has'}"
+            f" NaN or infinite values, first node id {name!r}. Clean or drop them, then run again."
         )
 
 
 def map_ids(
-    ctx: RunContext, raw: RawFeatures, rows: int, table: list[Piece]
+    ctx: RunContext, raw: RawFeatures, rows: int, table: list[Split]
 ) -> tuple[NodeIds, npt.NDArray[np.int64]]:
-    """The nodes of the graph, and the dense id of each of our loaded rows.
+    """The nodes of the graph, and the dense id [n] of each of our loaded rows.
 
     The nodes are those of the node table where there is one, else those with features;
-    dense ids are 0..count-1.
+    dense ids are 0..count-1. Collective: every rank must call.
 
     Args:
-        rows: feature rows of all workers.
-        table: our pieces of the node table.
+        rows: feature rows of all ranks.
+        table: our splits of the node table.
 
     Raises:
         InputError: an id twice, or features of a node that does not exist.
     """
-    node = ctx.job.spec.input.nodes[0]
+    node = ctx.nodes
     ids: NodeIds
     if node.ids == "dense":
         ids = DenseIds(node.count if node.count is not None else rows, ctx.grid.rank)
@@ -106,39 +102,40 @@ def map_ids(
     else:
         batches = [
             batch.ids
-            for piece in table
-            for batch in read_nodes(ctx.storage, node.table, node.ids, piece)
+            for split in table
+            for batch in read_nodes(ctx.storage, node.table, node.ids, split)
         ]
         ids = HashedIds(ctx.exchange, batches, node.ids, node.table.uri)
-    return ids, _dense_ids(ctx, node, ids, raw)
+    return ids, _dense_ids(ctx, ids, raw)
 
 
-def _dense_ids(
-    ctx: RunContext, node: NodeInput, ids: NodeIds, raw: RawFeatures
-) -> npt.NDArray[np.int64]:
-    """Dense ids of the loaded rows; refuses rows of unknown nodes."""
+def _dense_ids(ctx: RunContext, ids: NodeIds, raw: RawFeatures) -> npt.NDArray[np.int64]:
+    """[n] dense ids of the loaded rows; refuses rows of unknown nodes.
+
+    Collective: every rank must call.
+    """
     found: list[npt.NDArray[np.int64]] = []
     unknown, first = 0, None
     for number in range(max(ctx.exchange.all_objects(len(raw.ids)))):
-        batch = raw.ids[number] if number < len(raw.ids) else _no_ids(node)
+        batch = raw.ids[number] if number < len(raw.ids) else _no_ids(ctx.nodes)
         dense = ids.find(batch)
         missing = np.flatnonzero(dense < 0)
         if len(missing) and first is None:
             first = _name(batch, int(missing[0]))
         unknown += len(missing)
         found.append(dense)
-    everyone = [pair for pair in ctx.exchange.all_objects((unknown, first)) if pair[0]]
-    if everyone:
-        total, name = sum(n for n, _ in everyone), everyone[0][1]
+    bad = [pair for pair in ctx.exchange.all_objects((unknown, first)) if pair[0]]
+    if bad:
+        total, name, uri = sum(n for n, _ in bad), bad[0][1], ctx.nodes.features.uri
         raise InputError(
-            f"{node.features.uri}: {total} feature row{'s' if total > 1 else ''} of unknown nodes,"
-            f" first node id {name!r}; {_known(node, ids.count)}"
+            f"{uri}: {total} feature row{'s' if total > 1 else ''} of unknown nodes,"
+            f" first node id {name!r}; {_known(ctx.nodes, ids.count)}"
         )
     return np.concatenate([np.empty(0, np.int64), *found])
 
 
 def _known(node: NodeInput, count: int) -> str:
-    """Which nodes there are, and what to do about others."""
+    """For messages: which nodes there are, and what to do about others."""
     if node.table is not None:
         return f"the nodes are those of {node.table.uri}. Drop the rows, or add the nodes there"
     return (
@@ -161,36 +158,36 @@ def _name(ids: Ids, at: int) -> int | str:
 def locate_features(
     ctx: RunContext, ranges: RowRanges, ids: NodeIds, dense: npt.NDArray[np.int64]
 ) -> torch.Tensor:
-    """Tell the owner of each node which worker loaded its features, and at which row.
+    """Send the owner of each node the location of its features: the rank that loaded them and
+    the row there.
 
-    Every worker must call. Moves 16 bytes per row.
+    Sends 16 bytes per row. Collective: every rank must call.
 
     Returns:
-        [N/(P*M), 2] int64 loader and row of each node of our sub-range, on the CPU.
+        [N/(P*M), 2] int64 loader rank and row of each node of our sub-range, on the CPU.
 
     Raises:
         InputError: nodes without features, or with several rows of them.
     """
     order, counts, rows = split_by_owner(torch.from_numpy(dense), ranges.workers)
-    device, axis = ctx.device, ctx.grid.world_axis
-    pairs = torch.stack([rows, order], 1).to(device)
+    pairs = torch.stack([rows, order], 1).to(ctx.device)
+    channel = ctx.exchange.channel("world", "features")
     start, stop = ranges.worker(ctx.grid.rank)
-    place = torch.full((stop - start, 2), -1, dtype=torch.int64)
+    locations = torch.full((stop - start, 2), -1, dtype=torch.int64)
     seen = torch.zeros(stop - start, dtype=torch.int64)
-    for rank, part in enumerate(ctx.exchange.all_to_all(LABEL, axis, list(pairs.split(counts)))):
-        at = part[:, 0].cpu()
-        place[at, 0], place[at, 1] = rank, part[:, 1].cpu()
+    for rank, received in enumerate(channel.all_to_all(pairs.split(counts))):
+        at = received[:, 0].cpu()
+        locations[at, 0], locations[at, 1] = rank, received[:, 1].cpu()
         seen += torch.bincount(at, minlength=len(seen))
     # First, since one id in place of another makes both.
     _refuse(ctx, ranges, ids, seen > 1, "duplicate feature rows", "Keep one row per id.")
     _refuse(ctx, ranges, ids, seen == 0, "no features", _missing_advice(ctx))
-    return place
+    return locations
 
 
 def _missing_advice(ctx: RunContext) -> str:
-    node = ctx.job.spec.input.nodes[0]
-    if node.table is not None:
-        return f"Add one row for each of them, or drop them from {node.table.uri}."
+    if ctx.nodes.table is not None:
+        return f"Add one row for each of them, or drop them from {ctx.nodes.table.uri}."
     return "Every node needs one row; add the missing ones, or correct count."
 
 
@@ -202,7 +199,13 @@ def _refuse(
     what: str,
     advice: str,
 ) -> None:
-    """Raise on every worker when any has a bad row; names the first by its id in the files."""
+    """Raise on every rank when any has a bad row; names the first by its id in the files.
+
+    Collective: every rank must call.
+
+    Args:
+        bad: [N/(P*M)] bool, of our sub-range.
+    """
     rows = bad.nonzero().squeeze(1)
     counts = ctx.exchange.all_objects(len(rows))
     total = sum(counts)
@@ -211,11 +214,12 @@ def _refuse(
     names, _ = ids.original(ranges)
     first = [_name(names, int(at)) for at in rows[:1]]
     firsts = [name for found in ctx.exchange.all_objects(first) for name in found]
-    uri = ctx.job.spec.input.nodes[0].features.uri
     nodes = "1 node has" if total == 1 else f"{total} nodes have"
-    raise InputError(f"{uri}: {nodes} {what}, first node id {firsts[0]!r}. {advice}")
+    raise InputError(
+        f"{ctx.nodes.features.uri}: {nodes} {what}, first node id {firsts[0]!r}. {advice}"
+    )
 
 
-def place_features(ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]) -> Loaded:
+def loaded_features(ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]) -> Loaded:
     """Loaded rows with their dense ids, on the device."""
     return Loaded(torch.from_numpy(dense), raw.values.to(ctx.device))

@@ -1,4 +1,4 @@
-"""Edge lists in: each worker streams its share, maps ids, and keeps the edges packed narrow.
+"""Edge lists in: each rank streams its share, maps ids, and keeps the edges packed narrow.
 
 What the manifest says of direction and self-loops is applied batch by batch. A histogram of
 destinations over at most 2^16 buckets of consecutive nodes is kept beside, from which the
@@ -21,45 +21,43 @@ from embertide.primitives.idmap import Ids, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.readers.edges import EdgeBatch, read_edges
 from embertide.readers.prefetch import prefetch
-from embertide.readers.splits import Piece
+from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
 
 HISTOGRAM_BITS = 16
 
 
-def ingest(ctx: RunContext, pieces: list[Piece], ids: NodeIds) -> Edges:
+def ingest(ctx: RunContext, splits: list[Split], ids: NodeIds) -> Edges:
     """Read our share of the edges as dense ids.
 
-    Every worker must call: mapping ``int64`` and ``string`` ids is an exchange per batch.
+    Mapping ``int64`` and ``string`` ids is an exchange per batch.
+    Collective: every rank must call.
 
     Raises:
         InputError: an edge whose end is no node of the graph (names the row and the field).
     """
-    edge = ctx.job.spec.input.edges[0]
     shift = max(0, column_bits(ids.count) - HISTOGRAM_BITS)
     histogram = np.zeros(((ids.count - 1) >> shift) + 1, np.int64)
-    edges = Edges([], histogram, shift, edge.columns.weight is not None)
-    done, total = 0, sum(piece.size for piece in pieces)
-    for batch, size in _in_step(ctx, _batches(ctx, edge, pieces, ids.count), ids):
+    edges = Edges([], histogram, shift, ctx.edges.columns.weight is not None)
+    done, total = 0, sum(split.size for split in splits)
+    for batch, size in _in_step(ctx, _batches(ctx, splits, ids.count), ids):
         source, destination = _map(batch, ids, ctx) if batch else _map_nothing(ctx, ids)
         done += size
         if batch is not None:
-            _keep(edges, edge, source, destination, batch.weight, ids.count)
+            _keep(edges, ctx.edges, source, destination, batch.weight, ids.count)
             ctx.progress("ingest", done / max(1, total))
     return edges
 
 
-def _batches(
-    ctx: RunContext, edge: EdgeInput, pieces: list[Piece], nodes: int
-) -> Iterator[tuple[EdgeBatch, int]]:
-    """Batches of all our pieces, read ahead; a piece's size is told with its first batch."""
-    kind = ctx.job.spec.input.nodes[0].ids
+def _batches(ctx: RunContext, splits: list[Split], nodes: int) -> Iterator[tuple[EdgeBatch, int]]:
+    """Batches of all our splits, read ahead; a split's size comes with its first batch."""
+    kind = ctx.nodes.ids
     count = nodes if kind == "dense" else None
 
     def read() -> Iterator[tuple[EdgeBatch, int]]:
-        for piece in pieces:
-            size = piece.size
-            for batch in read_edges(ctx.storage, edge, kind, piece, count=count):
+        for split in splits:
+            size = split.size
+            for batch in read_edges(ctx.storage, ctx.edges, kind, split, count=count):
                 yield batch, size
                 size = 0
 
@@ -69,7 +67,10 @@ def _batches(
 def _in_step(
     ctx: RunContext, batches: Iterator[tuple[EdgeBatch, int]], ids: NodeIds
 ) -> Iterator[tuple[EdgeBatch | None, int]]:
-    """Where mapping is collective, go on with None until every worker is out of batches."""
+    """Where mapping is collective, go on with None until no rank has a batch.
+
+    Collective there: every rank must call.
+    """
     if not ids.collective:
         yield from batches
         return
@@ -81,8 +82,11 @@ def _in_step(
 
 
 def _map_nothing(ctx: RunContext, ids: NodeIds) -> tuple[Ids, Ids]:
-    """Take part in the others' exchange."""
-    kind = ctx.job.spec.input.nodes[0].ids
+    """Take part in the exchange of the ranks that still have batches.
+
+    Collective: every rank must call.
+    """
+    kind = ctx.nodes.ids
     nothing = ids.find(pa.array([], pa.large_string() if kind == "string" else pa.int64()))
     return nothing, nothing
 
@@ -90,7 +94,7 @@ def _map_nothing(ctx: RunContext, ids: NodeIds) -> tuple[Ids, Ids]:
 def _map(
     batch: EdgeBatch, ids: NodeIds, ctx: RunContext
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Dense ids of both ends."""
+    """[e] dense ids of both ends. Collective, where mapping is: every rank must call."""
     if isinstance(batch.source, np.ndarray) and not ids.collective:
         source, destination = ids.find(batch.source), ids.find(batch.destination)
     else:
@@ -113,7 +117,7 @@ def _refuse_unknown(
     if not len(dense) or dense.min() >= 0:
         return
     at = int(np.argmin(dense >= 0))
-    edge, node = ctx.job.spec.input.edges[0], ctx.job.spec.input.nodes[0]
+    edge, node = ctx.edges, ctx.nodes
     given = batch.source if end == "source" else batch.destination
     value = int(given[at]) if isinstance(given, np.ndarray) else given[at].as_py()
     nodes = node.table.uri if node.table else node.features.uri

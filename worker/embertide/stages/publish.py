@@ -1,4 +1,4 @@
-"""Embeddings out: every worker writes its rows, then the version becomes visible at once.
+"""Embeddings out: every rank writes its rows, then the version becomes visible at once.
 
 Parts are written under the version's own prefix, read back and verified by their writers;
 only then does rank 0 write the version's manifest and move the pointer. Until that moment
@@ -7,39 +7,46 @@ readers see the previous version, whatever happens here.
 
 from __future__ import annotations
 
+import platform
+from dataclasses import asdict
 from typing import Any
 
+import pyarrow as pa
 import torch
 import torch.distributed as dist
 
+import embertide
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, OutputError
+from embertide.models.program import Program
+from embertide.planning.order import WorkOrder
 from embertide.primitives.idmap import Ids
+from embertide.telemetry.clock import Clock
+from embertide.versions.catalog import VersionInfo
 from embertide.versions.parts import PartDigest, PartWriter, verify_part
+from embertide.versions.publish import publish
 
 _BATCH_VALUES = 1 << 20
 
 
 class PeerFailed(dist.DistError):
-    """Another worker could not write its part."""
+    """Another rank could not write its part."""
 
 
-def deliver(
-    ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Tensor
-) -> list[PartDigest]:
-    """Write our part and learn of everyone's, by rank.
+def write_parts(ctx: RunContext, uri: str, ids: Ids, embeddings: torch.Tensor) -> list[PartDigest]:
+    """Write our part; the digests of all ranks' parts, in rank order.
 
-    An error of ours counts only if nobody is missing: when a worker dies, its pod removes the
-    unfinished version, and those who still write find their parts gone. They shall report whom
-    they lost, not what came of it.
+    An error of ours counts only if no rank is lost: when a worker dies, its pod removes the
+    unfinished version, and the ranks that still write find their parts gone. They report the
+    lost rank, not the missing part. Collective: every rank must call.
 
     Raises:
         OutputError, StorageError: our part could not be written, see :func:`write_part`.
-        PeerFailed: another worker's could not.
+        PeerFailed: another rank's could not.
     """
     own: PartDigest | EmbertideError
     try:
-        own = write_part(ctx, version_uri, ids, embeddings)
+        own = write_part(ctx, uri, ids, embeddings)
         ctx.delivered()
     except EmbertideError as error:
         own = error
@@ -55,8 +62,10 @@ def _part_of(rank: int, part: PartDigest | EmbertideError) -> PartDigest:
     return part
 
 
-def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Tensor) -> PartDigest:
-    """Write and verify our rows; every worker writes one part.
+def write_part(ctx: RunContext, uri: str, ids: Ids, embeddings: torch.Tensor) -> PartDigest:
+    """Write and verify our rows; every rank writes one part.
+
+    Collective: every rank must call.
 
     Args:
         ids: original ids of our sub-range.
@@ -65,27 +74,33 @@ def write_part(ctx: RunContext, version_uri: str, ids: Ids, embeddings: torch.Te
     Raises:
         OutputError: not writable, not as written, or NaN or infinite embeddings.
     """
-    output, node = ctx.job.spec.output, ctx.job.spec.input.nodes[0]
+    output = ctx.job.spec.output
     rows, width = embeddings.shape
     _refuse_non_finite(ctx, ids, embeddings)
     writer = PartWriter(
-        ctx.storage, f"{version_uri}/part-{ctx.grid.rank:05d}", output.format, output.dtype,
-        "string" if node.ids == "string" else "int64", width, rows,
-    )  # fmt: skip
+        ctx.storage,
+        uri=f"{uri}/part-{ctx.grid.rank:05d}",
+        format=output.format,
+        dtype=output.dtype,
+        ids_kind="string" if ctx.nodes.ids == "string" else "int64",
+        width=width,
+        rows=rows,
+    )
     step = max(1, _BATCH_VALUES // width)
     with writer:
         for at in range(0, rows, step):
             writer.write(ids[at : at + step], embeddings[at : at + step].cpu().numpy())
             ctx.progress("publish", 0.8 * at / rows)
     digest = writer.digest
-    verify_part(ctx.storage, version_uri, digest)
+    verify_part(ctx.storage, uri, digest)
     ctx.progress("publish", 0.9)
     return digest
 
 
 def _refuse_non_finite(ctx: RunContext, ids: Ids, embeddings: torch.Tensor) -> None:
+    """Raise on every rank where any has such a row. Collective: every rank must call."""
     # A row's sum is not finite when any of its values is not; a sum that merely overflowed
-    # is told apart below.
+    # is distinguished below.
     bad = (~torch.isfinite(embeddings.sum(dim=1))).nonzero().squeeze(1)
     bad = bad[~torch.isfinite(embeddings[bad]).all(dim=1)]
     first: Any = None
@@ -98,3 +113,38 @@ def _refuse_non_finite(ctx: RunContext, ids: Ids, embeddings: torch.Tensor) -> N
             f"{sum(n for n, _ in found)} embeddings are NaN or infinite, first node id"
             f" {found[0][1]!r}; nothing was published. Check the model's weights and edge weights."
         )
+
+
+def publish_version(
+    ctx: RunContext, order: WorkOrder, program: Program, clock: Clock, parts: list[PartDigest]
+) -> VersionInfo:
+    """Write the version's manifest and move ``LATEST``; rank 0 calls, when all parts are written.
+
+    Raises:
+        OutputError, StorageError: the manifest or the pointer could not be written.
+    """
+    spec = ctx.job.spec
+    manifest = {
+        "job": ctx.job.metadata.name,
+        "rows": clock.nodes,
+        "dim": program.output_width,
+        "edges": clock.edges,
+        "ids": ctx.nodes.ids,
+        "format": spec.output.format,
+        "dtype": spec.output.dtype,
+        "inputs": order.inputs.objects(),
+        "model": {"uri": spec.model.uri, "digest": program.digest},
+        "grid": ctx.grid.shape.model_dump(),
+        "fanout": spec.inference.fanout,
+        "seed": spec.inference.seed,
+        "parts": [asdict(part) for part in parts],
+        "libraries": {
+            "embertide": embertide.__version__,
+            "torch": torch.__version__,
+            "pyarrow": pa.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    return publish(
+        ctx.storage, spec.output.uri, order.version, manifest, keep=spec.output.keep_versions
+    )

@@ -18,18 +18,18 @@ from embertide.kernels.hashing import Words, random_words
 _ROWS = 1 << 15
 
 
-def sample_layer(part: Csr, keys: Words, fanout: int, seed: int, layer: int) -> Csr:
+def sample_layer(sub_range: Csr, keys: Words, fanout: int, seed: int, layer: int) -> Csr:
     """Keep ``fanout`` in-edges of every row that has more, each subset equally likely.
 
     Args:
-        part: our sub-range, rows ordered by source.
+        sub_range: the CSR of our sub-range, rows ordered by source.
         keys: [rows] a stable 64-bit key of each row's node.
     """
-    degree = part.indptr.diff().numpy()
+    degree = sub_range.indptr.diff().numpy()
     counts = np.minimum(degree, fanout)
     indptr = np.concatenate([[0], np.cumsum(counts)])
     chosen = np.empty(int(indptr[-1]), np.int64)
-    starts = part.indptr.numpy()[:-1]
+    starts = sub_range.indptr.numpy()[:-1]
     few = np.flatnonzero(degree <= fanout)
     chosen[_spread(indptr[few], counts[few])] = _spread(starts[few], counts[few])
     many = np.flatnonzero(degree > fanout)
@@ -38,8 +38,10 @@ def sample_layer(part: Csr, keys: Words, fanout: int, seed: int, layer: int) -> 
         picks = np.sort(floyd(degree[rows], fanout, keys[rows], seed, layer), axis=1)
         chosen[indptr[rows, None] + np.arange(fanout)] = starts[rows, None] + picks
     index = torch.from_numpy(chosen)
-    weights = None if part.weights is None else part.weights[index]
-    return Csr(part.first, torch.from_numpy(indptr.astype(np.int64)), part.cols[index], weights)
+    weights = None if sub_range.weights is None else sub_range.weights[index]
+    return Csr(
+        sub_range.first, torch.from_numpy(indptr.astype(np.int64)), sub_range.cols[index], weights
+    )
 
 
 def _spread(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

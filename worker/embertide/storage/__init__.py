@@ -1,1 +1,1 @@
-"""Everything that touches objects outside a worker: inputs, parts, versions. Knows no torch."""
+"""Objects in files and in S3, behind one protocol: the only code that touches them."""

@@ -1,12 +1,11 @@
-"""Objects as files: a hidden file is written, synced and renamed, so that no half is seen.
+"""Objects as files: a hidden file is written, synced and renamed, so readers never see half of it.
 
-URIs are taken as they are written, without percent-decoding. Directories come and go with
-their files, as prefixes do in S3.
+URIs are taken as they are written, without percent-decoding. Directories are created and
+removed with their files, as prefixes are in S3.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import io
 import os
@@ -17,20 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from embertide.errors import AccessDenied, InputError, ObjectMissing, OutputError, StorageError
+from embertide.errors import InputError, ObjectMissing, StorageError
+from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
 from embertide.storage.protocol import ObjectInfo, TransferStats
 
 _BUFFER_BYTES = 1 << 20
-_MISSING = (errno.ENOENT, errno.ENOTDIR)
-_DENIED = (errno.EACCES, errno.EPERM)
-_ADVICE = {
-    errno.ENOSPC: "free space there, or choose another output.uri, then run again",
-    errno.EDQUOT: "free space within the quota, or choose another output.uri, then run again",
-    errno.EFBIG: "raise the limit on file sizes (ulimit -f), then run again",
-    errno.EROFS: "the file system is read-only, choose another output.uri",
-}
-
-_UNFINISHED = ".part"
 
 
 class LocalStore:
@@ -38,19 +28,19 @@ class LocalStore:
 
     @property
     def stats(self) -> TransferStats:
-        """Nothing goes over a network that this process could see."""
+        """Always zero: what a network file system transfers is not known here."""
         return TransferStats()
 
     def list_folders(self, uri: str) -> list[str]:
-        """Directories directly below."""
+        """Names of the directories directly below ``uri``, sorted; none if it does not exist."""
         path = to_path(uri)
-        with _reading(uri):
+        with reading(uri):
             return sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
 
     def list(self, uri: str) -> list[ObjectInfo]:
-        """One file, or all below a directory; links are followed."""
+        """One file, or all files below a directory; links are followed."""
         path = to_path(uri)
-        with _reading(uri):
+        with reading(uri):
             one = _info(path)
             found = [one] if one else [_file_info(file) for file in _visible_files(path)]
         if not found:
@@ -61,27 +51,31 @@ class LocalStore:
         return sorted(found, key=lambda info: info.uri)
 
     def stat(self, uri: str) -> ObjectInfo | None:
-        """A file, not a directory."""
-        with _reading(uri):
+        """Size and tag of a file; None for a directory, or where nothing exists."""
+        with reading(uri):
             try:
                 return _info(to_path(uri))
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
     def read(self, uri: str) -> bytes:
-        """The whole file."""
-        with _reading(uri):
+        """All bytes of the file."""
+        with reading(uri):
             return to_path(uri).read_bytes()
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
-        """Part of the file."""
-        with _reading(uri), to_path(uri).open("rb", buffering=0) as file:
+        """At most ``length`` bytes of the file from byte ``start``."""
+        with reading(uri), to_path(uri).open("rb", buffering=0) as file:
             file.seek(start)
             return file.read(length)
 
     def open(self, uri: str, info: ObjectInfo | None = None) -> BinaryIO:
-        """The file itself; InputError when it is not the one of ``info`` any more."""
-        with _reading(uri):
+        """The file itself.
+
+        Raises:
+            InputError: it is not in the state of ``info`` any more.
+        """
+        with reading(uri):
             file = to_path(uri).open("rb")
             etag = _etag(os.fstat(file.fileno()))
         if info is not None and etag != info.etag:
@@ -90,7 +84,7 @@ class LocalStore:
         return file
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
-        """Beside, then in place."""
+        """Write a hidden file beside it, then rename that into place."""
         sink = _Sink(uri)
         try:
             sink.write(data)
@@ -100,7 +94,7 @@ class LocalStore:
 
     @contextmanager
     def create(self, uri: str) -> Iterator[BinaryIO]:
-        """A hidden file that takes the name in the end."""
+        """A hidden file, renamed into place when the block ends cleanly."""
         sink = _Sink(uri)
         try:
             yield cast(BinaryIO, sink)
@@ -109,7 +103,7 @@ class LocalStore:
             sink.remove()
 
     def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
-        """Under a lock beside the file, which every writer of this program takes."""
+        """Compare and write under a lock beside the file, which every writer here takes."""
         with _locked(uri):
             current = self.stat(uri)
             if (current.etag if current else None) != expected:
@@ -118,20 +112,20 @@ class LocalStore:
             return True
 
     def delete(self, uris: Iterable[str]) -> None:
-        """Files, and a directory with the last one in it."""
+        """Remove files, and each directory that becomes empty."""
         for uri in uris:
             path = to_path(uri)
-            with _writing(uri), suppress(FileNotFoundError, NotADirectoryError):
+            with writing(uri), suppress(FileNotFoundError, NotADirectoryError):
                 path.unlink()
             # Not empty, or gone already: both are fine.
             with suppress(OSError):
                 path.parent.rmdir()
 
     def sweep(self, folder: str) -> None:
-        """Hidden files as `create` makes them, and the directory if it becomes empty."""
+        """Remove hidden files that `create` left, and the directory if it becomes empty."""
         path = to_path(folder)
-        with _writing(folder):
-            for hidden in path.glob(f".*{_UNFINISHED}"):
+        with writing(folder):
+            for hidden in path.glob(f".*{UNFINISHED}"):
                 hidden.unlink(missing_ok=True)
         with suppress(OSError):
             path.rmdir()
@@ -142,27 +136,31 @@ class _Sink(io.BufferedIOBase):
 
     def __init__(self, uri: str) -> None:
         self._uri, self._path = uri, to_path(uri)
-        self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{_UNFINISHED}")
-        with _writing(uri):
+        self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{UNFINISHED}")
+        with writing(uri):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)
 
     def writable(self) -> bool:
-        """Yes."""
+        """True: this file is for writing."""
         return True
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Bytes written so far."""
         return self._file.tell()
 
     def write(self, data: Any) -> int:
-        """All of ``data``; OutputError when the disk is full."""
-        with _writing(self._uri):
+        """Write all of ``data``.
+
+        Raises:
+            OutputError: the disk is full.
+        """
+        with writing(self._uri):
             return self._file.write(data)
 
     def commit(self) -> ObjectInfo:
         """Make the file durable, then visible."""
-        with _writing(self._uri):
+        with writing(self._uri):
             self._file.flush()
             status = os.fstat(self._file.fileno())
             os.fsync(self._file.fileno())
@@ -172,20 +170,12 @@ class _Sink(io.BufferedIOBase):
         return ObjectInfo(_uri(self._path), status.st_size, _etag(status))
 
     def remove(self) -> None:
-        """Leave nothing, unless the file has its name already."""
+        """Remove the hidden file, unless `commit` renamed it already."""
         # What a full disk did not take is flushed again by close, and fails again.
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
             self._hidden.unlink()
-
-
-def to_path(uri: str) -> Path:
-    """``file:///a/b`` -> ``/a/b``."""
-    rest = uri.removeprefix("file://")
-    if not rest.startswith("/"):
-        raise StorageError(f"{uri}: a file needs an absolute path, as in file:///data/edges")
-    return Path(rest)
 
 
 def _uri(path: Path) -> str:
@@ -204,7 +194,7 @@ def _info(path: Path) -> ObjectInfo | None:
 def _file_info(path: Path) -> ObjectInfo:
     status = path.stat()
     if not modes.S_ISREG(status.st_mode):
-        raise StorageError(f"{_uri(path)} is a device, pipe or socket; use files")
+        raise StorageError(f"{_uri(path)} is a device, pipe or socket, not a file; use files")
     return ObjectInfo(_uri(path), status.st_size, _etag(status))
 
 
@@ -236,7 +226,7 @@ def _locked(uri: str) -> Iterator[None]:
     """
     path = to_path(uri)
     hidden = path.with_name(f".{path.name}.lock")
-    with _writing(uri):
+    with writing(uri):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = _lock(hidden)
     try:
@@ -256,46 +246,3 @@ def _lock(hidden: Path) -> BinaryIO:
             if os.path.samestat(os.fstat(lock.fileno()), hidden.stat()):
                 return lock
         lock.close()
-
-
-@contextmanager
-def _reading(uri: str) -> Iterator[None]:
-    """Say what the system says in words that name the object and what to do."""
-    try:
-        yield
-    except OSError as error:
-        at = _elsewhere(uri, error)
-        if error.errno in _MISSING:
-            raise ObjectMissing(f"{uri} does not exist{at or _nearest(uri)}") from error
-        if error.errno in _DENIED:
-            raise AccessDenied(
-                f"{uri} may not be read by this user{at}; check its permissions"
-            ) from error
-        raise StorageError(f"{uri} cannot be read: {error.strerror or error}{at}") from error
-
-
-@contextmanager
-def _writing(uri: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = f"{error.strerror or error}{_elsewhere(uri, error)}"
-        if error.errno in _DENIED:
-            raise AccessDenied(
-                f"{uri} may not be written by this user: {reason}; check the directory's "
-                "permissions, or choose another output.uri"
-            ) from error
-        advice = _ADVICE.get(error.errno or 0, "correct the place, or choose another output.uri")
-        raise OutputError(f"{uri} cannot be written: {reason}; {advice}") from error
-
-
-def _elsewhere(uri: str, error: OSError) -> str:
-    """`` (path)`` when the trouble is not with the object's own path or its hidden file."""
-    path, at = to_path(uri), error.filename
-    known = at is None or Path(at) == path or (path.parent == Path(at).parent and ".part" in at)
-    return "" if known else f" ({at})"
-
-
-def _nearest(uri: str) -> str:
-    there = next(parent for parent in to_path(uri).parents if parent.exists())
-    return f"; {there} does, check the path"

@@ -1,4 +1,4 @@
-"""Objects in S3: the store's calls as requests, with large objects in parts side by side."""
+"""Objects in S3: the protocol's calls as requests; large objects as concurrent ranges and parts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from embertide.storage.protocol import ObjectInfo, TransferStats
 from embertide.storage.s3_client import (
     THREADS,
     S3Client,
+    bucket_and_key,
     plain,
     require_key,
-    split,
 )
 from embertide.storage.s3_errors import (
     CONDITION_FAILED,
@@ -27,17 +27,18 @@ from embertide.storage.s3_errors import (
     is_missing_object,
     of_answer,
 )
-from embertide.storage.s3_streams import PartedSink, RangedFile, committing
+from embertide.storage.s3_streams import MultipartSink, RangedFile, committing
 
 _DELETE_AT_ONCE = 1000
 _FIRST_READ_BYTES = 8 << 20
 
 
 class S3Store:
-    """See :class:`embertide.storage.protocol.Storage`; calls may come from several threads.
+    """See :class:`embertide.storage.protocol.Storage`.
 
-    Beyond what is said there, all methods raise AccessDenied when the store refuses the
-    credentials, and StoreUnavailable when it does not answer after ``max_attempts``.
+    Raises:
+        AccessDenied: by all methods, when the store refuses the credentials.
+        StoreUnavailable: by all methods, when it does not answer after ``max_attempts``.
     """
 
     def __init__(self, settings: StorageSettings) -> None:
@@ -55,7 +56,7 @@ class S3Store:
 
     def list(self, uri: str) -> list[ObjectInfo]:
         """The object, or the objects whose keys start with the uri and a slash."""
-        bucket, key = split(uri)
+        bucket, key = bucket_and_key(uri)
         if key and not uri.endswith("/"):
             info = self.stat(uri)
             if info is not None:
@@ -74,19 +75,23 @@ class S3Store:
         return sorted(found, key=lambda info: info.uri)
 
     def _objects(self, uri: str, prefix: str) -> Iterator[ObjectInfo]:
-        bucket, _ = split(uri)
+        bucket, _ = bucket_and_key(uri)
         for item in self._client.pages("Contents", uri, prefix):
             yield ObjectInfo(f"s3://{bucket}/{item['Key']}", item["Size"], plain(item["ETag"]))
 
     def list_folders(self, uri: str) -> list[str]:  # type: ignore[valid-type]
         """Common prefixes directly below; none when the bucket has nothing there."""
-        prefix = _folder(split(uri)[1])
+        prefix = _folder(bucket_and_key(uri)[1])
         found = self._client.pages("CommonPrefixes", uri, prefix, Delimiter="/")
         return sorted(item["Prefix"].removeprefix(prefix).rstrip("/") for item in found)
 
     def stat(self, uri: str) -> ObjectInfo | None:
-        """Size and ETag of an object; a bucket that does not exist is an error."""
-        if uri.endswith("/") or not split(uri)[1]:
+        """Size and ETag of an object, None if it does not exist.
+
+        Raises:
+            ObjectMissing: the bucket does not exist.
+        """
+        if uri.endswith("/") or not bucket_and_key(uri)[1]:
             return None
         try:
             found = self._client.call("head_object", uri)
@@ -105,7 +110,7 @@ class S3Store:
             raise
 
     def read(self, uri: str) -> bytes:
-        """The whole object in one state; a large one by several ranges at once."""
+        """All bytes of one state of the object; a large one by several ranges at once."""
         data, info = self._client.get(uri, 0, _FIRST_READ_BYTES)
         if info.size <= len(data):
             return data
@@ -114,11 +119,15 @@ class S3Store:
             return data + file.read()
 
     def read_range(self, uri: str, start: int, length: int) -> bytes:
-        """A part of the object."""
+        """At most ``length`` bytes from byte ``start``, in one request."""
         return self._client.get(uri, start, length)[0] if length > 0 else b""
 
     def open(self, uri: str, info: ObjectInfo | None = None) -> BinaryIO:
-        """Ranged reads of one state of the object; InputError when it has another by now."""
+        """Ranged reads of one state of the object.
+
+        Raises:
+            InputError: it changed since ``info`` was listed, or while it is read.
+        """
         if info is None:
             info = self.stat(uri)
         if info is None:
@@ -131,15 +140,15 @@ class S3Store:
         return cast(BinaryIO, RangedFile(fetch, info.size, self._pool))
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
-        """Create or replace the object; a large one in parts."""
+        """Create or replace the object; a large one by a multipart upload."""
         upload = _Upload(self._client, uri)
-        with committing(lambda: PartedSink(upload, self._pool)) as stream:
+        with committing(lambda: MultipartSink(upload, self._pool)) as stream:
             stream.write(data)
         return ObjectInfo(uri, len(data), upload.etag)
 
     def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
-        """A stream that is sent in parts."""
-        return committing(lambda: PartedSink(_Upload(self._client, uri), self._pool))
+        """A stream that becomes a multipart upload, or one put if it is small."""
+        return committing(lambda: MultipartSink(_Upload(self._client, uri), self._pool))
 
     def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
         """A conditional put; the store must know If-Match and If-None-Match."""
@@ -170,14 +179,14 @@ class S3Store:
         buckets: dict[str, Any] = {}
         for uri in uris:
             require_key(uri)
-            buckets.setdefault(split(uri)[0], []).append(split(uri)[1])
+            buckets.setdefault(bucket_and_key(uri)[0], []).append(bucket_and_key(uri)[1])
         for bucket, keys in buckets.items():
             for first in range(0, len(keys), _DELETE_AT_ONCE):
                 self._delete(bucket, keys[first : first + _DELETE_AT_ONCE])
 
     def sweep(self, folder: str) -> None:
-        """Uploads in parts that were begun below the folder and neither completed nor aborted."""
-        bucket, key = split(folder)
+        """Abort the multipart uploads below the folder that were not completed."""
+        bucket, key = bucket_and_key(folder)
         while True:
             found = self._client.call("list_multipart_uploads", folder, Prefix=_folder(key))
             for upload in found.get("Uploads", []):
@@ -199,7 +208,7 @@ class S3Store:
 
 
 class _Upload:
-    """One object's way into the store, as :class:`PartedSink` wants it."""
+    """See :class:`embertide.storage.s3_streams.Upload`."""
 
     def __init__(self, client: S3Client, uri: str) -> None:
         require_key(uri)
@@ -207,32 +216,32 @@ class _Upload:
         self._id, self.etag = "", ""
 
     def put(self, data: bytes | bytearray) -> None:
-        """All at once."""
+        """The whole object in one request."""
         self.etag = plain(self._call("put_object", Body=data)["ETag"])
 
     def begin(self) -> None:
-        """Start an upload in parts."""
+        """Start a multipart upload."""
         self._id = self._call("create_multipart_upload")["UploadId"]
 
     def put_part(self, number: int, data: bytes | bytearray) -> Any:
-        """Send one part."""
+        """Upload part ``number``, from 1; returns what ``finish`` needs of it."""
         sent = self._call("upload_part", UploadId=self._id, PartNumber=number, Body=data)
         return {"PartNumber": number, "ETag": sent["ETag"]}
 
     def finish(self, parts: list[Any]) -> None:
-        """Make the object visible."""
+        """Complete the multipart upload, which makes the object visible."""
         answer = self._call(
             "complete_multipart_upload", UploadId=self._id, MultipartUpload={"Parts": parts}
         )
         self.etag = plain(answer["ETag"])
 
     def cancel(self) -> None:
-        """Remove the parts."""
+        """Abort the multipart upload, which removes its parts."""
         self._call("abort_multipart_upload", UploadId=self._id)
 
 
 def _folder(key: str) -> str:
-    """What the keys below begin with."""
+    """The prefix of the keys below ``key``."""
     return f"{key.rstrip('/')}/" if key else ""
 
 

@@ -1,7 +1,7 @@
-"""Requests to S3, counted, retried, and with errors in this project's words.
+"""Requests to S3: counted, retried, and with this project's errors.
 
-boto3 does the signing, the retries with back-off and the credential chain. This module imports
-it, and is itself imported by the first ``s3://`` URI only.
+boto3 does the signing, the retries with back-off and the credential chain. It takes a while to
+import, so the first ``s3://`` URI imports this module, and nothing else does.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from embertide.spec.workers import StorageSettings
 from embertide.storage.protocol import ObjectInfo, TransferStats
 from embertide.storage.s3_errors import (
     BEYOND_END,
-    BROKEN_OFF,
     CONDITION_FAILED,
+    CONNECTION_LOST,
     code_of,
     translated,
 )
 
 THREADS = 8
-"""Requests at one time."""
+"""Concurrent requests."""
 
 _READ_TIMEOUT_SECONDS = 60
 _LONGEST_PAUSE_SECONDS = 20
-_OF_BUCKETS = {"list_objects_v2", "delete_objects", "list_multipart_uploads"}
+_WITHOUT_KEY = {"list_objects_v2", "delete_objects", "list_multipart_uploads"}
 
 
 class S3Client:
@@ -64,7 +64,7 @@ class S3Client:
             read_timeout=_READ_TIMEOUT_SECONDS,
             max_pool_connections=THREADS + 2,
             s3={"addressing_style": "path" if path_style else "auto"},
-            # Many stores know no trailing checksums; published parts are read back anyway.
+            # Many stores do not support trailing checksums; published parts are read back anyway.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
             user_agent_extra="embertide",
@@ -88,8 +88,8 @@ class S3Client:
 
     def call(self, operation: str, uri: str, **arguments: Any) -> Any:
         """One operation of boto3's client on the bucket and key of ``uri``."""
-        bucket, key = split(uri)
-        if operation not in _OF_BUCKETS:
+        bucket, key = bucket_and_key(uri)
+        if operation not in _WITHOUT_KEY:
             arguments["Key"] = key
         self._count(written=len(arguments.get("Body", b"")))
         with translated(uri, self.endpoint):
@@ -99,13 +99,13 @@ class S3Client:
         """One field of all pages of a listing of the bucket of ``uri``."""
         pages = self._client.get_paginator("list_objects_v2")
         with translated(uri, self.endpoint):
-            for page in pages.paginate(Bucket=split(uri)[0], Prefix=prefix, **more):
+            for page in pages.paginate(Bucket=bucket_and_key(uri)[0], Prefix=prefix, **more):
                 yield from page.get(field, [])
 
     def get(self, uri: str, start: int, length: int, etag: str = "") -> tuple[bytes, ObjectInfo]:
         """A range of bytes and the object it comes from; with ``etag`` from that state only.
 
-        Answers that break off are asked for again: boto3 retries up to their first byte.
+        A connection lost within the body is retried here: boto3 retries until the first byte.
         """
         arguments = {"Range": f"bytes={start}-{start + length - 1}"}
         if etag:
@@ -116,9 +116,9 @@ class S3Client:
                 answer = self.call("get_object", uri, **arguments)
                 data: bytes = answer["Body"].read()
                 break
-            except BROKEN_OFF as error:
+            except CONNECTION_LOST as error:
                 if attempt == self._settings.max_attempts:
-                    raise self._broken_off(uri, error) from error
+                    raise self._connection_lost(uri, error) from error
             except StorageError as error:
                 return self._no_range(uri, error)
             self._count(retries=1)
@@ -128,10 +128,10 @@ class S3Client:
         size = int(answer["ContentRange"].rpartition("/")[2])
         return data, ObjectInfo(uri, size, plain(answer["ETag"]))
 
-    def _broken_off(self, uri: str, error: Exception) -> StoreUnavailable:
+    def _connection_lost(self, uri: str, error: Exception) -> StoreUnavailable:
         return StoreUnavailable(
-            f"{uri}: {self.endpoint} broke off its answer {self._settings.max_attempts} times"
-            f" ({error}); check the network, then run the job again"
+            f"{uri}: the connection to {self.endpoint} was lost {self._settings.max_attempts} times"
+            f" while reading ({error}); check the network, then run the job again"
         )
 
     def _no_range(self, uri: str, error: StorageError) -> tuple[bytes, ObjectInfo]:
@@ -145,12 +145,16 @@ class S3Client:
 
 
 def plain(etag: str) -> str:
-    """Without the quotes of HTTP."""
+    """An ETag without the quotes that HTTP puts around it."""
     return etag.strip('"')
 
 
-def split(uri: str) -> tuple[str, str]:
-    """Bucket and key; StorageError without a bucket."""
+def bucket_and_key(uri: str) -> tuple[str, str]:
+    """``s3://bucket/key`` as (bucket, key); the key may be empty.
+
+    Raises:
+        StorageError: no bucket is named.
+    """
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     if not bucket:
         raise StorageError(f"{uri} names no bucket; it should be like s3://bucket/key")
@@ -158,6 +162,10 @@ def split(uri: str) -> tuple[str, str]:
 
 
 def require_key(uri: str) -> None:
-    """StorageError when only a bucket is named."""
-    if not split(uri)[1]:
+    """Refuse a URI that names a bucket only.
+
+    Raises:
+        StorageError: says what it should be like.
+    """
+    if not bucket_and_key(uri)[1]:
         raise StorageError(f"{uri} names a bucket only; it should be like s3://bucket/key")

@@ -1,4 +1,4 @@
-"""What S3 and its client say, in the words of the error tree: who has to do what.
+"""The errors of S3 and its client as this project's, each with what to do.
 
 The codes come from AWS; MinIO, Ceph and versitygw send the same ones and a few of their own.
 """
@@ -23,8 +23,8 @@ from embertide.errors import (
 CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 NO_OBJECT = {"NoSuchKey", "NotFound", "404"}
 BEYOND_END = {"InvalidRange", "416"}
-BROKEN_OFF = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
-"""No connection, or one that ended or fell silent."""
+CONNECTION_LOST = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
+"""No connection, or one that was closed or timed out."""
 
 _CREDENTIALS = {
     "InvalidAccessKeyId": "the access key id is unknown",
@@ -80,7 +80,7 @@ def translated(uri: str, endpoint: str) -> Iterator[None]:
 
 
 def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideError:
-    """The error for what the store answered."""
+    """The error for an answer that the store gave."""
     code, bucket = code_of(error), uri.removeprefix("s3://").partition("/")[0]
     said = _said(error)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -96,8 +96,8 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideErro
         )
     if code in _FULL:
         return OutputError(
-            f"{uri} cannot be written: the store has no room for it ({said}); raise its quota,"
-            " lower output.keepVersions or choose another output"
+            f"{uri} cannot be written: the store is full ({said}); raise its quota, lower"
+            " output.keepVersions or choose another output.uri"
         )
     return _of_status(status, said, uri, endpoint)
 
@@ -105,20 +105,20 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideErro
 def _of_status(status: int, said: str, uri: str, endpoint: str) -> StorageError:
     if status in (401, 403):
         return AccessDenied(
-            f"{uri}: {endpoint} does not allow this with these credentials ({said}): correct"
+            f"{uri}: {endpoint} denies access with these credentials ({said}): correct"
             f" them ({_HOW_TO_SIGN_IN}), or allow s3:ListBucket on the bucket and s3:GetObject,"
             " s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on its objects as far as"
             " they are needed"
         )
     if status == 501:
         return StorageError(
-            f"{uri}: {endpoint} cannot do this ({said}); publishing needs a store with"
+            f"{uri}: {endpoint} does not support this request ({said}); publishing needs"
             " conditional writes (If-Match and If-None-Match)"
         )
     if status >= 500 or status == 429:
         return StoreUnavailable(
-            f"{uri}: {endpoint} kept failing ({said}); wait and run the job again, or raise"
-            " spec.storage.maxAttempts"
+            f"{uri}: {endpoint} failed at every attempt ({said}); wait and run the job again, or"
+            " raise spec.storage.maxAttempts"
         )
     return StorageError(f"{uri}: {endpoint} refused the request ({said})")
 
@@ -136,10 +136,10 @@ def _of_client(error: boto.BotoCoreError, uri: str, endpoint: str) -> StorageErr
         return AccessDenied(f"{uri}: no usable credentials for S3 ({error}); {_HOW_TO_SIGN_IN}")
     if isinstance(error, boto.SSLError):
         return StorageError(
-            f"{uri}: no trusted connection to {endpoint} ({error}); for a private certificate set"
-            " AWS_CA_BUNDLE to its authority's file"
+            f"{uri}: TLS connection to {endpoint} failed ({error}); for a private certificate"
+            " authority set AWS_CA_BUNDLE to the file of its certificate"
         )
-    if isinstance(error, BROKEN_OFF):
+    if isinstance(error, CONNECTION_LOST):
         return StoreUnavailable(
             f"{uri}: {endpoint} did not answer ({error}); check spec.storage.endpointUrl and the"
             " network, then run the job again"

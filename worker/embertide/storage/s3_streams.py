@@ -1,7 +1,7 @@
-"""S3 objects as files: parts on their way in or out while the caller computes.
+"""S3 objects as files: ranges are fetched ahead, and parts uploaded, while the caller computes.
 
-One connection is slow and every request has its latency, so both directions keep a few ranges
-in flight, in the threads of the storage, and never hold more than those few in memory.
+One connection is slow and every request has its latency, so both directions keep a few requests
+in flight, in the threads of the storage, and never hold more than their bytes in memory.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from typing import Any, BinaryIO, Protocol, cast
 from embertide.errors import EmbertideError
 
 BLOCK_BYTES = 4 << 20
-"""A read's range."""
+"""Size of the ranges that reads fetch."""
 
 PART_BYTES = 8 << 20
-"""An upload's part; S3 asks for at least 5 MiB."""
+"""Size of an upload's first parts; S3 asks for at least 5 MiB."""
 
-_AHEAD = 3
+_BLOCKS_AHEAD = 3
 _HELD_BLOCKS = 6
 _UPLOADS_IN_FLIGHT = 2
 _PARTS_PER_SIZE = 500
+"""Part sizes double after this many, so that 10,000 parts hold more than S3's 5 TiB."""
 
 
 class RangedFile(io.RawIOBase):
-    """Seekable, read by ranges of ``block_bytes``; holds at most six of them.
+    """A seekable file that reads ranges of ``block_bytes``; holds at most six of them.
 
     A long read fetches its ranges side by side. Reading on from one block into the next
     starts fetching ahead, further the longer it goes on; several places may be read in turn.
@@ -51,19 +52,19 @@ class RangedFile(io.RawIOBase):
         self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
 
     def readable(self) -> bool:
-        """Yes."""
+        """True: this file is for reading."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """True: any position can be read."""
         return True
 
     def tell(self) -> int:
-        """The position in bytes."""
+        """The position, in bytes from the start."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move without reading."""
+        """Set the position; nothing is fetched yet."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError(f"negative seek position {base + offset}")
@@ -71,30 +72,30 @@ class RangedFile(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``, or as much of it as there is."""
+        """Fill ``buffer`` as far as the object goes; returns the bytes read."""
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._size - self._position))
         last = (self._position + count - 1) // self._block_bytes
         done = 0
         while done < count:
             index, inside = divmod(self._position, self._block_bytes)
-            piece = memoryview(self._block(index, last))[inside : inside + count - done]
-            view[done : done + len(piece)] = piece
-            self._position += len(piece)
-            done += len(piece)
+            chunk = memoryview(self._block(index, last))[inside : inside + count - done]
+            view[done : done + len(chunk)] = chunk
+            self._position += len(chunk)
+            done += len(chunk)
         return count
 
     def readall(self) -> bytes:
-        """The rest in one long read."""
+        """All bytes from the position on, fetched concurrently."""
         rest = bytearray(max(0, self._size - self._position))
         return bytes(memoryview(rest)[: self.readinto(rest)])
 
     def _block(self, index: int, last: int) -> bytes:
         """One block's bytes; those up to ``last`` are needed next."""
         run = 0
-        while run < _AHEAD and index - run - 1 in self._blocks:
+        while run < _BLOCKS_AHEAD and index - run - 1 in self._blocks:
             run += 1
-        end = max(min(last, index + _AHEAD), index + run)
+        end = max(min(last, index + _BLOCKS_AHEAD), index + run)
         for wanted in range(index, min(end, (self._size - 1) // self._block_bytes) + 1):
             if wanted not in self._blocks:
                 start = wanted * self._block_bytes
@@ -106,7 +107,7 @@ class RangedFile(io.RawIOBase):
         return self._blocks[index].result()
 
     def close(self) -> None:
-        """Drop what was fetched ahead."""
+        """Cancel what is fetched ahead."""
         for future in self._blocks.values():
             future.cancel()
         self._blocks.clear()
@@ -114,26 +115,26 @@ class RangedFile(io.RawIOBase):
 
 
 class Upload(Protocol):
-    """One object's way into the store."""
+    """How the bytes of one object are sent: one put, or a multipart upload."""
 
     def put(self, data: bytes | bytearray) -> None:
         """The whole object in one request."""
 
     def begin(self) -> None:
-        """Start an upload in parts."""
+        """Start a multipart upload."""
 
     def put_part(self, number: int, data: bytes | bytearray) -> Any:
-        """Send part ``number`` (from 1); returns what ``finish`` needs. Called in threads."""
+        """Upload part ``number``, from 1; returns what ``finish`` needs. Called in threads."""
 
     def finish(self, parts: list[Any]) -> None:
-        """Make the object visible."""
+        """Complete the multipart upload, which makes the object visible."""
 
     def cancel(self) -> None:
-        """Remove the parts."""
+        """Abort the multipart upload, which removes its parts."""
 
 
-class PartedSink(io.RawIOBase):
-    """Cuts a stream into parts and sends them while the next one fills.
+class MultipartSink(io.RawIOBase):
+    """Divides a stream into parts and uploads them while the next one fills.
 
     Holds at most four parts: one that fills, one that waits and two on their way. Parts grow
     for very large objects, since S3 takes at most 10,000 of them.
@@ -149,27 +150,27 @@ class PartedSink(io.RawIOBase):
         self._number = 0
 
     def writable(self) -> bool:
-        """Yes."""
+        """True: this file is for writing."""
         return True
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Bytes written so far."""
         return self._size
 
     def write(self, data: Any) -> int:
-        """All of ``data``; raises what went wrong with earlier parts."""
+        """Write all of ``data``; raises the errors of earlier parts."""
         view = memoryview(data).cast("B")
         done = 0
         while done < len(view):
-            room = self._wanted() - len(self._held)
+            room = self._next_part_bytes() - len(self._held)
             self._held += view[done : done + room]
             done += min(room, len(view) - done)
-            if len(self._held) >= self._wanted():
+            if len(self._held) >= self._next_part_bytes():
                 self._send()
         self._size += done
         return done
 
-    def _wanted(self) -> int:
+    def _next_part_bytes(self) -> int:
         return int(self._part_bytes) << (self._number // _PARTS_PER_SIZE)
 
     def _send(self) -> None:
@@ -182,7 +183,7 @@ class PartedSink(io.RawIOBase):
         self._held = bytearray()
 
     def commit(self) -> None:
-        """Make the object visible."""
+        """Send the rest and make the object visible."""
         if self._number == 0:
             self._upload.put(self._held)
             return
@@ -193,7 +194,7 @@ class PartedSink(io.RawIOBase):
         self._upload.finish(self._parts)
 
     def abort(self) -> None:
-        """Remove the parts; nothing was visible."""
+        """Cancel the upload; the object is as it was before."""
         for future in self._sent:
             future.cancel()
         # A part that arrives after the upload was cancelled would stay, and be paid for.
@@ -206,8 +207,8 @@ class PartedSink(io.RawIOBase):
 
 
 @contextmanager
-def committing(make: Callable[[], PartedSink]) -> Iterator[BinaryIO]:
-    """Begin an object, commit it at the block's end, abort it on any exception."""
+def committing(make: Callable[[], MultipartSink]) -> Iterator[BinaryIO]:
+    """A sink that is committed when the block ends cleanly and aborted on any exception."""
     sink = make()
     try:
         yield cast(BinaryIO, sink)

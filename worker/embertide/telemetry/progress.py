@@ -26,6 +26,8 @@ STAGE_WEIGHTS: Mapping[str, float] = {
 }
 # A forecast from the first moments of a run would jump around.
 _EARLIEST_FORECAST = 0.02
+_PACE_SECONDS = 0.5
+"""A pace measured over less says nothing."""
 
 
 @dataclass(frozen=True)
@@ -92,3 +94,26 @@ class ProgressClock:
             return event
         elapsed = self._now() - self._start
         return replace(event, eta_seconds=elapsed * (1.0 - done) / done)
+
+
+class Pace:
+    """Edges per second of all workers, in the stages that go through all edges.
+
+    Args:
+        edges: of the graph.
+    """
+
+    def __init__(self, edges: int = 0, now: Callable[[], float] = time.monotonic) -> None:
+        self._edges = edges
+        self._now = now
+        self._stage, self._began = "", 0.0
+
+    def note(self, event: Progress) -> float | None:
+        """The stage's mean so far, None where that means nothing."""
+        now = self._now()
+        if event.stage != self._stage:
+            self._stage, self._began = event.stage, now
+        passes = {"ingest": 1, "infer": event.layers}.get(event.stage, 0)
+        done = self._edges * passes * event.fraction
+        elapsed = now - self._began
+        return done / elapsed if done and elapsed > _PACE_SECONDS else None

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
+from embertide.telemetry.report import Traffic
+
 
 @dataclass(frozen=True)
 class Label:
@@ -56,7 +58,7 @@ class NullRecorder:
 
 
 @dataclass
-class Traffic:
+class Totals:
     """Totals of one label on one worker."""
 
     bytes_sent: int = 0
@@ -65,7 +67,7 @@ class Traffic:
     wait_seconds: float = 0.0
     compute_seconds: float = 0.0
 
-    def add(self, other: Traffic) -> None:
+    def add(self, other: Totals) -> None:
         """Add another worker's totals."""
         self.bytes_sent += other.bytes_sent
         self.bytes_received += other.bytes_received
@@ -78,11 +80,11 @@ class CountingRecorder:
     """Keeps totals per label in memory. ``messages`` counts messages sent."""
 
     def __init__(self) -> None:
-        self.totals: dict[Label, Traffic] = {}
+        self.totals: dict[Label, Totals] = {}
 
-    def at(self, label: Label) -> Traffic:
+    def at(self, label: Label) -> Totals:
         """A label's totals."""
-        return self.totals.setdefault(label, Traffic())
+        return self.totals.setdefault(label, Totals())
 
     def sent(self, label: Label, size: int) -> None:
         """Count one message out."""
@@ -102,10 +104,10 @@ class CountingRecorder:
         """Count computing beside a transfer."""
         self.at(label).compute_seconds += seconds
 
-    def rows(self) -> list[dict[str, str | int | float]]:
-        """All totals as plain records, in a stable order."""
+    def traffic(self) -> list[Traffic]:
+        """All totals, in a stable order."""
         keys = sorted(self.totals, key=lambda k: (k.axis, k.primitive, k.layer, k.group))
-        return [asdict(key) | asdict(self.totals[key]) for key in keys]
+        return [Traffic(**asdict(key), **asdict(self.totals[key])) for key in keys]
 
 
 @contextmanager

@@ -96,8 +96,8 @@ class RunReport:
 
 
 @dataclass(frozen=True)
-class Vitals:
-    """How one worker is doing while it works.
+class Snapshot:
+    """One worker's metrics while it works.
 
     ``stage`` is the one under way, "" between them; ``stages`` maps each to its seconds so far.
     ``nodes`` and ``edges`` of the whole graph are 0 until they are known.
@@ -113,12 +113,12 @@ class Vitals:
     traffic: list[Traffic] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the vitals as JSON-able data; `from_json` is the way back."""
+        """Return the snapshot as JSON-able data; `from_json` is the way back."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Vitals:
-        """Rebuild vitals from `to_json`'s data."""
+    def from_json(cls, data: dict[str, Any]) -> Snapshot:
+        """Rebuild a snapshot from `to_json`'s data."""
         traffic = [Traffic(**item) for item in data["traffic"]]
         return cls(**{**data, "memory": RankMemory(**data["memory"]), "traffic": traffic})
 

@@ -44,7 +44,10 @@ def nearest(
 
     Equal scores keep the order of the rows. Fewer than ``k`` come back when there are no more
     rows. Scores are computed in float64; a zero vector has cosine 0 with everything. Reads the
-    stream twice. Raises InputError for an id that is not there, with ids that look like it.
+    stream twice.
+
+    Raises:
+        InputError: an id is not there; suggests similar ones.
     """
     wanted = list(dict.fromkeys(wanted))
     queries = _vectors_of(batches, wanted, source)

@@ -37,15 +37,15 @@ class HashedSink:
         return len(view)
 
     def detach(self) -> None:
-        """Swallow all that follows: arrow writes a footer even when a writer is dropped."""
+        """Ignore all that follows: arrow writes a footer even when a writer is dropped."""
         self._stream = None
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Bytes written so far."""
         return self.size
 
     def flush(self) -> None:
-        """Nothing to do: bytes count once the stream's own block ends."""
+        """Nothing to do: the object appears when its stream is complete."""
 
     def close(self) -> None:
         """Arrow is done; the stream stays open for its owner."""
@@ -120,4 +120,4 @@ class NpySink:
             self._sink.write(np.ascontiguousarray(rows, self._dtype))
 
     def finish(self) -> None:
-        """The header said it all."""
+        """Nothing to write: the header came first and names the shape."""

@@ -1,7 +1,7 @@
-"""Parts of a version: each worker streams its rows into one, and reads them back to be sure.
+"""Parts, the files of a published version: each worker streams its rows into one and verifies it.
 
-Sizes and checksums are taken from the bytes on their way out, so that a second reading finds
-whatever the way to the store or the store itself has changed.
+Sizes and checksums are taken from the bytes as they are written, so that reading them back
+finds whatever the network or the store has changed.
 
     parquet   part-00000.parquet      columns id, embedding (fixed_size_list[D])
     npy       part-00000.npy          [n, D]
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -36,7 +36,7 @@ _READ_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class PartDigest:
-    """What was written: object names within the version, rows, bytes and SHA-256 (hex).
+    """What was written: object name within the version, rows, bytes and SHA-256 (hex).
 
     ``ids_*`` describe the second object that npy parts have.
     """
@@ -75,6 +75,7 @@ class PartWriter:
         self,
         storage: Storage,
         uri: str,
+        *,
         format: PartFormat,
         dtype: PartDtype,
         ids_kind: PartIds,
@@ -146,7 +147,7 @@ class PartWriter:
             name = name.as_py() if hasattr(name, "as_py") else int(name)
             raise OutputError(
                 f"the embedding of node {name!r} has {values[row, column]:g} in column {column};"
-                f" float16 ends at {np.finfo(np.float16).max:g}, set output.dtype to float32"
+                f" the largest float16 is {np.finfo(np.float16).max:g}, set output.dtype: float32"
             )
         return converted
 
@@ -167,10 +168,17 @@ class PartWriter:
         except BaseException as failure:
             self._abandon(failure)
             raise
-        found = [
-            (uri.rsplit("/", 1)[1], sink.size, sink.sha256) for uri, sink in self._objects.items()
-        ]
-        self._digest = PartDigest(found[0][0], self._rows, *found[0][1:], *sum(found[1:], ()))
+        self._digest = self._digest_of(*self._objects.items())
+
+    def _digest_of(
+        self, rows: tuple[str, HashedSink], ids: tuple[str, HashedSink] | None = None
+    ) -> PartDigest:
+        """From the (uri, sink) of the part's one or two objects."""
+        digest = PartDigest(_name(rows[0]), self._rows, rows[1].size, rows[1].sha256)
+        if ids is None:
+            return digest
+        uri, sink = ids
+        return replace(digest, ids_name=_name(uri), ids_size=sink.size, ids_sha256=sink.sha256)
 
     def _abandon(self, error: BaseException) -> None:
         """Leave nothing: neither open streams nor the first object of an unfinished pair."""
@@ -182,6 +190,10 @@ class PartWriter:
         finally:
             with suppress(EmbertideError):
                 self._storage.delete(self._objects)
+
+
+def _name(uri: str) -> str:
+    return uri.rsplit("/", 1)[1]
 
 
 def verify_part(storage: Storage, version_uri: str, digest: PartDigest) -> None:
@@ -207,7 +219,7 @@ def _verify_object(storage: Storage, uri: str, size: int, sha256: str) -> None:
             while data := file.read(_READ_BYTES):
                 found.update(data)
     except ObjectMissing as error:
-        raise OutputError(f"{uri} vanished while it was verified: {again}") from error
+        raise OutputError(f"{uri} was removed while it was verified: {again}") from error
     if found.hexdigest() != sha256:
         raise OutputError(
             f"{uri} has the SHA-256 {found.hexdigest()}, it was written with {sha256}: {again}"

@@ -1,9 +1,9 @@
 """LATEST: the one object that says which version is current, moved by conditional puts.
 
-Who may move it, when runs and people act at the same time:
+The rules for competing runs and rollbacks:
 
-- A publishing run moves it to its own version, unless it names a newer one already: of runs
-  racing each other the one begun last wins, in whatever order they end.
+- A publishing run moves it to its own version, unless it names a newer one already: of
+  competing runs the one begun last wins, in whatever order they end.
 - A rollback moves it always, and holds against all runs that began before the rollback.
   Their versions are complete and listed, just not current; a run begun later moves on.
 """
@@ -24,6 +24,8 @@ from embertide.storage.protocol import Storage
 
 _ATTEMPTS = 100
 _PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE = 10
+"""In units of ``_PAUSE_SECONDS``; each is drawn at random up to it."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def utc_now() -> str:
 
 
 def pointer_uri(output_uri: str) -> str:
-    """Where LATEST lies."""
+    """The URI of LATEST."""
     return f"{output_uri.rstrip('/')}/LATEST"
 
 
@@ -85,8 +87,8 @@ def _parse(uri: str, data: bytes) -> Pointer:
         _time(pointer.moved_at)
     except (ValueError, KeyError, TypeError) as error:
         raise OutputError(
-            f"{uri} is damaged ({error!r}); embertide rollback with the version that shall be"
-            " current writes it anew"
+            f"{uri} is damaged ({error!r}); to rewrite it, run embertide rollback with the version"
+            " that should be current"
         ) from error
     return pointer
 
@@ -95,7 +97,7 @@ def advance(storage: Storage, output_uri: str, version: str, digest: str) -> boo
     """Make a new version current, if the rules above let it; returns whether it is.
 
     Raises:
-        StoreUnavailable: others moved LATEST at each of 100 attempts.
+        StoreUnavailable: LATEST was moved by competing runs at each of 100 attempts.
     """
     current = True
 
@@ -115,8 +117,8 @@ def move_back(storage: Storage, output_uri: str, version: str, digest: str) -> N
     """Make an earlier version current, whatever LATEST says now.
 
     Raises:
-        ObjectMissing: the version was removed at this very moment; LATEST is as before.
-        StoreUnavailable: others moved LATEST at each of 100 attempts.
+        ObjectMissing: the version was removed meanwhile; LATEST is as before.
+        StoreUnavailable: LATEST was moved by competing runs at each of 100 attempts.
     """
     uri, before = pointer_uri(output_uri), None
     ours = Pointer(version, digest, "rollback", utc_now()).to_json()
@@ -130,15 +132,15 @@ def move_back(storage: Storage, output_uri: str, version: str, digest: str) -> N
     if storage.stat(f"{version_uri(output_uri, version)}/{MANIFEST}") is None:
         _put(storage, uri, lambda held: before if held == ours else None)
         raise ObjectMissing(
-            f"{version} of {output_uri} was removed by a run that published just now; see what"
-            " is left with embertide versions"
+            f"{version} of {output_uri} was removed by a competing run that published just now;"
+            " list the remaining versions with embertide versions"
         )
 
 
 def _put(storage: Storage, uri: str, choose: Callable[[bytes | None], bytes | None]) -> None:
-    """Write what ``choose`` makes of the contents, unless it answers None.
+    """Replace the contents by ``choose(contents)``, unless that is None: compare and swap.
 
-    Asks again whenever somebody else wrote in between.
+    Retries whenever a competing writer changed them in between.
     """
     for attempt in range(_ATTEMPTS):
         # In this order: contents newer than the tag make the put fail, older ones cannot be.
@@ -146,8 +148,8 @@ def _put(storage: Storage, uri: str, choose: Callable[[bytes | None], bytes | No
         data = choose(storage.read(uri) if info is not None else None)
         if data is None or storage.write_if(uri, data, info.etag if info is not None else None):
             return
-        time.sleep(_PAUSE_SECONDS * random.random() * min(attempt, 10))
+        time.sleep(_PAUSE_SECONDS * random.random() * min(attempt, _LONGEST_PAUSE))
     raise StoreUnavailable(
-        f"{uri} was changed by others at each of {_ATTEMPTS} attempts to move it; choose the"
-        " current version with embertide rollback"
+        f"{uri} was changed by competing runs at each of {_ATTEMPTS} attempts to move it; choose"
+        " the current version with embertide rollback"
     )

@@ -1,4 +1,4 @@
-"""Removing versions: old complete ones, and what runs that ended early left behind.
+"""Retention: old complete versions are removed, and what runs that ended early left behind.
 
 A version loses its manifest first, so that a removal cut short leaves an incomplete version,
 which readers ignore and a later run removes, never a complete one with parts missing.
@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from embertide.errors import ObjectMissing
 from embertide.spec.version_names import MANIFEST, begun
 from embertide.storage.protocol import ObjectInfo, Storage
-from embertide.versions.catalog import is_complete, objects_by_version
+from embertide.versions.objects import is_complete, objects_by_version
 from embertide.versions.pointer import read_pointer
 
 ABANDONED_AFTER = timedelta(hours=24)
@@ -47,7 +47,7 @@ def _remove_complete(
     try:
         manifest = storage.read(uri)
     except ObjectMissing:
-        return  # Another run removes it right now.
+        return  # A competing run removes it right now.
     storage.delete([uri])
     # A rollback that found the manifest before it went may have moved LATEST here since. One
     # that comes later misses the manifest and gives up, so looking once more is enough.

@@ -1,0 +1,167 @@
+"""Pod states of one attempt: the first failure and its cause, or why pods are not ready."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from datetime import UTC, datetime
+
+from embertide.spec.reports import Ending
+from embertide_operator.kubernetes_api import Object
+from embertide_operator.observe import condition, container_status, pod_title
+from embertide_operator.status import parse_time
+
+_SETTLE_SECONDS = 5.0
+"""How long to wait for the cause after a worker has only reported a lost peer."""
+_TIME_UNKNOWN = datetime.max.replace(tzinfo=UTC)
+"""Sorts after every known time."""
+_NORMAL_WAITING_REASONS = ("ContainerCreating", "PodInitializing")
+_SIGNAL_EXIT_CODE = 128
+"""A container killed by signal n exits with 128 + n."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an attempt has failed.
+
+    Attributes:
+        worker: the name of the pod that failed; "" where no single one did.
+        retryable: False ends the job at once.
+        counts: whether it counts against ``backoffLimit``; disruptions do not.
+    """
+
+    reason: str
+    message: str
+    _: KW_ONLY
+    worker: str = ""
+    exit_code: int | None = None
+    retryable: bool = True
+    counts: bool = True
+
+
+def reported_failure(pod: Object, end: Object, ending: Ending) -> Failure:
+    """The failure that a container reported through its termination message."""
+    return Failure(
+        ending.reason,
+        ending.message,
+        worker=pod["metadata"]["name"],
+        exit_code=end["exitCode"],
+        retryable=not ending.permanent,
+    )
+
+
+def exit_text(end: Object) -> str:
+    """How a container exited that reported no :class:`Ending`, with the output that it left."""
+    code, output = end["exitCode"], (end.get("message") or "").strip()
+    if code > _SIGNAL_EXIT_CODE:
+        text = f"was killed by signal {code - _SIGNAL_EXIT_CODE}"
+        return f"{text}: {output}" if output else text
+    text = f"exited with code {code}"
+    return f"{text}: {output}" if output else f"{text} without reporting an error"
+
+
+def first_failure(pods: list[Object], now: datetime) -> Failure | None:
+    """The cause of an attempt's failure; None while it runs or the cause is not known yet."""
+    disruption = next(filter(None, map(_disruption, pods)), None)
+    endings = sorted((found for pod in pods if (found := _ended(pod))), key=lambda item: item[:2])
+    if not endings:
+        return disruption
+    lost_peer, at, failure = endings[0]
+    if lost_peer and disruption is not None:
+        return disruption
+    if lost_peer and (now - at).total_seconds() < _SETTLE_SECONDS:
+        return None
+    return failure
+
+
+def _ended(pod: Object) -> tuple[bool, datetime, Failure] | None:
+    """(lost a peer, when, why) of a worker whose container has terminated, now or before."""
+    status = container_status(pod)
+    for key in ("state", "lastState"):
+        end = (status.get(key) or {}).get("terminated")
+        if end is not None:
+            break
+    else:
+        return _evicted(pod)
+    if pod["metadata"].get("deletionTimestamp") and end["exitCode"] == 0:
+        return None
+    at = parse_time(end["finishedAt"]) if end.get("finishedAt") else _TIME_UNKNOWN
+    ending = Ending.parse(end.get("message") or "")
+    if ending is None:
+        name, code = pod["metadata"]["name"], end["exitCode"]
+        return False, at, Failure(*_unreported(pod, end), worker=name, exit_code=code)
+    failure = reported_failure(pod, end, ending)
+    if end.get("reason") == "OOMKilled":
+        failure = replace(failure, reason="OutOfMemory")
+    return ending.peer, at, failure
+
+
+def _unreported(pod: Object, end: Object) -> tuple[str, str]:
+    """(reason, message) for a container that exited without reporting an error."""
+    worker = pod_title(pod)
+    match end.get("reason"):
+        case "OOMKilled":
+            return "OutOfMemory", (
+                f"{worker} exceeded its container's memory limit and was killed; use more"
+                " workers, or raise spec.workers.resources.limits.memory"
+            )
+        case "StartError" | "ContainerCannotRun":
+            output = (end.get("message") or "").strip()
+            return "CannotStart", f"the container of {worker} cannot start: {output}"
+        case _:
+            return "WorkerFailed", f"{worker} {exit_text(end)}"
+
+
+def _evicted(pod: Object) -> tuple[bool, datetime, Failure] | None:
+    """The failure of a pod that its node terminated, such as by eviction."""
+    status = pod.get("status") or {}
+    if status.get("phase") != "Failed":
+        return None
+    why = status.get("message") or "its node terminated the pod"
+    reason = status.get("reason") or "WorkerFailed"
+    failure = Failure(reason, f"{pod_title(pod)}: {why}", worker=pod["metadata"]["name"])
+    return False, _TIME_UNKNOWN, failure
+
+
+def _disruption(pod: Object) -> Failure | None:
+    """The deletion of a pod during its attempt: a drain, a preemption, a lost node, a user."""
+    if not pod["metadata"].get("deletionTimestamp"):
+        return None
+    target = condition(pod, "DisruptionTarget")
+    why = target.get("message") or "its pod was deleted"
+    return Failure(
+        "WorkerDisrupted",
+        f"{pod_title(pod)} was disrupted: {why}",
+        worker=pod["metadata"]["name"],
+        counts=False,
+    )
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod is ready and not being deleted."""
+    ready = condition(pod, "Ready").get("status") == "True"
+    return ready and not pod["metadata"].get("deletionTimestamp")
+
+
+def why_not_ready(pods: list[Object], wanted: int, pod_creation_error: str) -> tuple[str, str]:
+    """(reason, message): why the workers are not all ready."""
+    if pod_creation_error and len(pods) < wanted:
+        return "PodsRefused", f"{len(pods)} of {wanted} pods are created: {pod_creation_error}"
+    for pod in pods:
+        if (found := why_not_running(pod)) is not None:
+            return found
+    ready = sum(map(is_ready, pods))
+    return "Starting", f"{ready} of {wanted} workers are ready"
+
+
+def why_not_running(pod: Object) -> tuple[str, str] | None:
+    """(reason, message) of a pod that is not scheduled or cannot start its container."""
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return str(scheduled.get("reason") or "Unschedulable"), (
+            f"{pod_title(pod)} is not scheduled: {scheduled.get('message', '')}"
+        )
+    waiting = (container_status(pod).get("state") or {}).get("waiting") or {}
+    if waiting.get("reason") and waiting["reason"] not in _NORMAL_WAITING_REASONS:
+        why = waiting.get("message") or waiting["reason"]
+        return str(waiting["reason"]), f"{pod_title(pod)} cannot start: {why}"
+    return None

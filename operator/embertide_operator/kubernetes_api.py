@@ -1,0 +1,212 @@
+"""The only caller of the Kubernetes API: a few verbs on JSON objects.
+
+Objects are the dictionaries of the API. Typed clients for five kinds would need more memory than
+the operator itself, and server-side apply must send only the fields that the operator sets.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes.client import ApiClient
+from kubernetes.client.exceptions import ApiException
+
+from embertide.spec.naming import API_VERSION_NAME, FIELD_MANAGER, GROUP, LABEL_JOB, PLURAL
+
+Object = dict[str, Any]
+
+JOBS = (f"/apis/{GROUP}/{API_VERSION_NAME}", PLURAL)
+_ROUTES = {
+    "EmbeddingJob": JOBS,
+    "ConfigMap": ("/api/v1", "configmaps"),
+    "Service": ("/api/v1", "services"),
+    "Pod": ("/api/v1", "pods"),
+    "Event": ("/api/v1", "events"),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+}
+_TIMEOUT_SECONDS = 15.0
+_STATUS_TIMEOUT_SECONDS = 2.0
+
+
+class ApiError(Exception):
+    """The API server rejected a request or did not answer; ``code`` is the HTTP status."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+    @property
+    def conflict(self) -> bool:
+        """Whether the object was changed since it was read."""
+        return self.code == 409
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later.
+
+        500 is not retryable: it is the answer to an apply that has a field of the wrong type.
+        """
+        return self.code == 429 or self.code > 500
+
+
+class KubernetesApi:
+    """Reads and writes objects. Blocking and thread-safe.
+
+    Every method raises :class:`ApiError` unless it says otherwise.
+    """
+
+    def __init__(self, client: ApiClient, namespace: str = "") -> None:
+        self._client, self._namespace = client, namespace
+        self._http = urllib3.PoolManager(num_pools=50, retries=False)
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """One object; None where it does not exist."""
+        try:
+            return self._call("GET", _path(kind, namespace, name))
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def jobs(self) -> list[Object]:
+        """All EmbeddingJobs in the namespaces that this operator watches."""
+        return self._list("EmbeddingJob", self._namespace, {})
+
+    def pods(self, namespace: str, job: str) -> list[Object]:
+        """A job's pods: workers of every attempt, and the planner."""
+        return self._list("Pod", namespace, {"labelSelector": f"{LABEL_JOB}={job}"})
+
+    def events_about(self, namespace: str, uid: str, reason: str) -> list[Object]:
+        """The Events about an object with this reason."""
+        selector = f"involvedObject.uid={uid},reason={reason}"
+        return self._list("Event", namespace, {"fieldSelector": selector})
+
+    def apply(self, manifest: Object) -> Object:
+        """Server-side apply under the operator's field manager; idempotent."""
+        meta = manifest["metadata"]
+        return self._call(
+            "PATCH",
+            _path(manifest["kind"], meta["namespace"], meta["name"]),
+            {"fieldManager": FIELD_MANAGER, "force": "true"},
+            manifest,
+            "application/apply-patch+yaml",
+        )
+
+    def scale(self, statefulset: Object, replicas: int) -> None:
+        """Set a StatefulSet's replicas and no other field."""
+        meta = statefulset["metadata"]
+        self._call(
+            "PATCH",
+            _path("StatefulSet", meta["namespace"], meta["name"]),
+            {"fieldManager": FIELD_MANAGER},
+            {"metadata": {"uid": meta["uid"]}, "spec": {"replicas": replicas}},
+            "application/merge-patch+json",
+        )
+
+    def write_status(self, job: Object, status: Object) -> Object:
+        """Replace an EmbeddingJob's status; a conflict if the job changed since it was read."""
+        meta = job["metadata"]
+        body = {
+            "metadata": {"resourceVersion": meta["resourceVersion"]},
+            "status": merge_patch(job.get("status") or {}, status),
+        }
+        path = _path("EmbeddingJob", meta["namespace"], meta["name"]) + "/status"
+        return self._call(
+            "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, "application/merge-patch+json"
+        )
+
+    def create_event(self, event: Object) -> None:
+        """Create an Event."""
+        self._call("POST", _path("Event", event["metadata"]["namespace"]), {}, event)
+
+    def delete(self, kind: str, namespace: str, name: str, *, uid: str, force: bool) -> None:
+        """Delete the object with this UID, if it still exists."""
+        options: Object = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        if force:
+            options["gracePeriodSeconds"] = 0
+        try:
+            self._call("DELETE", _path(kind, namespace, name), {}, options)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+    def get_worker_status(self, address: str, port: int) -> bytes | None:
+        """A worker's ``/status``; None where it does not answer. Never raises ApiError."""
+        host = f"[{address}]" if ":" in address else address
+        try:
+            answer = self._http.request(
+                "GET", f"http://{host}:{port}/status", timeout=_STATUS_TIMEOUT_SECONDS
+            )
+        except urllib3.exceptions.HTTPError:
+            return None
+        return answer.data if answer.status == 200 else None
+
+    def _list(self, kind: str, namespace: str, query: dict[str, str]) -> list[Object]:
+        items: list[Object] = []
+        query = {**query, "limit": "200"}
+        while True:
+            page = self._call("GET", _path(kind, namespace), query)
+            items += page["items"]
+            rest = page["metadata"].get("continue")
+            if not rest:
+                return items
+            query["continue"] = rest
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        prepared = self._client.param_serialize(
+            method,
+            path + ("?" + urlencode(query) if query else ""),
+            header_params=headers,
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = self._client.call_api(*prepared, _request_timeout=_TIMEOUT_SECONDS)
+        except ApiException as error:
+            raise ApiError(
+                error.status or 500, _api_message(error.body, str(error.reason))
+            ) from None
+        except urllib3.exceptions.HTTPError as error:
+            raise ApiError(503, f"the API server did not respond: {error}") from None
+        data = answer.read()
+        if answer.status >= 400:
+            raise ApiError(answer.status, _api_message(data, answer.reason or ""))
+        found: Object = json.loads(data)
+        return found
+
+
+def merge_patch(old: Object, new: Object) -> Object:
+    """The JSON merge patch (RFC 7386) that turns ``old`` into ``new``."""
+    patch: Object = dict.fromkeys(set(old) - set(new))
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(old.get(key), dict):
+            patch[key] = merge_patch(old[key], value)
+        elif key not in old or old[key] != value:
+            patch[key] = value
+    return {key: value for key, value in patch.items() if value != {} or key not in old}
+
+
+def _path(kind: str, namespace: str, name: str = "") -> str:
+    prefix, plural = _ROUTES[kind]
+    middle = f"/namespaces/{namespace}" if namespace else ""
+    return f"{prefix}{middle}/{plural}" + (f"/{name}" if name else "")
+
+
+def _api_message(body: bytes | str | None, default: str) -> str:
+    """The message of an error response; ``default`` where it has none."""
+    try:
+        return str(json.loads(body or "")["message"])
+    except (ValueError, KeyError, TypeError):
+        return default

@@ -1,0 +1,114 @@
+"""How workers are started: while nothing else runs, and to the end in every case."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
+
+import embertide.launch.sequence
+from embertide.launch.elastic import start_waiting, supervise
+from embertide.launch.failure import Cause, Exit
+from embertide.launch.fork_server import call_alone, fork_server
+from embertide.launch.launcher import launch
+from embertide.launch.local import run_job
+from embertide.launch.sequence import PRELOAD
+from embertide.launch.settings import ONCE, Rendezvous, WorkerSettings
+from embertide.spec.grid import GridShape
+from tests.support.job_files import WIDTH, write_job
+from tests.support.world import make_features, make_graph
+
+pytestmark = pytest.mark.distributed
+
+SOON_SECONDS = 20.0
+
+
+@pytest.fixture
+def server() -> Iterator[None]:
+    with fork_server(PRELOAD):
+        yield
+
+
+def _launch_and_note_forks(settings: WorkerSettings, rendezvous: Rendezvous) -> Cause | None:
+    """Like the launcher, and writes down how many threads there are whenever it forks."""
+    note = Path(settings.run_folder).parent / "forks"
+
+    def look() -> None:
+        with note.open("a") as file:
+            file.write(f"{psutil.Process().num_threads()}\n")
+
+    os.register_at_fork(before=look)
+    return launch(settings, rendezvous)
+
+
+def test_workers_are_forked_while_nothing_else_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one of some hundred runs stands still: a worker waits for a lock nobody holds."""
+    files = write_job(tmp_path / "job", make_graph(), make_features(WIDTH))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr(embertide.launch.sequence, "launch", _launch_and_note_forks)
+    run_job(files.job, grid=GridShape.of(2, 2), threads=1)
+    assert (tmp_path / "forks").read_text().split() == ["1"] * 4
+
+
+def test_beside_a_thread_nothing_is_forked() -> None:
+    stay = threading.Event()
+    thread = threading.Thread(target=stay.wait)
+    thread.start()
+    try:
+        with pytest.raises(RuntimeError, match="before the launcher has threads"):
+            start_waiting(1, time.sleep, (60,), None)
+    finally:
+        stay.set()
+        thread.join()
+
+
+def _sleep_until_killed(killed: str) -> tuple[list[Exit], list[int]]:
+    """Three sleeping workers: one is killed, one stands still. Returns the ends, and all ids."""
+    waiting = start_waiting(3, time.sleep, (60,), None)
+    ids = [worker.process.pid or 0 for worker in waiting]
+    os.kill(ids[0], signal.SIGSTOP)
+    if killed == "before":
+        waiting[1].process.kill()
+        waiting[1].process.join()
+    else:
+        threading.Timer(1, waiting[1].process.kill).start()
+    rendezvous = Rendezvous(run_id="test", workers_each=3, address="127.0.0.1")
+    return supervise(waiting, rendezvous), ids
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("killed", ["before", "later"])
+def test_a_worker_that_dies_ends_the_others(killed: str) -> None:
+    """Be it before it is told its place or later; be the others able to answer or not."""
+    began = time.monotonic()
+    exits, ids = call_alone(_sleep_until_killed, killed)
+    assert exits == [Exit(1, -signal.SIGKILL, 1)]
+    assert not any(psutil.pid_exists(number) for number in ids)
+    assert time.monotonic() - began < SOON_SECONDS
+
+
+def _meet_nobody() -> list[int]:
+    """Ids of the worker's process and of those that stay when a second launcher does not come."""
+    waiting = start_waiting(1, time.sleep, (60,), None)
+    options = {"is_host": True, "join_seconds": 2, "heartbeat_seconds": 1}
+    rendezvous = Rendezvous(
+        run_id="test", launchers=2, address="127.0.0.1", backend=ONCE, options=options
+    )
+    with pytest.raises(RendezvousTimeoutError):
+        supervise(waiting, rendezvous, 0)
+    return [child.pid for child in psutil.Process().children() if child.status() != "zombie"]
+
+
+@pytest.mark.usefixtures("server")
+def test_a_rendezvous_that_fails_leaves_no_worker() -> None:
+    assert call_alone(_meet_nobody) == []

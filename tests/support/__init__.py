@@ -1,0 +1,1 @@
+"""What tests share, imported by its full name; ranks import it too, so nothing stands here."""

@@ -1,0 +1,124 @@
+"""Every model the library reads, as programs with weights from DGL's and PyG's own modules.
+
+The modules and their descriptions are those that the unit tests compare with the libraries;
+``on_grids=False`` leaves out those that differ in how a model is read, not in what is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.models.options.layer import Library
+from embertide.models.program import Aggregate, Combine, Linear, Program
+from tests.support.model_page import EXAMPLES
+from tests.support.models import program_of, shake
+from tests.support.world import Graph, make_graph
+from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
+
+GRAPHS = {
+    (kind, weighted): make_graph(directed=kind == "directed", weighted=weighted)
+    for kind in ("directed", "undirected")
+    for weighted in (False, True)
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program and the graph it runs on."""
+
+    program: Program
+    kind: str
+    weighted: bool
+
+    @property
+    def graph(self) -> Graph:
+        return GRAPHS[self.kind, self.weighted]
+
+
+def catalogue() -> dict[str, Case]:
+    """Name -> case; models take turns on the directed and the undirected graph."""
+    programs = {**_pyg(), **_layers(), **_made()}
+    if not why_no_dgl():
+        programs |= _dgl()
+    return {
+        name: Case(program, ("directed", "undirected")[number % 2], weighted)
+        for number, (name, (program, weighted)) in enumerate(programs.items())
+    }
+
+
+def _dgl() -> dict[str, tuple[Program, bool]]:
+    dgl = load_dgl()
+    convs = dgl.nn.pytorch
+    programs = {
+        "dgl stack": (program_of(test_models_dgl.STACK, shake(test_models_dgl.Stack(convs))), False)
+    }
+    for name, (make, text) in test_models_layers.DGL.items():
+        programs[f"dgl {name}"] = (program_of(f"library: dgl\n{text}", shake(make(dgl))), False)
+    for name, case in test_models_dgl.CASES.items():
+        if case.on_grids:
+            module = shake(nn.ModuleDict({"conv": case.make(convs)}))
+            program = program_of(f"library: dgl\nlayers: [{{{case.options}}}]", module)
+            programs[f"dgl {name}"] = (program, case.weights)
+    return programs | _examples("dgl")
+
+
+def _pyg() -> dict[str, tuple[Program, bool]]:
+    programs = {}
+    for name, (make, inner, last, weighted, _) in test_models_pyg.MODELS.items():
+        text = f"library: pyg\nlayers:\n  - {inner}\n  - {inner}\n  - {last}\n"
+        programs[f"pyg {name}"] = (program_of(text, shake(make())), weighted)
+    for name, case in test_models_pyg.CASES.items():
+        if case.on_grids:
+            module = shake(nn.ModuleDict({"conv": case.make()}))
+            program = program_of(f"library: pyg\nlayers: [{{{case.options}}}]", module)
+            programs[f"pyg {name}"] = (program, case.weights)
+    return programs
+
+
+def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
+    """The models of docs/model.md."""
+    return {
+        f"{library} example {name}": (
+            program_of(example.yaml, shake(example.make())),
+            example.weighted,
+        )
+        for name, example in EXAMPLES[library].items()
+    }
+
+
+def _layers() -> dict[str, tuple[Program, bool]]:
+    """Layers without edges, propagation and JumpingKnowledge."""
+    return _examples("pyg") | {
+        f"pyg {name}": (
+            program_of(f"library: pyg\n{case.more}layers: [{case.layers}]", shake(case.make())),
+            case.weighted,
+        )
+        for name, case in test_models_layers.PYG.items()
+    }
+
+
+def _made() -> dict[str, tuple[Program, bool]]:
+    """Every norm with both kinds of loops, on the features themselves and behind a product."""
+    programs = {}
+    g = torch.Generator().manual_seed(1)
+    params = {"w": torch.randn(7, 10, generator=g), "v": torch.randn(7, 10, generator=g)}
+    widths = {"x": 10, "h": 7, "r": 7, "a": 10, "b": 7, "out": 7}
+    for norm in ("none", "in", "out", "both", "sym_in", "sym_in_weighted"):
+        for loops in ("keep", "single"):
+            how = {"norm": norm, "loops": loops, "loop_weight": 2.0, "edge_weight": True}
+            steps = (
+                Aggregate(out="a", layer=0, x="x", **how),
+                Linear(out="h", layer=0, x="a", weight="w"),
+                Linear(out="r", layer=0, x="x", weight="v"),
+                Aggregate(out="b", layer=1, x="h", **how),
+                Combine(out="out", layer=1, a="b", b="r", alpha=0.5),
+            )
+            programs[f"made {norm} {loops}"] = (
+                Program(steps=steps, params=params, widths=widths, layers=2),
+                loops == "keep",
+            )
+    return programs

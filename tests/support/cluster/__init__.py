@@ -1,0 +1,1 @@
+"""The machinery of the test cluster; tests/cluster/README.md tells how it works."""

@@ -1,0 +1,87 @@
+"""Worker processes that stand still in a stage for as long as a test needs them to.
+
+A fast machine is done with a stage, or the whole job, before kubectl has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from embertide.spec import naming
+from tests.support.cluster.pod_processes import find_processes
+
+_POLL_SECONDS = 0.005
+_FIND_SECONDS = 0.1
+_MAIN = "embertide.pod work"
+
+
+@contextlib.contextmanager
+def standing_still(
+    uids: Callable[[], list[str]], attempt: int, rank: int, stage: str, seconds: float
+) -> Iterator[str]:
+    """Stop all worker processes as soon as one of them is in a stage; they go on at the end.
+
+    Yields the stage in which it stands: stages of some milliseconds may be over.
+
+    Args:
+        uids: of the attempt's pods by rank; asked again until all have a container.
+        rank: whose stage counts.
+    """
+    deadline = time.monotonic() + seconds
+    mains: list[int] = []
+    workers: list[int] = []
+    while not workers or stage not in _stages(mains[rank], attempt):
+        assert time.monotonic() < deadline, f"worker {rank} did not come to {stage}"
+        if mains and all(Path(f"/proc/{main}").exists() for main in mains):
+            workers = workers or _every(_workers(main) for main in mains)
+            time.sleep(_POLL_SECONDS)
+        else:
+            time.sleep(_FIND_SECONDS)
+            mains, workers = _every(find_processes(uid, _MAIN) for uid in uids()), []
+    # By handle: when they have ended, somebody else may have their numbers.
+    handles = [os.pidfd_open(worker) for worker in workers]
+    _send(handles, signal.SIGSTOP)
+    try:
+        yield _stages(mains[rank], attempt)[-1]
+    finally:
+        _send(handles, signal.SIGCONT)
+        for handle in handles:
+            os.close(handle)
+
+
+def _every(found: Iterable[Iterator[int]]) -> list[int]:
+    """The first of each; [] where one has none."""
+    first = [next(processes, None) for processes in found]
+    return [process for process in first if process is not None] if all(first) else []
+
+
+def _workers(process: int) -> Iterator[int]:
+    """The worker process among a process's descendants, once it is there."""
+    with contextlib.suppress(OSError):
+        for children in Path(f"/proc/{process}/task").glob("*/children"):
+            for child in map(int, children.read_text().split()):
+                if Path(f"/proc/{child}/comm").read_text().startswith("embertide-"):
+                    yield child
+                yield from _workers(child)
+
+
+def _stages(main: int, attempt: int) -> list[str]:
+    """The stages that a container's worker has reported, in the container's files."""
+    folder = Path(f"/proc/{main}/root{naming.SCRATCH_FOLDER}/attempt-{attempt}")
+    try:
+        lines = (folder / "progress.jsonl").read_text().splitlines(keepends=True)
+    except OSError:
+        return []
+    return [json.loads(line)["stage"] for line in lines if line.endswith("\n")]
+
+
+def _send(handles: list[int], number: int) -> None:
+    for handle in handles:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(handle, number)

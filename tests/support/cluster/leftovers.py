@@ -1,0 +1,23 @@
+"""What of a cluster is still on this machine: nothing, once it has ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.cluster.cgroups import hierarchies
+from tests.support.cluster.layout import HOST_LINK, Layout
+
+
+def find_leftovers(layout: Layout) -> list[str]:
+    """Control groups (and so processes), links and mounts, one line each."""
+    groups = [h.cluster for h in hierarchies() if h.cluster.exists()]
+    lines = [f"control group {group}: {_processes(group)}" for group in groups]
+    if Path("/sys/class/net", HOST_LINK).exists():
+        lines.append(f"network link {HOST_LINK}")
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return lines + [f"mount {line}" for line in mounts if str(layout.state) in line]
+
+
+def _processes(group: Path) -> str:
+    found = [p for file in group.rglob("cgroup.procs") for p in file.read_text().split()]
+    return f"processes {' '.join(found)}" if found else "empty"

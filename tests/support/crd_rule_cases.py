@@ -1,0 +1,169 @@
+"""Jobs that a rule of the custom resource definition refuses; every rule is here."""
+
+from __future__ import annotations
+
+from tests.support.crd_cases import (
+    ABSENT,
+    BOUNDS,
+    EDGE,
+    INT_NPY,
+    NODE,
+    NPY,
+    PLAIN_EDGE,
+    TAKEN,
+    Case,
+    a_node,
+)
+
+_URI = "must be s3://bucket/path, file:///absolute/path or /absolute/path"
+_BY_NAME = "must be column names, since parquet, and csv and tsv with a header, have them"
+_BY_INDEX = "must be 0-based indexes, since npy, and csv and tsv with header: false"
+_DIFFERENT = "source, destination and weight must be different columns"
+_DELIMITER = "must be one ASCII character that does not end a line or quote"
+_NO_COLUMNS = "npy has no columns; omit it (idsUri gives the ids)"
+_APART = "must be a prefix of its own: it is, contains or lies inside "
+
+RULES = (
+    Case("a name too long for its pods", {"metadata.name": "p" * 53}, "at most 52 characters"),
+    Case("a name with a dot", {"metadata.name": "pro.ducts"}, "lower-case letters, digits and '-'"),
+    Case("a name with a digit first", {"metadata.name": "7products"}, "begin with a letter"),
+    # Locations.
+    Case("a relative path", {"spec.output.uri": "out"}, _URI),
+    Case("an empty uri", {"spec.model.uri": ""}, _URI),
+    Case("another store", {f"{EDGE}.uri": "gs://shop/edges"}, _URI),
+    Case("no bucket", {f"{NODE}.features.uri": "s3:///features"}, _URI),
+    Case("a file on another host", {"spec.model.uri": "file://host/model"}, _URI),
+    Case("a bucket's name with a line break", {"spec.model.uri": "s3://models\n/7"}, _URI),
+    Case("a home", {"spec.model.uri": "~/model"}, _URI),
+    Case("a space behind a uri", {"spec.model.uri": "s3://shop/m "}, "no spaces around it"),
+    # Edges.
+    Case("an index in parquet", {f"{EDGE}.columns.source": 0}, _BY_NAME),
+    Case("an index beside a header", {EDGE: PLAIN_EDGE | {"columns": {"weight": 2}}}, _BY_NAME),
+    Case("a name in npy", INT_NPY | {f"{EDGE}.columns": {"source": "a"}}, _BY_INDEX),
+    Case(
+        "a name without a header",
+        {EDGE: PLAIN_EDGE | {"header": False, "columns": {"weight": "w"}}},
+        _BY_INDEX,
+    ),
+    Case("source is destination", {f"{EDGE}.columns": {"source": "dst"}}, _DIFFERENT),
+    Case("weight is source", {f"{EDGE}.columns.weight": "a"}, _DIFFERENT),
+    Case("weight is source by default", INT_NPY | {f"{EDGE}.columns": {"weight": 0}}, _DIFFERENT),
+    Case("parquet without header", {f"{EDGE}.header": False}, "only csv and tsv can lack a header"),
+    Case("parquet with delimiter", {f"{EDGE}.delimiter": ";"}, "only format csv has a delimiter"),
+    *(
+        Case(
+            f"the delimiter {mark!r}",
+            {f"{EDGE}.format": "csv", f"{EDGE}.delimiter": mark},
+            _DELIMITER,
+        )
+        for mark in ("\n", "\r", '"', "\0", "\u0080", "\u00a6")
+    ),
+    Case(
+        "undirected between two types",
+        {
+            "spec.input.nodes": [a_node("user"), a_node("item")],
+            EDGE: PLAIN_EDGE | {"sourceType": "user", "destinationType": "item", "directed": False},
+        },
+        "edges between two node types have a direction",
+    ),
+    # Edges and nodes together.
+    Case(
+        "two edge types of one name",
+        {"spec.input.edges": [PLAIN_EDGE, PLAIN_EDGE | {"uri": "s3://shop/f"}]},
+        "spec.input.edges: Invalid value: names must be unique",
+    ),
+    Case(
+        "two node types of one name",
+        {"spec.input.nodes": [a_node("node"), a_node("node")]},
+        "spec.input.nodes: Invalid value: names must be unique",
+    ),
+    Case("an unknown source", {f"{EDGE}.sourceType": "user"}, "every sourceType must be the name"),
+    Case(
+        "an unknown destination",
+        {f"{EDGE}.destinationType": "user"},
+        "every destinationType must be the name of a node type in spec.input.nodes",
+    ),
+    Case(
+        "npy edges with string ids",
+        {f"{EDGE}.format": "npy", f"{EDGE}.columns": ABSENT},
+        "npy holds numbers, and cannot hold string ids; use parquet, csv or tsv",
+    ),
+    # Nodes.
+    Case("a count of strings", {f"{NODE}.count": 7}, "only ids: dense has a count"),
+    Case(
+        "a table of dense ids",
+        {f"{NODE}.ids": "dense", f"{NODE}.table": {"uri": "s3://shop/nodes"}},
+        "is not for ids: dense",
+    ),
+    Case(
+        "strings without a column of ids",
+        {f"{NODE}.features.idColumn": ""},
+        "is required unless ids are dense",
+    ),
+    Case(
+        "npy features without ids",
+        {f"{NODE}.features": NPY},
+        "is required with npy unless ids are dense",
+    ),
+    *(
+        Case(
+            f"npy features with {column}",
+            {NODE: {"features": NPY | {column: value}}},
+            f"features.{column}: Forbidden: {_NO_COLUMNS}",
+        )
+        for column, value in {"idColumn": "id", "vectorColumn": "x", "columns": ["x"]}.items()
+    ),
+    Case(
+        "parquet features without columns",
+        {f"{NODE}.features.vectorColumn": ABSENT},
+        "is required with parquet: name the column that holds the vectors",
+    ),
+    Case(
+        "vectorColumn and columns",
+        {f"{NODE}.features.columns": ["a"]},
+        "cannot be combined with vectorColumn; set one of the two",
+    ),
+    Case(
+        "idsUri with parquet",
+        {f"{NODE}.features.idsUri": "s3://shop/ids"},
+        "is for format npy; with parquet use idColumn",
+    ),
+    # The output.
+    Case(
+        "output is edges",
+        {"spec.output.uri": "s3://shop/edges/dt=2026-11-20"},
+        f"{_APART}the uri of spec.input.edges",
+    ),
+    Case(
+        "output holds edges",
+        {"spec.output.uri": "s3://shop/edges/"},
+        f"{_APART}the uri of spec.input.edges",
+    ),
+    Case(
+        "output is in features",
+        {"spec.output.uri": "s3://shop//features/new"},
+        f"{_APART}the uri of features",
+    ),
+    Case(
+        "output holds ids",
+        {
+            NODE: {"ids": "string", "features": NPY | {"idsUri": "/data/out/ids.npy"}},
+            "spec.output.uri": "file:///data/out",
+        },
+        f"{_APART}the idsUri of features",
+    ),
+    Case(
+        "output is in a table",
+        {f"{NODE}.table": {"uri": "file:///data/nodes"}, "spec.output.uri": "/data/nodes//out/"},
+        f"{_APART}the uri of a table",
+    ),
+    Case(
+        "output is a bucket",
+        {"spec.model.uri": "s3://models/7", "spec.output.uri": "s3://models"},
+        f"{_APART}spec.model.uri",
+    ),
+)
+"""Changes to ``BASE`` that are refused, with part of the rule's message."""
+
+CASES = (*TAKEN, *RULES, *BOUNDS)
+"""All that can be tried on a new job; those that are taken have no message."""

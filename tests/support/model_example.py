@@ -1,0 +1,25 @@
+"""What an example of docs/model.md is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+EXACT, FOLDED = 1e-9, 1e-6
+
+
+@dataclass(frozen=True)
+class Example:
+    """A model as a training script has it, and its model.yaml.
+
+    Attributes:
+        weighted: its forward takes edge weights.
+        tolerance: of the comparison; a folded batch norm is stored in float32.
+    """
+
+    make: Callable[[], nn.Module]
+    yaml: str
+    weighted: bool = False
+    tolerance: float = EXACT

@@ -1,0 +1,243 @@
+"""Worker containers as processes on this machine: ``python -m embertide.pod work``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.reports import Ending, WorkerStatus
+from embertide.spec.version_names import new_version
+from tests.support.commands import environment, members, name_of
+
+START_SECONDS = 60.0
+"""More than a busy machine takes to import everything in several processes."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Pod:
+    """One pod; its container can be started again and finds its files as they were."""
+
+    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.termination_log = folder / "termination-log"
+        self.log = folder / "log"
+        self._env = environment() | env | {
+            "EMBERTIDE_SCRATCH": str(folder / "scratch"),
+            "EMBERTIDE_TERMINATION_LOG": str(self.termination_log),
+            "EMBERTIDE_HTTP_PORT": str(self.port),
+            # Short, since sockets lie in it.
+            "TMPDIR": f"/tmp/em-{self.port}",
+        }  # fmt: skip
+        (folder / "scratch").mkdir(parents=True, exist_ok=True)
+        self.process = self.start()
+
+    def start(self, command: str = "work") -> subprocess.Popen[bytes]:
+        """Start the container, for the first time or again."""
+        self.termination_log.write_text("")
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "embertide.pod", command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env,
+                start_new_session=True,
+            )
+        return self.process
+
+    def get(self, path: str, method: str = "GET") -> tuple[int, str]:
+        """An HTTP answer; connection errors are the caller's."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def status(self) -> WorkerStatus | None:
+        """What /status says; None while nobody listens."""
+        try:
+            return WorkerStatus.model_validate_json(self.get("/status")[1])
+        except (urllib.error.URLError, ConnectionError):
+            return None
+
+    def until(self, found: Callable[[WorkerStatus], Any], seconds: float = START_SECONDS) -> Any:
+        """Wait until ``found`` says something true of the status; returns that."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            status = self.status()
+            if status is not None and (answer := found(status)):
+                return answer
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.02)
+        raise AssertionError(f"not within {seconds} s: {self.status()}\n{self.log.read_text()}")
+
+    def until_stage(self, stage: str) -> None:
+        """Wait until rank 0 says that a stage is under way."""
+        self.until(lambda status: status.progress is not None and status.progress.stage == stage)
+
+    def until_working(self, stage: str) -> None:
+        """Wait until the worker process reports a stage; sooner than the container tells it."""
+        attempt = self._env["EMBERTIDE_ATTEMPT"]
+        reports = self.folder / "scratch" / f"attempt-{attempt}" / "progress.jsonl"
+        said = f'"stage": "{stage}"'
+        deadline = time.monotonic() + START_SECONDS
+        while not (reports.exists() and said in reports.read_text()):
+            assert time.monotonic() < deadline, self.log.read_text()
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.005)
+
+    def until_state(self, state: str) -> WorkerStatus:
+        """Wait for a state."""
+        found: WorkerStatus = self.until(lambda status: status.state == state and status)
+        return found
+
+    def until_logged(self, text: str) -> None:
+        """Wait for a line of the log."""
+        self.until(lambda _status: text in self.log.read_text())
+
+    def worker(self, rank: int) -> int:
+        """The process id of the worker process, once there is one."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for process in members(self.process.pid):
+                if name_of(process) == f"embertide-{rank}":
+                    return process
+            time.sleep(0.01)
+        raise AssertionError(self.log.read_text())
+
+    def terminate(self) -> None:
+        """As Kubernetes ends a container."""
+        self.process.send_signal(signal.SIGTERM)
+
+    def ended(self, seconds: float) -> int:
+        """The exit code, within ``seconds``; no process may be left."""
+        code = self.process.wait(seconds)
+        deadline = time.monotonic() + 10
+        while members(self.process.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return code
+
+    def ending(self) -> Ending:
+        """What the termination message says."""
+        found = Ending.parse(self.termination_log.read_text())
+        assert found is not None, self.log.read_text()
+        return found
+
+    def kill(self) -> None:
+        """Whatever state it is in."""
+        for process in members(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self.process.wait()
+        shutil.rmtree(self._env["TMPDIR"], ignore_errors=True)
+
+
+class LocalPods:
+    """Starts pods of one job, an attempt after the other."""
+
+    def __init__(self, folder: Path, job: EmbeddingJob) -> None:
+        self._folder = folder
+        self._job_folder = folder / "config"
+        self._job_folder.mkdir(parents=True)
+        (self._job_folder / "job.json").write_text(job.model_dump_json(by_alias=True))
+        self._pods: list[Pod] = []
+        self._env: dict[str, str] = {}
+        self.versions: list[str] = []
+
+    def attempt(self, grid: str, ranks: list[int] | None = None, **env: str) -> list[Pod]:
+        """Start an attempt's pods (default: all), with a version of its own."""
+        graph, feature = map(int, grid.split("x"))
+        common = {
+            "EMBERTIDE_JOB_FOLDER": str(self._job_folder),
+            "EMBERTIDE_JOB_UID": "9c2f",
+            "EMBERTIDE_ATTEMPT": str(len(self.versions) + 1),
+            "EMBERTIDE_GRID": grid,
+            "EMBERTIDE_EARLIER_VERSIONS": ",".join(self.versions),
+            "EMBERTIDE_RENDEZVOUS": f"127.0.0.1:{free_port()}",
+            "EMBERTIDE_THREADS": "1",
+        }
+        self.versions.append(new_version())
+        common["EMBERTIDE_VERSION"] = self.versions[-1]
+        self._env = common | env
+        pods = [
+            Pod(
+                self._folder / f"{len(self.versions)}-{rank}",
+                common | {"EMBERTIDE_RANK": str(rank)} | env,
+            )
+            for rank in (range(graph * feature) if ranks is None else ranks)
+        ]
+        self._pods += pods
+        return pods
+
+    def replace(self, rank: int) -> Pod:
+        """Start a new pod in the place of one of the newest attempt."""
+        folder = self._folder / f"{len(self.versions)}-{rank}-new"
+        self._pods.append(Pod(folder, self._env | {"EMBERTIDE_RANK": str(rank)}))
+        return self._pods[-1]
+
+    def stop(self) -> None:
+        """Kill what is left."""
+        for pod in self._pods:
+            pod.kill()
+
+
+@contextmanager
+def local_pods(folder: Path, job: EmbeddingJob) -> Iterator[LocalPods]:
+    """Pods whose processes end with the block."""
+    made = LocalPods(folder, job)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def samples(text: str) -> dict[str, float]:
+    """Prometheus text as {name and labels: value}."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def files(output: Path) -> list[str]:
+    """Everything under an output but folders, hidden files too."""
+    return sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
+
+
+def plan_pod(folder: Path, job: EmbeddingJob, **env: str) -> tuple[int, dict[str, Any]]:
+    """Run the planner; returns its exit code and termination message."""
+    (folder / "config").mkdir(parents=True)
+    (folder / "config" / "job.json").write_text(job.model_dump_json(by_alias=True))
+    message = folder / "termination-log"
+    done = subprocess.run(
+        [sys.executable, "-m", "embertide.pod", "plan"],
+        env=environment() | env | {
+            "EMBERTIDE_JOB_FOLDER": str(folder / "config"),
+            "EMBERTIDE_SCRATCH": str(folder / "scratch"),
+            "EMBERTIDE_TERMINATION_LOG": str(message),
+        },
+        capture_output=True,
+        timeout=START_SECONDS,
+    )  # fmt: skip
+    return done.returncode, json.loads(message.read_text())

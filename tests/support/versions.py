@@ -1,0 +1,248 @@
+"""Publishing for tests, and processes that die at a chosen storage operation or race.
+
+Run as a program (see ``main``) it forks such processes from one that has no threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from embertide.spec.manifest import StorageSettings
+from embertide.spec.version_names import new_version, version_uri
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from embertide.versions.catalog import VersionInfo, latest, list_versions
+from embertide.versions.parts import PartDigest, PartWriter, verify_part
+from embertide.versions.publish import publish
+from embertide.versions.reading import iter_embeddings
+from tests.support.paths import ROOT
+
+WIDTH = 3
+ROWS = (5, 2)
+# Sorted by age; the last six digits are part of the time.
+OLD, CURRENT, NEXT, LATER = (f"20261121T04192{i}Z-8000ff" for i in range(4))
+KILLED = 9
+
+
+def values_of(version: str) -> npt.NDArray[np.float32]:
+    """``[7, WIDTH]``, different for every version."""
+    seed = [int(version[9:15]), int(version[-6:], 16)]
+    return np.random.default_rng(seed).normal(size=(sum(ROWS), WIDTH)).astype(np.float32)
+
+
+def write_parts(
+    storage: Storage, uri: str, version: str, format: Any = "parquet"
+) -> list[PartDigest]:
+    """Write and verify one part for each of ``ROWS``."""
+    digests, start, values = [], 0, values_of(version)
+    for rank, rows in enumerate(ROWS):
+        base = f"{version_uri(uri, version)}/part-{rank:05d}"
+        writer = PartWriter(
+            storage, base, format=format, dtype="float32", ids_kind="int64", width=WIDTH, rows=rows
+        )
+        with writer:
+            ids = np.arange(start, start + rows)
+            writer.write(ids, values[start : start + rows])
+        verify_part(storage, version_uri(uri, version), writer.digest)
+        digests.append(writer.digest)
+        start += rows
+    return digests
+
+
+def manifest_of(digests: list[PartDigest]) -> dict[str, Any]:
+    """What a run hands to publish."""
+    rows = sum(digest.rows for digest in digests)
+    return {"rows": rows, "dim": WIDTH, "parts": [asdict(digest) for digest in digests]}
+
+
+def publish_one(
+    storage: Storage, uri: str, version: str, keep: int = 100, format: Any = "parquet"
+) -> VersionInfo:
+    """A whole run's output."""
+    digests = write_parts(storage, uri, version, format)
+    return publish(storage, uri, version, manifest_of(digests), keep)
+
+
+def is_intact(storage: Storage, uri: str, version: str) -> bool:
+    """Whether all rows of a version are there and as they were written."""
+    batches = list(iter_embeddings(storage, uri, version))
+    ids = np.concatenate([ids for ids, _ in batches])
+    values = np.concatenate([values for _, values in batches])
+    right = values_of(version)
+    return np.array_equal(ids, np.arange(len(right))) and np.array_equal(values, right)
+
+
+class Hooked:
+    """A storage that calls ``before(operation, uri)`` first, at each operation."""
+
+    def __init__(self, storage: Storage, before: Callable[[str, str], None]) -> None:
+        self._storage, self._before = storage, before
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._storage, name)
+
+        def call(uri: Any, *args: Any) -> Any:
+            uris = [uri] if isinstance(uri, str) else list(uri)
+            self._before(name, uris[0] if uris else "")
+            return method(uri if isinstance(uri, str) else uris, *args)
+
+        return call
+
+    def delete(self, uris: Any) -> None:
+        """One by one, so that something can happen between two of them."""
+        for uri in uris:
+            self._before("delete", uri)
+            self._storage.delete([uri])
+
+    @contextmanager
+    def create(self, uri: str) -> Iterator[Any]:
+        """Also calls before each write and before the object becomes visible."""
+        self._before("create", uri)
+        with self._storage.create(uri) as stream:
+            yield _HookedStream(stream, lambda: self._before("stream", uri))
+            self._before("complete", uri)
+
+
+class _HookedStream:
+    def __init__(self, stream: Any, before: Callable[[], None]) -> None:
+        self._stream, self._before = stream, before
+
+    def write(self, data: Any) -> int:
+        self._before()
+        return int(self._stream.write(data))
+
+
+def crash_at(settings: StorageSettings | None, uri: str, operation: int, parts: bool) -> None:
+    """Publish OLD and CURRENT, then NEXT with keep=1, dying at the n-th operation of that.
+
+    Without ``parts`` those of writing the parts do not count.
+    """
+    storage = open_storage(settings)
+    publish_one(storage, uri, OLD)
+    publish_one(storage, uri, CURRENT)
+    left = operation
+
+    def die(_name: str, _uri: str) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os._exit(KILLED)
+
+    deadly: Any = Hooked(storage, die)
+    digests = write_parts(deadly if parts else storage, uri, NEXT)
+    publish(deadly, uri, NEXT, manifest_of(digests), keep=1)
+
+
+def crash_everywhere(settings: StorageSettings | None, uri: str, parts: int) -> None:
+    """One output for each operation a process can die at, until it outlives them all."""
+    # Imports the store's libraries before the forks, not in each.
+    open_storage(settings).stat(uri)
+    operation, status = 0, KILLED
+    while status == KILLED:
+        operation += 1
+        status = _in_child(
+            partial(crash_at, settings, f"{uri}/{operation}", operation, bool(parts))
+        )()
+    assert status == 0, f"operation {operation} ended with status {status}"
+    print(json.dumps(operation))
+
+
+def race(settings: StorageSettings | None, uri: str, processes: int) -> None:
+    """Processes that publish a version each at the same moment."""
+    open_storage(settings).stat(uri)
+    start, go = os.pipe()
+
+    def run() -> None:
+        os.close(go)
+        storage = open_storage(settings)
+        version = new_version()
+        digests = write_parts(storage, uri, version)
+        os.read(start, 1)
+        publish(storage, uri, version, manifest_of(digests), keep=100)
+
+    waits = [_in_child(run) for _ in range(processes)]
+    # All read the end of the pipe at once.
+    os.close(go)
+    assert [wait() for wait in waits] == [0] * processes
+    print(json.dumps(processes))
+
+
+def _in_child(work: Callable[[], None]) -> Callable[[], int]:
+    """Start work in a fork; the result waits for its exit status."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return lambda: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def call(function: str, settings: StorageSettings | None, uri: str, *args: int) -> Any:
+    """Run a function of this file in a process of its own; returns what it prints."""
+    given = "null" if settings is None else settings.model_dump_json()
+    module = "tests.support.versions"
+    command = [sys.executable, "-m", module, function, given, uri, *map(str, args)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def check_crashes(settings: StorageSettings | None, uri: str, parts: bool = True) -> None:
+    """Die at every storage operation of a run's end; readers must have a whole version always.
+
+    And the next run must publish as if nothing had been.
+    """
+    storage = open_storage(settings)
+    operations = call("crash_everywhere", settings, uri, int(parts))
+    seen = []
+    for operation in range(1, operations + 1):
+        output = f"{uri}/{operation}"
+        current = latest(storage, output).version
+        there = [info.version for info in list_versions(storage, output)]
+        assert all(is_intact(storage, output, version) for version in there), operation
+        # Nothing is removed before the new version is visible.
+        assert current == NEXT or there[:2] == [OLD, CURRENT]
+        seen.append(current)
+        assert publish_one(storage, output, LATER, keep=1).current
+        assert [info.version for info in list_versions(storage, output)] == [LATER]
+    # All operations up to the pointer's move come before all others.
+    assert seen == sorted(seen)
+    assert set(seen) == {CURRENT, NEXT}
+
+
+def check_race(settings: StorageSettings | None, uri: str, processes: int) -> None:
+    """However processes race, all their versions are whole and the newest is current."""
+    call("race", settings, uri, processes)
+    storage = open_storage(settings)
+    found = list_versions(storage, uri)
+    assert len(found) == processes
+    assert all(is_intact(storage, uri, info.version) for info in found)
+    assert [info.current for info in found] == [False] * (processes - 1) + [True]
+
+
+def main() -> None:
+    """``python -m tests.support.versions FUNCTION SETTINGS_JSON URI [NUMBER...]``."""
+    name, given, uri, *numbers = sys.argv[1:]
+    settings = StorageSettings.model_validate_json(given) if given != "null" else None
+    {"crash_everywhere": crash_everywhere, "race": race}[name](settings, uri, *map(int, numbers))
+
+
+if __name__ == "__main__":
+    main()

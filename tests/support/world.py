@@ -1,0 +1,147 @@
+"""A job without files: graphs and features in memory, through the pipeline's own stages.
+
+Ranks import this module, so it stays light.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from embertide.context import RunContext
+from embertide.grid import even_bounds
+from embertide.kernels.csr import Csr
+from embertide.models.program import Program
+from embertide.pipeline import layer_graphs
+from embertide.primitives.exchange import Exchange
+from embertide.primitives.idmap import DenseIds
+from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.spec.manifest import EmbeddingJob, load_manifest
+from embertide.stages.csr import build_graph, choose_ranges
+from embertide.stages.features import RawFeatures, loaded_features, locate_features
+from embertide.stages.infer import infer
+
+NODES = 97
+GROUP_BYTES = 512
+"""Ten whole rows of 12 columns: every remote exchange takes many groups."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Sources and destinations [E] int64, weights [E] float32 or None."""
+
+    src: np.ndarray
+    dst: np.ndarray
+    weight: np.ndarray | None = None
+    nodes: int = NODES
+
+    def layer(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """As the reference takes it."""
+        weight = None if self.weight is None else torch.from_numpy(self.weight)
+        return torch.from_numpy(self.src), torch.from_numpy(self.dst), weight
+
+
+def make_graph(*, directed: bool = True, weighted: bool = False, seed: int = 4) -> Graph:
+    """Hubs of both kinds, self-loops (several on one node), duplicates, isolated nodes.
+
+    The last four nodes are isolated; in the directed graph 80..92 have no in-edges.
+    """
+    g = np.random.default_rng(seed)
+    src, dst = g.integers(0, 93, 420), (80 * g.random(420) ** 2).astype(np.int64)
+    hub, loops = np.arange(60), np.array([3, 7, 7, 7, 50, 90])
+    src = np.concatenate([src, hub, np.full_like(hub, 90), loops, src[:30]])
+    dst = np.concatenate([dst, np.full_like(hub, 2), hub, loops, dst[:30]])
+    weight = g.random(len(src)).astype(np.float32) + np.float32(0.25)
+    if not directed:
+        other = src != dst
+        src, dst = np.concatenate([src, dst[other]]), np.concatenate([dst, src[other]])
+        weight = np.concatenate([weight, weight[other]])
+    return Graph(src, dst, weight if weighted else None)
+
+
+def make_features(width: int, nodes: int = NODES) -> torch.Tensor:
+    """[N, width] float32."""
+    return torch.randn(nodes, width, generator=torch.Generator().manual_seed(6))
+
+
+def make_job(
+    *, weighted: bool = False, group_bytes: int = GROUP_BYTES, **more: Any
+) -> EmbeddingJob:
+    """A job whose files are never opened; ``more`` goes to ``inference``."""
+    columns = "{source: s, destination: d, weight: w}" if weighted else "{}"
+    job = load_manifest(f"""
+apiVersion: embertide.dev/v1alpha1
+kind: EmbeddingJob
+metadata: {{name: test}}
+spec:
+  input:
+    edges: [{{uri: file:///in/edges, format: parquet, columns: {columns}}}]
+    nodes: [{{count: {NODES}, features: {{uri: file:///in/x, format: npy}}}}]
+  model: {{uri: file:///in/model}}
+  output: {{uri: file:///out}}
+""")
+    # Copied without the check that groups are at least 4 KiB: these graphs are tiny.
+    inference = job.spec.inference.model_copy(update={"group_bytes": group_bytes, **more})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})
+
+
+class _NoClock:
+    """Stands in for the clock of a run."""
+
+    @staticmethod
+    def stage(_name: str) -> nullcontext[None]:
+        return nullcontext()
+
+
+class Rank:
+    """One rank after the CSR stage. Collective: every rank must call."""
+
+    def __init__(self, exchange: Exchange, graph: Graph, job: EmbeddingJob) -> None:
+        self.ctx = RunContext(job, exchange, None, lambda _progress: None)  # type: ignore[arg-type]
+        self.graph = graph
+        self.edges = _share_edges(graph, exchange.grid.rank, exchange.grid.world)
+        self.ranges = choose_ranges(self.ctx, self.edges, graph.nodes)
+        self.sub_range: Csr = build_graph(self.ctx, self.edges, self.ranges)
+        self.ids = DenseIds(graph.nodes, exchange.grid.rank)
+        self.keys = self.ids.original(self.ranges)[1]
+
+    def embed(self, program: Program, features: torch.Tensor) -> np.ndarray:
+        """[our rows, D'], from layer graphs of its own. Collective: every rank must call."""
+        mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
+        locations = locate_features(self.ctx, self.ranges, self.ids, mine)
+        graphs = layer_graphs(self.ctx, program, self.ranges, self.sub_range, self.keys, _NoClock())
+        loaded = loaded_features(self.ctx, RawFeatures([], features[mine]), mine)
+        return infer(self.ctx, program, self.ranges, graphs, loaded, locations).numpy()
+
+
+def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:
+    """The nodes whose features a rank read: scattered, and the last of several read none."""
+    order = np.random.default_rng(8).permutation(nodes)
+    readers = max(1, world - 1)
+    bounds = [*even_bounds(nodes, readers), nodes]
+    return order[bounds[rank] : bounds[rank + 1]]
+
+
+def read_edges_of(graph: Graph, rank: int, world: int) -> list[np.ndarray]:
+    """The edges that a rank read, in ``rank + 1`` chunks: ranks differ in their rounds."""
+    mine = np.random.default_rng(9).permutation(len(graph.src))[rank::world]
+    return np.array_split(mine, rank + 1)
+
+
+def _share_edges(graph: Graph, rank: int, world: int) -> Edges:
+    batches = read_edges_of(graph, rank, world)
+    chunks = [
+        EdgeChunk(
+            graph.src[batch].astype(np.int32),
+            graph.dst[batch].astype(np.int32),
+            None if graph.weight is None else graph.weight[batch],
+        )
+        for batch in batches
+    ]
+    mine = np.concatenate(batches)
+    histogram = np.bincount(graph.dst[mine], minlength=graph.nodes)
+    return Edges(chunks, histogram, 0, graph.weight is not None, len(mine))

@@ -1,0 +1,276 @@
+"""torch's elastic agent and rendezvous, for workers that were forked before either existed.
+
+A process that is forked while other threads run inherits the locks that they hold at that moment,
+and nobody ever releases those: a worker that needs one, such as the name resolver's, deadlocks.
+The rendezvous has threads. So the workers exist before it: they are forked while nothing else
+runs, and wait for the rank that the rendezvous assigns. torch's own agent starts workers after it.
+
+The rendezvous of an attempt takes place once. torch's own starts the workers over when a launcher
+is lost and another one joins; an attempt ends then, because the next one has a version and pods of
+its own. And torch's launchers ignore it when one of them stops answering, as when its node is
+lost: connections to it stay open, so the workers would wait for half an hour. Missed heartbeats
+tell sooner.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkContext, ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.elastic.agent.server.api import (
+    RunResult,
+    SimpleElasticAgent,
+    WorkerGroup,
+    WorkerSpec,
+    WorkerState,
+)
+from torch.distributed.elastic.multiprocessing import ProcessFailure
+from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousParameters
+from torch.distributed.elastic.rendezvous.api import RendezvousError, rendezvous_handler_registry
+from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
+    DynamicRendezvousHandler,
+    RendezvousTimeout,
+)
+from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+
+from embertide.launch.failure import Exit
+from embertide.launch.process_tree import die_with_requester
+from embertide.launch.settings import ONCE, Rendezvous
+
+MISSED_HEARTBEATS = 6
+"""After so many in a row a launcher counts as lost."""
+_CLOSE_SECONDS = 5
+_STOP_SECONDS = 2.0
+"""Workers end at SIGTERM at once, unless something has stopped them."""
+
+LogPath = Callable[[int], Path] | None
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A worker process that waits for its assignment: the rank and address, as environment."""
+
+    process: BaseProcess
+    assignment: Connection
+
+
+def start_waiting(
+    count: int, main: Callable[..., None], args: tuple[Any, ...], log_path: LogPath
+) -> list[Waiting]:
+    """Start ``count`` workers, which will call ``main(*args)`` with their assignment.
+
+    Args:
+        log_path: where local worker i writes what libraries print, since what those say as peers
+            disappear is no message for users; None: to our own stdout and stderr.
+
+    Raises:
+        RuntimeError: this process has threads.
+    """
+    if threading.active_count() > 1:
+        raise RuntimeError("workers are started before the launcher has threads")
+    context = _context(main)
+    started: list[Waiting] = []
+    for number in range(count):
+        theirs, ours = context.Pipe(duplex=False)
+        output = log_path(number) if log_path else None
+        arguments = (theirs, output, main, args)
+        process = context.Process(target=_wait_and_work, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        started.append(Waiting(process, ours))
+    return started
+
+
+def _context(main: Callable[..., None]) -> ForkContext | ForkServerContext:
+    """fork on Linux only: other systems' libraries do not survive it."""
+    if sys.platform == "linux":
+        return multiprocessing.get_context("fork")
+    multiprocessing.set_forkserver_preload([main.__module__])
+    return multiprocessing.get_context("forkserver")
+
+
+def _wait_and_work(
+    assignment: Connection, output: Path | None, main: Callable[..., None], args: tuple[Any, ...]
+) -> None:
+    die_with_requester()
+    if output is not None:
+        _redirect_output(output)
+    # For a native crash: where in our code it was.
+    faulthandler.enable(all_threads=False)
+    os.environ.update(assignment.recv())
+    main(*args)
+
+
+def _redirect_output(path: Path) -> None:
+    """Send what we and native libraries print to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    with path.open("w") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+
+
+def supervise(
+    waiting: list[Waiting], rendezvous: Rendezvous, own_rank: int | None = None
+) -> list[Exit]:
+    """Join the other launchers, assign our workers their ranks, and wait until all have ended.
+
+    Args:
+        own_rank: of the one worker that we have, where the rendezvous does not number it.
+
+    Returns:
+        The workers that failed. The others were stopped then.
+
+    Raises:
+        RendezvousError, DistError: the other launchers did not join in time, or one was lost.
+    """
+    rendezvous_handler_registry.register(ONCE, _create_once)
+    handler = get_rendezvous_handler(
+        RendezvousParameters(
+            rendezvous.backend,
+            rendezvous.endpoint,
+            rendezvous.run_id,
+            min_nodes=rendezvous.launchers,
+            max_nodes=rendezvous.launchers,
+            local_addr=rendezvous.address,
+            **rendezvous.options,
+        )
+    )
+    spec = WorkerSpec(
+        role="embertide",
+        local_world_size=len(waiting),
+        rdzv_handler=handler,
+        entrypoint="embertide.launch.worker",
+        max_restarts=0,
+        monitor_interval=rendezvous.poll_seconds,
+        local_addr=rendezvous.address,
+    )
+    try:
+        result = _Agent(spec, waiting).run()
+    finally:
+        handler.shutdown()
+    if result is None:
+        # torch's agent returns nothing when it was on the waiting list of a full rendezvous.
+        raise RendezvousClosedError("they had started without it, and ended")
+    return [
+        Exit(rank if own_rank is None else own_rank, failure.exitcode, failure.local_rank)
+        for rank, failure in result.failures.items()
+    ]
+
+
+class _Agent(SimpleElasticAgent):
+    """Assigns waiting workers their ranks, monitors them, and stops all when one fails."""
+
+    def __init__(self, spec: WorkerSpec, workers: list[Waiting]) -> None:
+        super().__init__(spec)
+        self._workers = workers
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        for number, worker in enumerate(self._workers):
+            # One that has died is found by monitoring.
+            with suppress(OSError):
+                worker.assignment.send(_environment(worker_group, number))
+        return {number: worker.process.pid for number, worker in enumerate(self._workers)}
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        codes = [worker.process.exitcode for worker in self._workers]
+        ranks = [worker.global_rank for worker in worker_group.workers]
+        failures = {
+            rank: ProcessFailure(number, self._workers[number].process.pid or 0, code, "")
+            for number, (rank, code) in enumerate(zip(ranks, codes, strict=True))
+            if code
+        }
+        if failures:
+            return RunResult(WorkerState.FAILED, failures=failures)
+        if None in codes:
+            return RunResult(WorkerState.HEALTHY)
+        return RunResult(WorkerState.SUCCEEDED, return_values=dict.fromkeys(ranks))
+
+    def _stop_workers(self, worker_group: WorkerGroup) -> None:  # noqa: ARG002  # all there are
+        self._shutdown()
+
+    def _shutdown(self, *_signal: object, **_patience: object) -> None:
+        """Leave no worker; we know better than the agent how, and how long it takes."""
+        processes = [worker.process for worker in self._workers]
+        for process in processes:
+            process.terminate()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for process in processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+            process.kill()
+            process.join(_STOP_SECONDS)
+
+
+def _environment(group: WorkerGroup, number: int) -> dict[str, str]:
+    """What ``torch.distributed.init_process_group`` reads, as torchrun sets it."""
+    worker = group.workers[number]
+    handler = group.spec.rdzv_handler
+    return {
+        "RANK": str(worker.global_rank),
+        "WORLD_SIZE": str(worker.world_size),
+        "LOCAL_RANK": str(worker.local_rank),
+        "MASTER_ADDR": str(group.master_addr),
+        "MASTER_PORT": str(group.master_port),
+        "TORCHELASTIC_RUN_ID": handler.get_run_id(),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": str(handler.use_agent_store),
+    }
+
+
+class LauncherLost(RendezvousError):
+    """A launcher stopped answering, or was replaced by another one."""
+
+
+class _OnceHandler(DynamicRendezvousHandler):
+    """torch's handler, but for what it makes of lost launchers."""
+
+    def get_backend(self) -> str:
+        """The name it is asked for by."""
+        return ONCE
+
+    def num_nodes_waiting(self) -> int:
+        """Zero; torch's agent asks while its workers run.
+
+        Raises:
+            LauncherLost: where torch would start over, or wait.
+        """
+        waiting = super().num_nodes_waiting()
+        missing = self.settings.max_nodes - len(self._state_holder.state.participants)
+        if missing:
+            raise LauncherLost(f"{missing} of {self.settings.max_nodes} stopped answering")
+        if waiting:
+            raise LauncherLost("another pod joined in the place of one")
+        return 0
+
+
+def _create_once(params: RendezvousParameters) -> DynamicRendezvousHandler:
+    backend, store = create_backend(params)
+    handler: DynamicRendezvousHandler = _OnceHandler.from_backend(
+        params.run_id,
+        store,
+        backend,
+        params.min_nodes,
+        params.max_nodes,
+        params.local_addr,
+        RendezvousTimeout(
+            join=timedelta(seconds=params.get("join_seconds")),
+            close=timedelta(seconds=_CLOSE_SECONDS),
+        ),
+        keep_alive_interval=params.get("heartbeat_seconds"),
+        keep_alive_max_attempt=MISSED_HEARTBEATS,
+    )
+    return handler

@@ -1,0 +1,111 @@
+"""What a laptop's run and a pod's attempt have in common: plan, check, order, launch.
+
+Both are called inside ``fork_server(PRELOAD)``. Importing this module does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+from embertide.errors import EmbertideError
+from embertide.launch.failure import Cause
+from embertide.launch.fork_server import call, call_alone
+from embertide.launch.launcher import launch
+from embertide.launch.run_folder import RunFolder
+from embertide.launch.settings import Rendezvous, WorkerSettings
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob
+from embertide.telemetry.progress import OnProgress, Progress
+from embertide.telemetry.report import Estimate
+
+if TYPE_CHECKING:
+    from embertide.planning.inputs import Inputs
+    from embertide.storage.protocol import Storage
+
+PRELOAD = "embertide.launch.preload"
+"""What the fork server has to import."""
+
+
+def prepare(
+    folder: RunFolder,
+    job: EmbeddingJob,
+    storage: Storage,
+    *,
+    version: str,
+    grid: GridShape | None,
+    workers: int | None = None,
+    on_progress: OnProgress,
+    on_planned: Callable[[Estimate], None],
+) -> Estimate:
+    """List the inputs, choose the grid, see that the output can be written, write the order.
+
+    Args:
+        grid: the manifest's by default, else one chosen for ``workers``.
+        on_planned: called before anything is written; may refuse by raising.
+
+    Raises:
+        EmbertideError: inputs or model cannot be read, the grid does not fit, or the output
+            cannot be written.
+    """
+    from embertide.planning.inputs import list_inputs
+    from embertide.planning.order import WorkOrder
+
+    inputs = list_inputs(storage, job)
+    on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
+    # Waits for the fork server's imports.
+    estimate = call(plan_run, job, inputs, grid, workers)
+    on_planned(estimate)
+    check_output(storage, job.spec.output.uri, version)
+    folder.write_order(WorkOrder(inputs, version, estimate.peak_memory_per_worker_bytes))
+    folder.write_job(job)
+    return estimate
+
+
+def plan_run(
+    job: EmbeddingJob, inputs: Inputs, grid: GridShape | None, workers: int | None
+) -> Estimate:
+    """Choose the grid where nobody did, and estimate the run.
+
+    Raises:
+        EmbertideError: the model cannot be read, or the grid does not fit.
+    """
+    from embertide.planning.estimate import choose_grid, estimate
+    from embertide.storage.opening import open_storage
+
+    chosen = choose_grid(job, inputs, grid, workers)
+    return estimate(open_storage(job.spec.storage), job, inputs, chosen)
+
+
+def check_output(storage: Storage, output_uri: str, version: str) -> None:
+    """Learn before the work that the output cannot be written, not after it."""
+    from embertide.spec.version_names import version_uri
+
+    probe = f"{version_uri(output_uri, version)}/_begun"
+    storage.write(probe, b"")
+    # Where objects may be made but not removed, one is left behind; it is hidden and empty.
+    with suppress(EmbertideError):
+        storage.delete([probe])
+
+
+def launch_workers(
+    folder: RunFolder, settings: WorkerSettings, rendezvous: Rendezvous, on_progress: OnProgress
+) -> Cause | None:
+    """Run this launcher's workers to their end; returns why they failed, if so.
+
+    Raises:
+        ProcessDied: the launcher itself was killed.
+    """
+    with folder.following(on_progress):
+        return call_alone(launch, settings, rendezvous)
+
+
+def interface_of(address: str) -> str:
+    """The network interface that has an address, "" when none has."""
+    for name, there in psutil.net_if_addrs().items():
+        if any(found.address == address for found in there):
+            return name
+    return ""

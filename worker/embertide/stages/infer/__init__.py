@@ -1,0 +1,72 @@
+"""The layers: a program's steps, in order, lowered to the distributed primitives.
+
+Tensors are converted to the layout that a step needs and are changed in place where no later
+step reads them (:mod:`embertide.primitives.tensors`). The features are read on the ranks that
+loaded them.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from embertide.context import RunContext
+from embertide.grid import RowRanges
+from embertide.layouts import Loaded, Shard
+from embertide.models.program import EdgeStep, Program, Step
+from embertide.primitives.tensors import Tensors
+from embertide.stages.infer.edges import run_edge_step
+from embertide.stages.infer.execution import Execution, Graphs
+from embertide.stages.infer.nodes import run_node_step
+
+__all__ = ["Graphs", "infer"]
+
+
+def infer(
+    ctx: RunContext,
+    program: Program,
+    ranges: RowRanges,
+    graphs: Graphs,
+    loaded: Loaded,
+    locations: torch.Tensor,
+) -> torch.Tensor:
+    """Compute the embeddings of our sub-range. Collective: every rank must call.
+
+    Args:
+        loaded: the feature rows we read.
+        locations: [N/(P*M), 2] rank that loaded the features of each node of our sub-range, and
+            the row there.
+
+    Returns:
+        [N/(P*M), D'] float32 in the ``rows`` layout.
+    """
+    batch_bytes = ctx.job.spec.inference.group_bytes
+    execution = Execution(
+        ctx=ctx,
+        program=program,
+        ranges=ranges,
+        graphs=graphs,
+        tensors=Tensors(ctx.exchange, program, ranges, loaded, batch_bytes=batch_bytes),
+        locations=locations,
+    )
+    with torch.inference_mode():
+        return _run(execution)
+
+
+def _run(execution: Execution) -> torch.Tensor:
+    """Every step in order, then the output in the ``rows`` layout."""
+    ctx, program, tensors = execution.ctx, execution.program, execution.tensors
+    for at, step in enumerate(program.steps):
+        tensors.advance(at)
+        tensors.keep(step.out, _run_step(execution, step))
+        ctx.progress("infer", (at + 1) / len(program.steps), step.layer + 1, program.layers)
+    tensors.advance(len(program.steps))
+    last = ctx.exchange.channel("feature", "gemm", program.layers)
+    return tensors.get(program.output, "rows", last).data
+
+
+def _run_step(execution: Execution, step: Step) -> Shard:
+    match step:
+        case EdgeStep():
+            return run_edge_step(execution, step)
+        case _:
+            return run_node_step(execution, step)

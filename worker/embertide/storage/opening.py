@@ -1,0 +1,120 @@
+"""One storage for all URIs: picks the store by scheme, and makes it on first use.
+
+Above the stores, so that each of them knows the protocol alone and none knows the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO
+
+from embertide.errors import StorageError
+from embertide.spec.workers import StorageSettings
+from embertide.storage.protocol import ObjectInfo, Storage, TransferStats
+
+
+def as_uri(location: str) -> str:
+    """Bare absolute paths are files."""
+    return f"file://{location}" if location.startswith("/") else location
+
+
+class Stores:
+    """The storage that users of this package get: picks the store by the URI's scheme.
+
+    A store is made on first use, so that a run without S3 never loads its client.
+    """
+
+    def __init__(self, settings: StorageSettings) -> None:
+        self._settings = settings
+        self._made: dict[str, Storage] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stores, (self._settings,)
+
+    @property
+    def stats(self) -> TransferStats:
+        """What S3 transferred so far; local files count nothing."""
+        s3 = self._made.get("s3")
+        return s3.stats if s3 is not None else TransferStats()
+
+    def _store(self, uri: str) -> Storage:
+        scheme = uri.partition("://")[0]
+        with self._lock:
+            if scheme not in self._made:
+                self._made[scheme] = _make(scheme, uri, self._settings)
+            return self._made[scheme]
+
+    def list_folders(self, uri: str) -> list[str]:
+        """See :meth:`Storage.list_folders`."""
+        uri = as_uri(uri)
+        return self._store(uri).list_folders(uri)
+
+    def list(self, uri: str) -> list[ObjectInfo]:
+        """See :meth:`Storage.list`."""
+        uri = as_uri(uri)
+        return self._store(uri).list(uri)
+
+    def stat(self, uri: str) -> ObjectInfo | None:
+        """See :meth:`Storage.stat`."""
+        uri = as_uri(uri)
+        return self._store(uri).stat(uri)
+
+    def read(self, uri: str) -> bytes:
+        """See :meth:`Storage.read`."""
+        uri = as_uri(uri)
+        return self._store(uri).read(uri)
+
+    def read_range(self, uri: str, start: int, length: int) -> bytes:
+        """See :meth:`Storage.read_range`."""
+        uri = as_uri(uri)
+        return self._store(uri).read_range(uri, start, length)
+
+    def open(self, uri: str, info: ObjectInfo | None = None) -> AbstractContextManager[Any]:
+        """See :meth:`Storage.open`."""
+        uri = as_uri(uri)
+        return self._store(uri).open(uri, info)
+
+    def write(self, uri: str, data: bytes) -> ObjectInfo:
+        """See :meth:`Storage.write`."""
+        uri = as_uri(uri)
+        return self._store(uri).write(uri, data)
+
+    def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
+        """See :meth:`Storage.create`."""
+        uri = as_uri(uri)
+        return self._store(uri).create(uri)
+
+    def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
+        """See :meth:`Storage.write_if`."""
+        uri = as_uri(uri)
+        return self._store(uri).write_if(uri, data, expected)
+
+    def sweep(self, folder: str) -> None:
+        """See :meth:`Storage.sweep`."""
+        folder = as_uri(folder)
+        self._store(folder).sweep(folder)
+
+    def delete(self, uris: Iterable[str]) -> None:
+        """See :meth:`Storage.delete`."""
+        for uri in map(as_uri, uris):
+            self._store(uri).delete([uri])
+
+
+def _make(scheme: str, uri: str, settings: StorageSettings) -> Storage:
+    if scheme == "file":
+        from embertide.storage.local import LocalStore
+
+        return LocalStore()
+    if scheme == "s3":
+        from embertide.storage.s3 import S3Store
+
+        return S3Store(settings)
+    raise StorageError(f"{uri}: unknown scheme; use s3://bucket/path or file:///absolute/path")
+
+
+def open_storage(settings: StorageSettings | None = None) -> Stores:
+    """The storage for a job's ``spec.storage``."""
+    return Stores(settings or StorageSettings())

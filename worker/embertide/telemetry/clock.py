@@ -1,0 +1,69 @@
+"""Seconds and memory per stage on one worker, and the metrics that follow from them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import psutil
+
+from embertide.telemetry.memory import MemoryWatch
+from embertide.telemetry.progress import OnProgress, Progress
+from embertide.telemetry.recorder import CountingRecorder
+from embertide.telemetry.report import RankMemory, Snapshot
+
+
+@dataclass
+class Clock:
+    """Seconds and memory per stage on this worker, and the sizes it came to know.
+
+    Attributes:
+        on_progress: told when a stage begins.
+        seconds: of the stages that are over.
+        under_way: stages that are not, the innermost last -> when they began (perf_counter).
+        nodes: N, 0 until it is known.
+        edges: E, 0 until it is known.
+        began: when the run began (perf_counter).
+    """
+
+    memory: MemoryWatch
+    on_progress: OnProgress
+    seconds: dict[str, float] = field(default_factory=dict)
+    under_way: dict[str, float] = field(default_factory=dict)
+    nodes: int = 0
+    edges: int = 0
+    began: float = field(default_factory=time.perf_counter)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage and report that it begins."""
+        self.on_progress(Progress(name))
+        self.memory.stage = name
+        start = self.under_way[name] = time.perf_counter()
+        yield
+        del self.under_way[name]
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def rank_memory(self, rank: int, planned_bytes: int) -> RankMemory:
+        """What was planned beside what was used."""
+        watch = self.memory
+        return RankMemory(rank, watch.baseline, watch.peak, planned_bytes, dict(watch.peaks))
+
+    def snapshot(self, rank: int, planned_bytes: int, recorder: CountingRecorder) -> Snapshot:
+        """All of this worker's metrics right now; any thread may call."""
+        now = time.perf_counter()
+        under_way, seconds = dict(self.under_way), dict(self.seconds)
+        for name, began in under_way.items():
+            seconds[name] = seconds.get(name, 0.0) + now - began
+        return Snapshot(
+            rank=rank,
+            stage=list(under_way)[-1] if under_way else "",
+            stages=seconds,
+            memory=self.rank_memory(rank, planned_bytes),
+            resident_bytes=int(psutil.Process().memory_info().rss),
+            nodes=self.nodes,
+            edges=self.edges,
+            traffic=recorder.traffic(),
+        )

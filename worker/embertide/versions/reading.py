@@ -1,0 +1,124 @@
+"""Published versions, streamed back in the order they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from embertide.errors import InputError, ObjectMissing, OutputError
+from embertide.readers.npy import Header, read_header, read_rows
+from embertide.spec.version_names import version_uri
+from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.versions.catalog import latest
+from embertide.versions.manifest import part_digests, read_manifest
+from embertide.versions.part_sinks import ID_COLUMN, VECTOR_COLUMN
+from embertide.versions.parts import Ids, PartDigest
+
+Batch = tuple[Ids, npt.NDArray[np.float32]]
+"""(ids, values): ``np.int64 [n]`` or ``pa.LargeStringArray``, and ``float32 [n, D]``."""
+
+_BATCH_BYTES = 8 << 20
+_BUFFER_BYTES = 1 << 20
+
+
+def iter_embeddings(
+    storage: Storage, output_uri: str, version: str | None = None
+) -> Iterator[Batch]:
+    """All rows of a version (default: the current one), in batches of about 8 MiB.
+
+    Raises:
+        ObjectMissing: no such version; lists those there are.
+        OutputError: a part is missing or damaged.
+    """
+    version = version if version is not None else latest(storage, output_uri).version
+    manifest, _ = read_manifest(storage, output_uri, version)
+    for part in part_digests(manifest):
+        yield from read_part(storage, version_uri(output_uri, version), part, manifest["dim"])
+
+
+def read_part(storage: Storage, folder_uri: str, part: PartDigest, width: int) -> Iterator[Batch]:
+    """The rows of a part in batches of about 8 MiB.
+
+    Args:
+        folder_uri: the version's objects are below it.
+        width: D, the length of an embedding.
+
+    Raises:
+        OutputError: an object of the part is missing or damaged; names it.
+    """
+    rows = max(1, _BATCH_BYTES // (4 * width))
+    with _readable(f"{folder_uri}/{part.name}"):
+        values = _find(storage, f"{folder_uri}/{part.name}")
+        if part.ids_name is None:
+            for batch in _parquet_batches(storage, values, rows):
+                vectors = batch.column(VECTOR_COLUMN).flatten().to_numpy()
+                floats = vectors.astype(np.float32).reshape(-1, width)
+                yield _ids_of(batch.column(ID_COLUMN)), floats
+            return
+        header = read_header(storage, values)
+        with storage.open(values.uri, values) as file:
+            file.seek(header.offset)
+            for ids in _ids(storage, f"{folder_uri}/{part.ids_name}", rows):
+                yield ids, _next_rows(file, header, len(ids))
+
+
+def _ids(storage: Storage, uri: str, rows: int) -> Iterator[Ids]:
+    with _readable(uri):
+        info = _find(storage, uri)
+        if uri.endswith(".parquet"):
+            for batch in _parquet_batches(storage, info, rows):
+                yield batch.column(ID_COLUMN)
+            return
+        header = read_header(storage, info)
+        for array, _ in read_rows(storage, info, header, 0, header.rows, rows):
+            yield array[:, 0]
+
+
+def _next_rows(file: Any, header: Header, rows: int) -> npt.NDArray[np.float32]:
+    """``float32 [rows, D]`` from where the file is."""
+    values = np.empty((rows, header.width), header.dtype)
+    as_bytes: Any = values.view(np.uint8)
+    view = memoryview(as_bytes).cast("B")
+    while len(view):
+        got = file.read(len(view))
+        if not got:
+            raise EOFError("it ends early")
+        view[: len(got)] = got
+        view = view[len(got) :]
+    return values.astype(np.float32, copy=False)
+
+
+def _parquet_batches(storage: Storage, info: ObjectInfo, rows: int) -> Iterator[Any]:
+    with storage.open(info.uri, info) as raw:
+        source = pa.PythonFile(raw, mode="r")
+        file = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+        yield from file.iter_batches(rows, use_threads=False)
+
+
+def _ids_of(column: Any) -> Ids:
+    return column if pa.types.is_large_string(column.type) else column.to_numpy()
+
+
+def _find(storage: Storage, uri: str) -> ObjectInfo:
+    info = storage.stat(uri)
+    if info is None:
+        raise ObjectMissing(f"no object {uri}")
+    return info
+
+
+@contextmanager
+def _readable(uri: str) -> Iterator[None]:
+    """Say which object of a version is damaged; other objects' damage passes as it is."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, EOFError, InputError, ObjectMissing) as error:
+        raise OutputError(
+            f"{uri} of a published version is missing or damaged ({error}); go back to another"
+            " version with embertide rollback, or run the job again"
+        ) from error
