@@ -14,7 +14,7 @@ from torch import nn
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.models.options.layer import Library
 from embertide.models.program import Aggregate, Combine, Linear, Program
-from tests.support.model_page import EXAMPLES
+from tests.support import model_page
 from tests.support.models import program_of, shake
 from tests.support.world import Graph, make_graph
 from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
@@ -86,7 +86,7 @@ def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
             program_of(example.yaml, shake(example.make())),
             example.weighted,
         )
-        for name, example in EXAMPLES[library].items()
+        for name, example in model_page.EXAMPLES[library].items()
     }
 
 

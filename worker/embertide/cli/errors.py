@@ -26,7 +26,7 @@ def error_exit(json_output: bool) -> Iterator[None]:
     except EmbertideError as error:
         _leave(error, str(error), error.exit_code, json_output)
     except SystemExit as error:
-        # The command line library catches Ctrl-C and leaves without a word.
+        # The command line library catches Ctrl-C and exits without a message.
         if error.code == Interrupted.exit_code:
             _leave(Interrupted(), "interrupted", Interrupted.exit_code, json_output)
         raise

@@ -103,7 +103,7 @@ class LiveProgress:
         self._bar.stop()
 
     def __call__(self, event: Progress) -> None:
-        """Move the bar."""
+        """Move the bar to the event's overall fraction."""
         event = self._clock.forecast(event)
         if self._clock.comes_after(event.stage, self._stage):
             self.finish_stage()

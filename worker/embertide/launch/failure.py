@@ -41,7 +41,7 @@ class Cause:
         rank: whose failure it is.
         peer: only that another worker was lost, which some other launcher knows more about.
         internal: an exception that is no message for users; the log has its traceback.
-        silent: the worker died without reporting an error, killed by the system or somebody.
+        silent: the worker died without reporting an error, killed by a signal.
     """
 
     error: EmbertideError
@@ -54,7 +54,7 @@ class Cause:
 def first_cause(folder: RunFolder, grid: GridShape, exits: Iterable[Exit]) -> Cause | None:
     """The error that started it: a worker's own report, else the worker that died without one.
 
-    None when nobody reported anything and nobody died.
+    None when no worker reported anything and none died.
 
     Args:
         exits: of the workers that the launcher saw fail.

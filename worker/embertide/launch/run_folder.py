@@ -7,7 +7,7 @@ the order, which rank 0 broadcasts.
     order.json         the work order: inputs, version, planned memory
     progress.jsonl     progress events, from rank 0, or from the one worker of a pod
     report.json        what was published, from rank 0, once every worker is done
-    snapshot-<rank>.json  a worker's metrics so far, where somebody wants to know
+    snapshot-<rank>.json  a worker's metrics so far, where they are served
     error-<rank>.json  why a worker failed (``failure.py``)
     logs/              what libraries printed in the workers
     delivered-<rank>   the worker's part is written and may become visible from now on
@@ -103,7 +103,7 @@ class RunFolder:
     # -- how it goes ---------------------------------------------------------------------
 
     def append_progress(self, event: Progress) -> None:
-        """One more event."""
+        """Add one progress event, a line of JSON."""
         with self._progress.open("a") as file:
             file.write(json.dumps(asdict(event)) + "\n")
 

@@ -68,7 +68,7 @@ def prepare(
 def plan_run(
     job: EmbeddingJob, inputs: Inputs, grid: GridShape | None, workers: int | None
 ) -> Estimate:
-    """Choose the grid where nobody did, and estimate the run.
+    """Choose the grid where it is left open, and estimate the run.
 
     Raises:
         EmbertideError: the model cannot be read, or the grid does not fit.

@@ -205,16 +205,16 @@ class ProgramBuilder:
         step = Combine(out=out, layer=self.layer, a=a, b=b, alpha=alpha, beta=beta)
         return self._append(step, self.widths[a])
 
-    def concat(self, parts: tuple[str, ...]) -> str:
-        """The columns of all parts side by side; 0 columns where a part's are not known."""
-        widths = [self.widths[name] for name in parts]
-        step = Concat(out=self._fresh("concat"), layer=self.layer, parts=parts)
+    def concat(self, inputs: tuple[str, ...]) -> str:
+        """The columns of all inputs side by side; 0 columns where one's are not known."""
+        widths = [self.widths[name] for name in inputs]
+        step = Concat(out=self._fresh("concat"), layer=self.layer, inputs=inputs)
         return self._append(step, sum(widths) if all(widths) else 0)
 
-    def maximum(self, parts: tuple[str, ...]) -> str:
-        """The largest of all parts, element by element."""
-        step = Maximum(out=self._fresh("maximum"), layer=self.layer, parts=parts)
-        return self._append(step, self.widths[parts[0]])
+    def maximum(self, inputs: tuple[str, ...]) -> str:
+        """The largest of all inputs, element by element."""
+        step = Maximum(out=self._fresh("maximum"), layer=self.layer, inputs=inputs)
+        return self._append(step, self.widths[inputs[0]])
 
     def row_normalize(self, x: str) -> str:
         """Rows of length one."""

@@ -200,24 +200,24 @@ class RowNormalize(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Concat(Step):
-    """The columns of all ``parts``, side by side in that order (JumpingKnowledge ``cat``)."""
+    """The columns of all ``inputs``, side by side in that order (JumpingKnowledge ``cat``)."""
 
-    parts: tuple[str, ...]
+    inputs: tuple[str, ...]
 
     def reads(self) -> list[str]:
-        """Names of all parts."""
-        return list(self.parts)
+        """Names of all inputs."""
+        return list(self.inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Maximum(Step):
-    """The largest of all ``parts``, element by element (JumpingKnowledge ``max``)."""
+    """The largest of all ``inputs``, element by element (JumpingKnowledge ``max``)."""
 
-    parts: tuple[str, ...]
+    inputs: tuple[str, ...]
 
     def reads(self) -> list[str]:
-        """Names of all parts."""
-        return list(self.parts)
+        """Names of all inputs."""
+        return list(self.inputs)
 
 
 @dataclass(frozen=True, kw_only=True)

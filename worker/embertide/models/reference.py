@@ -150,9 +150,9 @@ def _row_wise(run: _Run, step: Step) -> Tensor:
         case Combine():
             return step.alpha * run.tensors[step.a] + step.beta * run.tensors[step.b]
         case Concat():
-            return torch.cat([run.tensors[name] for name in step.parts], dim=1)
+            return torch.cat([run.tensors[name] for name in step.inputs], dim=1)
         case Maximum():
-            return torch.stack([run.tensors[name] for name in step.parts]).amax(0)
+            return torch.stack([run.tensors[name] for name in step.inputs]).amax(0)
         case RowNormalize():
             x = run.tensors[step.x]
             length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True)

@@ -104,7 +104,7 @@ def _added(program: Program, step: Step, size: Size, last: dict[str, int], at: i
     if isinstance(step, steps.Linear):
         return out
     if isinstance(step, steps.Concat | steps.Maximum) and size.feature > 1:
-        # Parts that come as tiles and are read again later stay beside their rows.
+        # Inputs that come as tiles and are read again later stay beside their rows.
         return out + sum(size.tensor(program.widths[name]) for name in names)
     if isinstance(step, steps.Aggregate):
         return out + size.in_flight(width)

@@ -1,4 +1,4 @@
-"""The work order: what every worker of a run is told, the same for each."""
+"""The work order: what every worker of a run is given, the same for each."""
 
 from __future__ import annotations
 

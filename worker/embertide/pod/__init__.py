@@ -10,7 +10,7 @@ message, and SIGTERM ends it all.
     attempt.py     one attempt: earlier versions, inputs, rendezvous, the worker process
     rendezvous.py  how pods find each other
     restart.py     what a container that is started again knows of the one before
-    board.py       this worker's status, for everyone who asks
+    board.py       this worker's status
     http.py        /healthz, /status, /metrics
     metrics.py     the worker's numbers as Prometheus text
     progress.py    from rank 0's progress to percent, forecast and log lines

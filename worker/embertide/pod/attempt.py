@@ -84,7 +84,7 @@ class WorkerAttempt:
         return self.published()
 
     def _adopt_earlier(self) -> OutputReport | None:
-        """The version of an attempt that published without anyone noticing, if there is one.
+        """The version of an attempt that published unnoticed, if there is one.
 
         Incomplete versions are removed. Our own is looked at too: this pod may be a second one
         for the same attempt.
@@ -119,7 +119,7 @@ class WorkerAttempt:
         return _output_report(finish(storage, output.uri, version, output.keep_versions))
 
     def _prepare(self) -> None:
-        """Plan, and write down what all workers are told."""
+        """Plan, and write the order for all workers."""
         with self._ours_to_report():
             plan = prepare(
                 self._folder,

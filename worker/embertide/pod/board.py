@@ -1,4 +1,4 @@
-"""What a worker has to say, for everyone who asks: one immutable status, replaced as it changes."""
+"""The worker's status, for /status and the main loop: an immutable value, replaced on change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Board:
 
     @property
     def status(self) -> WorkerStatus:
-        """The newest."""
+        """The current status; it never changes in place."""
         return self._status
 
     @property
@@ -38,12 +38,12 @@ class Board:
         return self._status.state in _ENDED
 
     def beat(self) -> None:
-        """The main loop lives."""
+        """Record that the main loop runs."""
         self._beat = time.monotonic()
 
     @property
     def alive(self) -> bool:
-        """Whether the main loop has lived lately."""
+        """Whether the main loop ran within the last 30 seconds."""
         return time.monotonic() - self._beat < HEARTBEAT_SECONDS
 
     def hold(self, status: WorkerStatus) -> None:
@@ -52,7 +52,7 @@ class Board:
             self._status = status
 
     def progressed(self, progress: ProgressReport) -> None:
-        """How far the run is."""
+        """Set how far the run is."""
         self._change(progress=progress)
 
     def running(self) -> None:

@@ -37,7 +37,7 @@ class WorkerCollector(Collector):
         self._settings, self._board, self._folder = settings, board, folder
 
     def collect(self) -> Iterator[Family]:
-        """All metrics."""
+        """Every metric family with its current values."""
         settings, status = self._settings, self._board.status
         build: tuple[str, ...] = (embertide.__version__, platform.python_version(), "worker")
         who: tuple[str, ...] = (

@@ -31,7 +31,7 @@ class ProgressReporter:
         self._pace = Pace(edges)
 
     def __call__(self, event: Progress) -> None:
-        """One event."""
+        """Publish one progress event as the worker's /status progress."""
         if not self._working and event.stage not in _BEFORE_WORK:
             # Until then pods waited for each other, which is no measure of the work.
             self._working, self._clock = True, ProgressClock()

@@ -68,7 +68,7 @@ class WorkSettings:
     Attributes:
         earlier: versions that earlier attempts of this job wrote under.
         rendezvous: host and port where rank 0 waits for the others.
-        memory_limit: of the container in bytes; None: not told.
+        memory_limit: of the container in bytes; None: not given.
         threads: for computing; None: the cores the container may use.
     """
 
@@ -149,7 +149,7 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
         read.problems.append((naming.ENV_RANK, f"is {rank}; the grid {grid} has no such worker"))
     version = read.versions(naming.ENV_VERSION, required=True)
     earlier = read.versions(naming.ENV_EARLIER, required=False)
-    meet = read.text(naming.ENV_RENDEZVOUS, r"[^\s:]+:\d{1,5}", "host:port of rank 0")
+    rendezvous = read.text(naming.ENV_RENDEZVOUS, r"[^\s:]+:\d{1,5}", "host:port of rank 0")
     limit = read.number(naming.ENV_MEMORY_LIMIT, 0)
     threads = read.number(naming.ENV_THREADS, 0)
     http_port = read.number(ENV_HTTP_PORT, naming.HTTP_PORT)
@@ -157,7 +157,7 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
     heartbeat = read.number(ENV_HEARTBEAT, 10, least=1)
     if read.problems:
         raise ManifestError(read.problems, "the container's environment")
-    host, _, port = meet.rpartition(":")
+    host, _, port = rendezvous.rpartition(":")
     return WorkSettings(
         job_uid=uid,
         attempt=attempt,

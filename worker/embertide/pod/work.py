@@ -62,7 +62,7 @@ def work(stop: StopRequest) -> int:
         _log.error("%s: %s", ending.reason, ending.message)
         write_termination_message(files.termination_log, ending.to_text())
         return ending.exit_code
-    return worker.live()
+    return worker.run()
 
 
 class Worker:
@@ -75,9 +75,9 @@ class Worker:
         self._reporter = ProgressReporter(self._board)
         self._metrics = WorkerCollector(settings, self._board, self._folder)
         self._attempt: WorkerAttempt | None = None
-        self._thread = threading.Thread(target=self._run, name="attempt", daemon=True)
+        self._thread = threading.Thread(target=self._run_attempt, name="attempt", daemon=True)
         self._kills = oom_kills()
-        # Before anyone can ask: a success must never look undone.
+        # Before /status is served: a success must never look undone.
         self._earlier = earlier_status(files.scratch, settings)
         if self._earlier is not None:
             self._board.hold(self._earlier)
@@ -94,7 +94,7 @@ class Worker:
             settings.description, settings.job_uid, settings.attempt, settings.version, port,
         )  # fmt: skip
 
-    def live(self) -> int:
+    def run(self) -> int:
         """Watch the attempt and listen for signals; returns the exit code."""
         if self._earlier is not None:
             _log.info("this container was started again; holding: %s", self._earlier.to_text())
@@ -124,7 +124,7 @@ class Worker:
             if output is not None:
                 self._succeed(output)
 
-    def _run(self) -> None:
+    def _run_attempt(self) -> None:
         """The attempt, in its thread: ends on the board, or because we were asked to stop."""
         try:
             job = self._files.read_job()

@@ -35,7 +35,7 @@ class Split:
         stop: one past the last row (text: byte).
         size: bytes to read.
         row_groups: those of a parquet object that hold the rows, else None.
-        base: number of rows in the objects before this one (text: bytes, which nobody uses).
+        base: number of rows in the objects before this one (text: bytes, which is unused).
         ids_uri: the object with the ids of npy rows, with its ``ids_size`` and ``ids_etag``.
     """
 

@@ -97,7 +97,7 @@ def synthesize(
 
 
 def _silent(what: str, done: int, total: int) -> None:
-    """Report to nobody."""
+    """Discard progress."""
 
 
 def _refuse_used(storage: Storage, uri: str) -> None:

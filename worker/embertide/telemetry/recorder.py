@@ -42,19 +42,19 @@ class Recorder(Protocol):
 
 
 class NullRecorder:
-    """Counts nothing."""
+    """Discards every transfer, for tests and tools that need no counts."""
 
     def sent(self, label: Label, size: int) -> None:
-        """Nothing."""
+        """Discard it."""
 
     def received(self, label: Label, size: int) -> None:
-        """Nothing."""
+        """Discard it."""
 
     def waited(self, label: Label, seconds: float) -> None:
-        """Nothing."""
+        """Discard it."""
 
     def computed(self, label: Label, seconds: float) -> None:
-        """Nothing."""
+        """Discard it."""
 
 
 @dataclass
@@ -97,11 +97,11 @@ class CountingRecorder:
         self.at(label).bytes_received += size
 
     def waited(self, label: Label, seconds: float) -> None:
-        """Count waiting."""
+        """Add seconds spent blocked on peers."""
         self.at(label).wait_seconds += seconds
 
     def computed(self, label: Label, seconds: float) -> None:
-        """Count computing beside a transfer."""
+        """Add seconds computed while data travelled."""
         self.at(label).compute_seconds += seconds
 
     def traffic(self) -> list[Traffic]:

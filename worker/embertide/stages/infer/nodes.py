@@ -105,21 +105,20 @@ def _combine(execution: Execution, step: steps.Combine) -> Shard:
 
 
 def _concat(execution: Execution, step: steps.Concat) -> Shard:
-    """In rows: the columns of a tile are cut by the width of the whole, not of its parts."""
-    data = torch.cat([execution.rows(name, step) for name in step.parts], dim=1)
+    """In rows: columns of a tile are cut by the width of the whole, not of its inputs."""
+    data = torch.cat([execution.rows(name, step) for name in step.inputs], dim=1)
     return Shard("rows", data, data.shape[1])
 
 
 def _maximum(execution: Execution, step: steps.Maximum) -> Shard:
-    """In tiles if all parts are tiles already; else in rows."""
+    """In tiles if all are tiles already; else in rows."""
     tensors, channel = execution.tensors, execution.channel(step)
-    tiles = all(tensors.has(name, "tile") for name in step.parts)
-    layout: Layout = "tile" if tiles else "rows"
-    first, *others = (tensors.get(name, layout, channel).data for name in step.parts)
-    out = first.clone()
+    layout: Layout = "tile" if all(tensors.has(n, "tile") for n in step.inputs) else "rows"
+    first, *others = (tensors.get(name, layout, channel) for name in step.inputs)
+    out = first.data.clone()
     for other in others:
-        torch.maximum(out, other, out=out)
-    return Shard(layout, out, execution.program.widths[step.out])
+        torch.maximum(out, other.data, out=out)
+    return Shard(layout, out, first.width)
 
 
 def _divide_by_degree(execution: Execution, step: steps.DivideByDegree) -> Shard:
