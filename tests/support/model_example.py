@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+EXACT, FOLDED = 1e-9, 1e-6
+
 
 @dataclass(frozen=True)
 class Example:
@@ -14,8 +16,10 @@ class Example:
 
     Attributes:
         weighted: its forward takes edge weights.
+        tolerance: of the comparison; a folded batch norm is stored in float32.
     """
 
     make: Callable[[], nn.Module]
     yaml: str
     weighted: bool = False
+    tolerance: float = EXACT

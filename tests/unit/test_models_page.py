@@ -52,9 +52,8 @@ def test_examples(library: Library, conv: str, kind: str) -> None:
         more = {"edge_weight": graph.weight.double()} if weighted else {}
         with torch.no_grad():
             expected = module.double()(*arguments, **more)
-        # A folded batch norm is stored in float32.
-        tolerance = 1e-6 if "batch_norm" in example.yaml else 1e-9
-        assert_same(run_program(program, graph, x, weighted), expected, tolerance)
+        found = run_program(program, graph, x, weighted=weighted)
+        assert_same(found, expected, example.tolerance)
 
 
 def test_examples_need_what_their_description_says() -> None:

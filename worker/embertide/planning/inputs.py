@@ -120,7 +120,7 @@ def check_model(
     if fanout != "full" and len(fanout) != program.layers:
         raise ModelError(
             f"spec.inference.fanout is {fanout}, which has {len(fanout)} entries, but the model"
-            f" {model} has {program.layers} layers that read edges; give one number for each of"
-            " them, or full"
+            f" {model} has {program.layers} layers that read edges; give one number for each layer"
+            " of these, or full"
         )
     check_fits(grid, nodes, program.sliced_widths)
