@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.support.model_example import FOLDED, Example
-
-with warnings.catch_warnings():
-    # PyG's import uses torch.jit, which current torch deprecates.
-    warnings.simplefilter("ignore")
-    import torch_geometric.nn as pyg
+from tests.support.pyg import pyg
 
 
 class Gcn(nn.Module):

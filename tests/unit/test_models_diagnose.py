@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 
 import pytest
 import torch
@@ -13,11 +12,7 @@ from embertide.errors import ModelError
 from embertide.models.diagnose import Difference, first_difference
 from embertide.models.read import read_files
 from tests.support.models import GRAPHS, Files, features, shake
-
-with warnings.catch_warnings():
-    # PyG's import uses torch.jit, which current torch deprecates.
-    warnings.simplefilter("ignore")
-    import torch_geometric.nn as pyg
+from tests.support.pyg import pyg
 
 ROWS = torch.tensor([30, 2, 17, 5, 9])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 
 import pytest
 import torch
@@ -11,11 +10,7 @@ from torch import nn
 
 from embertide.errors import ModelError
 from tests.support.models import GRAPHS, assert_same, features, program_of, run_program, shake
-
-with warnings.catch_warnings():
-    # PyG's import uses torch.jit, which current torch deprecates.
-    warnings.simplefilter("ignore")
-    import torch_geometric.nn as pyg
+from tests.support.pyg import pyg
 
 
 def refusal(yaml: str, module: nn.Module | dict[str, torch.Tensor]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,12 +23,7 @@ from tests.support.models import (
     run_program,
     shake,
 )
-
-with warnings.catch_warnings():
-    # PyG's import uses torch.jit, which current torch deprecates.
-    warnings.simplefilter("ignore")
-    import torch_geometric.nn as pyg
-
+from tests.support.pyg import pyg
 
 EXACT, FOLDED = 1e-9, 1e-6
 """Tolerances; a folded batch norm is stored in float32."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +15,7 @@ from embertide.models.after import fold_batch_norm
 from embertide.models.program import Linear
 from embertide.models.reference import run_reference
 from tests.support.models import GRAPHS, assert_same, features, program_of, run_program, shake
-
-with warnings.catch_warnings():
-    # PyG's import uses torch.jit, which current torch deprecates.
-    warnings.simplefilter("ignore")
-    import torch_geometric.nn as pyg
+from tests.support.pyg import pyg
 
 WIDE, NARROW = (5, 12), (12, 4)
 

@@ -1,0 +1,114 @@
+"""README's blocks in order, as a newcomer would try them: own graph, own PyG model, own reader."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import nn
+
+import embertide
+from tests.support.exact import assert_exact
+from tests.support.paths import ROOT
+from tests.support.pyg import pyg
+
+pytestmark = pytest.mark.distributed
+
+NODES, EDGES, WIDTH = 300, 2000, 16
+README = (ROOT / "README.md").read_text()
+
+
+class Sage(nn.Module):
+    """The module that README's description for PyTorch Geometric is of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([pyg.SAGEConv(WIDTH, 32), pyg.SAGEConv(32, 8)])
+        self.norms = nn.ModuleList([nn.BatchNorm1d(32)])
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        x = self.norms[0](self.convs[0](x, edge_index)).relu()
+        return self.convs[1](x, edge_index)  # type: ignore[no-any-return]
+
+
+def blocks(language: str) -> list[str]:
+    """README's code blocks of a language, in order."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    return [text for name, text in found if name == language]
+
+
+def commands() -> Iterator[list[str]]:
+    """Every ``embertide ...`` line of README's blocks, without its comment."""
+    for block in blocks(""):
+        for line in block.splitlines():
+            if line.startswith("embertide "):
+                yield shlex.split(line, comments=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """README's first job, with generated data; ids are any numbers, 42 among them."""
+    rng = np.random.default_rng(0)
+    ids = np.unique(np.concatenate([[42], rng.integers(0, 10**9, NODES)]))
+    ends = rng.integers(0, len(ids), (2, EDGES))
+    features = rng.normal(size=(len(ids), WIDTH)).astype(np.float32)
+    for name in ("data/edges", "data/features", "model"):
+        (tmp_path / name).mkdir(parents=True)
+    edges = pa.table({"src": ids[ends[0]], "dst": ids[ends[1]]})
+    pq.write_table(edges, tmp_path / "data/edges/0.parquet")
+    order = rng.permutation(len(ids))
+    vectors = pa.array(list(features[order]), pa.list_(pa.float32()))
+    pq.write_table(pa.table({"id": ids[order], "x": vectors}), tmp_path / "data/features/0.parquet")
+    (tmp_path / "job.yaml").write_text(blocks("yaml")[0])
+    (tmp_path / "model/model.yaml").write_text(
+        next(block for block in blocks("yaml") if block.startswith("library: pyg"))
+    )
+    torch.manual_seed(0)
+    model = Sage()
+    model.norms[0].running_mean.normal_()
+    torch.save(model.state_dict(), tmp_path / "model/model.pt")
+    with torch.no_grad():
+        expected = model.double().eval()(torch.from_numpy(features).double(), torch.tensor(ends))
+    np.savez(tmp_path / "expected.npz", ids=ids, vectors=expected.numpy())
+    return tmp_path
+
+
+def say(folder: Path, words: list[str]) -> str:
+    """The output of a command that has to succeed."""
+    ended = subprocess.run(
+        [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, f"{shlex.join(words)}\n{ended.stderr}"
+    return ended.stdout
+
+
+def test_readmes_commands_run_in_order(folder: Path) -> None:
+    said: dict[str, str] = {}
+    output = folder / "embeddings"
+    for command in commands():
+        known = {
+            "VERSION": lambda: embertide.list_versions(output)[0].version,
+            "/data/toy": lambda: str(folder / "toy"),
+        }
+        words = [known[word]() if word in known else word for word in command]
+        said[" ".join(command)] = say(folder, words)
+    assert len(said) >= 8
+    assert "Published" in said["embertide run job.yaml"]
+    assert len(said["embertide neighbors job.yaml 42"].splitlines()) > 5
+    assert len(embertide.list_versions(output)) == 3
+    expected = np.load(folder / "expected.npz")
+    for version in embertide.list_versions(output):
+        ids, vectors = embertide.read(output, version.version).to_numpy()
+        order = np.argsort(ids)
+        assert (ids[order] == expected["ids"]).all()
+        assert_exact(vectors[order], expected["vectors"])
