@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import InputError, ObjectMissing
+from embertide.readers.feature_schema import feature_schema
 from embertide.readers.features import (
     FeatureBatch,
-    feature_width,
     non_finite,
     read_features,
     split_features,
@@ -49,11 +49,11 @@ def read_all(
     count: int | None = None,
 ) -> tuple[list[Any], np.ndarray[Any, Any]]:
     """Ids and values of all batches; checks what every batch must be like."""
-    width = feature_width(storage, features)
+    schema = feature_schema(storage, features)
     found: list[Any] = []
-    values = [np.empty((0, width), np.float32)]
-    for split in split_features(storage, features, target, ids):
-        for b in read_features(storage, features, ids, split, width, batch, count):
+    values = [np.empty((0, schema.width), np.float32)]
+    for split in split_features(storage, features, target, ids, schema):
+        for b in read_features(storage, features, ids, split, schema, batch, count):
             assert b.values.dtype == np.float32
             assert b.values.flags.c_contiguous
             assert b.values.flags.writeable
@@ -150,10 +150,10 @@ def test_width_comes_from_the_first_object_with_rows(tmp_path: Path, storage: St
     for name, rows in {"a": 0, "b": 3}.items():
         table = pa.table({"id": IDS[:rows], "x": lists(VALUES[:rows], KINDS["list"])})
         pq.write_table(table, tmp_path / f"{name}.parquet")
-    assert feature_width(storage, feature_input(tmp_path, **VECTOR)) == WIDTH
+    assert feature_schema(storage, feature_input(tmp_path, **VECTOR)).width == WIDTH
     only = feature_input(tmp_path / "a.parquet", **VECTOR)
     with pytest.raises(InputError, match=r"a\.parquet holds no feature rows; every node needs one"):
-        feature_width(storage, only)
+        feature_schema(storage, only)
 
 
 def test_non_finite_values_are_counted_with_the_first_id() -> None:
