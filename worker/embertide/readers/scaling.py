@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -113,7 +114,7 @@ def _parse(uri: str, data: bytes) -> Vectors:
         found = {
             name: _vector(held[name]) for name in ("mean", "scale") if held.get(name) is not None
         }
-    except (ValueError, TypeError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(
             f"{uri} (features.scaling.uri) is not readable as json or npz with lists of numbers "
             f"({error}); {_HOW}"
