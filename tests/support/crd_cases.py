@@ -71,6 +71,7 @@ def _put(job: Job, path: list[str], value: Any) -> None:
 
 
 EDGE, NODE = "spec.input.edges.0", "spec.input.nodes.0"
+SCALING = f"{NODE}.features.scaling"
 NPY = {"uri": "s3://shop/x.npy", "format": "npy"}
 INT_NPY = {f"{NODE}.ids": "int64", f"{EDGE}.format": "npy", f"{EDGE}.columns": ABSENT}
 PLAIN_EDGE = {"uri": "s3://shop/e", "format": "csv"}
@@ -119,6 +120,26 @@ TAKEN = (
         {
             f"{NODE}.table": {"uri": "s3://shop/nodes/"},
             f"{NODE}.features": {"uri": "s3://shop/features/", "columns": ["b", "a"]},
+        },
+    ),
+    Case(
+        "columns by pattern, scaled",
+        {
+            f"{NODE}.features": {
+                "uri": "s3://shop/features/",
+                "columns": ["f*", "age"],
+                "scaling": {"mean": [0, -1.5], "scale": [1, 0.25]},
+            },
+        },
+    ),
+    Case("scaled by an object's numbers", {SCALING: {"uri": "s3://shop/scaler.json"}}),
+    Case("scaled without means", {SCALING: {"scale": [0.5]}}),
+    Case(
+        "objects in subfolders",
+        {
+            f"{EDGE}.recursive": True,
+            f"{NODE}.features.recursive": True,
+            f"{NODE}.table": {"uri": "s3://shop/nodes/", "recursive": True},
         },
     ),
     Case("undirected, weighted", {f"{EDGE}.directed": False, f"{EDGE}.columns.weight": "w"}),
@@ -202,6 +223,10 @@ BOUNDS = (
         {f"{NODE}.features": {"uri": "s3://shop/x", "columns": ["a", "b", "a"]}},
         "Duplicate value",
     ),
+    Case("a scale of zero", {SCALING: {"scale": [1, 0]}}, "greater than 0"),
+    Case("a mean in words", {SCALING: {"mean": ["0"]}}, "scaling.mean[0]"),
+    Case("no means", {SCALING: {"mean": []}}, "should have at least 1 items"),
+    Case("recursive in words", {f"{EDGE}.recursive": "yes"}, "recursive"),
     Case("fanout misspelt", {"spec.inference.fanout": "ful"}, "should match '^full$'"),
     Case("fanout of no neighbours", {"spec.inference.fanout": [5, 0]}, "fanout[1]"),
     Case("fanout of no layer", {"spec.inference.fanout": []}, "should have at least 1 items"),

@@ -10,6 +10,7 @@ from tests.support.crd_cases import (
     NODE,
     NPY,
     PLAIN_EDGE,
+    SCALING,
     TAKEN,
     Case,
     a_node,
@@ -128,6 +129,20 @@ RULES = (
         {f"{NODE}.features.idsUri": "s3://shop/ids"},
         "is for format npy; with parquet use idColumn",
     ),
+    Case("a scaling of nothing", {SCALING: {}}, "is empty; give mean, scale or both"),
+    *(
+        Case(
+            f"a scaling's uri beside {name}",
+            {SCALING: {"uri": "s3://shop/scaler.npz", name: [1.0]}},
+            "cannot be combined with mean and scale; give either",
+        )
+        for name in ("mean", "scale")
+    ),
+    Case(
+        "more means than scales",
+        {SCALING: {"mean": [0.5, 1], "scale": [2]}},
+        "must have as many values as mean, one for each feature",
+    ),
     # The output.
     Case(
         "output is edges",
@@ -151,6 +166,11 @@ RULES = (
             "spec.output.uri": "file:///data/out",
         },
         f"{_APART}the idsUri of features",
+    ),
+    Case(
+        "output holds a scaling",
+        {SCALING: {"uri": "/data/out/scaler.npz"}, "spec.output.uri": "/data/out"},
+        f"{_APART}the uri of a scaling",
     ),
     Case(
         "output is in a table",

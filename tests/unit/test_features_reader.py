@@ -13,16 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embertide.errors import InputError, ObjectMissing
+from embertide.readers.feature_schema import feature_schema
 from embertide.readers.features import (
     FeatureBatch,
-    feature_width,
     non_finite,
-    read_features,
     split_features,
 )
-from embertide.spec.manifest import FeatureInput
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
+from tests.support.feature_files import feature_input, read_all, refused
 
 WIDTH = 5
 RNG = np.random.default_rng(3)
@@ -34,33 +33,6 @@ VECTOR = {"vectorColumn": "x"}
 @pytest.fixture(scope="module")
 def storage() -> Storage:
     return open_storage(None)
-
-
-def feature_input(path: Path, form: str = "parquet", **fields: Any) -> FeatureInput:
-    return FeatureInput.model_validate({"uri": f"file://{path}", "format": form, **fields})
-
-
-def read_all(
-    storage: Storage,
-    features: FeatureInput,
-    ids: Any = "dense",
-    target: int = 1 << 20,
-    batch: int = 1 << 20,
-    count: int | None = None,
-) -> tuple[list[Any], np.ndarray[Any, Any]]:
-    """Ids and values of all batches; checks what every batch must be like."""
-    width = feature_width(storage, features)
-    found: list[Any] = []
-    values = [np.empty((0, width), np.float32)]
-    for split in split_features(storage, features, target, ids):
-        for b in read_features(storage, features, ids, split, width, batch, count):
-            assert b.values.dtype == np.float32
-            assert b.values.flags.c_contiguous
-            assert b.values.flags.writeable
-            assert len(b) == 1 or b.values.nbytes <= batch
-            found += b.ids.tolist()
-            values.append(b.values)
-    return found, np.concatenate(values)
 
 
 def lists(values: np.ndarray[Any, Any], held: Any) -> Any:
@@ -150,10 +122,10 @@ def test_width_comes_from_the_first_object_with_rows(tmp_path: Path, storage: St
     for name, rows in {"a": 0, "b": 3}.items():
         table = pa.table({"id": IDS[:rows], "x": lists(VALUES[:rows], KINDS["list"])})
         pq.write_table(table, tmp_path / f"{name}.parquet")
-    assert feature_width(storage, feature_input(tmp_path, **VECTOR)) == WIDTH
+    assert feature_schema(storage, feature_input(tmp_path, **VECTOR)).width == WIDTH
     only = feature_input(tmp_path / "a.parquet", **VECTOR)
     with pytest.raises(InputError, match=r"a\.parquet holds no feature rows; every node needs one"):
-        feature_width(storage, only)
+        feature_schema(storage, only)
 
 
 def test_non_finite_values_are_counted_with_the_first_id() -> None:
@@ -177,12 +149,6 @@ def test_values_too_large_for_float32_are_not_finite(tmp_path: Path, storage: St
 
 
 # ---- bad input
-
-
-def refused(storage: Storage, features: FeatureInput, ids: Any = "dense", **kwargs: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        read_all(storage, features, ids, **kwargs)
-    return str(caught.value)
 
 
 def bad_table(tmp_path: Path, storage: Storage, **columns: Any) -> str:

@@ -107,6 +107,11 @@ def test_one_wrong_value(
     assert says in message
 
 
+def scaled(**scaling: Any) -> dict[str, Any]:
+    """Fields of a node type whose features have this scaling."""
+    return {"features": {"uri": "/x", "vectorColumn": "v", "scaling": scaling}}
+
+
 @pytest.mark.parametrize(
     ("edge", "where", "says"),
     [
@@ -153,6 +158,14 @@ def test_edges_fit_together(
         ({"features": {"uri": "/x", "columns": []}}, "features.columns", "at least 1 item"),
         ({"features": {"uri": "/x", "columns": ["a", "b", "a"]}}, "features.columns",
          "names a more than once"),
+        (scaled(), "features.scaling", "is empty; give mean, scale or both, or the uri"),
+        (scaled(mean=[1], uri="/s"), "features.scaling.uri", "cannot be combined with mean; give"),
+        (scaled(mean=[1, 2], scale=[1]), "features.scaling.scale", "has 1 values, but mean has 2"),
+        (scaled(scale=[1, 0]), "features.scaling.scale[1]", "is 0; must be more than 0"),
+        (scaled(scale=[-1.0]), "features.scaling.scale[0]", "is -1.0; must be more than 0"),
+        (scaled(scale=[float("inf")]), "features.scaling.scale[0]", "must be a finite number"),
+        (scaled(mean=[float("nan")]), "features.scaling.mean[0]", "must be a finite number"),
+        (scaled(mean=[True]), "features.scaling.mean[0]", "is True; must be a number"),
         ({"features": {"uri": "/x", "vectorColumn": "v", "idsUri": "/i"}}, "features.idsUri",
          "is for format npy; with parquet use idColumn"),
         ({"features": {"uri": "/x", "format": "npy", "vectorColumn": "v"}}, "features.vectorColumn",

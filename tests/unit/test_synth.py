@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from embertide.errors import ManifestError, OutputError
 from embertide.readers.edges import read_edges, split_edges
-from embertide.readers.features import feature_width, non_finite, read_features, split_features
+from embertide.readers.feature_schema import feature_schema
+from embertide.readers.features import non_finite, read_features, split_features
 from embertide.spec import load_manifest
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
@@ -58,9 +59,9 @@ def contents(storage: Storage, uri: str) -> tuple[list[Any], list[Any], list[lis
             found += zip(*columns, strict=True)
     ids: list[Any] = []
     values: list[list[float]] = []
-    width = feature_width(storage, node.features)
+    schema = feature_schema(storage, node.features)
     for split in split_features(storage, node.features, ids=node.ids):
-        for rows in read_features(storage, node.features, node.ids, split, width):
+        for rows in read_features(storage, node.features, node.ids, split, schema):
             assert non_finite(rows) == (0, None)
             ids += rows.ids.tolist()
             values += rows.values.tolist()

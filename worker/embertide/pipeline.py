@@ -49,7 +49,7 @@ def run(
         with clock.stage("features"):
             program = read_model(ctx.storage, ctx.job.spec.model.uri)
             mine = assign_splits(inputs.features, world)[rank]
-            raw = load_features(ctx, mine, program.input_width)
+            raw = load_features(ctx, mine, inputs.schema)
             table = assign_splits(inputs.table, world)[rank]
             ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
             raw.ids.clear()

@@ -114,12 +114,13 @@ def _search(
 
 
 def _feature_batches(storage: Storage, job: EmbeddingJob) -> Iterable[Batch]:
-    from embertide.readers.features import feature_width, read_features, split_features
+    from embertide.readers.feature_schema import feature_schema
+    from embertide.readers.features import read_features, split_features
 
     node = job.spec.input.nodes[0]
-    width = feature_width(storage, node.features)
-    for split in split_features(storage, node.features, ids=node.ids):
-        for batch in read_features(storage, node.features, node.ids, split, width):
+    schema = feature_schema(storage, node.features)
+    for split in split_features(storage, node.features, ids=node.ids, schema=schema):
+        for batch in read_features(storage, node.features, node.ids, split, schema):
             yield batch.ids, batch.values
 
 

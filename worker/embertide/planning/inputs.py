@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from embertide.errors import ManifestError, ModelError
 from embertide.grid import check_fits
 from embertide.readers.edges import split_edges
-from embertide.readers.features import feature_width, split_features
+from embertide.readers.feature_schema import FeatureSchema, feature_schema
+from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
@@ -25,13 +26,18 @@ class Inputs:
     """Every input object cut into splits, in a fixed order.
 
     Attributes:
-        width: columns of the features, from the first object's metadata.
+        schema: of the features, from the first object's metadata.
     """
 
     edges: list[Split]
     features: list[Split]
     table: list[Split]
-    width: int
+    schema: FeatureSchema
+
+    @property
+    def width(self) -> int:
+        """Values in a row of the features."""
+        return self.schema.width
 
     @property
     def feature_rows(self) -> int:
@@ -50,6 +56,10 @@ class Inputs:
                     found[split.ids_uri] = _entry(
                         "ids", split.ids_uri, split.ids_size, split.ids_etag
                     )
+        scaling = self.schema.scaling
+        if scaling is not None and scaling.source is not None:
+            source = scaling.source
+            found[source.uri] = _entry("scaling", source.uri, source.size, source.etag)
         return list(found.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -63,7 +73,7 @@ class Inputs:
             [Split.from_json(split) for split in data[name]]
             for name in ("edges", "features", "table")
         )
-        return cls(edges, features, table, data["width"])
+        return cls(edges, features, table, FeatureSchema.from_json(data["schema"]))
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -74,7 +84,7 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
     """List and cut all inputs of a job.
 
     Raises:
-        ManifestError: more than one node or edge type.
+        ManifestError: more than one node or edge type, or a scaling of another width.
         StorageError, InputError: an input is missing, refused or malformed.
     """
     given = job.spec.input
@@ -90,11 +100,13 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
     if problems:
         raise ManifestError(problems)
     edge, node = given.edges[0], given.nodes[0]
+    edges = split_edges(storage, edge, ids=node.ids)
+    schema = feature_schema(storage, node.features)
     return Inputs(
-        split_edges(storage, edge, ids=node.ids),
-        split_features(storage, node.features, ids=node.ids),
+        edges,
+        split_features(storage, node.features, ids=node.ids, schema=schema),
         split_nodes(storage, node.table, ids=node.ids) if node.table else [],
-        feature_width(storage, node.features),
+        schema,
     )
 
 

@@ -6,6 +6,7 @@ rules, and every error names object, row, column, value and remedy in the same w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -54,6 +55,12 @@ def id_column(field: str, name: str | int, ids: IdKind | None) -> Column:
     """A column of node ids of the given kind (None: not known yet)."""
     kinds: dict[IdKind | None, Kind] = {"string": "text", None: "id"}
     return Column(field, name, kinds.get(ids, "integer"))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns for messages, the first 20 of them."""
+    shown = ", ".join(repr(name) for name in names[:20])
+    return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown
 
 
 def check_type(uri: str, column: Column, held: Any) -> None:
@@ -134,6 +141,9 @@ def _check_dense(values: Int64s, column: Column, where: Where, count: int | None
 def to_floats(array: Any, column: Column, where: Where) -> Float32s:
     """Numbers as ``float32 [n]``, which may hold NaN and Inf.
 
+    Every kind of number becomes the nearest float32: false and true 0 and 1, integers beyond 2^24
+    and float64 are rounded.
+
     Raises:
         InputError: names the row of the first null.
     """
@@ -143,12 +153,17 @@ def to_floats(array: Any, column: Column, where: Where) -> Float32s:
 
 def as_float32(array: Any) -> Float32s:
     """Any numeric arrow array without nulls as a writable ``float32 [n]``."""
-    if pa.types.is_decimal(array.type):
-        array = array.cast(pa.float64())
-    held = array.to_numpy(zero_copy_only=False)
+    held = as_numbers(array)
     # What does not fit becomes Inf, which the checks for finite numbers report with its row.
     with np.errstate(over="ignore"):
         return np.asarray(held.astype(np.float32, copy=True))
+
+
+def as_numbers(array: Any) -> npt.NDArray[Any]:
+    """Any numeric arrow array without nulls as numbers [n] of its own type; may be read-only."""
+    if pa.types.is_decimal(array.type):
+        array = array.cast(pa.float64())
+    return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 def to_weights(array: Any, column: Column, where: Where) -> Float32s:

@@ -95,4 +95,4 @@ def _table(edges: EdgeInput, ids: IdKind | None) -> Table:
     if edges.columns.weight is not None:
         columns.append(Column("columns.weight", edges.columns.weight, "number"))
     dialect = Dialect(edges.header, edges.separator)
-    return Table(edges.uri, edges.format, tuple(columns), dialect)
+    return Table("edges", edges.uri, edges.format, tuple(columns), edges.recursive, dialect)

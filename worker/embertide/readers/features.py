@@ -8,31 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from embertide.errors import InputError
+from embertide.readers.column_patterns import patterns_of
 from embertide.readers.columns import (
     Column,
     Float32s,
     IdKind,
     Ids,
-    as_float32,
+    as_numbers,
     id_column,
     refuse_nulls,
-    to_floats,
     to_ids,
 )
-from embertide.readers.npy import read_header
+from embertide.readers.feature_schema import FeatureSchema, feature_schema, vector_column
 from embertide.readers.npy_features import read_npy_features, row_numbers, split_npy_features
-from embertide.readers.parquet import parquet_file
+from embertide.readers.scaling import Scaling
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import Table, read_table, split_table
 from embertide.readers.where import Where
 from embertide.spec.manifest import FeatureInput
-from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.storage.protocol import Storage
+
+Numbers = npt.NDArray[Any]
 
 BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1 << 18
@@ -58,50 +62,23 @@ def split_features(
     features: FeatureInput,
     target_bytes: int = TARGET_BYTES,
     ids: IdKind | None = None,
+    schema: FeatureSchema | None = None,
 ) -> list[Split]:
     """Splits of the features, about ``target_bytes`` each, in order of uri and row.
 
-    Columns and their types are checked in every object.
+    Columns and their types are checked in every object. ``schema`` is `feature_schema`'s result
+    (found again when left out).
 
     Raises:
         ObjectMissing: there are no objects under ``features.uri``.
-        InputError: an object is unreadable, or a column is missing or has a wrong type.
+        InputError: an object is unreadable or in a subfolder, or a column is missing or has a
+            wrong type, or a pattern selects others than in the first object.
     """
     if features.format == "npy":
         return split_npy_features(storage, features, target_bytes, ids)
-    return split_table(storage, _table(features, ids), target_bytes)
-
-
-def feature_width(storage: Storage, features: FeatureInput) -> int:
-    """D, from the first object's metadata (from its first row where vectors are plain lists).
-
-    Raises:
-        ObjectMissing: there are no objects under ``features.uri``.
-        InputError: an object is unreadable, or no object has a row.
-    """
-    if features.columns is not None:
-        return len(features.columns)
-    objects = storage.list(features.uri)
-    if features.format == "npy":
-        return read_header(storage, objects[0]).width
-    column = _vector_column(features)
-    for info in objects:
-        width = _list_width(storage, info, column)
-        if width is not None:
-            return width
-    raise InputError(f"{features.uri} holds no feature rows; every node needs one")
-
-
-def _list_width(storage: Storage, info: ObjectInfo, column: Column) -> int | None:
-    with parquet_file(storage, info, [column]) as file:
-        held = file.schema_arrow.field(column.name).type
-        if pa.types.is_fixed_size_list(held):
-            return int(held.list_size)
-        for batch in file.iter_batches(1, columns=[column.name], use_threads=False):
-            array = batch.column(column.name)
-            refuse_nulls(array, column, Where(info.uri, 0))
-            return len(array[0])
-    return None
+    if schema is None:
+        schema = feature_schema(storage, features)
+    return split_table(storage, _table(features, ids, schema), target_bytes)
 
 
 def read_features(
@@ -109,27 +86,40 @@ def read_features(
     features: FeatureInput,
     ids: IdKind,
     split: Split,
-    width: int | None = None,
+    schema: FeatureSchema | None = None,
     batch_bytes: int = BATCH_BYTES,
     count: int | None = None,
 ) -> Iterator[FeatureBatch]:
     """The rows of a split, each exactly once and in order, about ``batch_bytes`` a batch.
 
-    ``width`` is `feature_width`'s result (computed again for every split when left out);
+    Values of any kind become float32: scaled in float64 where the schema has a scaling, then
+    rounded once to the nearest (integers beyond 2^24 too, as for edge weights).
+
+    ``schema`` is `feature_schema`'s result (found again for every split when left out);
     ``count`` the number of nodes, where it is known and ids are dense.
 
     Raises:
         InputError: names object and row of the first null, bad id, or vector of another width.
     """
-    if width is None:
-        width = feature_width(storage, features)
-    rows = max(1, min(_MOST_ROWS, batch_bytes // (4 * max(1, width))))
+    if schema is None:
+        schema = feature_schema(storage, features)
+    rows = max(1, min(_MOST_ROWS, batch_bytes // (4 * max(1, schema.width))))
     if features.format == "npy":
-        batches = read_npy_features(storage, ids, split, width, rows, count)
+        batches = read_npy_features(storage, ids, split, schema.width, rows, count)
     else:
-        batches = _read_parquet(storage, features, ids, split, width, rows, count)
+        batches = _read_parquet(storage, features, ids, split, schema, rows, count)
     for found, values, where in batches:
-        yield FeatureBatch(found, values, where)
+        yield FeatureBatch(found, _float32(values, schema.scaling), where)
+
+
+def _float32(values: Numbers, scaling: Scaling | None) -> Float32s:
+    """``values`` [n, D] scaled, as a writable C-contiguous float32 array."""
+    if scaling is not None:
+        return scaling.apply(values.astype(np.float64, order="C", copy=True))
+    # What does not fit becomes Inf, which is counted with the other values that are not finite.
+    with np.errstate(over="ignore"):
+        found: Float32s = values.astype(np.float32, order="C", copy=not values.flags.writeable)
+    return found
 
 
 def _read_parquet(
@@ -137,11 +127,12 @@ def _read_parquet(
     features: FeatureInput,
     ids: IdKind,
     split: Split,
-    width: int,
+    schema: FeatureSchema,
     rows: int,
     count: int | None,
-) -> Iterator[tuple[Ids, Float32s, Where]]:
-    table = _table(features, ids)
+) -> Iterator[tuple[Ids, Numbers, Where]]:
+    table = _table(features, ids, schema)
+    dtype = np.float32 if schema.scaling is None else np.float64
     numbered = features.by_row_number
     columns = table.columns if numbered else table.columns[1:]
     for arrays, where in read_table(storage, table, split, rows):
@@ -150,38 +141,47 @@ def _read_parquet(
         else:
             found = to_ids(arrays[0], table.columns[0], ids, where, count)
         data = arrays if numbered else arrays[1:]
-        if features.columns is None:
-            values = _vectors(data[0], columns[0], width, where)
+        if schema.columns is None:
+            values = _vectors(data[0], columns[0], schema.width, where)
         else:
-            values = _scalars(data, columns, where)
+            values = _scalars(data, columns, where, dtype)
         yield found, values, where
 
 
-def _table(features: FeatureInput, ids: IdKind | None) -> Table:
+def _table(features: FeatureInput, ids: IdKind | None, schema: FeatureSchema) -> Table:
     """The id column (unless rows are numbered), then the vector column or all scalar ones."""
     columns = []
     if features.id_column is not None:
         columns.append(id_column("features.idColumn", features.id_column, ids))
-    if features.columns is None:
-        columns.append(_vector_column(features))
+    if schema.columns is None:
+        columns.append(vector_column(features))
     else:
-        columns += [Column("features.columns", name, "number") for name in features.columns]
-    return Table(features.uri, features.format, tuple(columns))
+        columns += [Column("features.columns", name, "number") for name in schema.columns]
+    patterns = patterns_of(features.columns, features.id_column)
+    return Table(
+        "features",
+        features.uri,
+        features.format,
+        tuple(columns),
+        features.recursive,
+        check_names=partial(patterns.check, schema.columns or ()) if patterns else None,
+    )
 
 
-def _vector_column(features: FeatureInput) -> Column:
-    return Column("features.vectorColumn", features.vector_column or "", "vector")
-
-
-def _scalars(arrays: list[Any], columns: tuple[Column, ...], where: Where) -> Float32s:
-    values = np.empty((len(arrays[0]), len(columns)), np.float32)
+def _scalars(
+    arrays: list[Any], columns: tuple[Column, ...], where: Where, dtype: type[np.floating[Any]]
+) -> Numbers:
+    """Scalar columns as ``[n, len(columns)]`` of ``dtype``."""
+    values = np.empty((len(arrays[0]), len(columns)), dtype)
     for d, (array, column) in enumerate(zip(arrays, columns, strict=True)):
-        values[:, d] = to_floats(array, column, where)
+        refuse_nulls(array, column, where)
+        with np.errstate(over="ignore"):
+            values[:, d] = as_numbers(array)
     return values
 
 
-def _vectors(array: Any, column: Column, width: int, where: Where) -> Float32s:
-    """A list column as ``[n, width]``."""
+def _vectors(array: Any, column: Column, width: int, where: Where) -> Numbers:
+    """A list column as ``[n, width]``, of its own type."""
     refuse_nulls(array, column, where)
     _check_widths(array, column, width, where)
     flat = array.flatten()
@@ -191,7 +191,7 @@ def _vectors(array: Any, column: Column, width: int, where: Where) -> Float32s:
             f"{where.row(i)}: {column} has no value (null) at position {d}; fill it in or drop "
             "the row"
         )
-    return as_float32(flat).reshape(len(array), width)
+    return as_numbers(flat).reshape(len(array), width)
 
 
 def _check_widths(array: Any, column: Column, width: int, where: Where) -> None:

@@ -54,4 +54,5 @@ def read_nodes(
 
 def _table(nodes: NodeTable, ids: IdKind | None) -> Table:
     name = 0 if nodes.format == "npy" else nodes.id_column
-    return Table(nodes.uri, nodes.format, (id_column("table.idColumn", name, ids),))
+    column = id_column("table.idColumn", name, ids)
+    return Table("table", nodes.uri, nodes.format, (column,), nodes.recursive)

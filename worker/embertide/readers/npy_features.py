@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from embertide.errors import InputError
-from embertide.readers.columns import Column, Float32s, IdKind, Ids, Int64s, id_column, to_ids
+from embertide.readers.columns import Column, IdKind, Ids, Int64s, id_column, to_ids
+from embertide.readers.feature_schema import feature_objects
 from embertide.readers.npy import (
     Header,
     check_columns,
@@ -21,6 +24,7 @@ from embertide.readers.npy import (
     read_rows,
     split_rows,
 )
+from embertide.readers.objects import list_objects
 from embertide.readers.splits import Split, map_objects
 from embertide.readers.table import with_bases
 from embertide.readers.where import Where
@@ -44,10 +48,10 @@ def split_npy_features(
 
 
 def _pair(storage: Storage, features: FeatureInput) -> list[Pair]:
-    values = storage.list(features.uri)
+    values = feature_objects(storage, features)
     if features.ids_uri is None:
         return [(info, None) for info in values]
-    ids = storage.list(features.ids_uri)
+    ids = list_objects(storage, features.ids_uri, features.recursive, "features.recursive")
     if len(values) != len(ids):
         raise InputError(
             f"{features.uri} has {len(values)} objects but {features.ids_uri} has {len(ids)}; "
@@ -92,8 +96,8 @@ def _check_values(uri: str, header: Header) -> None:
 
 def read_npy_features(
     storage: Storage, ids: IdKind, split: Split, width: int, batch_rows: int, count: int | None
-) -> Iterator[tuple[Ids, Float32s, Where]]:
-    """Batches of (ids, values ``float32 [n, width]``, where) of a split, in order."""
+) -> Iterator[tuple[Ids, npt.NDArray[Any], Where]]:
+    """Batches of (ids, values ``[n, width]`` of the array's type, where) of a split, in order."""
     header = read_header(storage, split.info)
     _check_values(split.uri, header)
     if header.width != width:
@@ -104,19 +108,13 @@ def read_npy_features(
     batches = read_rows(storage, split.info, header, split.start, split.stop, batch_rows)
     if split.ids_info is None:
         for rows, where in batches:
-            yield row_numbers(split, where, len(rows), count), _float32(rows), where
+            yield row_numbers(split, where, len(rows), count), rows, where
         return
     column = _ids_column(ids)
     of_ids = replace(split, uri=split.ids_info.uri, object_size=split.ids_size, etag=split.ids_etag)
     named = read_npy(storage, [column], of_ids, batch_rows)
     for (rows, where), ((array,), ids_where) in zip(batches, named, strict=True):
-        yield to_ids(array, column, ids, ids_where, count), _float32(rows), where
-
-
-def _float32(rows: np.typing.NDArray[np.generic]) -> Float32s:
-    # What does not fit becomes Inf, which is counted with the other values that are not finite.
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(rows, dtype=np.float32)
+        yield to_ids(array, column, ids, ids_where, count), rows, where
 
 
 def row_numbers(split: Split, where: Where, rows: int, count: int | None) -> Int64s:

@@ -6,7 +6,7 @@ object before anything runs, so a wrong column ends a job in its first seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from embertide.errors import InputError
-from embertide.readers.columns import Column, check_type
+from embertide.readers.columns import Column, check_type, listed
 from embertide.readers.splits import Split
 from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo, Storage
+
+CheckNames = Callable[[str, Sequence[str]], None]
 
 _UNBUFFERED_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
@@ -52,19 +54,27 @@ def _check_schema(uri: str, schema: Any, columns: Sequence[Column]) -> None:
     for column in columns:
         found = schema.get_all_field_indices(column.name)
         if not found:
-            present = ", ".join(repr(name) for name in schema.names)
-            raise InputError(f"{uri} has no {column}; its columns are {present}")
+            raise InputError(f"{uri} has no {column}; its columns are {listed(schema.names)}")
         if len(found) > 1:
             raise InputError(f"{uri} has {len(found)} columns {column.name!r}; rename all but one")
         check_type(uri, column, schema.field(found[0]).type)
 
 
 def split_parquet(
-    storage: Storage, info: ObjectInfo, columns: Sequence[Column], target_bytes: int
+    storage: Storage,
+    info: ObjectInfo,
+    columns: Sequence[Column],
+    target_bytes: int,
+    check_names: CheckNames | None = None,
 ) -> list[Split]:
-    """The splits of one object: runs of row groups of at least ``target_bytes`` (compressed)."""
+    """The splits of one object: runs of row groups of at least ``target_bytes`` (compressed).
+
+    ``check_names`` is given the object's URI and the names of its columns.
+    """
     with parquet_file(storage, info, columns) as file:
         metadata = file.metadata
+        if check_names is not None:
+            check_names(info.uri, file.schema_arrow.names)
     leaves = _leaf_columns(metadata, columns)
     splits: list[Split] = []
     run: list[int] = []

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from embertide.readers.columns import Column
 from embertide.readers.npy import read_npy, split_npy
-from embertide.readers.parquet import read_parquet, split_parquet
+from embertide.readers.objects import list_objects
+from embertide.readers.parquet import CheckNames, read_parquet, split_parquet
 from embertide.readers.splits import Split, map_objects
 from embertide.readers.text import Dialect, read_text, split_text
 from embertide.readers.where import Where
@@ -24,12 +25,22 @@ BATCH_ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class Table:
-    """Objects under ``uri`` and the columns wanted from each; ``dialect`` is for csv and tsv."""
+    """Objects under ``uri`` and the columns wanted from each.
 
+    Attributes:
+        field: of the manifest, such as ``edges``; its ``recursive`` says whether objects in
+            subfolders belong to the table.
+        dialect: of csv and tsv.
+        check_names: sees the names of all columns of every parquet object.
+    """
+
+    field: str
     uri: str
     format: Literal["parquet", "csv", "tsv", "npy"]
     columns: tuple[Column, ...]
+    recursive: bool
     dialect: Dialect | None = None
+    check_names: CheckNames | None = None
 
 
 def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Split]:
@@ -37,17 +48,19 @@ def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Split
 
     Raises:
         ObjectMissing: there are no objects.
-        InputError: an object is unreadable, or a column is missing or has a wrong type.
+        InputError: an object is unreadable or in a subfolder, or a column is missing or has a
+            wrong type.
     """
     look = partial(_split_object, storage, table, target_bytes)
-    return with_bases(map_objects(storage.list(table.uri), look))
+    objects = list_objects(storage, table.uri, table.recursive, f"{table.field}.recursive")
+    return with_bases(map_objects(objects, look))
 
 
 def _split_object(
     storage: Storage, table: Table, target_bytes: int, info: ObjectInfo
 ) -> list[Split]:
     if table.format == "parquet":
-        return split_parquet(storage, info, table.columns, target_bytes)
+        return split_parquet(storage, info, table.columns, target_bytes, table.check_names)
     if table.format == "npy":
         return split_npy(storage, info, table.columns, target_bytes)
     assert table.dialect is not None

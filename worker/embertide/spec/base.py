@@ -40,6 +40,12 @@ MAX_FEATURE_COLUMNS = 16384
 _MAX_URI = 2048
 MAX_COLUMN_NAME = 1024
 
+RECURSIVE = (
+    "Whether objects in subfolders are read too. false refuses them, so that none is read or left "
+    "out by mistake; names that begin with . or _ never count."
+)
+"""Description of the field of that name."""
+
 # A path relative to the object that was checked, and a sentence.
 Problem = tuple[tuple[str | int, ...], str]
 

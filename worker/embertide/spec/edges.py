@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from embertide.spec.base import (
     MAX_COLUMN_NAME,
+    RECURSIVE,
     ColumnName,
     Problem,
     SpecModel,
@@ -141,6 +142,7 @@ class EdgeInput(SpecModel):
     format: EdgeFormat = Field(
         description="Format of all objects under uri. csv and tsv may be compressed: .gz, .zst."
     )
+    recursive: bool = Field(default=False, description=RECURSIVE)
     columns: EdgeColumns = Field(default_factory=EdgeColumns, description="The columns to read.")
     header: bool = Field(
         default=True,

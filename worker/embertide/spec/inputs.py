@@ -13,7 +13,8 @@ from pydantic import Field, model_validator
 from embertide.spec.base import MAX_TYPES, Problem, SpecModel, raise_problems
 from embertide.spec.cel import Rule
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
-from embertide.spec.nodes import FeatureFormat, FeatureInput, IdKind, NodeInput, NodeTable
+from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
+from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 
 __all__ = [
     "EdgeColumns",
@@ -21,6 +22,7 @@ __all__ = [
     "EdgeInput",
     "FeatureFormat",
     "FeatureInput",
+    "FeatureScaling",
     "IdKind",
     "Input",
     "NodeInput",

@@ -21,10 +21,11 @@ from pydantic import (
 from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
 from embertide.spec.cel import Rule, unchanged_once_accepted
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
+from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.grid import GridShape
 from embertide.spec.inputs import Input
 from embertide.spec.loading import read_manifest
-from embertide.spec.nodes import FeatureFormat, FeatureInput, IdKind, NodeInput, NodeTable
+from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
 from embertide.spec.workers import StorageSettings, Workers
@@ -42,6 +43,7 @@ __all__ = [
     "EmbeddingJob",
     "FeatureFormat",
     "FeatureInput",
+    "FeatureScaling",
     "GridShape",
     "IdKind",
     "Inference",

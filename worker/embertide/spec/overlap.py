@@ -43,6 +43,11 @@ OUTPUT_RULES = (
         f"self.input.nodes.all(n, !has(n.features.idsUri) || {_apart('n.features.idsUri')})",
     ),
     _rule(
+        "the uri of a scaling in spec.input.nodes",
+        "self.input.nodes.all(n, !has(n.features.scaling) || !has(n.features.scaling.uri) || "
+        f"{_apart('n.features.scaling.uri')})",
+    ),
+    _rule(
         "the uri of a table in spec.input.nodes",
         f"self.input.nodes.all(n, !has(n.table) || {_apart('n.table.uri')})",
     ),
@@ -74,6 +79,9 @@ def _locations(inputs: Input, model_uri: str) -> list[tuple[tuple[str | int, ...
         found.append(((*at, "features", "uri"), node.features.uri))
         if node.features.ids_uri is not None:
             found.append(((*at, "features", "idsUri"), node.features.ids_uri))
+        scaling = node.features.scaling
+        if scaling is not None and scaling.uri is not None:
+            found.append(((*at, "features", "scaling", "uri"), scaling.uri))
         if node.table is not None:
             found.append(((*at, "table", "uri"), node.table.uri))
     found.append((("spec", "model", "uri"), model_uri))

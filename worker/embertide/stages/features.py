@@ -18,6 +18,7 @@ from embertide.grid import RowRanges
 from embertide.layouts import Loaded
 from embertide.primitives.directory import split_by_owner
 from embertide.primitives.idmap import DenseIds, HashedIds, Ids, NodeIds
+from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import non_finite, read_features
 from embertide.readers.nodes import read_nodes
 from embertide.readers.prefetch import prefetch
@@ -33,26 +34,26 @@ class RawFeatures:
     values: torch.Tensor
 
 
-def load_features(ctx: RunContext, splits: list[Split], width: int) -> RawFeatures:
+def load_features(ctx: RunContext, splits: list[Split], schema: FeatureSchema) -> RawFeatures:
     """Read our share of the feature rows. Collective: every rank must call.
 
     Args:
         splits: ours.
-        width: columns that the model expects.
+        schema: of the features, as planned.
 
     Raises:
         InputError: rows of another width, NaN or infinite values (how many, and the first id).
     """
     node = ctx.nodes
     rows = sum(split.stop - split.start for split in splits)
-    values = torch.empty(rows, width, dtype=torch.float32)
+    values = torch.empty(rows, schema.width, dtype=torch.float32)
     ids: list[Ids] = []
     bad, first_bad, at = 0, None, 0
     batches = (
         batch
         for split in splits
         for batch in read_features(
-            ctx.storage, node.features, node.ids, split, width, count=node.count
+            ctx.storage, node.features, node.ids, split, schema, count=node.count
         )
     )
     for batch in prefetch(batches):
@@ -72,9 +73,11 @@ def _refuse_non_finite(ctx: RunContext, count: int, first: int | str | None) -> 
     total = sum(n for n, _ in found)
     if total:
         name = next(first for n, first in found if n)
+        after = " after scaling" if ctx.nodes.features.scaling else ""
         raise InputError(
             f"{ctx.nodes.features.uri}: {total} feature row{'s have' if total > 1 else ' has'}"
-            f" NaN or infinite values, first node id {name!r}. Clean or drop them, then run again."
+            f" NaN or infinite values{after}, first node id {name!r}. Clean or drop them, then run"
+            " again."
         )
 
 

@@ -21,6 +21,8 @@ from embertide.errors import EmbertideError, OutputError
 from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
 from embertide.primitives.idmap import Ids
+from embertide.readers.feature_schema import FeatureSchema
+from embertide.spec.features import FeatureInput
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.parts import PartDigest, PartWriter, verify_part
@@ -115,6 +117,20 @@ def _refuse_non_finite(ctx: RunContext, ids: Ids, embeddings: torch.Tensor) -> N
         )
 
 
+def describe_features(features: FeatureInput, schema: FeatureSchema) -> dict[str, Any]:
+    """For a version's manifest: the columns of the features, in order, and their scaling."""
+    found: dict[str, Any] = {"width": schema.width}
+    if schema.columns is not None:
+        found["columns"] = list(schema.columns)
+    elif features.vector_column is not None:
+        found["vectorColumn"] = features.vector_column
+    if schema.scaling is not None:
+        mean, scale = schema.scaling.mean, schema.scaling.scale
+        given = {"uri": features.scaling and features.scaling.uri, "mean": mean, "scale": scale}
+        found["scaling"] = {name: value for name, value in given.items() if value is not None}
+    return found
+
+
 def publish_version(
     ctx: RunContext, order: WorkOrder, program: Program, clock: Clock, parts: list[PartDigest]
 ) -> VersionInfo:
@@ -130,6 +146,7 @@ def publish_version(
         "dim": program.output_width,
         "edges": clock.edges,
         "ids": ctx.nodes.ids,
+        "features": describe_features(ctx.nodes.features, order.inputs.schema),
         "format": spec.output.format,
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),

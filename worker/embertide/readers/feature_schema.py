@@ -1,0 +1,109 @@
+"""What one row of features consists of: which columns, in which order, how wide, how scaled.
+
+Told once, by the process that lists the inputs; ranks and the version's manifest repeat it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from embertide.errors import InputError
+from embertide.readers.column_patterns import patterns_of
+from embertide.readers.columns import Column, refuse_nulls
+from embertide.readers.npy import read_header
+from embertide.readers.objects import list_objects
+from embertide.readers.parquet import parquet_file
+from embertide.readers.scaling import Scaling, read_scaling
+from embertide.readers.where import Where
+from embertide.spec.manifest import FeatureInput
+from embertide.storage.protocol import ObjectInfo, Storage
+
+
+@dataclass(frozen=True)
+class FeatureSchema:
+    """One row of the features.
+
+    Attributes:
+        width: D, values in a row.
+        columns: the scalar columns in order, patterns expanded; None for vectors and npy.
+    """
+
+    width: int
+    columns: tuple[str, ...] | None = None
+    scaling: Scaling | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; :meth:`from_json` is the way back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> FeatureSchema:
+        """What :meth:`to_json` described."""
+        columns, scaling = data["columns"], data["scaling"]
+        return cls(
+            data["width"],
+            None if columns is None else tuple(columns),
+            None if scaling is None else Scaling.from_json(scaling),
+        )
+
+
+def feature_schema(storage: Storage, features: FeatureInput) -> FeatureSchema:
+    """The schema, from the first object's metadata (from its first row for plain lists).
+
+    Raises:
+        ObjectMissing: there are no objects under ``features.uri``, or none with the scaling.
+        InputError: an object is unreadable, no object has a row, a pattern matches no column, or
+            the scaling does not fit.
+        ManifestError: the manifest's scaling does not fit.
+    """
+    columns = _columns(storage, features)
+    width = len(columns) if columns is not None else _width(storage, features)
+    given = features.scaling
+    scaling = None if given is None else read_scaling(storage, given, width)
+    return FeatureSchema(width, columns, scaling)
+
+
+def feature_objects(storage: Storage, features: FeatureInput) -> list[ObjectInfo]:
+    """The objects with the features' values, see :func:`list_objects`."""
+    return list_objects(storage, features.uri, features.recursive, "features.recursive")
+
+
+def _columns(storage: Storage, features: FeatureInput) -> tuple[str, ...] | None:
+    patterns = patterns_of(features.columns, features.id_column)
+    if patterns is None:
+        return None if features.columns is None else tuple(features.columns)
+    first = feature_objects(storage, features)[0]
+    with parquet_file(storage, first, []) as file:
+        return patterns.expand(first.uri, file.schema_arrow.names)
+
+
+def _width(storage: Storage, features: FeatureInput) -> int:
+    objects = feature_objects(storage, features)
+    if features.format == "npy":
+        return read_header(storage, objects[0]).width
+    column = vector_column(features)
+    for info in objects:
+        width = _list_width(storage, info, column)
+        if width is not None:
+            return width
+    raise InputError(f"{features.uri} holds no feature rows; every node needs one")
+
+
+def vector_column(features: FeatureInput) -> Column:
+    """The list column of parquet features that have no ``columns``."""
+    return Column("features.vectorColumn", features.vector_column or "", "vector")
+
+
+def _list_width(storage: Storage, info: ObjectInfo, column: Column) -> int | None:
+    with parquet_file(storage, info, [column]) as file:
+        held = file.schema_arrow.field(column.name).type
+        if pa.types.is_fixed_size_list(held):
+            return int(held.list_size)
+        for batch in file.iter_batches(1, columns=[column.name], use_threads=False):
+            array = batch.column(column.name)
+            refuse_nulls(array, column, Where(info.uri, 0))
+            return len(array[0])
+    return None

@@ -1,0 +1,207 @@
+"""``features`` of a node type: the location of its features, and what one row consists of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from embertide.spec.base import (
+    MAX_COLUMN_NAME,
+    MAX_FEATURE_COLUMNS,
+    RECURSIVE,
+    ColumnName,
+    Problem,
+    SpecModel,
+    Uri,
+    derived_default,
+    raise_problems,
+)
+from embertide.spec.cel import Rule
+
+FeatureFormat = Literal["parquet", "npy"]
+
+_SCALING_RULES = (
+    Rule(
+        "has(self.uri) || has(self.mean) || has(self.scale)",
+        "is empty; give mean, scale or both, or the uri of an object that holds them",
+        reason="FieldValueRequired",
+    ),
+    Rule(
+        "!has(self.uri) || (!has(self.mean) && !has(self.scale))",
+        "cannot be combined with mean and scale; give either",
+        ".uri",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "!has(self.mean) || !has(self.scale) || self.mean.size() == self.scale.size()",
+        "must have as many values as mean, one for each feature",
+        ".scale",
+    ),
+)
+
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class FeatureScaling(SpecModel):
+    """Mean and scale of every feature, such as ``mean_`` and ``scale_`` of a StandardScaler."""
+
+    rules: ClassVar[tuple[Rule, ...]] = _SCALING_RULES
+
+    mean: list[_Number] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_FEATURE_COLUMNS,
+        description="Subtracted from each feature: one number for each, in their order. If unset, "
+        "nothing is subtracted.",
+    )
+    scale: list[_Positive] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_FEATURE_COLUMNS,
+        description="Divides each feature (less its mean): one number above 0 for each, in their "
+        "order. If unset, nothing is divided.",
+    )
+    uri: Uri | None = Field(
+        default=None,
+        description="URI of a json or npz object with the vectors mean, scale or both. Exclusive "
+        "with mean and scale.",
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        problems: list[Problem] = []
+        given = [name for name in ("mean", "scale") if getattr(self, name) is not None]
+        if self.uri is None and not given:
+            message = "is empty; give mean, scale or both, or the uri of an object with them"
+            problems.append(((), message))
+        if self.uri is not None and given:
+            message = f"cannot be combined with {' and '.join(given)}; give either"
+            problems.append((("uri",), message))
+        if self.mean is not None and self.scale is not None and len(self.mean) != len(self.scale):
+            message = f"has {len(self.scale)} values, but mean has {len(self.mean)}; give one for"
+            problems.append((("scale",), message + " each feature in both"))
+        raise_problems(problems)
+        return self
+
+
+_FEATURE_RULES = (
+    *(
+        Rule(
+            f"self.format != 'npy' || !has(self.{column}) || self.{column}.size() == 0",
+            "npy has no columns; omit it (idsUri gives the ids)",
+            f".{column}",
+            "FieldValueForbidden",
+        )
+        for column in ("idColumn", "vectorColumn", "columns")
+    ),
+    Rule(
+        "self.format != 'parquet' || has(self.vectorColumn) || has(self.columns)",
+        "is required with parquet: name the column that holds the vectors, or give columns, a "
+        "list of numeric columns",
+        ".vectorColumn",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "!has(self.vectorColumn) || !has(self.columns)",
+        "cannot be combined with vectorColumn; set one of the two",
+        ".columns",
+        "FieldValueForbidden",
+    ),
+    Rule(
+        "self.format == 'npy' || !has(self.idsUri)",
+        "is for format npy; with parquet use idColumn",
+        ".idsUri",
+        "FieldValueForbidden",
+    ),
+)
+
+
+class FeatureInput(SpecModel):
+    """The input features of one node type: one row for each node, in any order."""
+
+    rules: ClassVar[tuple[Rule, ...]] = _FEATURE_RULES
+
+    uri: Uri = Field(description="URI of one object, or of a prefix (directory) of objects.")
+    format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
+    id_column: Annotated[str, Field(max_length=MAX_COLUMN_NAME)] | None = Field(
+        default="id",
+        description="parquet: column with the node ids. '' (or null, which kubectl apply drops) "
+        "means that there is none: rows are in the order of the dense ids. Default: id.",
+        json_schema_extra=derived_default,
+    )
+    vector_column: ColumnName | None = Field(
+        default=None,
+        description="parquet: list column with one feature vector per row. Exclusive with columns.",
+    )
+    columns: list[ColumnName] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_FEATURE_COLUMNS,
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+        description="parquet: numeric columns that together form the feature vector, in this "
+        "order. In a name, * stands for any characters and ? for one: all columns that match, "
+        "except idColumn, in the order of the first object. Exclusive with vectorColumn.",
+    )
+    ids_uri: Uri | None = Field(
+        default=None,
+        description="npy: URI of one object, or of a prefix, with the node ids of uri's rows, "
+        "object by object. If unset, rows are in the order of the dense ids.",
+    )
+
+    scaling: FeatureScaling | None = Field(
+        default=None,
+        description="Standardises the features as training did: (x - mean) / scale, column by "
+        "column. If unset, they are used as they are.",
+    )
+    recursive: bool = Field(default=False, description=RECURSIVE)
+
+    @property
+    def by_row_number(self) -> bool:
+        """Whether a row's number is its node's (dense) id."""
+        return self.ids_uri is None if self.format == "npy" else self.id_column is None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_id_column_in_npy(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("format") != "npy":
+            return data
+        return {"idColumn": None} | data if "id_column" not in data else data
+
+    @field_validator("id_column")
+    @classmethod
+    def _empty_is_none(cls, value: str | None) -> str | None:
+        return value or None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        raise_problems(self._npy_problems() if self.format == "npy" else self._parquet_problems())
+        return self
+
+    def _npy_problems(self) -> list[Problem]:
+        set_ones = {
+            "idColumn": self.id_column,
+            "vectorColumn": self.vector_column,
+            "columns": self.columns,
+        }
+        return [
+            ((name,), f"is {value!r}; npy has no columns; omit it (idsUri gives the ids)")
+            for name, value in set_ones.items()
+            if value is not None
+        ]
+
+    def _parquet_problems(self) -> list[Problem]:
+        problems: list[Problem] = []
+        if self.vector_column is None and self.columns is None:
+            message = "is required with parquet: name the column that holds the vectors, or give "
+            problems.append((("vectorColumn",), message + "columns, a list of numeric columns"))
+        if self.vector_column is not None and self.columns is not None:
+            message = "cannot be combined with vectorColumn; set one of the two"
+            problems.append((("columns",), message))
+        if self.ids_uri is not None:
+            problems.append((("idsUri",), "is for format npy; with parquet use idColumn"))
+        repeated = sorted({c for c in self.columns or [] if (self.columns or []).count(c) > 1})
+        if repeated:
+            problems.append((("columns",), f"names {', '.join(repeated)} more than once"))
+        return problems
