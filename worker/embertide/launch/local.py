@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from embertide.errors import GridError, Interrupted, OutputError, StorageError, WorkerFailed
 from embertide.launch.fork_server import call, fork_server
+from embertide.launch.output_lock import output_lock
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.sequence import PRELOAD, interface_of, launch_workers, prepare
 from embertide.launch.settings import Rendezvous, WorkerSettings
@@ -46,7 +47,12 @@ def run_job(
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
     """
-    with interruptible(), fork_server(PRELOAD, "embertide.cli"), RunFolder.temporary() as folder:
+    with (
+        interruptible(),
+        output_lock(job.spec.output.uri, job.spec.storage, on_progress),
+        fork_server(PRELOAD, "embertide.cli"),
+        RunFolder.temporary() as folder,
+    ):
         on_progress(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
         from embertide.storage.opening import open_storage
