@@ -99,8 +99,8 @@ class RunFolder:
 
     @contextmanager
     def following(self, on_progress: OnProgress) -> Iterator[None]:
-        """Pass on what is appended to the progress, from a thread."""
-        at = 0
+        """Pass on what is appended to the progress from now on, from a thread."""
+        at = self._progress.stat().st_size if self._progress.exists() else 0
 
         def follow() -> None:
             nonlocal at
