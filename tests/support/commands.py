@@ -116,12 +116,17 @@ def environment() -> dict[str, str]:
 
 
 class Running:
-    """A command under way, in a session and process group of its own."""
+    """A command under way, in a session and process group of its own.
 
-    def __init__(self, folder: Path, *argv: str, powerless: bool = False) -> None:
+    Its temporary folder is ``scratch``, by default one of its own.
+    """
+
+    def __init__(
+        self, folder: Path, *argv: str, powerless: bool = False, scratch: Path | None = None
+    ) -> None:
         self._out, self._err = folder / "stdout", folder / "stderr"
         # Not below the test's own folder, whose path can be too long for a socket's name.
-        self.scratch = Path(tempfile.mkdtemp(prefix="em-"))
+        self.scratch = scratch or Path(tempfile.mkdtemp(prefix="em-"))
         atexit.register(shutil.rmtree, self.scratch, ignore_errors=True)
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
@@ -132,6 +137,10 @@ class Running:
                 env=environment() | {"TMPDIR": str(self.scratch)},
                 start_new_session=True,
             )
+
+    def output(self) -> str:
+        """What it wrote to stdout so far."""
+        return self._out.read_text()
 
     def await_stage(self, stage: str, layer: int = 0) -> None:
         """Until the command's --json progress says that a stage (and layer) is under way."""

@@ -28,6 +28,7 @@ from typing import Any, ParamSpec, TypeVar
 import psutil
 
 from embertide.errors import EmbertideError, OutputError, ProcessDied
+from embertide.launch.leftovers import keep_sockets_in_own_folder
 from embertide.launch.process_tree import die_with_requester, end_tree
 
 _P = ParamSpec("_P")
@@ -40,6 +41,7 @@ def fork_server(*modules: str) -> Iterator[None]:
 
     It would end by itself, but not before it is done importing, and it holds our stderr.
     """
+    keep_sockets_in_own_folder()
     me = psutil.Process()
     multiprocessing.set_forkserver_preload(list(modules))
     # First, since it unblocks signals.

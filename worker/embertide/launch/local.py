@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from embertide.errors import GridError, Interrupted, OutputError, StorageError, WorkerFailed
 from embertide.launch.fork_server import call, fork_server
+from embertide.launch.output_lock import output_lock
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.sequence import PRELOAD, interface_of, launch_workers, prepare
 from embertide.launch.settings import Rendezvous, WorkerSettings
 from embertide.launch.signals import Stopped, interruptible
+from embertide.launch.stage_reporter import StageReporter
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
@@ -46,12 +48,18 @@ def run_job(
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
     """
-    with interruptible(), fork_server(PRELOAD, "embertide.cli"), RunFolder.temporary() as folder:
-        on_progress(Progress("start", message="starting workers"))
+    with (
+        interruptible(),
+        output_lock(job.spec.output.uri, job.spec.storage, on_progress),
+        fork_server(PRELOAD, "embertide.cli"),
+        RunFolder.temporary() as folder,
+    ):
+        reporter = StageReporter(on_progress)
+        reporter(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
         from embertide.storage.opening import open_storage
 
-        storage, version = open_storage(job.spec.storage), new_version()
+        storage, version = open_storage(job.spec.storage, reporter.waits), new_version()
         estimate = prepare(
             folder,
             job,
@@ -59,12 +67,12 @@ def run_job(
             version=version,
             grid=grid,
             workers=workers,
-            on_progress=on_progress,
+            on_progress=reporter,
             on_planned=lambda plan: _check_devices(job, plan.grid),
         )
         settings = _settings(job, folder, estimate.grid, threads)
         try:
-            return _run_workers(folder, settings, estimate, on_progress)
+            return _run_workers(folder, settings, estimate, reporter)
         except BaseException as error:
             raise _clean_up(error, storage, job.spec.output.uri, version) from None
 

@@ -16,8 +16,6 @@ the order, which rank 0 broadcasts.
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embertide.errors import EmbertideError, OutputError
+from embertide.launch.leftovers import temporary_folder
 from embertide.spec.manifest import EmbeddingJob
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.report import RunReport, Snapshot
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from embertide.planning.order import WorkOrder
 
 _POLL_SECONDS = 0.1
-_PREFIX = "embertide-run-"
 
 
 @dataclass(frozen=True)
@@ -65,21 +63,13 @@ class RunFolder:
     @classmethod
     @contextmanager
     def temporary(cls) -> Iterator[RunFolder]:
-        """A new folder, which is removed at the end.
+        """A new folder, which is removed at the end, or by the next run if this one is killed.
 
         Raises:
             OutputError: no temporary folder can be made.
         """
-        try:
-            path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        except OSError as error:
-            raise OutputError(
-                f"no temporary folder can be made: {error.strerror}; set TMPDIR to one with space"
-            ) from error
-        try:
+        with temporary_folder() as path:
             yield cls(path)
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
 
     # -- what to do ----------------------------------------------------------------------
 
@@ -109,8 +99,8 @@ class RunFolder:
 
     @contextmanager
     def following(self, on_progress: OnProgress) -> Iterator[None]:
-        """Pass on what is appended to the progress, from a thread."""
-        at = 0
+        """Pass on what is appended to the progress from now on, from a thread."""
+        at = self._progress.stat().st_size if self._progress.exists() else 0
 
         def follow() -> None:
             nonlocal at

@@ -17,6 +17,7 @@ from embertide.launch.fork_server import call, call_alone
 from embertide.launch.launcher import launch
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.settings import Rendezvous, WorkerSettings
+from embertide.launch.stage_reporter import StageReporter
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.telemetry.progress import OnProgress, Progress
@@ -40,11 +41,14 @@ def prepare(
     workers: int | None = None,
     on_progress: OnProgress,
     on_planned: Callable[[Estimate], None],
+    on_listed: Callable[[], None] = lambda: None,
 ) -> Estimate:
     """List the inputs, choose the grid, see that the output can be written, write the order.
 
     Args:
         grid: the manifest's by default, else one chosen for ``workers``.
+        on_progress: may be called from another thread.
+        on_listed: called once the inputs are listed; may end it by raising.
         on_planned: called before anything is written; may refuse by raising.
 
     Raises:
@@ -56,8 +60,10 @@ def prepare(
 
     inputs = list_inputs(storage, job)
     on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
+    on_listed()
     # Waits for the fork server's imports.
-    estimate = call(plan_run, job, inputs, grid, workers)
+    with folder.following(on_progress):
+        estimate = call(plan_run, job, inputs, grid, workers, folder)
     on_planned(estimate)
     check_output(storage, job.spec.output.uri, version)
     folder.write_order(WorkOrder(inputs, version, estimate.peak_memory_per_worker_bytes))
@@ -66,9 +72,13 @@ def prepare(
 
 
 def plan_run(
-    job: EmbeddingJob, inputs: Inputs, grid: GridShape | None, workers: int | None
+    job: EmbeddingJob,
+    inputs: Inputs,
+    grid: GridShape | None,
+    workers: int | None,
+    folder: RunFolder,
 ) -> Estimate:
-    """Choose the grid where it is left open, and estimate the run.
+    """Choose the grid where it is left open, and estimate the run; retries go into ``folder``.
 
     Raises:
         EmbertideError: the model cannot be read, or the grid does not fit.
@@ -77,7 +87,8 @@ def plan_run(
     from embertide.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)
-    return estimate(open_storage(job.spec.storage), job, inputs, chosen)
+    reporter = StageReporter(folder.append_progress, "plan")
+    return estimate(open_storage(job.spec.storage, reporter.waits), job, inputs, chosen)
 
 
 def check_output(storage: Storage, output_uri: str, version: str) -> None:

@@ -27,6 +27,7 @@ from embertide.errors import EmbertideError, WorkerFailed
 from embertide.grid import Grid
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.settings import WorkerSettings
+from embertide.launch.stage_reporter import StageReporter
 from embertide.pipeline import run
 from embertide.planning.order import WorkOrder
 from embertide.primitives.exchange import Exchange
@@ -89,12 +90,12 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     device = _device(settings.device, rank)
     _join(settings, device)
     job, order = folder.read_job(), WorkOrder.from_json(_broadcast_order(folder, rank, device))
-    on_progress = _reporter(settings, folder, rank)
+    on_progress = StageReporter(_reporter(settings, folder, rank))
     recorder, clock = CountingRecorder(), Clock(MemoryWatch(), on_progress)
     ctx = RunContext(
         job,
         Exchange(Grid(settings.grid, rank), device, recorder),
-        open_storage(job.spec.storage),
+        open_storage(job.spec.storage, on_progress.waits),
         on_progress,
         partial(folder.mark_delivered, rank),
     )
@@ -155,14 +156,14 @@ class _Reporter:
     def __init__(self, folder: RunFolder, period_seconds: float = 0.1) -> None:
         self._folder = folder
         self._period = period_seconds
-        self._last = ("", 0, 0.0)
+        self._last = ("", 0, "", 0.0)
 
     def __call__(self, event: Progress) -> None:
-        stage, layer, at = self._last
+        *place, at = self._last
         now = time.monotonic()
-        if (stage, layer) == (event.stage, event.layer) and now - at < self._period:
+        if place == [event.stage, event.layer, event.message] and now - at < self._period:
             return
-        self._last = (event.stage, event.layer, now)
+        self._last = (event.stage, event.layer, event.message, now)
         self._folder.append_progress(event)
 
 

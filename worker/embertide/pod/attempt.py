@@ -127,17 +127,14 @@ class WorkerAttempt:
                 self._storage(),
                 version=self._settings.version,
                 grid=self._settings.grid,
-                on_progress=self._progress,
+                on_progress=self._reporter,
+                on_listed=self._check,
                 on_planned=self._planned,
             )
         _log.info(
             "%d input objects, %d nodes, %d edges; planned memory %d MiB beyond imports",
             len(plan.inputs), plan.nodes, plan.edges, plan.peak_memory_per_worker_bytes >> 20,
         )  # fmt: skip
-
-    def _progress(self, event: Progress) -> None:
-        self._check()
-        self._reporter(event)
 
     def _planned(self, plan: Estimate) -> None:
         """Nothing is written before this."""
@@ -223,7 +220,7 @@ class WorkerAttempt:
     def _storage(self) -> Storage:
         from embertide.storage.opening import open_storage
 
-        return open_storage(self._job.spec.storage)
+        return open_storage(self._job.spec.storage, _log.warning)
 
 
 def _output_report(info: VersionInfo | RunReport) -> OutputReport:

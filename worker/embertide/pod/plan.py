@@ -72,7 +72,7 @@ def make_plan(files: ContainerFiles) -> PlanResult:
     from embertide.storage.opening import open_storage
 
     began = time.monotonic()
-    storage = open_storage(job.spec.storage)
+    storage = open_storage(job.spec.storage, _log.warning)
     inputs = list_inputs(storage, job)
     _log.info("listed %d objects in %.1f s", len(inputs.objects()), time.monotonic() - began)
     # Last, since this imports torch.

@@ -25,6 +25,7 @@ class ProgressReporter:
         self._working = False
         self._pace = Pace()
         self._logged = ("", 0, 0.0)
+        self._message = ""
 
     def expect_edges(self, edges: int) -> None:
         """How many edges the plan counted."""
@@ -49,6 +50,10 @@ class ProgressReporter:
         )
         self._board.progressed(report)
         self._tell(report)
+        if event.message != self._message:
+            self._message = event.message
+            if event.message:
+                _log.info("%s", event.message)
 
     def _tell(self, report: ProgressReport) -> None:
         stage, layer, at = self._logged

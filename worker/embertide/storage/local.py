@@ -6,17 +6,17 @@ removed with their files, as prefixes are in S3.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import os
 import secrets
 import stat as modes
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from embertide.errors import InputError, ObjectMissing, StorageError
+from embertide.storage.file_lock import locked
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
 from embertide.storage.protocol import ObjectInfo, TransferStats
 
@@ -24,7 +24,14 @@ _BUFFER_BYTES = 1 << 20
 
 
 class LocalStore:
-    """``file:///absolute/path``; see :class:`embertide.storage.protocol.Storage`."""
+    """``file:///absolute/path``; see :class:`embertide.storage.protocol.Storage`.
+
+    Directories that it made go again once they are empty; those that were there before stay,
+    except for the one that held a removed file.
+    """
+
+    def __init__(self) -> None:
+        self._made: set[Path] = set()
 
     @property
     def stats(self) -> TransferStats:
@@ -85,7 +92,7 @@ class LocalStore:
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
         """Write a hidden file beside it, then rename that into place."""
-        sink = _Sink(uri)
+        sink = self._sink(uri)
         try:
             sink.write(data)
             return sink.commit()
@@ -95,7 +102,7 @@ class LocalStore:
     @contextmanager
     def create(self, uri: str) -> Iterator[BinaryIO]:
         """A hidden file, renamed into place when the block ends cleanly."""
-        sink = _Sink(uri)
+        sink = self._sink(uri)
         try:
             yield cast(BinaryIO, sink)
             sink.commit()
@@ -104,7 +111,7 @@ class LocalStore:
 
     def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
         """Compare and write under a lock beside the file, which every writer here takes."""
-        with _locked(uri):
+        with self._locked(uri):
             current = self.stat(uri)
             if (current.etag if current else None) != expected:
                 return False
@@ -117,9 +124,7 @@ class LocalStore:
             path = to_path(uri)
             with writing(uri), suppress(FileNotFoundError, NotADirectoryError):
                 path.unlink()
-            # Not empty, or gone already: both are fine.
-            with suppress(OSError):
-                path.parent.rmdir()
+            self._remove_empty(path.parent)
 
     def sweep(self, folder: str) -> None:
         """Remove hidden files that `create` left, and the directory if it becomes empty."""
@@ -127,8 +132,41 @@ class LocalStore:
         with writing(folder):
             for hidden in path.glob(f".*{UNFINISHED}"):
                 hidden.unlink(missing_ok=True)
+        self._remove_empty(path)
+
+    def _sink(self, uri: str) -> _Sink:
+        self._make_directory(uri)
+        return _Sink(uri)
+
+    @contextmanager
+    def _locked(self, uri: str) -> Iterator[None]:
+        """Hold a lock beside the object: a hidden file that goes with the lock.
+
+        Not the directory itself, since over NFS a lock needs a file that is open for writing.
+        """
+        path = to_path(uri)
+        self._make_directory(uri)
+        with ExitStack() as stack:
+            with writing(uri):
+                stack.enter_context(locked(path.with_name(f".{path.name}.lock")))
+            yield
+
+    def _make_directory(self, uri: str) -> None:
+        """The one that the object is in, and those above it."""
+        folder = to_path(uri).parent
+        with writing(uri):
+            missing = [path for path in (folder, *folder.parents) if not path.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+        self._made.update(missing)
+
+    def _remove_empty(self, folder: Path) -> None:
+        """Remove an empty directory, and those above it that were made here."""
+        # Not empty, or gone already: both are fine.
         with suppress(OSError):
-            path.rmdir()
+            folder.rmdir()
+            while folder.parent in self._made:
+                folder = folder.parent
+                folder.rmdir()
 
 
 class _Sink(io.BufferedIOBase):
@@ -138,7 +176,6 @@ class _Sink(io.BufferedIOBase):
         self._uri, self._path = uri, to_path(uri)
         self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{UNFINISHED}")
         with writing(uri):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)
 
     def writable(self) -> bool:
@@ -233,33 +270,3 @@ def _sync_directory(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-@contextmanager
-def _locked(uri: str) -> Iterator[None]:
-    """Hold a lock beside the object: a hidden file that goes with the lock.
-
-    Not the directory itself, since over NFS a lock needs a file that is open for writing.
-    """
-    path = to_path(uri)
-    hidden = path.with_name(f".{path.name}.lock")
-    with writing(uri):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = _lock(hidden)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            hidden.unlink()
-        lock.close()
-
-
-def _lock(hidden: Path) -> BinaryIO:
-    while True:
-        lock = hidden.open("ab")
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        # Its holder before us removed it, and others may hold a new one of that name by now.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock.fileno()), hidden.stat()):
-                return lock
-        lock.close()

@@ -12,7 +12,11 @@ from typing import Any, BinaryIO
 
 from embertide.errors import StorageError
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, Storage, TransferStats
+from embertide.storage.protocol import ObjectInfo, OnRetry, Storage, TransferStats
+
+
+def _tell_nobody(_sentence: str) -> None:
+    """What is told of retries where nobody asked."""
 
 
 def as_uri(location: str) -> str:
@@ -23,11 +27,12 @@ def as_uri(location: str) -> str:
 class Stores:
     """The storage that users of this package get: picks the store by the URI's scheme.
 
-    A store is made on first use, so that a run without S3 never loads its client.
+    A store is made on first use, so that a run without S3 never loads its client. Pickled, it
+    leaves ``on_retry`` behind, which belongs to this process.
     """
 
-    def __init__(self, settings: StorageSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: StorageSettings, on_retry: OnRetry = _tell_nobody) -> None:
+        self._settings, self._on_retry = settings, on_retry
         self._made: dict[str, Storage] = {}
         self._lock = threading.Lock()
 
@@ -44,7 +49,7 @@ class Stores:
         scheme = uri.partition("://")[0]
         with self._lock:
             if scheme not in self._made:
-                self._made[scheme] = _make(scheme, uri, self._settings)
+                self._made[scheme] = _make(scheme, uri, self._settings, self._on_retry)
             return self._made[scheme]
 
     def list_folders(self, uri: str) -> list[str]:
@@ -103,7 +108,7 @@ class Stores:
             self._store(uri).delete([uri])
 
 
-def _make(scheme: str, uri: str, settings: StorageSettings) -> Storage:
+def _make(scheme: str, uri: str, settings: StorageSettings, on_retry: OnRetry) -> Storage:
     if scheme == "file":
         from embertide.storage.local import LocalStore
 
@@ -111,10 +116,17 @@ def _make(scheme: str, uri: str, settings: StorageSettings) -> Storage:
     if scheme == "s3":
         from embertide.storage.s3 import S3Store
 
-        return S3Store(settings)
+        return S3Store(settings, on_retry)
     raise StorageError(f"{uri}: unknown scheme; use s3://bucket/path or file:///absolute/path")
 
 
-def open_storage(settings: StorageSettings | None = None) -> Stores:
-    """The storage for a job's ``spec.storage``."""
-    return Stores(settings or StorageSettings())
+def open_storage(
+    settings: StorageSettings | None = None, on_retry: OnRetry = _tell_nobody
+) -> Stores:
+    """The storage for a job's ``spec.storage``.
+
+    Args:
+        on_retry: told a sentence, such as "https://minio:9000 does not answer (connection
+            refused), attempt 2 of 5", before each retry; may be called from several threads.
+    """
+    return Stores(settings or StorageSettings(), on_retry)

@@ -8,10 +8,13 @@ URI, never the library's own exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
+
+OnRetry = Callable[[str], None]
+"""Told a sentence before a request is sent again."""
 
 
 @dataclass(frozen=True)

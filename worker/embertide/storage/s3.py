@@ -10,9 +10,9 @@ from typing import Any, BinaryIO, cast
 
 from botocore.exceptions import ClientError
 
-from embertide.errors import AccessDenied, ObjectMissing, StorageError
+from embertide.errors import ObjectMissing, StorageError, StoreUnavailable
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, TransferStats
+from embertide.storage.protocol import ObjectInfo, OnRetry, TransferStats
 from embertide.storage.s3_client import (
     THREADS,
     S3Client,
@@ -41,9 +41,11 @@ class S3Store:
         StoreUnavailable: by all methods, when it does not answer after ``max_attempts``.
     """
 
-    def __init__(self, settings: StorageSettings) -> None:
+    def __init__(
+        self, settings: StorageSettings, on_retry: OnRetry = lambda _sentence: None
+    ) -> None:
         self._settings = settings
-        self._client = S3Client(settings)
+        self._client = S3Client(settings, on_retry)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
 
     @property
@@ -95,13 +97,15 @@ class S3Store:
             return None
         try:
             found = self._client.call("head_object", uri)
-        except (ObjectMissing, AccessDenied):
+        except StorageError as error:
+            if isinstance(error, StoreUnavailable) or not isinstance(error.__cause__, ClientError):
+                raise
             return self._stat_by_get(uri)
         return ObjectInfo(uri, found["ContentLength"], plain(found["ETag"]))
 
     def _stat_by_get(self, uri: str) -> ObjectInfo | None:
-        # Answers to HEAD have no body, so 403 and 404 come without the reason: the bucket, the
-        # object, or the credentials.
+        # Answers to HEAD have no body, so 400, 403 and 404 come without the reason: the region, the
+        # bucket, the object, or the credentials.
         try:
             return self._client.get(uri, 0, 1)[1]
         except ObjectMissing as error:

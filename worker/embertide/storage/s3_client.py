@@ -6,7 +6,6 @@ import, so the first ``s3://`` URI imports this module, and nothing else does.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Iterator
@@ -19,20 +18,21 @@ from botocore.exceptions import ClientError
 
 from embertide.errors import InputError, StorageError, StoreUnavailable
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, TransferStats
+from embertide.storage.protocol import ObjectInfo, OnRetry, TransferStats
 from embertide.storage.s3_errors import (
     BEYOND_END,
     CONDITION_FAILED,
     CONNECTION_LOST,
     code_of,
+    reason_of,
     translated,
 )
+from embertide.storage.s3_retries import Retries
 
 THREADS = 8
 """Concurrent requests."""
 
 _READ_TIMEOUT_SECONDS = 60
-_LONGEST_PAUSE_SECONDS = 20
 _WITHOUT_KEY = {"list_objects_v2", "delete_objects", "list_multipart_uploads"}
 
 
@@ -42,9 +42,12 @@ class S3Client:
     Attributes:
         endpoint: its URL.
         stats: what was transferred so far.
+
+    Args:
+        on_retry: told a sentence before each retry; may be called from several threads.
     """
 
-    def __init__(self, settings: StorageSettings) -> None:
+    def __init__(self, settings: StorageSettings, on_retry: OnRetry) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self.stats = TransferStats()
@@ -52,6 +55,8 @@ class S3Client:
         with translated("S3", self.endpoint):
             self._client = self._connect()
         self.endpoint = self._client.meta.endpoint_url
+        self._retries = Retries(self.endpoint, settings.max_attempts, on_retry)
+        self._client.meta.events.register_first("needs-retry.s3", self._retries.decide)
 
     def _connect(self) -> Any:
         settings = self._settings
@@ -117,12 +122,13 @@ class S3Client:
                 data: bytes = answer["Body"].read()
                 break
             except CONNECTION_LOST as error:
-                if attempt == self._settings.max_attempts:
+                pause = self._retries.pause(attempt, reason_of(error))
+                if pause is None:
                     raise self._connection_lost(uri, error) from error
             except StorageError as error:
                 return self._no_range(uri, error)
             self._count(retries=1)
-            time.sleep(min(random.random() * 2**attempt, _LONGEST_PAUSE_SECONDS))
+            time.sleep(pause)
             attempt += 1
         self._count(read=len(data))
         size = int(answer["ContentRange"].rpartition("/")[2])

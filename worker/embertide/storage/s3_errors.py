@@ -43,6 +43,13 @@ _WRONG_REGION = {
     "IllegalLocationConstraintException",
     "301",
 }
+_NOT_TLS = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "PACKET_LENGTH_TOO_LONG",
+    "HTTP_REQUEST",
+)
+"""How OpenSSL's versions call an answer that is no TLS."""
 _NO_CREDENTIALS = (
     boto.NoCredentialsError,
     boto.PartialCredentialsError,
@@ -91,15 +98,41 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideErro
     if code in _CREDENTIALS:
         return AccessDenied(f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {_HOW_TO_SIGN_IN}")
     if code in _WRONG_REGION:
-        return StorageError(
-            f"{uri}: bucket {bucket!r} is in another region ({said}); set spec.storage.region"
-        )
+        return _wrong_region(error, uri, said)
     if code in _FULL:
         return OutputError(
             f"{uri} cannot be written: the store is full ({said}); raise its quota, lower"
             " output.keepVersions or choose another output.uri"
         )
     return _of_status(status, said, uri, endpoint)
+
+
+def _wrong_region(error: boto.ClientError, uri: str, said: str) -> StorageError:
+    answer: dict[str, Any] = dict(error.response)
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    region = answer.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
+    bucket = uri.removeprefix("s3://").partition("/")[0]
+    if region:
+        return StorageError(
+            f"{uri}: bucket {bucket!r} is in region {region!r} ({said}); set spec.storage.region to"
+            f" {region}"
+        )
+    return StorageError(
+        f"{uri}: bucket {bucket!r} is in another region ({said}); set spec.storage.region to its"
+        " region"
+    )
+
+
+def reason_of(error: BaseException) -> str:
+    """Why there was no answer, in a few words, such as ``connection refused``."""
+    if isinstance(error, boto.ConnectTimeoutError | boto.ReadTimeoutError):
+        return "timed out"
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and found.strerror:
+            return found.strerror[0].lower() + found.strerror[1:]
+        found = found.__cause__ or found.__context__
+    return "the connection was lost"
 
 
 def _of_status(status: int, said: str, uri: str, endpoint: str) -> StorageError:
@@ -134,6 +167,11 @@ def _said(error: boto.ClientError) -> str:
 def _of_client(error: boto.BotoCoreError, uri: str, endpoint: str) -> StorageError:
     if isinstance(error, _NO_CREDENTIALS):
         return AccessDenied(f"{uri}: no usable credentials for S3 ({error}); {_HOW_TO_SIGN_IN}")
+    if isinstance(error, boto.SSLError) and any(sign in str(error) for sign in _NOT_TLS):
+        return StorageError(
+            f"{uri}: {endpoint} speaks http, not https: write endpointUrl:"
+            f" {endpoint.replace('https://', 'http://', 1)}"
+        )
     if isinstance(error, boto.SSLError):
         return StorageError(
             f"{uri}: TLS connection to {endpoint} failed ({error}); for a private certificate"
@@ -141,7 +179,7 @@ def _of_client(error: boto.BotoCoreError, uri: str, endpoint: str) -> StorageErr
         )
     if isinstance(error, CONNECTION_LOST):
         return StoreUnavailable(
-            f"{uri}: {endpoint} did not answer ({error}); check spec.storage.endpointUrl and the"
-            " network, then run the job again"
+            f"{uri}: {endpoint} did not answer ({reason_of(error)}); check"
+            " spec.storage.endpointUrl and the network, then run the job again"
         )
     return StorageError(f"{uri}: {error}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from embertide.errors import ObjectMissing
-from embertide.spec.version_names import begun
+from embertide.spec.version_names import begun, version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
 from embertide.versions.objects import is_complete, manifest_in, objects_by_version
 from embertide.versions.pointer import read_pointer
@@ -36,6 +36,7 @@ def remove_old(storage: Storage, output_uri: str, keep: int, now: datetime | Non
         abandoned = version not in complete and begun(version) < oldest
         if abandoned and not _is_current(storage, output_uri, version):
             storage.delete(info.uri for info in objects)
+            storage.sweep(version_uri(output_uri, version))
 
 
 def _remove_complete(

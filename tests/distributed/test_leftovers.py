@@ -1,0 +1,170 @@
+"""What a killed run leaves: the next one removes it; and runs to one output, which take turns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from embertide.launch.leftovers import remove_unused, temporary_folder
+from embertide.launch.output_lock import lock_path
+from embertide.spec.workers import StorageSettings
+from tests.support.commands import Running, await_nobody
+
+pytestmark = pytest.mark.distributed
+
+SECONDS = 120.0
+Start = Callable[..., Running]
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job that lasts long enough to be hit, and a small one."""
+    folder = tmp_path_factory.mktemp("jobs")
+    for name, scale in (("big", "16"), ("small", "8")):
+        made = Running(folder, "synth", str(folder / name), "--scale", scale, "--quiet")
+        assert made.done(SECONDS).code == 0
+    return folder
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Commands that share a temporary folder, as those of one user do."""
+    begun: list[Running] = []
+
+    def run(job: Path, *options: str) -> Running:
+        folder = tmp_path / str(len(begun))
+        folder.mkdir()
+        scratch = begun[0].scratch if begun else None
+        arguments = ("run", str(job / "job.yaml"), "--grid", "1x1", "--json", *options)
+        begun.append(Running(folder, *arguments, scratch=scratch))
+        return begun[-1]
+
+    yield run
+    for running in begun:
+        running.process.kill()  # where the test failed
+        running.process.wait()
+
+
+def _shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").iterdir()}
+
+
+def _kill(run: Running) -> None:
+    run.process.kill()
+    run.process.wait()
+    await_nobody(run.process.pid)
+
+
+def _await_message(run: Running, part: str) -> str:
+    """Until a progress message has ``part``."""
+    while True:
+        text = run.output()
+        for line in text[: text.rfind("\n") + 1].splitlines():
+            if part in (message := str(json.loads(line).get("message"))):
+                return message
+        assert run.process.poll() is None, text
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("stage", ["start", "ingest", "infer"])
+def test_the_next_run_removes_what_a_killed_one_left(jobs: Path, start: Start, stage: str) -> None:
+    shared = _shared_memory()
+    killed = start(jobs / "big")
+    killed.await_stage(stage)
+    _kill(killed)
+    left = {path.name for path in killed.scratch.iterdir()}
+    assert any(name.startswith("embertide-") for name in left)
+    assert all(name.startswith("embertide-") for name in left)
+    assert start(jobs / "small", "--grid", "2x1").done(SECONDS).code == 0
+    assert not any(killed.scratch.iterdir())
+    assert not _shared_memory() - shared
+
+
+def _copy_of(job: Path, folder: Path) -> Path:
+    """The same job with an output of its own."""
+    copy = folder / "job"
+    shutil.copytree(job, copy, ignore=shutil.ignore_patterns("embeddings"))
+    manifest = copy / "job.yaml"
+    manifest.write_text(manifest.read_text().replace(str(job), str(copy)))
+    return copy
+
+
+def test_a_run_that_is_killed_while_it_computes_leaves_no_output(
+    jobs: Path, tmp_path: Path, start: Start
+) -> None:
+    job = _copy_of(jobs / "big", tmp_path)
+    run = start(job)
+    run.await_stage("csr")
+    _kill(run)
+    assert not (job / "embeddings").exists()
+
+
+def test_a_run_that_fails_leaves_no_empty_folders(jobs: Path, tmp_path: Path, start: Start) -> None:
+    job = _copy_of(jobs / "big", tmp_path)
+    run = start(job)
+    run.await_stage("features")
+    run.process.send_signal(signal.SIGTERM)
+    assert run.done(SECONDS).code == 130
+    assert not (job / "embeddings").exists()
+
+
+def test_a_folder_in_use_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with temporary_folder() as mine:
+        (tmp_path / "embertide-run-nobodys").mkdir()
+        (tmp_path / "somebody-elses").mkdir()
+        remove_unused(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {mine.name, "somebody-elses"}
+    assert not mine.exists()
+
+
+def test_the_second_run_to_an_output_waits(jobs: Path, start: Start) -> None:
+    first = start(jobs / "big")
+    first.await_stage("features")
+    second = start(jobs / "big")
+    said = _await_message(second, "waiting for process")
+    assert said == f"waiting for process {first.process.pid}, which writes the same output"
+    other = start(jobs / "small").done(SECONDS)
+    assert other.code == 0
+    assert not any("waiting" in str(event.get("message")) for event in other.events)
+    _kill(first)
+    assert second.done(SECONDS).code == 0
+    assert not any(second.scratch.iterdir())
+
+
+def test_ctrl_c_ends_the_waiting_at_once(jobs: Path, start: Start) -> None:
+    first = start(jobs / "big")
+    first.await_stage("features")
+    second = start(jobs / "big")
+    _await_message(second, "waiting for process")
+    began = time.monotonic()
+    second.process.send_signal(signal.SIGINT)
+    assert second.done(SECONDS).code == 130
+    assert time.monotonic() - began < 5.0
+    assert first.done(SECONDS).code == 0
+    assert not any(first.scratch.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("file:///data/out/", "file:///data/out"),
+        ("/data/out", "file:///data/in/../out"),
+        ("s3://bucket/out/", "s3://bucket/out"),
+    ],
+)
+def test_an_output_is_the_same_however_it_is_written(one: str, other: str) -> None:
+    assert lock_path(one, StorageSettings()) == lock_path(other, StorageSettings())
+
+
+def test_other_outputs_do_not_wait() -> None:
+    plain, minio = StorageSettings(), StorageSettings(endpoint_url="https://minio:9000")
+    uris = ["file:///data/out", "file:///data/out2", "s3://bucket/out"]
+    paths = [lock_path(uri, plain) for uri in uris]
+    assert len({*paths, lock_path("s3://bucket/out", minio)}) == 4

@@ -1,0 +1,23 @@
+"""What a run waits for, said at the stage that waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from embertide.telemetry.progress import OnProgress, Progress
+
+
+class StageReporter:
+    """Passes progress on, and remembers the stage that is under way."""
+
+    def __init__(self, on_progress: OnProgress, stage: str = "start") -> None:
+        self._on_progress, self._last = on_progress, Progress(stage)
+
+    def __call__(self, event: Progress) -> None:
+        """One more event."""
+        self._last = event
+        self._on_progress(event)
+
+    def waits(self, message: str) -> None:
+        """The stage under way waits: say for what, such as a store. Threads may call."""
+        self._on_progress(replace(self._last, message=message))
