@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,6 +32,18 @@ def new_table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table
 def print_line(console: Console, text: str) -> None:
     """A line of its own, never wrapped: URIs are copied from here."""
     console.print(text, soft_wrap=True, highlight=False)
+
+
+def print_facts(console: Console, facts: Iterable[tuple[str, str]]) -> None:
+    """Lines of (label, text): the labels stand in a column of their own, the texts wrap."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, text in facts:
+        grid.add_row(label, text)
+    console.print(grid, highlight=False)
 
 
 def escaped(text: str) -> str:

@@ -57,8 +57,8 @@ def neighbors(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[JOB.yaml] ID...",
-            help="The manifest, unless --output is given, and ids as in the input. "
+            metavar="[JOB.yaml] ID",
+            help="The manifest, unless --output is given, then ids as in the input. "
             "Put -- before negative ones.",
             show_default=False,
         ),

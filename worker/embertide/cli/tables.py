@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from embertide.cli.drawing import escaped, new_table, print_line
+from embertide.cli.drawing import escaped, new_table, print_facts, print_line
 from embertide.cli.format import human_bytes, human_count, human_seconds
 from embertide.telemetry.report import (
     Estimate,
+    GridNeeds,
     InputSize,
     PlannedTraffic,
     RankMemory,
@@ -22,52 +23,106 @@ if TYPE_CHECKING:
 
 # Objects of one kind that are listed before the rest is summed up.
 _LISTED = 5
+_MINUTE = 60.0
 
 
 def print_report(console: Console, report: RunReport) -> None:
     """What a run did: the version, stage seconds, traffic, memory against plan."""
     print_line(console, f"[bold green]Published[/] {report.version}")
     print_line(console, f"  {escaped(report.uri)}")
-    print_line(
-        console,
-        f"  {report.rows:,} embeddings of width {report.dim} "
-        f"from {report.nodes:,} nodes and {report.edges:,} edges "
-        f"on a {report.grid} grid in {human_seconds(report.total_seconds)}",
+    did = (
+        f"{report.rows:,} embeddings of width {report.dim} from {report.nodes:,} nodes and"
+        f" {report.edges:,} edges on a {report.grid} grid in {human_seconds(report.total_seconds)}"
     )
-    print_line(
-        console,
-        f"  ingest {human_count(report.ingest_edges_per_second)} edges/s, "
-        f"inference {human_count(report.infer_edges_per_second)} edges/s",
+    speed = (
+        f"ingest {human_count(report.ingest_edges_per_second)} edges/s,"
+        f" inference {human_count(report.infer_edges_per_second)} edges/s"
     )
+    print_facts(console, [("", did), ("", speed)])
     console.print(_stage_table(report))
     if report.traffic:
         console.print(_traffic_table(report.traffic))
     if report.memory:
         console.print(_memory_table(report.memory))
-    for warning in report.warnings:
-        print_line(console, f"[yellow]warning:[/] {escaped(warning)}")
+    warnings = [("[yellow]warning:[/]", escaped(warning)) for warning in report.warnings]
+    print_facts(console, warnings)
 
 
 def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> None:
     """What a job will read, hold and move."""
     grid = estimate.grid
     console.print(_input_table(estimate.inputs, all_files))
-    print_line(
-        console,
-        f"[bold]Graph[/]   {_about(estimate.nodes, estimate.nodes_exact)} nodes, "
-        f"{_about(estimate.edges, estimate.edges_exact)} edges, "
-        f"features of width {estimate.width}",
-    )
-    print_line(
-        console,
-        f"[bold]Grid[/]    {grid}: {_some(grid.workers, 'worker')}, "
-        f"{_some(grid.graph, 'graph partition')} times {_some(grid.feature, 'feature partition')}",
-    )
+    print_facts(console, _facts(estimate))
+    if estimate.output_uri:
+        print_line(console, f"        {escaped(estimate.output_uri)}")
+    if estimate.grids:
+        console.print(_grids_table(estimate.grids))
     console.print(_planned_memory_table(estimate))
     if estimate.traffic:
         console.print(_planned_traffic_table(estimate))
-    for note in estimate.notes:
-        print_line(console, f"[dim]note:[/] {escaped(note)}")
+    print_facts(console, [("note:", escaped(note)) for note in estimate.notes])
+    if estimate.output_problem:
+        console.print("[bold red]The output cannot be written.[/]")
+
+
+def _facts(estimate: Estimate) -> list[tuple[str, str]]:
+    """The graph and the grid, then what a run needs, with its basis."""
+    grid, needs = estimate.grid, estimate.needs
+    facts = [
+        (
+            "Graph",
+            f"{_about(estimate.nodes, estimate.nodes_exact)} nodes,"
+            f" {_about(estimate.edges, estimate.edges_exact)} edges,"
+            f" features of width {estimate.width}",
+        ),
+        (
+            "Grid",
+            f"{grid}: {_some(grid.workers, 'worker')}, {_some(grid.graph, 'graph partition')}"
+            f" times {_some(grid.feature, 'feature partition')}",
+        ),
+    ]
+    if needs is not None:
+        text = (
+            f"{human_bytes(needs.worker_bytes)} a worker with imports,"
+            f" {human_bytes(needs.machine_bytes)} for all on one machine;"
+            f" {human_bytes(needs.container_bytes)} to ask for each container"
+        )
+        facts.append(("Memory", text))
+    if estimate.seconds is not None:
+        basis = escaped(estimate.seconds_basis)
+        facts.append(("Time", f"{_range(estimate.seconds)} on this machine; {basis}"))
+    if estimate.output_uri:
+        text = (
+            f"about {human_bytes(estimate.output_bytes)}: {estimate.nodes:,} embeddings of width"
+            f" {estimate.output_width}, below"
+        )
+        facts.append(("Output", text))
+    return facts
+
+
+def _range(seconds: tuple[float, float]) -> str:
+    low, high = seconds
+    if high < _MINUTE:
+        return f"about {low:.0f} to {high:.0f} s"
+    return f"about {human_seconds(low)} to {human_seconds(high)}"
+
+
+def _grids_table(grids: Iterable[GridNeeds]) -> Table:
+    """The chosen one is marked; memory is with imports."""
+    numbers = ["worker", "container", "exchanged", "seconds"]
+    table = new_table("Grids, * the chosen one", ["", "grid"], numbers)
+    for needs in grids:
+        seconds = "-" if needs.seconds is None else "{:.0f}-{:.0f}".format(*needs.seconds)
+        table.add_row(
+            "*" if needs.chosen else "",
+            str(needs.grid),
+            human_bytes(needs.worker_bytes),
+            human_bytes(needs.container_bytes),
+            human_bytes(needs.traffic_total_bytes),
+            seconds,
+            style="bold" if needs.chosen else None,
+        )
+    return table
 
 
 def _stage_table(report: RunReport) -> Table:

@@ -71,8 +71,8 @@ def rollback(
         list[str],
         typer.Argument(
             metavar="[JOB.yaml] VERSION",
-            help="The manifest, unless --output is given, and a version as `embertide versions` "
-            "lists it, or previous: the one before the current.",
+            help="The manifest, unless --output is given, then a version as `embertide "
+            "versions` lists it, or previous: the one before the current.",
             show_default=False,
         ),
     ],
