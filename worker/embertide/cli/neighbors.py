@@ -117,7 +117,7 @@ def neighbors(
         console = Console()
         for name in dict.fromkeys(name for answer in answers.values() for name in answer.found):
             columns = {by: answer.found.get(name, []) for by, answer in answers.items()}
-            _print_neighbors(console, name, columns, metric)
+            print_neighbors(console, name, columns, metric)
     unknown = [text for answer in answers.values() for text in answer.unknown.values()]
     if unknown:
         raise InputError("\n".join(unknown))
@@ -167,9 +167,10 @@ def _as_json(answers: dict[str, Answer]) -> dict[str, object]:
     }
 
 
-def _print_neighbors(
+def print_neighbors(
     console: Console, name: str, columns: dict[str, list[Neighbor]], metric: MetricName
 ) -> None:
+    """The table of one id: a pair of columns for each of what was compared."""
     table = new_table(f"Nearest to {escaped(name)}", [], [""])
     for by in columns:
         table.add_column(f"by {by}", overflow="fold")

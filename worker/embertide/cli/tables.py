@@ -44,13 +44,12 @@ def print_report(console: Console, report: RunReport) -> None:
         console.print(_traffic_table(report.traffic))
     if report.memory:
         console.print(_memory_table(report.memory))
-    warnings = [("[yellow]warning:[/]", escaped(warning)) for warning in report.warnings]
-    print_facts(console, warnings)
+    for warning in report.warnings:
+        console.print(f"[yellow]warning:[/] {escaped(warning)}", highlight=False)
 
 
 def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> None:
     """What a job will read, hold and move."""
-    grid = estimate.grid
     console.print(_input_table(estimate.inputs, all_files))
     print_facts(console, _facts(estimate))
     if estimate.output_uri:
@@ -60,7 +59,8 @@ def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> Non
     console.print(_planned_memory_table(estimate))
     if estimate.traffic:
         console.print(_planned_traffic_table(estimate))
-    print_facts(console, [("note:", escaped(note)) for note in estimate.notes])
+    for note in estimate.notes:
+        console.print(f"[dim]note:[/] {escaped(note)}", highlight=False)
     if estimate.output_problem:
         console.print("[bold red]The output cannot be written.[/]")
 
@@ -138,7 +138,7 @@ def _traffic_table(traffic: Iterable[Traffic]) -> Table:
     """Summed over layers and groups; --json has them all."""
     # What is sent is received, so one of the two is enough on a terminal.
     numbers = ["bytes", "messages", "wait s", "compute s"]
-    table = new_table("Moved by axis and primitive, all workers", ["axis", "primitive"], numbers)
+    table = new_table("Moved by axis and primitive, all workers", ["axis, primitive"], numbers)
     sums: dict[tuple[str, str], list[float]] = {}
     for item in traffic:
         row = sums.setdefault((item.axis, item.primitive), [0, 0, 0.0, 0.0])
@@ -148,8 +148,7 @@ def _traffic_table(traffic: Iterable[Traffic]) -> Table:
         row[3] += item.compute_seconds
     for (axis, primitive), (sent, messages, wait, compute) in sorted(sums.items()):
         table.add_row(
-            axis,
-            primitive,
+            f"{axis} {primitive}",
             human_bytes(sent),
             f"{messages:,.0f}",
             f"{wait:.2f}",

@@ -63,7 +63,7 @@ def versions(
         from rich.console import Console
 
         console = Console()
-        console.print(_table(place.uri, found, narrow=console.width < _WIDE))
+        console.print(versions_table(place.uri, found, console.width))
 
 
 def rollback(
@@ -129,17 +129,18 @@ def _previous(storage: Storage, uri: str) -> str:
     return earlier[-1]
 
 
-def _table(uri: str, found: list[VersionInfo], *, narrow: bool) -> Table:
-    """A version's name says when it began, so a narrow table does without the time."""
-    table = new_table(escaped(uri), ["", "version"], ["rows", "width", "size"])
-    if not narrow:
-        table = new_table(
-            escaped(uri), ["", "version"], ["published (UTC)", "rows", "width", "size"]
-        )
+def versions_table(uri: str, found: list[VersionInfo], width: int) -> Table:
+    """The table for a terminal of ``width`` columns.
+
+    A narrow one leaves out when they were published, which the names nearly say, and the width.
+    """
+    narrow = width < _WIDE
+    numbers = ["rows", "size"] if narrow else ["published (UTC)", "rows", "width", "size"]
+    table = new_table(escaped(uri), ["", "version"], numbers)
     for info in found:
         # To the second; --json has it whole.
-        published = [] if narrow else [info.created[:19].replace("T", " ")]
-        mark = "*" if info.current else ""
-        numbers = [f"{info.rows:,}", str(info.dim), human_bytes(info.size)]
-        table.add_row(mark, info.version, *published, *numbers)
+        published, rows = info.created[:19].replace("T", " "), f"{info.rows:,}"
+        wide = [published, rows, str(info.dim)]
+        cells = [*([rows] if narrow else wide), human_bytes(info.size)]
+        table.add_row("*" if info.current else "", info.version, *cells)
     return table
