@@ -12,13 +12,13 @@ from embertide.launch.run_folder import RunFolder, write_text
 from embertide.launch.signals import StopRequest
 from embertide.planning.estimate import estimate, fitting_grid
 from embertide.planning.inputs import list_inputs
+from embertide.planning.sizing import container_bytes
 from embertide.pod import work
 from embertide.pod.attempt import WorkerAttempt
 from embertide.pod.board import Board
 from embertide.pod.endings import INTERNAL, AttemptFailed, ending_of, out_of_memory
 from embertide.pod.http import Page
 from embertide.pod.memory import oom_kills, usable_cores
-from embertide.pod.plan import container_bytes
 from embertide.pod.progress import ProgressReporter
 from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
 from embertide.spec.grid import GridShape

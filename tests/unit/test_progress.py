@@ -125,6 +125,40 @@ def test_forecast_follows_the_pace() -> None:
     assert late.eta_seconds == pytest.approx(60 * 0.375 / 0.625)
 
 
+def test_no_forecast_from_imports_or_waiting() -> None:
+    time = Clock()
+    clock = ProgressClock(now=time)
+    for stage in ("start", "plan", "features"):
+        assert (
+            clock.forecast(Progress(stage, fraction=0.5 * (stage == "start"))).eta_seconds is None
+        )
+        time.seconds += 30
+    early = clock.forecast(Progress("features", fraction=0.4))
+    assert early.eta_seconds is None, "less than a twentieth of the work is done"
+    work = sum(STAGE_WEIGHTS.values()) - STAGE_WEIGHTS["start"] - STAGE_WEIGHTS["plan"]
+    late = clock.forecast(Progress("ingest"))
+    assert late.eta_seconds == pytest.approx(30 * (work - 10) / 10), "only work counts as pace"
+
+
+def test_no_forecast_for_what_ends_at_once() -> None:
+    time = Clock()
+    clock = ProgressClock(now=time)
+    for stage in STAGE_WEIGHTS:
+        for fraction in (0.0, 0.5, 1.0):
+            assert clock.forecast(Progress(stage, fraction=fraction)).eta_seconds is None
+        time.seconds += 1.3 / len(STAGE_WEIGHTS)
+
+
+@given(st.floats(0, 100), st.floats(0, 1), st.floats(0.01, 1))
+def test_a_forecast_has_a_basis(seconds: float, before: float, fraction: float) -> None:
+    time = Clock()
+    clock = ProgressClock({"start": 1.0, "read": 9.0}, time)
+    clock.forecast(Progress("read", fraction=before))
+    time.seconds += seconds
+    left = clock.forecast(Progress("read", fraction=fraction)).eta_seconds
+    assert (left is not None) <= (seconds >= 2 and fraction > before)
+
+
 def test_a_forecast_of_the_engine_is_kept() -> None:
     clock = ProgressClock(HALVES, Clock())
     assert clock.forecast(Progress("compute", eta_seconds=7.0)).eta_seconds == 7.0

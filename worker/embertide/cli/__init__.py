@@ -53,11 +53,11 @@ def _root(
 
     [bold]Start here[/bold]
 
-      embertide plan job.yaml                  # what it will read, hold and send
-      embertide run job.yaml --grid 2x2        # compute and publish a new version
-      embertide versions job.yaml              # what is published
-      embertide neighbors job.yaml ID          # look at the result
-      embertide rollback job.yaml VERSION      # make an earlier version current
+      embertide plan job.yaml              # what it needs
+      embertide run job.yaml --grid 2x2    # publish a version
+      embertide versions job.yaml          # what is published
+      embertide neighbors job.yaml ID      # look at the result
+      embertide rollback job.yaml previous # go back
     """
 
 

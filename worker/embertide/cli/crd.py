@@ -25,7 +25,7 @@ def crd(
     [bold]Examples[/bold]
 
       embertide crd | kubectl apply --server-side -f -
-      embertide crd --output charts/embertide/crds/embeddingjobs.yaml
+      embertide crd --output embeddingjobs.yaml
     """
     from embertide.spec.crd import crd_yaml
 

@@ -4,21 +4,45 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from embertide.cli.options import JobArgument, JsonOption, load_job
+from embertide.cli.drawing import escaped, new_table
+from embertide.cli.options import (
+    EndpointOption,
+    JsonOption,
+    OutputOption,
+    Place,
+    job_and_rest,
+    place_of,
+)
+from embertide.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from embertide.spec import EmbeddingJob
     from embertide.storage.protocol import Storage
-    from embertide.versions.neighbors import Batch, Neighbor
+    from embertide.versions.neighbors import Answer, Batch, Batches, Metric, Neighbor
 
-    Found = dict[str, dict[str, list[Neighbor]]]
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the embeddings, and again of the features."""
+
+    ids: list[str]
+    k: int
+    metric: Metric
+    prefix: str
+
+    def ask(self, batches: Batches, source: str) -> Answer:
+        """The answer of one stream of rows; ``source`` is what messages call it."""
+        from embertide.versions.neighbors import nearest
+
+        return nearest(batches, self.ids, self.k, self.metric, source, self.prefix)
 
 
 class MetricName(StrEnum):
@@ -30,16 +54,24 @@ class MetricName(StrEnum):
 
 
 def neighbors(
-    job_path: JobArgument,
-    ids: Annotated[
+    words: Annotated[
         list[str],
         typer.Argument(
-            metavar="ID",
-            help="Ids as in the input. Put -- before negative ones.",
+            metavar="[JOB.yaml] ID",
+            help="The manifest, unless --output is given, then ids as in the input. "
+            "Put -- before negative ones.",
             show_default=False,
         ),
     ],
     k: Annotated[int, typer.Option("-k", min=1, help="How many neighbors of each id.")] = 10,
+    prefix: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="Compare only with ids that begin so; ID may leave it out.",
+            show_default=False,
+        ),
+    ] = "",
     version: Annotated[
         str | None,
         typer.Option(metavar="VERSION", help="Default: the current version.", show_default=False),
@@ -51,66 +83,68 @@ def neighbors(
         bool,
         typer.Option("--features", help="Beside them, the nearest by the raw input features."),
     ] = False,
+    output: OutputOption = None,
+    endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Show the nearest embeddings of some ids.
 
     Exact: compares with every row of the version, which is streamed, so it may be larger than
-    memory. With --features one sees what the graph adds to the features alone.
+    memory. With --features one sees what the graph adds to the features alone. Ids that are not
+    there are reported after the answers for the others, with exit code 3.
 
     [bold]Examples[/bold]
 
       embertide neighbors job.yaml nginx
       embertide neighbors job.yaml 42 7 -k 5 --metric l2
       embertide neighbors job.yaml nginx --features
-      embertide neighbors job.yaml nginx --version 20261121T041922Z-3fa9c1
+      embertide neighbors job.yaml 42 --prefix item:
+      embertide neighbors --output s3://shop/out 42
     """
-    job = load_job(job_path)
-    found = _search(job, ids, k, version, metric, features)
+    job_path, ids = job_and_rest(words, output, "ID")
+    if features and job_path is None:
+        raise typer.BadParameter("--features needs JOB.yaml, which names the features")
+    place = place_of(job_path, output, endpoint_url)
+    question = Question(ids, k, metric.value, prefix)
+    answers = _search(place, question, version, features)
     if json_output:
         from embertide.cli.progress_view import write_json
 
-        write_json(sys.stdout, _as_json(found))
-        return
+        write_json(sys.stdout, _as_json(answers))
+    else:
+        from rich.console import Console
 
-    from rich.console import Console
-
-    console = Console()
-    for name in dict.fromkeys(ids):
-        _print_neighbors(console, name, {by: result[name] for by, result in found.items()}, metric)
+        console = Console()
+        for name in dict.fromkeys(name for answer in answers.values() for name in answer.found):
+            columns = {by: answer.found.get(name, []) for by, answer in answers.items()}
+            print_neighbors(console, name, columns, metric)
+    unknown = [text for answer in answers.values() for text in answer.unknown.values()]
+    if unknown:
+        raise InputError("\n".join(unknown))
 
 
 def _search(
-    job: EmbeddingJob,
-    ids: list[str],
-    k: int,
-    version: str | None,
-    metric: MetricName,
-    features: bool,
-) -> Found:
-    """Results by what was compared, then by id."""
+    place: Place, question: Question, version: str | None, features: bool
+) -> dict[str, Answer]:
+    """Results by what was compared."""
     from embertide.storage.opening import open_storage
     from embertide.versions.catalog import latest
-    from embertide.versions.neighbors import nearest
     from embertide.versions.reading import iter_embeddings
 
-    storage = open_storage(job.spec.storage)
-    uri = job.spec.output.uri
+    storage = open_storage(place.storage)
     # Looked up once: a version published between two passes must not change the answer.
-    chosen = version if version is not None else latest(storage, uri).version
-
-    def embeddings() -> Iterable[Batch]:
-        return iter_embeddings(storage, uri, chosen)
-
-    found: Found = {
-        "embeddings": nearest(embeddings, ids, k, metric.value, f"{uri} version {chosen}")
+    chosen = version if version is not None else latest(storage, place.uri).version
+    answers = {
+        "embeddings": question.ask(
+            lambda: iter_embeddings(storage, place.uri, chosen), f"{place.uri} version {chosen}"
+        )
     }
     if features:
+        job = place.job
+        assert job is not None
         uri = job.spec.input.nodes[0].features.uri
-        found["features"] = nearest(
-            lambda: _feature_batches(storage, job), ids, k, metric.value, uri
-        )
-    return found
+        answers["features"] = question.ask(lambda: _feature_batches(storage, job), uri)
+    return answers
 
 
 def _feature_batches(storage: Storage, job: EmbeddingJob) -> Iterable[Batch]:
@@ -124,29 +158,28 @@ def _feature_batches(storage: Storage, job: EmbeddingJob) -> Iterable[Batch]:
             yield batch.ids, batch.values
 
 
-def _as_json(found: Found) -> dict[str, object]:
+def _as_json(answers: dict[str, Answer]) -> dict[str, object]:
     return {
-        by: {name: [{"id": n.id, "score": n.score} for n in near] for name, near in result.items()}
-        for by, result in found.items()
+        by: {
+            name: [{"id": n.id, "score": n.score} for n in near]
+            for name, near in answer.found.items()
+        }
+        for by, answer in answers.items()
     }
 
 
-def _print_neighbors(
+def print_neighbors(
     console: Console, name: str, columns: dict[str, list[Neighbor]], metric: MetricName
 ) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=f"Nearest to {escape(name)}", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("", justify="right")
+    """The table of one id: a pair of columns for each of what was compared."""
+    table = new_table(f"Nearest to {escaped(name)}", [], [""])
     for by in columns:
         table.add_column(f"by {by}", overflow="fold")
-        table.add_column(metric.value, justify="right")
+        table.add_column(metric.value, justify="right", no_wrap=True)
     for row in range(max(len(near) for near in columns.values())):
         cells = []
         for near in columns.values():
             known = row < len(near)
-            cells += [escape(str(near[row].id)), f"{near[row].score:.4f}"] if known else ["", ""]
+            cells += [escaped(str(near[row].id)), f"{near[row].score:.4f}"] if known else ["", ""]
         table.add_row(str(row + 1), *cells)
     console.print(table)

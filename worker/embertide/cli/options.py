@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,6 +58,15 @@ WorkersOption = Annotated[
         show_default=False,
     ),
 ]
+OutputOption = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        metavar="URI",
+        help="Look at this output, without a manifest.",
+        show_default=False,
+    ),
+]
 EndpointOption = Annotated[
     str | None,
     typer.Option(
@@ -77,6 +87,44 @@ def with_workers(job: EmbeddingJob, **changes: Any) -> EmbeddingJob:
     """The job with some of ``spec.workers`` replaced by options of the command line."""
     workers = job.spec.workers.model_copy(update=changes)
     return job.model_copy(update={"spec": job.spec.model_copy(update={"workers": workers})})
+
+
+@dataclass(frozen=True)
+class Place:
+    """An output and how to reach it; ``job`` is None where no manifest was given."""
+
+    uri: str
+    storage: StorageSettings | None
+    job: EmbeddingJob | None = None
+
+
+def place_of(job_path: Path | None, output: str | None, endpoint_url: str | None) -> Place:
+    """The output that the manifest or the options name."""
+    if (job_path is None) == (output is None):
+        raise typer.BadParameter("give either JOB.yaml or --output URI")
+    if output is not None:
+        return Place(location("--output", output), endpoint_settings(endpoint_url))
+    assert job_path is not None
+    if endpoint_url is not None:
+        raise typer.BadParameter("--endpoint-url goes with --output; JOB.yaml has its own")
+    job = load_job(job_path)
+    return Place(job.spec.output.uri, job.spec.storage, job)
+
+
+def job_and_rest(words: list[str], output: str | None, rest: str) -> tuple[Path | None, list[str]]:
+    """The manifest's path, which ``--output`` replaces, and the arguments after it.
+
+    Args:
+        rest: what those are called.
+    """
+    first = Path(words[0])
+    if output is not None:
+        if first.suffix in (".yaml", ".yml") and first.exists():
+            raise typer.BadParameter("give either JOB.yaml or --output URI")
+        return None, words
+    if len(words) < 2:
+        raise typer.BadParameter(f"give JOB.yaml and {rest}, or --output URI and {rest}")
+    return first, words[1:]
 
 
 def location(name: str, text: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +19,11 @@ from embertide.cli.options import (
     with_workers,
 )
 
+if TYPE_CHECKING:
+    from embertide.errors import EmbertideError
+    from embertide.spec.manifest import EmbeddingJob
+    from embertide.telemetry.report import Estimate
+
 
 def plan(
     job_path: JobArgument,
@@ -26,10 +32,11 @@ def plan(
     files: Annotated[bool, typer.Option("--files", help="List every input object.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Show what a job will read, hold in memory and send, without running it.
+    """Show what a job needs: memory, time, bytes read, sent and written, without running it.
 
-    Looks at the inputs' sizes and metadata only, which takes seconds. Try several grids before
-    a long run: graph partitions split the nodes among workers, feature partitions the columns.
+    Looks at the inputs' sizes and metadata, and whether the output can be written, which takes
+    seconds and leaves nothing. Other grids are shown beside the chosen one: graph partitions
+    split the nodes among workers, feature partitions the columns.
 
     [bold]Examples[/bold]
 
@@ -46,6 +53,22 @@ def plan(
     from embertide.planning.estimate import estimate_job
 
     estimate = estimate_job(job, grid=chosen, workers=workers)
+    problem = _output_problem(job)
+    if problem is not None:
+        estimate = replace(estimate, output_problem=str(problem))
+    _show(estimate, files, json_output)
+    if problem is not None:
+        raise problem
+
+
+def _output_problem(job: EmbeddingJob) -> EmbertideError | None:
+    from embertide.launch.output import output_problem
+    from embertide.storage.opening import open_storage
+
+    return output_problem(open_storage(job.spec.storage), job.spec.output.uri)
+
+
+def _show(estimate: Estimate, files: bool, json_output: bool) -> None:
     if json_output:
         from embertide.cli.progress_view import write_json
 

@@ -63,7 +63,7 @@ def run(
       embertide run job.yaml
       embertide run job.yaml --grid 2x2
       embertide run job.yaml --workers 4 --threads 1
-      embertide run job.yaml --json | tail -1     # progress, then the report
+      embertide run job.yaml --json | tail -1   # the report
 
     Progress goes to stderr and the result to stdout. With --json both go to stdout, one JSON
     object a line: "event" is progress, report or error.

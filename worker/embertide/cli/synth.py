@@ -110,8 +110,8 @@ def synth(
 
       embertide synth /data/toy
       embertide synth /data/rmat20 --scale 20 --edge-factor 20
-      embertide synth s3://bucket/strings --nodes 1000000 --ids string --edge-format csv
-      embertide synth /data/gat --conv gat --heads 4 && embertide run /data/gat/job.yaml
+      embertide synth s3://bucket/strings --ids string
+      embertide synth /data/gat --conv gat --heads 4
     """
     nodes = _one_of("--scale", None if scale is None else 1 << scale, "--nodes", nodes)
     nodes = _DEFAULT_NODES if nodes is None else nodes

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from embertide.cli.drawing import escaped, new_table, print_facts, print_line
 from embertide.cli.format import human_bytes, human_count, human_seconds
 from embertide.telemetry.report import (
     Estimate,
+    GridNeeds,
     InputSize,
     PlannedTraffic,
     RankMemory,
@@ -21,56 +23,110 @@ if TYPE_CHECKING:
 
 # Objects of one kind that are listed before the rest is summed up.
 _LISTED = 5
+_MINUTE = 60.0
 
 
 def print_report(console: Console, report: RunReport) -> None:
     """What a run did: the version, stage seconds, traffic, memory against plan."""
-    _line(console, f"[bold green]Published[/] {report.version}")
-    _line(console, f"  {_escape(report.uri)}")
-    _line(
-        console,
-        f"  {report.rows:,} embeddings of width {report.dim} "
-        f"from {report.nodes:,} nodes and {report.edges:,} edges "
-        f"on a {report.grid} grid in {human_seconds(report.total_seconds)}",
+    print_line(console, f"[bold green]Published[/] {report.version}")
+    print_line(console, f"  {escaped(report.uri)}")
+    did = (
+        f"{report.rows:,} embeddings of width {report.dim} from {report.nodes:,} nodes and"
+        f" {report.edges:,} edges on a {report.grid} grid in {human_seconds(report.total_seconds)}"
     )
-    _line(
-        console,
-        f"  ingest {human_count(report.ingest_edges_per_second)} edges/s, "
-        f"inference {human_count(report.infer_edges_per_second)} edges/s",
+    speed = (
+        f"ingest {human_count(report.ingest_edges_per_second)} edges/s,"
+        f" inference {human_count(report.infer_edges_per_second)} edges/s"
     )
+    print_facts(console, [("", did), ("", speed)])
     console.print(_stage_table(report))
     if report.traffic:
         console.print(_traffic_table(report.traffic))
     if report.memory:
         console.print(_memory_table(report.memory))
     for warning in report.warnings:
-        _line(console, f"[yellow]warning:[/] {_escape(warning)}")
+        console.print(f"[yellow]warning:[/] {escaped(warning)}", highlight=False)
 
 
 def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> None:
     """What a job will read, hold and move."""
-    grid = estimate.grid
     console.print(_input_table(estimate.inputs, all_files))
-    _line(
-        console,
-        f"[bold]Graph[/]   {_about(estimate.nodes, estimate.nodes_exact)} nodes, "
-        f"{_about(estimate.edges, estimate.edges_exact)} edges, "
-        f"features of width {estimate.width}",
-    )
-    _line(
-        console,
-        f"[bold]Grid[/]    {grid}: {_some(grid.workers, 'worker')}, "
-        f"{_some(grid.graph, 'graph partition')} times {_some(grid.feature, 'feature partition')}",
-    )
+    print_facts(console, _facts(estimate))
+    if estimate.output_uri:
+        print_line(console, f"        {escaped(estimate.output_uri)}")
+    if estimate.grids:
+        console.print(_grids_table(estimate.grids))
     console.print(_planned_memory_table(estimate))
     if estimate.traffic:
         console.print(_planned_traffic_table(estimate))
     for note in estimate.notes:
-        _line(console, f"[dim]note:[/] {_escape(note)}")
+        console.print(f"[dim]note:[/] {escaped(note)}", highlight=False)
+    if estimate.output_problem:
+        console.print("[bold red]The output cannot be written.[/]")
+
+
+def _facts(estimate: Estimate) -> list[tuple[str, str]]:
+    """The graph and the grid, then what a run needs, with its basis."""
+    grid, needs = estimate.grid, estimate.needs
+    facts = [
+        (
+            "Graph",
+            f"{_about(estimate.nodes, estimate.nodes_exact)} nodes,"
+            f" {_about(estimate.edges, estimate.edges_exact)} edges,"
+            f" features of width {estimate.width}",
+        ),
+        (
+            "Grid",
+            f"{grid}: {_some(grid.workers, 'worker')}, {_some(grid.graph, 'graph partition')}"
+            f" times {_some(grid.feature, 'feature partition')}",
+        ),
+    ]
+    if needs is not None:
+        text = (
+            f"{human_bytes(needs.worker_bytes)} a worker with imports,"
+            f" {human_bytes(needs.machine_bytes)} for all on one machine;"
+            f" {human_bytes(needs.container_bytes)} to ask for each container"
+        )
+        facts.append(("Memory", text))
+    if estimate.seconds is not None:
+        basis = escaped(estimate.seconds_basis)
+        facts.append(("Time", f"{_range(estimate.seconds)} on this machine; {basis}"))
+    if estimate.output_uri:
+        text = (
+            f"about {human_bytes(estimate.output_bytes)}: {estimate.nodes:,} embeddings of width"
+            f" {estimate.output_width}, below"
+        )
+        facts.append(("Output", text))
+    return facts
+
+
+def _range(seconds: tuple[float, float]) -> str:
+    low, high = seconds
+    if high < _MINUTE:
+        return f"about {low:.0f} to {high:.0f} s"
+    return f"about {human_seconds(low)} to {human_seconds(high)}"
+
+
+def _grids_table(grids: Iterable[GridNeeds]) -> Table:
+    """The chosen one is marked; memory is with imports."""
+    numbers = ["worker", "container", "exchanged", "seconds"]
+    table = new_table("Grids, * the chosen one", ["", "grid"], numbers)
+    for needs in grids:
+        seconds = "-" if needs.seconds is None else "{:.0f}-{:.0f}".format(*needs.seconds)
+        table.add_row(
+            "*" if needs.chosen else "",
+            str(needs.grid),
+            human_bytes(needs.worker_bytes),
+            human_bytes(needs.container_bytes),
+            human_bytes(needs.traffic_total_bytes),
+            seconds,
+            style="bold" if needs.chosen else None,
+        )
+    return table
 
 
 def _stage_table(report: RunReport) -> Table:
-    table = _table("Stages", ["stage"], ["seconds", "share"])
+    table = new_table("Stages", ["stage"], ["seconds", "share"])
     total = report.total_seconds or 1.0
     for stage, seconds in report.stages.items():
         table.add_row(stage, f"{seconds:.2f}", f"{seconds / total:.0%}")
@@ -82,7 +138,7 @@ def _traffic_table(traffic: Iterable[Traffic]) -> Table:
     """Summed over layers and groups; --json has them all."""
     # What is sent is received, so one of the two is enough on a terminal.
     numbers = ["bytes", "messages", "wait s", "compute s"]
-    table = _table("Moved by axis and primitive, all workers", ["axis", "primitive"], numbers)
+    table = new_table("Moved by axis and primitive, all workers", ["axis, primitive"], numbers)
     sums: dict[tuple[str, str], list[float]] = {}
     for item in traffic:
         row = sums.setdefault((item.axis, item.primitive), [0, 0, 0.0, 0.0])
@@ -92,8 +148,7 @@ def _traffic_table(traffic: Iterable[Traffic]) -> Table:
         row[3] += item.compute_seconds
     for (axis, primitive), (sent, messages, wait, compute) in sorted(sums.items()):
         table.add_row(
-            axis,
-            primitive,
+            f"{axis} {primitive}",
             human_bytes(sent),
             f"{messages:,.0f}",
             f"{wait:.2f}",
@@ -104,7 +159,7 @@ def _traffic_table(traffic: Iterable[Traffic]) -> Table:
 
 def _memory_table(memory: Iterable[RankMemory]) -> Table:
     numbers = ["imports", "peak beyond them", "planned", "of plan"]
-    table = _table("Memory per worker", ["rank"], numbers)
+    table = new_table("Memory per worker", ["rank"], numbers)
     for item in memory:
         share = f"{item.used_bytes / item.planned_bytes:.0%}" if item.planned_bytes else "-"
         table.add_row(
@@ -118,12 +173,12 @@ def _memory_table(memory: Iterable[RankMemory]) -> Table:
 
 
 def _input_table(inputs: Sequence[InputSize], all_files: bool) -> Table:
-    table = _table("Inputs", ["kind", "object"], ["size"])
+    table = new_table("Inputs", ["kind", "object"], ["size"])
     for kind in dict.fromkeys(item.kind for item in inputs):
         items = [item for item in inputs if item.kind == kind]
         shown = items if all_files or len(items) <= _LISTED else items[: _LISTED - 1]
         for item in shown:
-            table.add_row(kind, _escape(item.uri), human_bytes(item.size))
+            table.add_row(kind, escaped(item.uri), human_bytes(item.size))
         rest = items[len(shown) :]
         if rest:
             size = human_bytes(sum(item.size for item in rest))
@@ -137,7 +192,7 @@ def _total(inputs: Iterable[InputSize]) -> str:
 
 
 def _planned_memory_table(estimate: Estimate) -> Table:
-    table = _table("Memory per worker beyond its imports", ["stage"], ["bytes"])
+    table = new_table("Memory per worker beyond its imports", ["stage"], ["bytes"])
     for stage, size in estimate.memory_per_worker_bytes.items():
         table.add_row(stage, human_bytes(size))
     table.add_row("peak", human_bytes(estimate.peak_memory_per_worker_bytes), style="bold")
@@ -146,7 +201,7 @@ def _planned_memory_table(estimate: Estimate) -> Table:
 
 def _planned_traffic_table(estimate: Estimate) -> Table:
     words = ["axis", "primitive", "layer"]
-    table = _table("Bytes sent, of each worker", words, ["bytes", "messages"])
+    table = new_table("Bytes sent, of each worker", words, ["bytes", "messages"])
     for item in estimate.traffic:
         table.add_row(
             *_traffic_words(item), human_bytes(item.bytes_per_worker), f"{item.messages:,}"
@@ -166,26 +221,3 @@ def _about(count: int, exact: bool) -> str:
 
 def _some(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for name in words:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _line(console: Console, text: str) -> None:
-    # Never wrapped: URIs are copied from here.
-    console.print(text, soft_wrap=True, highlight=False)
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)

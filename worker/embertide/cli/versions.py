@@ -9,21 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from embertide.cli.drawing import escaped, new_table
 from embertide.cli.format import human_bytes
 from embertide.cli.options import (
     EndpointOption,
-    JobArgument,
     JsonOption,
-    endpoint_settings,
-    load_job,
-    location,
+    OutputOption,
+    job_and_rest,
+    place_of,
 )
+from embertide.errors import ObjectMissing
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from embertide.spec.manifest import StorageSettings
+    from embertide.storage.protocol import Storage
     from embertide.versions.catalog import VersionInfo
+
+_WIDE = 80
+"""Columns of a terminal that holds a table of versions with its times."""
 
 
 def versions(
@@ -31,12 +35,7 @@ def versions(
         Path | None,
         typer.Argument(metavar="JOB.yaml", help="The manifest.", show_default=False),
     ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI", help="Look at this output, without a manifest.", show_default=False
-        ),
-    ] = None,
+    output: OutputOption = None,
     endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -45,32 +44,40 @@ def versions(
     [bold]Examples[/bold]
 
       embertide versions job.yaml
-      embertide versions --output s3://shop/embeddings/products
+      embertide versions --output s3://shop/embeddings
       embertide versions job.yaml --json
     """
-    uri, settings = _output(job_path, output, endpoint_url)
+    place = place_of(job_path, output, endpoint_url)
 
     from embertide.storage.opening import open_storage
     from embertide.versions.catalog import list_versions
 
-    found = list_versions(open_storage(settings), uri)
+    found = list_versions(open_storage(place.storage), place.uri)
     if json_output:
         from embertide.cli.progress_view import write_json
 
         write_json(sys.stdout, [dataclasses.asdict(info) for info in found])
     elif not found:
-        print(f"nothing was published to {uri} yet")
+        print(f"nothing was published to {place.uri} yet")
     else:
         from rich.console import Console
 
-        Console().print(_table(uri, found))
+        console = Console()
+        console.print(versions_table(place.uri, found, console.width))
 
 
 def rollback(
-    job_path: JobArgument,
-    version: Annotated[
-        str, typer.Argument(metavar="VERSION", help="As `embertide versions` lists it.")
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[JOB.yaml] VERSION",
+            help="The manifest, unless --output is given, then a version as `embertide "
+            "versions` lists it, or previous: the one before the current.",
+            show_default=False,
+        ),
     ],
+    output: OutputOption = None,
+    endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
     """Make an earlier version the current one.
@@ -80,56 +87,60 @@ def rollback(
 
     [bold]Examples[/bold]
 
-      embertide versions job.yaml
+      embertide rollback job.yaml previous
       embertide rollback job.yaml 20261121T041922Z-3fa9c1
+      embertide rollback --output s3://shop/out previous
     """
+    job_path, versions = job_and_rest(words, output, "VERSION")
+    if len(versions) != 1:
+        raise typer.BadParameter(f"give one VERSION, not {len(versions)}: {' '.join(versions)}")
+    place = place_of(job_path, output, endpoint_url)
+
     from embertide.storage.opening import open_storage
     from embertide.versions import publish
 
-    job = load_job(job_path)
-    storage = open_storage(job.spec.storage)
-    info = publish.rollback(storage, job.spec.output.uri, version)
+    storage, version = open_storage(place.storage), versions[0]
+    if version == "previous":
+        version = _previous(storage, place.uri)
+    info = publish.rollback(storage, place.uri, version)
     if json_output:
         from embertide.cli.progress_view import write_json
 
         write_json(sys.stdout, dataclasses.asdict(info))
         return
-    print(f"{info.version} is now the current version of {job.spec.output.uri}")
+    print(f"{info.version} is now the current version of {place.uri}")
 
 
-def _output(
-    job_path: Path | None, output: str | None, endpoint_url: str | None
-) -> tuple[str, StorageSettings | None]:
-    """The output's uri and how to reach it, from the manifest or from the options."""
-    if (job_path is None) == (output is None):
-        raise typer.BadParameter("give either JOB.yaml or --output URI")
-    if output is not None:
-        return location("--output", output), endpoint_settings(endpoint_url)
-    assert job_path is not None
-    if endpoint_url is not None:
-        raise typer.BadParameter("--endpoint-url goes with --output; JOB.yaml has its own")
-    job = load_job(job_path)
-    return job.spec.output.uri, job.spec.storage
+def _previous(storage: Storage, uri: str) -> str:
+    """The complete version before the current one.
 
+    Raises:
+        ObjectMissing: there is none.
+    """
+    from embertide.versions.catalog import latest, list_versions
 
-def _table(uri: str, found: list[VersionInfo]) -> Table:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=escape(uri), title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("")
-    table.add_column("version", no_wrap=True)
-    for name in ("published (UTC)", "rows", "width", "size"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for info in found:
-        table.add_row(
-            "*" if info.current else "",
-            info.version,
-            # To the second; --json has it whole.
-            info.created[:19].replace("T", " "),
-            f"{info.rows:,}",
-            str(info.dim),
-            human_bytes(info.size),
+    current = latest(storage, uri).version
+    earlier = [info.version for info in list_versions(storage, uri) if info.version < current]
+    if not earlier:
+        raise ObjectMissing(
+            f"{uri} has no version before the current one, {current}; embertide versions lists"
+            " what there is"
         )
+    return earlier[-1]
+
+
+def versions_table(uri: str, found: list[VersionInfo], width: int) -> Table:
+    """The table for a terminal of ``width`` columns.
+
+    A narrow one leaves out when they were published, which the names nearly say, and the width.
+    """
+    narrow = width < _WIDE
+    numbers = ["rows", "size"] if narrow else ["published (UTC)", "rows", "width", "size"]
+    table = new_table(escaped(uri), ["", "version"], numbers)
+    for info in found:
+        # To the second; --json has it whole.
+        published, rows = info.created[:19].replace("T", " "), f"{info.rows:,}"
+        wide = [published, rows, str(info.dim)]
+        cells = [*([rows] if narrow else wide), human_bytes(info.size)]
+        table.add_row("*" if info.current else "", info.version, *cells)
     return table

@@ -17,6 +17,7 @@ from embertide.launch.sequence import PRELOAD, interface_of, launch_workers, pre
 from embertide.launch.settings import Rendezvous, WorkerSettings
 from embertide.launch.signals import Stopped, interruptible
 from embertide.launch.stage_reporter import StageReporter
+from embertide.planning.sizing import machine_problem, this_machine
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
@@ -68,7 +69,7 @@ def run_job(
             grid=grid,
             workers=workers,
             on_progress=reporter,
-            on_planned=lambda plan: _check_devices(job, plan.grid),
+            on_planned=lambda plan: _check_machine(job, plan),
         )
         settings = _settings(job, folder, estimate.grid, threads)
         try:
@@ -127,6 +128,14 @@ def _clean_up(
     if isinstance(error, Interrupted | WorkerFailed):
         return type(error)(f"{error}\n{outcome}." if "\n" in str(error) else f"{error}. {outcome}.")
     return error
+
+
+def _check_machine(job: EmbeddingJob, plan: Estimate) -> None:
+    """Refuse, before anything starts, what this machine has too few cores or memory for."""
+    problem = machine_problem(plan.grid, plan.peak_memory_per_worker_bytes, this_machine())
+    if problem is not None:
+        raise GridError(problem)
+    _check_devices(job, plan.grid)
 
 
 def _check_devices(job: EmbeddingJob, grid: GridShape) -> None:

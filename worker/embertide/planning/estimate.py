@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 
 from embertide.errors import GridError
-from embertide.models import program as steps
-from embertide.models.program import EdgeStep, Program, Step
+from embertide.models.program import EdgeStep, Program
 from embertide.models.read import read_model
-from embertide.planning.footprint import FLOAT_BYTES, Size, tensor_peak
+from embertide.planning.duration import basis, seconds_range, work_of
+from embertide.planning.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size, tensor_peak
+from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, check_model, list_inputs
+from embertide.planning.sizing import (
+    container_bytes,
+    machine_bytes,
+    machine_problem,
+    this_machine,
+    worker_bytes,
+)
+from embertide.planning.traffic import planned_traffic
 from embertide.primitives.graph import edge_needs
 from embertide.spec.edges import EdgeInput
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
-from embertide.telemetry.report import Estimate, InputSize, PlannedTraffic
+from embertide.telemetry.report import Estimate, GridNeeds, InputSize
 
 _TEXT_BYTES_PER_EDGE = 16
 _MOST_PARTITIONS = 256
@@ -29,16 +39,10 @@ _MOST_PARTITIONS = 256
 _OVERHEAD = 96 << 20
 """Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
 
-_ID_BYTES = 8
-"""Of a dense id, a row offset, or a packed edge: int64."""
 _HASHED_ID_BYTES = 40
 """Of a node with int64 or string ids: its hash (two words), its id at the owner of the hash and at
 the owner of its row, and its sampling key, 8 bytes each. The text of strings is not counted."""
-_REQUEST_BYTES = 8
-"""Of a row number sent to its holder: int64."""
-_LOCATION_BYTES = 16
-"""Of the rank and row that hold a node's features: two int64."""
-_OWN_NODE_BYTES = _LOCATION_BYTES + _ID_BYTES
+_OWN_NODE_BYTES = LOCATION_BYTES + ID_BYTES
 """Of a node of our sub-range during the layers: the location of its features, and its id."""
 _LOCAL_ROW_BYTES = 8
 """Of a row in the local block: the end of its run (int32), and its degree (float32)."""
@@ -49,14 +53,38 @@ _POSITION_BYTES = 4
 def estimate_job(
     job: EmbeddingJob, *, grid: GridShape | None = None, workers: int | None = None
 ) -> Estimate:
-    """List the inputs and estimate a run of the job.
+    """List the inputs, estimate a run of the job, and compare its grid with a few others.
 
     Raises:
         EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
     """
     storage = open_storage(job.spec.storage)
     inputs = list_inputs(storage, job)
-    return estimate(storage, job, inputs, choose_grid(job, inputs, grid, workers))
+    program = read_model(storage, job.spec.model.uri)
+    found = estimate_program(program, job, inputs, choose_grid(job, inputs, grid, workers))
+    compared = [
+        found if shape == found.grid else estimate_program(program, job, inputs, shape)
+        for shape in grids_to_compare(found.grid, found.nodes, program.sliced_widths)
+    ]
+    problem = machine_problem(found.grid, found.peak_memory_per_worker_bytes, this_machine())
+    return replace(
+        found,
+        grids=[_needs(one, chosen=one is found) for one in compared],
+        notes=found.notes if problem is None else [f"no run on this machine: {problem}"],
+    )
+
+
+def _needs(found: Estimate, *, chosen: bool) -> GridNeeds:
+    peak = found.peak_memory_per_worker_bytes
+    return GridNeeds(
+        grid=found.grid,
+        chosen=chosen,
+        worker_bytes=worker_bytes(peak),
+        machine_bytes=machine_bytes(peak, found.grid.workers),
+        container_bytes=container_bytes(peak),
+        traffic_total_bytes=found.traffic_total_bytes,
+        seconds=found.seconds,
+    )
 
 
 def choose_grid(
@@ -136,10 +164,20 @@ def estimate_program(
         depth=inference.depth,
     )
     memory = _memory(job, inputs, program, size)
-    traffic = _traffic(program, size)
-    notes = []
-    if (os.cpu_count() or 1) < size.workers:
-        notes.append(f"{size.workers} workers share {os.cpu_count()} cores of this machine")
+    traffic = planned_traffic(program, size)
+    exchanged = sum(t.bytes_per_worker for t in traffic) * size.workers
+    output, cores, notes = _output_bytes(job, nodes, program.output_width), os.cpu_count() or 1, []
+    if cores < size.workers:
+        notes.append(f"{size.workers} workers share {cores} cores of this machine")
+    work = work_of(
+        program,
+        size,
+        None if inference.fanout == "full" else list(inference.fanout),
+        written_bytes=output,
+        exchanged_bytes=exchanged,
+    )
+    # The rates are a CPU's.
+    timed = job.spec.workers.device == "cpu"
     return Estimate(
         inputs=[InputSize(o["uri"], o["size"], o["kind"]) for o in inputs.objects()],
         total_bytes=sum(o["size"] for o in inputs.objects()),
@@ -152,9 +190,20 @@ def estimate_program(
         memory_per_worker_bytes=memory,
         peak_memory_per_worker_bytes=max(memory.values()),
         traffic=traffic,
-        traffic_total_bytes=sum(t.bytes_per_worker for t in traffic) * size.workers,
+        traffic_total_bytes=exchanged,
+        output_uri=job.spec.output.uri,
+        output_bytes=output,
+        output_width=program.output_width,
+        seconds=seconds_range(work, cores) if timed else None,
+        seconds_basis=basis(cores) if timed else "",
         notes=notes,
     )
+
+
+def _output_bytes(job: EmbeddingJob, nodes: int, width: int) -> int:
+    """Vectors and ids, before parquet compresses them."""
+    value = 2 if job.spec.output.dtype == "float16" else FLOAT_BYTES
+    return nodes * (width * value + ID_BYTES)
 
 
 def _nodes(job: EmbeddingJob, inputs: Inputs) -> int:
@@ -186,14 +235,14 @@ def _memory(job: EmbeddingJob, inputs: Inputs, program: Program, size: Size) -> 
     world = size.workers
     hashed = job.spec.input.nodes[0].ids != "dense"
     ids = _HASHED_ID_BYTES * size.nodes // world if hashed else 0
-    row = FLOAT_BYTES * inputs.width + _ID_BYTES
+    row = FLOAT_BYTES * inputs.width + ID_BYTES
     loaded = row * inputs.feature_rows // world + ids
     index, weight = _edge_bytes(job, size)
     edges = size.edges / world
     held = edges * (2 * index + weight)
-    packing = held + edges * _ID_BYTES
+    packing = held + edges * ID_BYTES
     # Weights are put in the order of the sorted keys, so for a moment there are two copies.
-    sorting = edges * (_ID_BYTES + index + 2 * weight)
+    sorting = edges * (ID_BYTES + index + 2 * weight)
     partition, graph = _graph(job, program, size)
     own = _OWN_NODE_BYTES * size.nodes / world
     stages = {
@@ -220,7 +269,7 @@ def _graph(job: EmbeddingJob, program: Program, size: Size) -> tuple[float, floa
     index, weight = _edge_bytes(job, size)
     needs = edge_needs(program)
     edges, rows = size.edges / size.graph, size.nodes / size.graph
-    partition = edges * (index + weight) + _ID_BYTES * rows
+    partition = edges * (index + weight) + ID_BYTES * rows
     blocks = 0.0
     if size.graph > 1:
         position = _POSITION_BYTES if needs.positions else 0
@@ -229,59 +278,3 @@ def _graph(job: EmbeddingJob, program: Program, size: Size) -> tuple[float, floa
         partition -= 0 if needs.again else edges * index
     single = any(isinstance(step, EdgeStep) and step.loops == "single" for step in program.steps)
     return partition, partition * (2 if single and needs.again else 1) + blocks
-
-
-def _traffic(program: Program, size: Size) -> list[PlannedTraffic]:
-    """Bytes one worker sends, per primitive and layer; see ``docs/traffic.md``."""
-    world, p, m = size.workers, size.graph, size.feature
-    found: list[PlannedTraffic] = []
-
-    def add(axis: str, primitive: str, layer: int, sent: float, messages: float) -> None:
-        if sent:
-            found.append(PlannedTraffic(axis, primitive, layer, int(sent), int(messages)))
-
-    others = (world - 1) / world
-    add("world", "shuffle", -1, _ID_BYTES * size.edges / world * others, world - 1)
-    csr = 4 * size.edges + _ID_BYTES * size.nodes
-    add("feature", "csr", -1, csr / world * (m - 1), m - 1)
-    add("world", "features", -1, _LOCATION_BYTES * size.nodes / world * others, world - 1)
-    add("graph", "ids", 0, _REQUEST_BYTES * size.unique(), p - 1)
-    for step in program.steps:
-        convert = size.tensor(program.widths[step.out]) * (m - 1) / m
-        if isinstance(step, steps.Linear) and step.x == program.input:
-            landed = FLOAT_BYTES * size.nodes / world * program.widths[step.out] * others
-            numbers = _REQUEST_BYTES * size.nodes * m / world
-            add("world", "features", step.layer, landed + numbers, world - 1)
-        elif isinstance(step, steps.Linear):
-            given = size.tensor(program.widths[step.x]) * (m - 1) / m
-            add("feature", "gemm", step.layer, given, m - 1)
-        elif isinstance(step, EdgeStep):
-            sent = FLOAT_BYTES * size.unique() * program.widths[step.x] / m
-            groups = max(1, round(sent / size.group_bytes))
-            axis = "world" if step.x == program.input else "graph"
-            add("feature", "gemm", step.layer, convert, m - 1)
-            for score in _scores(step, program, size):
-                add(*score)
-            add(axis, "spmm" if axis == "graph" else "features", step.layer, sent, groups * (p - 1))
-    return found
-
-
-def _scores(step: Step, program: Program, size: Size) -> list[tuple[str, str, int, float, float]]:
-    """(axis, primitive, layer, bytes, messages) of the attention scores before a sum."""
-    p, m, world = size.graph, size.feature, size.workers
-    rest = size.nodes / p - size.nodes / world
-    if isinstance(step, steps.Attend):
-        heads = float(FLOAT_BYTES * step.heads)
-        return [
-            ("feature", "scalars", step.layer, 2 * heads * rest, 2 * (m - 1)),
-            ("graph", "scalars", step.layer, heads * size.unique(), p - 1),
-        ]
-    if isinstance(step, steps.PairAttend):
-        pairs = FLOAT_BYTES * size.unique(world) * program.widths[step.key]
-        groups = max(1, round(pairs / size.group_bytes))
-        gathered = FLOAT_BYTES * step.heads * (size.edges / p - size.edges / world)
-        return [
-            ("world", "sddmm", step.layer, pairs, groups * (world - 1)),
-            ("feature", "sddmm", step.layer, gathered, m - 1),
-        ]
-    return []

@@ -8,6 +8,7 @@ import threading
 import time
 
 from embertide.launch.signals import StopRequest
+from embertide.planning.sizing import container_bytes
 from embertide.pod.endings import ending_of, write_termination_message
 from embertide.pod.logs import log_to_stderr
 from embertide.pod.memory import human_bytes
@@ -17,13 +18,6 @@ from embertide.spec.reports import PlanResult
 TARGET_BYTES = 8 << 30
 """What the work of one worker may take where the grid is the planner's choice."""
 
-BASELINE_BYTES = 680 << 20
-"""A worker's container after its imports, before any work. Measured with torch's CUDA build as the
-sum of proportional set sizes in MiB: fork server 195, launcher 115 and worker 175 (forked from each
-other, they share most), main process 95 with an S3 client, resource tracker 6; and 96 of libraries'
-code that two pods on the measured machine shared."""
-_MARGIN = 1.25
-_ROUND_BYTES = 64 << 20
 _TICK_SECONDS = 0.1
 _STOPPED = 143
 
@@ -89,9 +83,3 @@ def make_plan(files: ContainerFiles) -> PlanResult:
         nodes=found.nodes,
         edges=found.edges,
     )
-
-
-def container_bytes(peak_bytes: int) -> int:
-    """Memory to ask for a worker's container whose work takes ``peak_bytes`` beyond imports."""
-    needed = int((peak_bytes + BASELINE_BYTES) * _MARGIN)
-    return -(-needed // _ROUND_BYTES) * _ROUND_BYTES

@@ -11,7 +11,6 @@ from embertide.spec.reports import ProgressReport
 from embertide.telemetry.progress import Pace, Progress, ProgressClock
 
 _LOG_SECONDS = 10.0
-_BEFORE_WORK = ("start", "plan")
 
 _log = logging.getLogger("embertide.pod")
 
@@ -22,7 +21,6 @@ class ProgressReporter:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._clock = ProgressClock()
-        self._working = False
         self._pace = Pace()
         self._logged = ("", 0, 0.0)
         self._message = ""
@@ -33,12 +31,9 @@ class ProgressReporter:
 
     def __call__(self, event: Progress) -> None:
         """Publish one progress event as the worker's /status progress."""
-        if not self._working and event.stage not in _BEFORE_WORK:
-            # Until then pods waited for each other, which is no measure of the work.
-            self._working, self._clock = True, ProgressClock()
         done = self._clock.overall(event)
         pace = self._pace.note(event)
-        left = self._clock.forecast(event).eta_seconds if self._working else None
+        left = self._clock.forecast(event).eta_seconds
         report = ProgressReport(
             stage=event.stage,
             layer=event.layer,

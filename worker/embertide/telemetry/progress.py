@@ -1,7 +1,7 @@
 """How far a run is: the event that ranks send and the clock that turns it into a forecast.
 
 Stages report a fraction of their own work; what the user wants is one percentage and a time.
-`ProgressClock` joins them by fixed weights and scales by the time that has passed.
+`ProgressClock` joins them by fixed weights and scales by the time that the work has taken.
 Drawing lives in `embertide.cli`.
 """
 
@@ -24,8 +24,12 @@ STAGE_WEIGHTS: Mapping[str, float] = {
     "infer": 38.0,
     "publish": 10.0,
 }
-# A forecast from the first moments of a run would jump around.
-_EARLIEST_FORECAST = 0.02
+_BEFORE_WORK = ("start", "plan")
+"""Stages whose time is imports, listing and waiting for others, and says nothing of the work."""
+_WORK_SECONDS = 2.0
+"""Of work that must have passed before a forecast; what ends sooner needs none."""
+_WORK_SHARE = 0.05
+"""Of the work that must be done before a forecast; from less it would jump around."""
 _PACE_SECONDS = 0.5
 """A pace measured over less says nothing."""
 
@@ -57,7 +61,9 @@ OnProgress = Callable[[Progress], None]
 class ProgressClock:
     """Turns stages' fractions into one overall fraction and the seconds left.
 
-    What is left is forecast at the pace of what is done, both measured in weights.
+    What is left is forecast at the pace of the work that is done, both measured in weights. The
+    clock starts with the first event of a stage that works; before `_WORK_SECONDS` and
+    `_WORK_SHARE` of work there is no forecast.
     """
 
     def __init__(
@@ -67,8 +73,8 @@ class ProgressClock:
     ) -> None:
         self._weights = weights
         self._now = now
-        self._start = now()
         self._best = 0.0
+        self._began: tuple[float, float] | None = None
 
     def overall(self, event: Progress) -> float:
         """The part of the whole run that is done, 0 to 1; it never goes back."""
@@ -90,10 +96,15 @@ class ProgressClock:
     def forecast(self, event: Progress) -> Progress:
         """The event with ``eta_seconds`` filled in, where a forecast makes sense."""
         done = self.overall(event)
-        if event.eta_seconds is not None or done < _EARLIEST_FORECAST:
+        if event.eta_seconds is not None or event.stage in _BEFORE_WORK:
             return event
-        elapsed = self._now() - self._start
-        return replace(event, eta_seconds=elapsed * (1.0 - done) / done)
+        if self._began is None:
+            self._began = self._now(), done
+        began, before = self._began
+        elapsed, worked = self._now() - began, done - before
+        if elapsed < _WORK_SECONDS or worked <= _WORK_SHARE * (1.0 - before):
+            return event
+        return replace(event, eta_seconds=elapsed * (1.0 - done) / worked)
 
 
 class Pace:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,34 +37,80 @@ class Neighbor:
     score: float
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The nearest rows of each id that is there, and why others are not.
+
+    Attributes:
+        found: id -> its nearest rows, best first; the id is as in the version.
+        unknown: id as asked for -> what to tell of it.
+    """
+
+    found: dict[str, list[Neighbor]]
+    unknown: dict[str, str]
+
+
 def nearest(
-    batches: Batches, wanted: Sequence[str], k: int, metric: Metric = "cosine", source: str = ""
-) -> dict[str, list[Neighbor]]:
+    batches: Batches,
+    wanted: Sequence[str],
+    k: int,
+    metric: Metric = "cosine",
+    source: str = "",
+    prefix: str = "",
+) -> Answer:
     """The ``k`` nearest rows of every wanted id, best first, the id itself left out.
 
     Equal scores keep the order of the rows. Fewer than ``k`` come back when there are no more
     rows. Scores are computed in float64; a zero vector has cosine 0 with everything. Reads the
     stream twice.
 
+    Args:
+        prefix: only ids that begin with it are compared with. A wanted id that is not there is
+            looked up with the prefix before it.
+
     Raises:
-        InputError: an id is not there; suggests similar ones.
+        InputError: there is a prefix, but the ids are numbers.
     """
-    wanted = list(dict.fromkeys(wanted))
-    queries = _vectors_of(batches, wanted, source)
-    best: list[list[tuple[float, int, int | str]]] = [[] for _ in wanted]
+    vectors = _vectors_of(batches, wanted, prefix)
+    names = {name: _full(name, prefix, vectors) for name in dict.fromkeys(wanted)}
+    unknown = {
+        name: _unknown(batches, prefix + name, source)
+        for name, full in names.items()
+        if full is None
+    }
+    known = list(dict.fromkeys(full for full in names.values() if full is not None))
+    if not known:
+        return Answer({}, unknown)
+    queries = np.stack([vectors[name] for name in known])
+    best: list[list[tuple[float, int, int | str]]] = [[] for _ in known]
     start = 0
     for ids, values in batches():
         ids = _plain_ids(ids)
         scores = _closeness(queries, np.asarray(values, np.float64), metric)
-        for q, name in enumerate(wanted):
+        scores[:, ~_with_prefix(ids, prefix)] = -np.inf
+        for q, name in enumerate(known):
             scores[q, _matches(ids, name)] = -np.inf
             _keep_best(best[q], scores[q], ids, start, k)
         start += len(ids)
     sign = -1.0 if metric == "l2" else 1.0
-    return {
+    found = {
         name: [Neighbor(found, sign * score) for score, _, found in sorted(heap, reverse=True)]
-        for name, heap in zip(wanted, best, strict=True)
+        for name, heap in zip(known, best, strict=True)
     }
+    return Answer(found, unknown)
+
+
+def _full(name: str, prefix: str, known: Container[str]) -> str | None:
+    """The id that a name stands for, None if there is none."""
+    return next((full for full in (name, prefix + name) if full in known), None)
+
+
+def _with_prefix(ids: npt.NDArray[Any], prefix: str) -> npt.NDArray[np.bool_]:
+    if not prefix:
+        return np.ones(len(ids), np.bool_)
+    if ids.dtype.kind in "iu":
+        raise InputError(f"prefix {prefix!r} needs string ids, but these are whole numbers")
+    return np.fromiter((text.startswith(prefix) for text in ids), np.bool_, len(ids))
 
 
 def _keep_best(
@@ -134,20 +180,18 @@ def _as_int(name: str) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _vectors_of(batches: Batches, wanted: Sequence[str], source: str) -> _Floats:
-    """``[len(wanted), D]`` in float64; raises InputError naming the ids that are not there."""
+def _vectors_of(batches: Batches, wanted: Sequence[str], prefix: str) -> dict[str, _Floats]:
+    """Id -> its ``[D]`` in float64, of the wanted ids with and without prefix that are there."""
+    names = dict.fromkeys([*wanted, *(prefix + name for name in wanted)])
     found: dict[str, _Floats] = {}
     for ids, values in batches():
         plain = _plain_ids(ids)
-        for name in wanted:
+        for name in names:
             if name not in found:
                 rows = np.flatnonzero(_matches(plain, name))
                 if len(rows):
                     found[name] = np.asarray(values[rows[0]], np.float64)
-    missing = [name for name in wanted if name not in found]
-    if missing:
-        raise InputError("\n".join(_unknown(batches, name, source) for name in missing))
-    return np.stack([found[name] for name in wanted])
+    return found
 
 
 def _unknown(batches: Batches, name: str, source: str) -> str:

@@ -1,0 +1,193 @@
+"""What a plan says a run needs: memory with imports, seconds, grids, an output that is writable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from embertide.errors import EmbertideError
+from embertide.launch.output import output_problem
+from embertide.models.program import Aggregate, Attend, Linear, Program
+from embertide.planning.duration import basis, seconds_range, work_of
+from embertide.planning.footprint import Size
+from embertide.planning.grids import grids_to_compare
+from embertide.planning.sizing import (
+    BESIDE_BYTES,
+    IMPORTS_BYTES,
+    Machine,
+    container_bytes,
+    machine_bytes,
+    machine_problem,
+    worker_bytes,
+)
+from embertide.spec.grid import GridShape
+from embertide.storage.opening import open_storage
+from tests.support.cli import ESTIMATE, LARGE_ESTIMATE, Engine
+
+Cli = Callable[..., tuple[int, str, str]]
+GIB = 1 << 30
+TWO_CORES = Machine(cores=2, memory_bytes=24 * GIB)
+
+
+# Memory
+
+
+def test_memory_counts_imports_once_a_worker_and_the_rest_once_a_machine() -> None:
+    assert worker_bytes(GIB) == GIB + IMPORTS_BYTES
+    assert machine_bytes(GIB, 4) == 4 * (GIB + IMPORTS_BYTES) + BESIDE_BYTES
+
+
+@pytest.mark.parametrize("peak", [0, 1, GIB, 77 * GIB + 3])
+def test_a_container_has_a_quarter_more_in_whole_steps(peak: int) -> None:
+    asked = container_bytes(peak)
+    needed = 1.25 * machine_bytes(peak, 1)
+    assert asked % (64 << 20) == 0
+    assert needed - 1 <= asked < needed + (64 << 20)
+
+
+@pytest.mark.parametrize(
+    ("grid", "peak", "says"),
+    [
+        ((16, 1), 0, None),
+        ((17, 1), 0, "17x1 has 17 workers, but this machine has 2 cores"),
+        ((50, 2), 0, "use at most 16 workers here, 2 or fewer to be quick"),
+        ((2, 1), 11 * GIB, None),
+        ((2, 1), 12 * GIB, "grid 2x1 needs about 24.8 GiB on one machine"),
+        ((1, 1), 24 * GIB, "(1 worker of 24.2 GiB with imports, and 0.5 GiB beside them)"),
+    ],
+)
+def test_a_machine_that_is_too_small(grid: tuple[int, int], peak: int, says: str | None) -> None:
+    problem = machine_problem(GridShape.of(*grid), peak, TWO_CORES)
+    if says is None:
+        assert problem is None
+    else:
+        assert problem is not None
+        assert says in problem
+        assert "\n" not in problem
+
+
+# Seconds
+
+
+def program(conv: type[Aggregate | Attend]) -> Program:
+    attention = {"source": "s", "target": "t", "heads": 1} if conv is Attend else {}
+    steps = (
+        Linear(out="a", layer=0, x="x", weight="w"),
+        conv(out="out", layer=0, x="a", **attention),
+    )
+    widths = {"x": 128, "a": 64, "out": 64}
+    return Program(steps=steps, params={"w": torch.zeros(64, 128)}, widths=widths, layers=1)
+
+
+SIZE = Size(nodes=1_000_000, edges=20_000_000, grid=GridShape(), group_bytes=1 << 24, depth=2)
+MOVED = {"written_bytes": 256e6, "exchanged_bytes": 0.0}
+
+
+def test_work_is_counted_from_the_program() -> None:
+    work = work_of(program(Aggregate), SIZE, None, **MOVED)
+    assert (work.edges, work.values) == (20e6, 20e6 * 64)
+    assert (work.flops, work.read_bytes) == (2e6 * 128 * 64, 4e6 * 128)
+    assert work_of(program(Attend), SIZE, None, **MOVED).values == 2 * work.values
+    assert work_of(program(Aggregate), SIZE, [5], **MOVED).values == 5e6 * 64
+    assert work_of(program(Aggregate), SIZE, [100], **MOVED).values == work.values
+
+
+def test_the_range_is_whole_seconds_from_half_to_double() -> None:
+    work = work_of(program(Aggregate), SIZE, None, **MOVED)
+    low, high = seconds_range(work, 2)
+    # 4 s to start; (5 + 1.28 + 0.33 + 2.56 + 2.56) s of one core.
+    assert (low, high) == (4.0, 20.0)
+    assert seconds_range(replace(work, exchanged_bytes=100e9), 2)[0] > 50
+    assert seconds_range(work, 200) == (2.0, 9.0)
+
+
+def test_the_measured_run_is_within_its_range() -> None:
+    """GCN on 1x1 in benchmarks/README.md: 14.6 s, of which 4.9 s inference."""
+    layers = 3
+    one = work_of(program(Aggregate), SIZE, None, **MOVED)
+    work = replace(
+        one,
+        edges=20_971_520,
+        values=layers * 20_971_520 * 128.0,
+        flops=layers * 2.0 * 1_048_576 * 128 * 128,
+        written_bytes=4.0 * 1_048_576 * 128,
+    )
+    low, high = seconds_range(work, 2)
+    assert low < 14.6 < high
+
+
+def test_the_basis_says_what_is_assumed() -> None:
+    text = basis(2)
+    assert "each of 2 cores 4 M edges/s" in text
+    assert "half to double" in text
+
+
+# Grids
+
+
+def names(grids: list[GridShape]) -> list[str]:
+    return [str(grid) for grid in grids]
+
+
+def test_grids_that_fit_and_the_chosen_one() -> None:
+    small = ["1x1", "2x1", "1x2", "4x1", "2x2", "8x1", "4x2"]
+    assert names(grids_to_compare(GridShape.of(2, 1), 1000, [64, 128])) == small
+    assert names(grids_to_compare(GridShape.of(3, 5), 1000, [64])) == [*small, "3x5"]
+    assert names(grids_to_compare(GridShape(), 3, [64])) == ["1x1", "2x1", "1x2"]
+    assert names(grids_to_compare(GridShape(), 1000, [1])) == ["1x1", "2x1", "4x1", "8x1"]
+
+
+# The output
+
+
+def test_looking_at_an_output_leaves_nothing(tmp_path: Path) -> None:
+    assert output_problem(open_storage(), f"file://{tmp_path}/new/deep/out") is None
+    assert list(tmp_path.iterdir()) == []
+    kept = tmp_path / "out"
+    kept.mkdir()
+    assert output_problem(open_storage(), f"file://{kept}/") is None
+    assert list(tmp_path.rglob("*")) == [kept]
+
+
+def test_an_output_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    problem = output_problem(open_storage(), f"file://{tmp_path}/out")
+    assert isinstance(problem, EmbertideError)
+    assert f"{tmp_path}/out" in str(problem)
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_plan_shows_all_and_then_that_the_output_cannot_be_written(
+    cli: Cli, engine: Engine, job: str
+) -> None:
+    Path(job).with_name("out").write_text("mine")
+    code, out, err = cli("plan", job)
+    assert code in (5, 6)
+    assert "10 nodes, 20 edges" in out
+    assert "The output cannot be written." in out
+    assert err.startswith("embertide: error: file://")
+    again, out, _ = cli("plan", job, "--json")
+    shown, error = map(json.loads, out.splitlines())
+    assert again == code == error["exit_code"]
+    assert shown["output_problem"] == error["message"] != ""
+
+
+def test_plan_leaves_nothing(cli: Cli, engine: Engine, job: str) -> None:
+    before = list(Path(job).parent.iterdir())
+    assert cli("plan", job)[0] == 0
+    assert list(Path(job).parent.iterdir()) == before
+
+
+def test_needs_are_in_the_json() -> None:
+    shown = json.loads(json.dumps(LARGE_ESTIMATE.to_json()))
+    chosen = [needs for needs in shown["grids"] if needs["chosen"]]
+    assert [needs["grid"] for needs in chosen] == [[8, 2]]
+    assert chosen[0]["container_bytes"] == LARGE_ESTIMATE.grids[-1].container_bytes
+    assert shown["seconds"] == [1234.0, 5678.0]
+    assert LARGE_ESTIMATE.needs is LARGE_ESTIMATE.grids[-1]
+    assert ESTIMATE.needs is None

@@ -1,0 +1,103 @@
+"""About how long a run takes on one machine: a few rates, honest to a factor of two.
+
+What a run does is counted from the program and the graph; how fast a core does it is one constant
+a kind of work. They were measured with `benchmarks/end_to_end.py` (two cores, local files,
+float32, 21 M edges). Other machines, stores and busy hours differ, so only a range is told.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from embertide.models import program as steps
+from embertide.models.program import EdgeStep, Program
+from embertide.planning.footprint import FLOAT_BYTES, Size
+
+_START_SECONDS = 4.0
+"""Imports, listing the inputs, starting workers."""
+_INGESTED_EDGES = 4e6
+_SUMMED_VALUES = 1e9
+_MULTIPLIED_FLOPS = 5e10
+_READ_BYTES = 2e8
+_WRITTEN_BYTES = 1e8
+"""Written, read back and verified."""
+_EXCHANGED_BYTES = 1e9
+"""Of all workers, which share the machine's memory."""
+_ATTENTION = {steps.Attend: 2.0, steps.PairAttend: 4.0}
+"""What a value costs beside one of a plain sum: scores and the softmax over them."""
+_LOW, _HIGH = 0.5, 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a run does, summed over its workers.
+
+    Attributes:
+        values: numbers added up along edges.
+        flops: of the matrix products.
+    """
+
+    edges: float
+    values: float
+    flops: float
+    read_bytes: float
+    written_bytes: float
+    exchanged_bytes: float
+
+
+def work_of(
+    program: Program,
+    size: Size,
+    fanout: list[int] | None,
+    *,
+    written_bytes: float,
+    exchanged_bytes: float,
+) -> Work:
+    """Count a run's work.
+
+    Args:
+        fanout: in-edges that each layer samples of a node; None: all of them.
+    """
+    values = flops = 0.0
+    for step in program.steps:
+        if isinstance(step, EdgeStep):
+            edges = float(size.edges)
+            if fanout is not None:
+                edges = min(edges, float(size.nodes) * fanout[step.layer])
+            values += _ATTENTION.get(type(step), 1.0) * edges * program.widths[step.x]
+        elif isinstance(step, steps.Linear):
+            flops += 2.0 * size.nodes * program.widths[step.x] * program.widths[step.out]
+    return Work(
+        edges=size.edges,
+        values=values,
+        flops=flops,
+        read_bytes=float(FLOAT_BYTES) * size.nodes * program.input_width,
+        written_bytes=written_bytes,
+        exchanged_bytes=exchanged_bytes,
+    )
+
+
+def seconds_range(work: Work, cores: int) -> tuple[float, float]:
+    """From and to: the seconds that the rates give, halved and doubled, in whole seconds."""
+    by_cores = (
+        work.edges / _INGESTED_EDGES
+        + work.values / _SUMMED_VALUES
+        + work.flops / _MULTIPLIED_FLOPS
+        + work.read_bytes / _READ_BYTES
+        + work.written_bytes / _WRITTEN_BYTES
+    )
+    seconds = _START_SECONDS + by_cores / cores + work.exchanged_bytes / _EXCHANGED_BYTES
+    return float(math.floor(seconds * _LOW)), float(math.ceil(seconds * _HIGH))
+
+
+def basis(cores: int) -> str:
+    """The assumptions of `seconds_range`, for people."""
+    return (
+        f"assumes {_START_SECONDS:.0f} s to start; of each of {cores} cores"
+        f" {_INGESTED_EDGES / 1e6:.0f} M edges/s ingested, {_SUMMED_VALUES / 1e9:.0f} G values/s"
+        f" summed along edges, {_MULTIPLIED_FLOPS / 1e9:.0f} GFLOP/s multiplied,"
+        f" {_READ_BYTES / 1e6:.0f} MB/s read and {_WRITTEN_BYTES / 1e6:.0f} MB/s written; of all"
+        f" together {_EXCHANGED_BYTES / 1e9:.0f} GB/s exchanged; then half to double of that."
+        " Measured on two cores with local files; a distant store takes longer"
+    )

@@ -1,0 +1,86 @@
+"""Memory of whole processes: what work takes, with imports, on a machine and in a container.
+
+The estimate counts what a worker allocates; machines and containers also hold the libraries.
+All numbers for that are here. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import psutil
+
+from embertide.spec.grid import GridShape
+
+IMPORTS_BYTES = 175 << 20
+"""A worker after its imports, before any work. Measured with torch's CUDA build as the
+proportional set size: workers are forked from one process and share most of what it imported."""
+BESIDE_BYTES = 505 << 20
+"""The processes beside the workers, once on each machine and in each container. Proportional set
+sizes in MiB: fork server 195, launcher 115, main process 95 with an S3 client, resource tracker 6;
+and 96 of libraries' code that two pods on the measured machine shared."""
+
+_MARGIN = 1.25
+"""Of a container's memory: what a container takes beyond the plan ends it."""
+_ROUND_BYTES = 64 << 20
+_WORKERS_PER_CORE = 8
+"""More only take turns: they compute nothing sooner, and every exchange waits for the last."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a machine has."""
+
+    cores: int
+    memory_bytes: int
+
+
+def this_machine() -> Machine:
+    """Of the machine that this process is on."""
+    return Machine(os.cpu_count() or 1, int(psutil.virtual_memory().total))
+
+
+def worker_bytes(peak_bytes: int) -> int:
+    """A worker with its imports; its work takes ``peak_bytes`` beyond them."""
+    return peak_bytes + IMPORTS_BYTES
+
+
+def machine_bytes(peak_bytes: int, workers: int) -> int:
+    """All processes of a run whose workers share one machine."""
+    return workers * worker_bytes(peak_bytes) + BESIDE_BYTES
+
+
+def container_bytes(peak_bytes: int) -> int:
+    """Memory to ask for a container with one worker, with a margin, rounded up to 64 MiB."""
+    needed = int(machine_bytes(peak_bytes, 1) * _MARGIN)
+    return -(-needed // _ROUND_BYTES) * _ROUND_BYTES
+
+
+def machine_problem(grid: GridShape, peak_bytes: int, machine: Machine) -> str | None:
+    """Why a machine cannot run all workers of a grid, and what to do; None if it can."""
+    most = machine.cores * _WORKERS_PER_CORE
+    if grid.workers > most:
+        return (
+            f"grid {grid} has {grid.workers} workers, but this machine has"
+            f" {_some(machine.cores, 'core')}, on which they would only take turns; use at most"
+            f" {most} workers here, {machine.cores} or fewer to be quick"
+        )
+    needed = machine_bytes(peak_bytes, grid.workers)
+    if needed > machine.memory_bytes:
+        return (
+            f"grid {grid} needs about {_gib(needed)} on one machine"
+            f" ({_some(grid.workers, 'worker')} of {_gib(worker_bytes(peak_bytes))} with imports,"
+            f" and {_gib(BESIDE_BYTES)} beside them), but this one has"
+            f" {_gib(machine.memory_bytes)}; embertide plan shows what other grids need, and on a"
+            " cluster each worker has a container of its own"
+        )
+    return None
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
+
+
+def _some(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
