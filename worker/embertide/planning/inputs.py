@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embertide.errors import ManifestError, ModelError
@@ -10,6 +10,7 @@ from embertide.grid import check_fits
 from embertide.readers.edges import split_edges
 from embertide.readers.features import feature_width, split_features
 from embertide.readers.nodes import split_nodes
+from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -26,12 +27,14 @@ class Inputs:
 
     Attributes:
         width: columns of the features, from the first object's metadata.
+        reference: vectors that the embeddings are held against; none where the model has none.
     """
 
     edges: list[Split]
     features: list[Split]
     table: list[Split]
     width: int
+    reference: list[Split] = field(default_factory=list)
 
     @property
     def feature_rows(self) -> int:
@@ -42,8 +45,11 @@ class Inputs:
         """Each input object once: kind, uri, size in bytes, ETag."""
         found: dict[str, dict[str, Any]] = {}
         for kind, splits in (
-            ("edges", self.edges), ("features", self.features), ("nodes", self.table)
-        ):  # fmt: skip
+            ("edges", self.edges),
+            ("features", self.features),
+            ("nodes", self.table),
+            ("reference", self.reference),
+        ):
             for split in splits:
                 found[split.uri] = _entry(kind, split.uri, split.object_size, split.etag)
                 if split.ids_uri is not None:
@@ -59,11 +65,11 @@ class Inputs:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Inputs:
         """What :meth:`to_json` described."""
-        edges, features, table = (
+        edges, features, table, reference = (
             [Split.from_json(split) for split in data[name]]
-            for name in ("edges", "features", "table")
+            for name in ("edges", "features", "table", "reference")
         )
-        return cls(edges, features, table, data["width"])
+        return cls(edges, features, table, data["width"], reference)
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -95,7 +101,16 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         split_features(storage, node.features, ids=node.ids),
         split_nodes(storage, node.table, ids=node.ids) if node.table else [],
         feature_width(storage, node.features),
+        _reference(storage, job),
     )
+
+
+def _reference(storage: Storage, job: EmbeddingJob) -> list[Split]:
+    """The model's own reference, if it has one."""
+    uri = reference_uri(job.spec.model.uri)
+    if storage.stat(uri) is None:
+        return []
+    return split_reference(storage, uri, job.spec.input.nodes[0].ids)
 
 
 def check_model(
