@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 import embertide
+from embertide.cli.check import check
 from embertide.cli.crd import crd
 from embertide.cli.errors import error_exit
 from embertide.cli.help import exit_code_help, help_of
@@ -55,6 +56,7 @@ def _root(
 
       embertide plan job.yaml                  # what it will read, hold and send
       embertide run job.yaml --grid 2x2        # compute and publish a new version
+      embertide check job.yaml --against FILE  # is it the model you trained?
       embertide versions job.yaml              # what is published
       embertide neighbors job.yaml ID          # look at the result
       embertide rollback job.yaml VERSION      # make an earlier version current
@@ -62,7 +64,7 @@ def _root(
 
 
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
-for _command in (run, plan, versions, rollback, neighbors, synth, crd):
+for _command in (run, plan, check, versions, rollback, neighbors, synth, crd):
     app.command(help=help_of(_command))(_command)
 
 

@@ -113,7 +113,8 @@ def _vectors(array: Any, column: Column, where: Where, width: int | None) -> Vec
     if pa.types.is_decimal(flat.type):
         flat = flat.cast(pa.float64())
     # A null becomes NaN.
-    values = flat.to_numpy(zero_copy_only=False).astype(np.float64).reshape(len(array), width)
+    numbers = np.asarray(flat.to_numpy(zero_copy_only=False), np.float64)
+    values = numbers.reshape(len(array), width)
     finite = np.isfinite(values).all(axis=1)
     if not finite.all():
         raise InputError(
