@@ -1,6 +1,7 @@
 """A run from start to end, as every rank executes it.
 
 features -> ids -> edges -> row ranges -> CSR -> layer graphs -> layers -> parts -> version.
+A check goes as far as the layers, once for each program.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from embertide.models.read import read_files
 from embertide.planning.inputs import Inputs, check_model
 from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph, edge_needs
+from embertide.primitives.idmap import NodeIds
 from embertide.readers.reference import ReferenceColumns
 from embertide.readers.splits import assign_splits
 from embertide.spec.version_names import version_uri
@@ -72,10 +74,7 @@ def run(
             raw.ids.clear()
             clock.nodes = ids.count
             check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
-            expected = None
-            if inputs.reference and ctx.job.spec.inference.fanout == "full":
-                expected = read_expected(ctx, inputs.reference, ids)
-                check_width(expected, program)
+            expected = _expected(ctx, inputs, program, ids)
         with clock.stage("ingest"):
             edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
         with clock.stage("csr"):
@@ -108,6 +107,18 @@ def run(
     skipped = inputs.reference if expected is None else []
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped[:1]]
     return gather_report(ctx, order, program, clock, recorder, version, warnings)
+
+
+def _expected(ctx: RunContext, inputs: Inputs, program: Program, ids: NodeIds) -> Expected | None:
+    """What to compare with; None without a reference, and with a fanout: a sample differs.
+
+    Collective: every rank must call.
+    """
+    if not inputs.reference or ctx.job.spec.inference.fanout != "full":
+        return None
+    expected = read_expected(ctx, inputs.reference, ids)
+    check_width(expected, program)
+    return expected
 
 
 @dataclass(frozen=True, kw_only=True)
