@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from embertide.errors import ModelError
 from embertide.models.diagnose import Difference, first_difference
 from embertide.models.read import read_files
+from embertide.models.reference import run_reference
 from tests.support.models import GRAPHS, Files, features, shake
 from tests.support.pyg import pyg
 
@@ -51,7 +51,9 @@ def difference(yaml: str, rows: torch.Tensor = ROWS, columns: int = 4) -> Differ
         expected = module.double()(x, torch.stack([graph.src, graph.dst]))[rows, :columns]
     graphs = [graph.layer(weighted=False)] * 3
     return first_difference(
-        read_files(files, "file:///m"), graphs, x, rows=rows, expected=expected.float()
+        read_files(files, "file:///m"),
+        lambda program: run_reference(program, graphs, x)[rows],
+        expected.float(),
     )
 
 
@@ -105,6 +107,14 @@ def test_two_mistakes_are_not_explained_by_one_option() -> None:
     assert 0 <= found.row < len(ROWS)
 
 
+def test_an_activation_that_all_hidden_layers_lack() -> None:
+    found = difference(RIGHT.replace(", activation: relu", ""))
+    assert found is not None
+    assert "layers[0] (sage), layers[1] (sage), each with activation: relu" in map(str, found.mends)
+
+
 def test_vectors_of_another_width() -> None:
-    with pytest.raises(ModelError, match="the expected vectors have 3 columns, but the model"):
-        difference(RIGHT, columns=3)
+    found = difference(RIGHT, columns=3)
+    assert found is not None
+    assert found.error == float("inf")
+    assert (found.mends, found.nearest) == ((), None)

@@ -1,6 +1,7 @@
 """A run from start to end, as every rank executes it.
 
 features -> ids -> edges -> row ranges -> CSR -> layer graphs -> layers -> parts -> version.
+A check goes as far as the layers, once for each program.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
 from embertide.models.program import Program
-from embertide.models.read import read_model
-from embertide.planning.inputs import check_model
+from embertide.models.read import read_files
+from embertide.planning.inputs import Inputs, check_model
 from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph, edge_needs
+from embertide.primitives.idmap import NodeIds
 from embertide.readers.splits import assign_splits
 from embertide.spec.version_names import version_uri
 from embertide.stages.csr import build_graph, choose_ranges, gather_partition
@@ -28,6 +30,14 @@ from embertide.stages.ingest import ingest
 from embertide.stages.publish import publish_version, write_parts
 from embertide.stages.report import gather_report
 from embertide.stages.sample import sample_layer
+from embertide.stages.verify import (
+    SKIPPED,
+    Expected,
+    check_width,
+    compare,
+    read_expected,
+    refuse_difference,
+)
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import release_memory
 from embertide.telemetry.recorder import CountingRecorder
@@ -47,7 +57,9 @@ def run(
     rank, world, inputs = ctx.grid.rank, ctx.grid.world, order.inputs
     with clock.memory:
         with clock.stage("features"):
-            program = read_model(ctx.storage, ctx.job.spec.model.uri)
+            files = read_files(ctx.storage, ctx.job.spec.model.uri)
+            program, tolerance = files.program(), files.description.reference_tolerance
+            del files
             mine = assign_splits(inputs.features, world)[rank]
             raw = load_features(ctx, mine, inputs.schema)
             table = assign_splits(inputs.table, world)[rank]
@@ -55,6 +67,7 @@ def run(
             raw.ids.clear()
             clock.nodes = ids.count
             check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
+            expected = _expected(ctx, inputs, program, ids)
         with clock.stage("ingest"):
             edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
         with clock.stage("csr"):
@@ -74,10 +87,31 @@ def run(
             del graphs, locations
             release_memory()
         with clock.stage("publish"):
+            compared = None
+            if expected is not None:
+                agreement = compare(ctx, expected, ranges, embeddings, tolerance)
+                refuse_difference(agreement)
+                compared = agreement.to_json()
             uri = version_uri(ctx.job.spec.output.uri, order.version)
             parts = write_parts(ctx, uri, names, embeddings)
-            version = publish_version(ctx, order, program, clock, parts) if rank == 0 else None
-    return gather_report(ctx, order, program, clock, recorder, version)
+            version = None
+            if rank == 0:
+                version = publish_version(ctx, order, program, clock, parts, compared)
+    skipped = inputs.reference if expected is None else []
+    warnings = [SKIPPED.format(uri=split.uri) for split in skipped[:1]]
+    return gather_report(ctx, order, program, clock, recorder, version, warnings)
+
+
+def _expected(ctx: RunContext, inputs: Inputs, program: Program, ids: NodeIds) -> Expected | None:
+    """What to compare with; None without a reference, and with a fanout: a sample differs.
+
+    Collective: every rank must call.
+    """
+    if not inputs.reference or ctx.job.spec.inference.fanout != "full":
+        return None
+    expected = read_expected(ctx, inputs.reference, ids)
+    check_width(expected, program)
+    return expected
 
 
 def layer_graphs(

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 import embertide
+from embertide.cli.check import check
 from embertide.cli.crd import crd
 from embertide.cli.errors import error_exit
 from embertide.cli.help import exit_code_help, help_of
@@ -55,6 +56,7 @@ def _root(
 
       embertide plan job.yaml              # what it needs
       embertide run job.yaml --grid 2x2    # publish a version
+      embertide check job.yaml --against F # is it your model?
       embertide versions job.yaml          # what is published
       embertide neighbors job.yaml ID      # look at the result
       embertide rollback job.yaml previous # go back
@@ -62,7 +64,7 @@ def _root(
 
 
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
-for _command in (run, plan, versions, rollback, neighbors, synth, crd):
+for _command in (run, plan, check, versions, rollback, neighbors, synth, crd):
     app.command(help=help_of(_command))(_command)
 
 

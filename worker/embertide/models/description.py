@@ -41,6 +41,12 @@ class Description(Part):
         ge=1,
         description="columns of the features, where no weights of the first layers tell them",
     )
+    reference_tolerance: float = Field(
+        default=1e-3,
+        gt=0,
+        description="how far embeddings may be from those of a `reference.parquet` beside"
+        " `model.yaml`, as a share of its largest value; a run publishes nothing beyond it",
+    )
 
     @field_validator("layers", mode="plain")
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from embertide.errors import ManifestError, ModelError
@@ -11,6 +11,7 @@ from embertide.readers.edges import split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
+from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -27,12 +28,14 @@ class Inputs:
 
     Attributes:
         schema: of the features, from the first object's metadata.
+        reference: vectors that the embeddings are held against; none where the model has none.
     """
 
     edges: list[Split]
     features: list[Split]
     table: list[Split]
     schema: FeatureSchema
+    reference: list[Split] = field(default_factory=list)
 
     @property
     def width(self) -> int:
@@ -48,8 +51,11 @@ class Inputs:
         """Each input object once: kind, uri, size in bytes, ETag."""
         found: dict[str, dict[str, Any]] = {}
         for kind, splits in (
-            ("edges", self.edges), ("features", self.features), ("nodes", self.table)
-        ):  # fmt: skip
+            ("edges", self.edges),
+            ("features", self.features),
+            ("nodes", self.table),
+            ("reference", self.reference),
+        ):
             for split in splits:
                 found[split.uri] = _entry(kind, split.uri, split.object_size, split.etag)
                 if split.ids_uri is not None:
@@ -69,11 +75,12 @@ class Inputs:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Inputs:
         """What :meth:`to_json` described."""
-        edges, features, table = (
+        edges, features, table, reference = (
             [Split.from_json(split) for split in data[name]]
-            for name in ("edges", "features", "table")
+            for name in ("edges", "features", "table", "reference")
         )
-        return cls(edges, features, table, FeatureSchema.from_json(data["schema"]))
+        schema = FeatureSchema.from_json(data["schema"])
+        return cls(edges, features, table, schema, reference)
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -107,7 +114,16 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         split_features(storage, node.features, ids=node.ids, schema=schema),
         split_nodes(storage, node.table, ids=node.ids) if node.table else [],
         schema,
+        _reference(storage, job),
     )
+
+
+def _reference(storage: Storage, job: EmbeddingJob) -> list[Split]:
+    """The model's own reference, if it has one."""
+    uri = reference_uri(job.spec.model.uri)
+    if storage.stat(uri) is None:
+        return []
+    return split_reference(storage, uri, job.spec.input.nodes[0].ids)
 
 
 def check_model(

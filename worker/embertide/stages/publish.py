@@ -132,9 +132,17 @@ def describe_features(features: FeatureInput, schema: FeatureSchema) -> dict[str
 
 
 def publish_version(
-    ctx: RunContext, order: WorkOrder, program: Program, clock: Clock, parts: list[PartDigest]
+    ctx: RunContext,
+    order: WorkOrder,
+    program: Program,
+    clock: Clock,
+    parts: list[PartDigest],
+    compared: dict[str, Any] | None,
 ) -> VersionInfo:
     """Write the version's manifest and move ``LATEST``; rank 0 calls, when all parts are written.
+
+    Args:
+        compared: what the embeddings were held against and how far they are from it, if so.
 
     Raises:
         OutputError, StorageError: the manifest or the pointer could not be written.
@@ -151,6 +159,7 @@ def publish_version(
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),
         "model": {"uri": spec.model.uri, "digest": program.digest},
+        "reference": compared,
         "grid": ctx.grid.shape.model_dump(),
         "fanout": spec.inference.fanout,
         "seed": spec.inference.seed,

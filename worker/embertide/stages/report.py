@@ -25,11 +25,13 @@ def gather_report(
     clock: Clock,
     recorder: CountingRecorder,
     published: VersionInfo | None,
+    warnings: list[str],
 ) -> RunReport | None:
     """The report of all ranks, on rank 0. Collective: every rank must call.
 
     Args:
         published: on rank 0; None on the others.
+        warnings: of the run, for its user.
     """
     mine = clock.rank_memory(ctx.grid.rank, order.planned_bytes)
     gathered = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals))
@@ -59,6 +61,6 @@ def gather_report(
         infer_edges_per_second=edges * program.layers / max(1e-9, stages["infer"]),
         traffic=totals.traffic(),
         memory=[memory for _, memory, _ in gathered],
-        warnings=[] if published.current else [NOT_CURRENT],
+        warnings=[*warnings, *([] if published.current else [NOT_CURRENT])],
         current=published.current,
     )

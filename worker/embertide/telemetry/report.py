@@ -125,7 +125,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class InputSize:
-    """One input object; ``kind`` is edges, features, ids, nodes or model."""
+    """One input object; ``kind`` is edges, features, ids, nodes, reference or model."""
 
     uri: str
     size: int

@@ -1,0 +1,156 @@
+"""A job's model held against the user's own vectors, in this process; nothing is published.
+
+One rank reads and computes, by the same stages as a run. Where the embeddings differ, small
+changes of the description are tried on the same graph, and the first layer that can differ named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from embertide.context import RunContext
+from embertide.grid import Grid
+from embertide.launch.comparison import Check, prepare_check
+from embertide.models.diagnose import Difference, Tried, first_difference
+from embertide.models.read import ModelFiles, read_files
+from embertide.planning.inputs import list_inputs
+from embertide.primitives.exchange import Exchange
+from embertide.readers.reference import ReferenceColumns, split_reference
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob
+from embertide.stages.verify import Agreement
+from embertide.storage.opening import open_storage
+from embertide.telemetry.progress import OnProgress, Progress
+from embertide.telemetry.recorder import NullRecorder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a check found.
+
+    Attributes:
+        agreement: None where the reference's vectors have another width than the model's.
+        difference: what mends the description; None where it agrees, or nothing was tried.
+    """
+
+    uri: str
+    reference_width: int
+    width: int
+    agreement: Agreement | None
+    difference: Difference | None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all rows are within the tolerance."""
+        return self.agreement is not None and not self.agreement.beyond
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        found = self.difference
+        return {
+            "agrees": self.agrees,
+            "reference_width": self.reference_width,
+            "width": self.width,
+            **({} if self.agreement is None else self.agreement.to_json()),
+            "layer": None if found is None else found.layer,
+            "changes": [] if found is None else [_plain(one) for one in found.mends],
+            "nearest": None if found is None or found.nearest is None else _plain(found.nearest),
+        }
+
+    def __str__(self) -> str:
+        """The verdict in lines, as an error's message has it."""
+        if self.agreement is not None:
+            return "\n".join([self.agreement.summary, *_explained(self.difference)])
+        first = (
+            f"the vectors of {self.uri} have {self.reference_width} columns, but the model gives"
+            f" {self.width}."
+        )
+        return "\n".join([first, *_explained(self.difference)])
+
+
+def _plain(tried: Tried) -> dict[str, Any]:
+    return {"layers": tried.change.layers, "change": str(tried), "error": tried.error}
+
+
+def _explained(found: Difference | None) -> list[str]:
+    """Which change of the description would help."""
+    if found is None:
+        return []
+    if found.mends:
+        one = "This change makes" if len(found.mends) == 1 else "Each of these changes makes"
+        return [
+            f"The first layer that can differ is layers[{found.layer}]. {one} all rows agree:",
+            *(f"  {tried}" for tried in found.mends),
+        ]
+    lines = [
+        "No single change of the description makes them agree, so the layer cannot be told: there"
+        " are several mistakes, or it is the graph (direction, self-loops, duplicates, weights),"
+        " the features (order, scaling) or other weights."
+    ]
+    if found.nearest is not None:
+        lines.append(f"The change that helps most leaves {found.nearest.error:.3g}:")
+        lines.append(f"  {found.nearest}")
+    return lines
+
+
+def check_job(
+    job: EmbeddingJob,
+    against: str,
+    *,
+    columns: ReferenceColumns | None = None,
+    tolerance: float | None = None,
+    search: bool = True,
+    on_progress: OnProgress = lambda _event: None,
+) -> Checked:
+    """Compute the embeddings of all nodes with all neighbours and compare some with a reference.
+
+    Needs memory for the whole graph in this process.
+
+    Args:
+        against: URI of the reference.
+        tolerance: as a share of the reference's largest magnitude; default: the model's.
+        search: whether to look for the cause of a difference.
+
+    Raises:
+        EmbertideError: inputs, model or reference cannot be read.
+    """
+    storage = open_storage(job.spec.storage)
+    job = _full(job)
+    exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
+    ctx = RunContext(job, exchange, storage, on_progress)
+    kind = job.spec.input.nodes[0].ids
+    splits = split_reference(storage, against, kind, columns)
+    inputs = replace(list_inputs(storage, job), reference=splits)
+    files = read_files(storage, job.spec.model.uri)
+    check = prepare_check(ctx, inputs, files.program(), columns)
+    limit = files.description.reference_tolerance if tolerance is None else tolerance
+    return _check(check, files, limit, search, on_progress)
+
+
+def _check(
+    check: Check, files: ModelFiles, tolerance: float, search: bool, on_progress: OnProgress
+) -> Checked:
+    program, reference = files.program(), check.expected.reference
+    fits = program.output_width == reference.values.shape[1]
+    agreement = check.compare(program, tolerance) if fits else None
+    difference = None
+    if search and (agreement is None or agreement.beyond):
+        on_progress(Progress("infer", message="looking for the cause"))
+        values = torch.from_numpy(reference.values)
+        difference = first_difference(files, check.rows, values, tolerance=tolerance)
+    return Checked(
+        uri=reference.uri,
+        reference_width=reference.values.shape[1],
+        width=program.output_width,
+        agreement=agreement,
+        difference=difference,
+    )
+
+
+def _full(job: EmbeddingJob) -> EmbeddingJob:
+    """The job with all neighbours, as the user's own forward has them."""
+    inference = job.spec.inference.model_copy(update={"fanout": "full"})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})

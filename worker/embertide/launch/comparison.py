@@ -1,0 +1,98 @@
+"""What ``embertide check`` computes on each rank: a run's stages without publishing.
+
+Inputs and graph are prepared once; then any program that takes the same features can be computed
+and compared, which is how the first layer that differs is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from embertide.context import RunContext
+from embertide.grid import RowRanges
+from embertide.models.program import Program
+from embertide.pipeline import layer_graphs
+from embertide.planning.inputs import Inputs, check_model
+from embertide.readers.reference import ReferenceColumns
+from embertide.readers.splits import assign_splits
+from embertide.stages.csr import build_graph, choose_ranges
+from embertide.stages.features import (
+    load_features,
+    loaded_features,
+    locate_features,
+    map_ids,
+)
+from embertide.stages.infer import infer
+from embertide.stages.ingest import ingest
+from embertide.stages.verify import (
+    Agreement,
+    Expected,
+    compare,
+    read_expected,
+)
+from embertide.telemetry.clock import Clock
+from embertide.telemetry.memory import MemoryWatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What is compared, and how programs are computed on one graph, one after another.
+
+    Attributes:
+        embed: a program's embeddings [N/(P*M), D'] of our sub-range.
+    """
+
+    ctx: RunContext
+    ranges: RowRanges
+    expected: Expected
+    embed: Callable[[RunContext, Program], torch.Tensor]
+
+    def compare(self, program: Program, tolerance: float) -> Agreement:
+        """Compare a program's embeddings. Collective: every rank must call."""
+        embeddings = self.embed(self.ctx, program)
+        return compare(self.ctx, self.expected, self.ranges, embeddings, tolerance)
+
+    def rows(self, program: Program) -> torch.Tensor:
+        """[n, D'] a program's embeddings of the reference's nodes, on a grid of one worker."""
+        assert self.ctx.grid.world == 1
+        # Of many programs, each one's own progress says nothing.
+        quiet = replace(self.ctx, report=lambda _event: None)
+        return self.embed(quiet, program)[torch.from_numpy(self.expected.dense)]
+
+
+def prepare_check(
+    ctx: RunContext, inputs: Inputs, program: Program, columns: ReferenceColumns | None
+) -> Check:
+    """Read what a run reads, and keep it for several programs; publishes nothing.
+
+    Collective: every rank must call.
+
+    Args:
+        inputs: with a reference.
+        program: the model's; others must take the same features.
+
+    Raises:
+        EmbertideError: on the rank that found a problem, or on all.
+    """
+    rank, world = ctx.grid.rank, ctx.grid.world
+    clock = Clock(MemoryWatch(), ctx.report)
+    raw = load_features(ctx, assign_splits(inputs.features, world)[rank], inputs.schema)
+    table = assign_splits(inputs.table, world)[rank]
+    ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
+    check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
+    expected = read_expected(ctx, inputs.reference, ids, columns)
+    edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
+    ranges = choose_ranges(ctx, edges, ids.count)
+    sub_range = build_graph(ctx, edges, ranges)
+    locations = locate_features(ctx, ranges, ids, dense)
+    _, keys = ids.original(ranges)
+
+    def embed(ctx: RunContext, program: Program) -> torch.Tensor:
+        graphs = layer_graphs(ctx, program, ranges, sub_range, keys, clock)
+        loaded = loaded_features(ctx, raw, dense)
+        return infer(ctx, program, ranges, graphs, loaded, locations)
+
+    return Check(ctx=ctx, ranges=ranges, expected=expected, embed=embed)

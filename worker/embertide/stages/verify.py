@@ -1,0 +1,178 @@
+"""Embeddings held against a reference, some nodes' vectors from the user's own forward.
+
+A description can fit the weights and still say another model, so a run compares before it
+publishes. Each rank compares the rows that it owns; all learn the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from embertide.context import RunContext
+from embertide.errors import InputError, ModelError
+from embertide.grid import RowRanges
+from embertide.models.program import Program
+from embertide.primitives.idmap import NodeIds
+from embertide.readers.reference import (
+    Reference,
+    ReferenceColumns,
+    read_reference,
+)
+from embertide.readers.splits import Split
+
+SKIPPED = (
+    "the embeddings were not compared with {uri}: with a fanout they are a sample's, not the full"
+    " forward's; `embertide check` compares with all neighbours"
+)
+_WORST = 5
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The reference's rows; ``dense`` [n] are their nodes."""
+
+    reference: Reference
+    dense: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How far embeddings are from a reference.
+
+    Attributes:
+        rows: how many were compared.
+        beyond: how many differ by more than the tolerance.
+        largest_difference: of any value.
+        largest_error: the same, as a share of the reference's largest magnitude.
+        worst: (id, its largest error) of the rows that differ most, the worst first.
+    """
+
+    uri: str
+    rows: int
+    beyond: int
+    largest_difference: float
+    largest_error: float
+    tolerance: float
+    worst: tuple[tuple[int | str, float], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @property
+    def summary(self) -> str:
+        """What differs by how much, in lines."""
+        ids = ", ".join(f"{name!r} ({error:.3g})" for name, error in self.worst)
+        return (
+            f"the embeddings differ from the reference {self.uri} in {self.beyond} of {self.rows}"
+            f" rows.\nLargest difference {self.largest_difference:.4g}, which is"
+            f" {self.largest_error:.3g} of the reference's largest value; up to"
+            f" {self.tolerance:g} is agreement.\nWorst ids: {ids}."
+        )
+
+
+def read_expected(
+    ctx: RunContext,
+    splits: list[Split],
+    ids: NodeIds,
+    columns: ReferenceColumns | None = None,
+) -> Expected:
+    """The reference's rows and their nodes. Collective: every rank must call.
+
+    Args:
+        splits: all of the reference's, on every rank.
+
+    Raises:
+        InputError: the reference cannot be read, or names ids that are no nodes.
+    """
+    reference = read_reference(ctx.storage, splits, ctx.nodes.ids, columns)
+    dense = ids.find(reference.ids)
+    unknown = np.flatnonzero(dense < 0)
+    if len(unknown):
+        names = ", ".join(repr(_name(reference, int(at))) for at in unknown[:_WORST])
+        more = f" and {len(unknown) - _WORST} more" if len(unknown) > _WORST else ""
+        raise InputError(
+            f"{reference.uri}: {len(unknown)} of {len(dense)} ids are not among the {ids.count}"
+            f" nodes of the graph: {names}{more}. Write the ids as they are in the features"
+        )
+    return Expected(reference, dense)
+
+
+def check_width(expected: Expected, program: Program) -> None:
+    """Refuse a reference whose vectors cannot be the model's.
+
+    Raises:
+        ModelError: says both widths.
+    """
+    width = expected.reference.values.shape[1]
+    if width != program.output_width:
+        raise ModelError(
+            f"the vectors of {expected.reference.uri} have {width} columns, but the model gives"
+            f" {program.output_width}: the description says another model, or they are another"
+            " layer's"
+        )
+
+
+def compare(
+    ctx: RunContext,
+    expected: Expected,
+    ranges: RowRanges,
+    embeddings: torch.Tensor,
+    tolerance: float,
+) -> Agreement:
+    """Compare our rows; all ranks get the same result. Collective: every rank must call.
+
+    Args:
+        embeddings: [N/(P*M), D'] of our sub-range.
+        tolerance: as a share of the reference's largest magnitude.
+    """
+    reference = expected.reference
+    first, last = ranges.worker(ctx.grid.rank)
+    ours = np.flatnonzero((expected.dense >= first) & (expected.dense < last))
+    found = embeddings[torch.from_numpy(expected.dense[ours] - first).to(embeddings.device)]
+    differences = np.abs(found.double().cpu().numpy() - reference.values[ours])
+    # NaN is no agreement.
+    mine = np.nan_to_num(differences.max(axis=1, initial=0.0), nan=np.inf)
+    worst = np.argsort(-mine, kind="stable")[:_WORST]
+    largest = float(np.abs(reference.values).max())
+    gathered = ctx.exchange.all_objects(
+        (
+            int((mine > tolerance * largest).sum()),
+            [(_name(reference, int(ours[at])), float(mine[at])) for at in worst],
+        )
+    )
+    rows = sorted((row for _, some in gathered for row in some), key=lambda row: -row[1])
+    return Agreement(
+        uri=reference.uri,
+        rows=len(expected.dense),
+        beyond=sum(beyond for beyond, _ in gathered),
+        largest_difference=rows[0][1],
+        largest_error=rows[0][1] / largest,
+        tolerance=tolerance,
+        worst=tuple((name, value / largest) for name, value in rows[:_WORST]),
+    )
+
+
+def refuse_difference(agreement: Agreement) -> None:
+    """Refuse to publish what differs from the reference.
+
+    Raises:
+        ModelError: how much, where, and how to find the cause.
+    """
+    if agreement.beyond:
+        raise ModelError(
+            f"{agreement.summary}\nNothing was published. `embertide check` with --against"
+            f" {agreement.uri} names the first layer that can differ. Where the reference is"
+            " another model's, write it again."
+        )
+
+
+def _name(reference: Reference, at: int) -> int | str:
+    """The id as it is in the files."""
+    ids = reference.ids
+    return int(ids[at]) if isinstance(ids, np.ndarray) else str(ids[at].as_py())
