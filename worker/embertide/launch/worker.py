@@ -90,7 +90,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     device = _device(settings.device, rank)
     _join(settings, device)
     job, order = folder.read_job(), WorkOrder.from_json(_broadcast_order(folder, rank, device))
-    on_progress = StageReporter(_reporter(settings, folder, rank))
+    on_progress = StageReporter(_reporter(settings, folder, rank), "plan")
     recorder, clock = CountingRecorder(), Clock(MemoryWatch(), on_progress)
     ctx = RunContext(
         job,
