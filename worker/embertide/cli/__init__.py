@@ -58,7 +58,7 @@ def _root(
       embertide run job.yaml --grid 2x2    # publish a version
       embertide check job.yaml --against F # is it your model?
       embertide versions job.yaml          # what is published
-      embertide neighbors job.yaml ID      # look at the result
+      embertide neighbors job.yaml ID      # look at it
       embertide rollback job.yaml previous # go back
     """
 

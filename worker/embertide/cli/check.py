@@ -51,8 +51,8 @@ def check(
     [bold]Examples[/bold]
 
       embertide check job.yaml --against reference.parquet
-      embertide check job.yaml --against mine.parquet --vector-column h
-      embertide check job.yaml --against s3://bucket/reference.parquet
+      embertide check job.yaml --against s3://b/ref.parquet
+      embertide check job.yaml --against r.parquet --no-search
     """
     if tolerance is not None and not tolerance > 0:
         raise typer.BadParameter(f"--tolerance is {tolerance}; must be above 0")
