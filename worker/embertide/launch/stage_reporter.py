@@ -14,7 +14,7 @@ class StageReporter:
         self._on_progress, self._last = on_progress, Progress(stage)
 
     def __call__(self, event: Progress) -> None:
-        """One more event."""
+        """Pass an event on; its stage is the one under way from now on."""
         self._last = event
         self._on_progress(event)
 
