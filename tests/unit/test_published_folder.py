@@ -14,7 +14,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from embertide.readers.features import feature_width, read_features, split_features
+from embertide.readers.feature_schema import feature_schema
+from embertide.readers.features import read_features, split_features
 from embertide.spec.manifest import FeatureInput
 from embertide.storage.opening import open_storage
 from tests.support.versions import OLD, WIDTH, publish_one, values_of
@@ -82,10 +83,11 @@ def test_the_next_jobs_features(folder: Path) -> None:
     features = FeatureInput.model_validate(
         {"uri": str(folder), "format": "parquet", "idColumn": "id", "vectorColumn": "embedding"}
     )
-    assert feature_width(storage, features) == WIDTH
+    schema = feature_schema(storage, features)
+    assert schema.width == WIDTH
     ids, values = [], []
-    for split in split_features(storage, features, ids="int64"):
-        for batch in read_features(storage, features, "int64", split):
+    for split in split_features(storage, features, ids="int64", schema=schema):
+        for batch in read_features(storage, features, "int64", split, schema):
             ids += batch.ids.tolist()
             values.append(batch.values)
     assert same(ids, np.concatenate(values))
