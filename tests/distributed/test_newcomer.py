@@ -95,7 +95,7 @@ def say(folder: Path, words: list[str]) -> str:
 def test_readmes_commands_run_in_order(folder: Path) -> None:
     said: dict[str, str] = {}
     output = folder / "embeddings"
-    say(folder, "embertide run job.yaml".split())  # yesterday's, to go back to
+    say(folder, ["embertide", "run", "job.yaml"])  # yesterday's, to go back to
     for command in commands():
         words = [str(folder / "toy") if word == "/data/toy" else word for word in command]
         said[" ".join(command)] = say(folder, words)
