@@ -195,3 +195,11 @@ def refuse_nulls(array: Any, column: Column, where: Where) -> None:
         raise InputError(
             f"{where.row(i)}: {column} has no value (null); fill it in or drop the row"
         )
+
+
+def list_widths(array: Any) -> Int64s:
+    """[n] length of each list of a list column without nulls, without pyarrow's compute module."""
+    if pa.types.is_fixed_size_list(array.type):
+        return np.full(len(array), array.type.list_size, np.int64)
+    widths: Int64s = np.diff(array.offsets.to_numpy()).astype(np.int64)
+    return widths

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from embertide.errors import InputError
 from embertide.readers.column_patterns import patterns_of
@@ -24,6 +23,7 @@ from embertide.readers.columns import (
     Ids,
     as_numbers,
     id_column,
+    list_widths,
     refuse_nulls,
     to_ids,
 )
@@ -195,18 +195,12 @@ def _vectors(array: Any, column: Column, width: int, where: Where) -> Numbers:
 
 
 def _check_widths(array: Any, column: Column, width: int, where: Where) -> None:
-    if pa.types.is_fixed_size_list(array.type):
-        if array.type.list_size == width:
-            return
-        row, found = 0, array.type.list_size
-    else:
-        widths = np.diff(array.offsets.to_numpy())
-        if (widths == width).all():
-            return
-        row = int(np.argmax(widths != width))
-        found = widths[row]
+    widths = list_widths(array)
+    if (widths == width).all():
+        return
+    row = int(np.argmax(widths != width))
     raise InputError(
-        f"{where.row(row)}: {column} holds a vector of width {found}, but the features have width "
+        f"{where.row(row)}: {column} holds a vector of width {widths[row]}, but the features have width "
         f"{width} (as in the first row); all rows must have the same"
     )
 

@@ -11,10 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from embertide.errors import InputError
-from embertide.readers.columns import Column, IdKind, Ids, id_column, refuse_nulls, to_ids
+from embertide.readers.columns import (
+    Column,
+    IdKind,
+    Ids,
+    id_column,
+    list_widths,
+    refuse_nulls,
+    to_ids,
+)
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.where import Where
@@ -101,7 +108,7 @@ def _table(uri: str, ids: IdKind, columns: ReferenceColumns) -> Table:
 def _vectors(array: Any, column: Column, where: Where, width: int | None) -> Vectors:
     """A list column as ``[n, width]``; the first row's width where none is given."""
     refuse_nulls(array, column, where)
-    widths = pc.list_value_length(array).to_numpy(zero_copy_only=False)
+    widths = list_widths(array)
     width = int(widths[0]) if width is None else width
     if (widths != width).any():
         i = int(np.argmax(widths != width))
