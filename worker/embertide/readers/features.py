@@ -200,8 +200,8 @@ def _check_widths(array: Any, column: Column, width: int, where: Where) -> None:
         return
     row = int(np.argmax(widths != width))
     raise InputError(
-        f"{where.row(row)}: {column} holds a vector of width {widths[row]}, but the features have width "
-        f"{width} (as in the first row); all rows must have the same"
+        f"{where.row(row)}: {column} holds a vector of width {widths[row]}, but the features have"
+        f" width {width} (as in the first row); all rows must have the same"
     )
 
 
