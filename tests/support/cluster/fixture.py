@@ -30,6 +30,8 @@ from tests.support.cluster.settings import Settings
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
 _START_SECONDS = 60.0
+_LAST_LINES = 15
+"""Of each component's log, shown where a node does not start."""
 
 
 @dataclass(frozen=True)
@@ -239,8 +241,16 @@ class KubernetesCluster:
 
     def _await_node(self, machine: Machine) -> None:
         node = ("wait", f"node/{machine.name}", "--timeout=60s")
-        self.kubectl(*node, "--for=create")
-        self.kubectl(*node, "--for=condition=Ready")
+        try:
+            self.kubectl(*node, "--for=create")
+            self.kubectl(*node, "--for=condition=Ready")
+        except AssertionError as error:
+            # The next start makes the logs anew; what they say last is why.
+            for log in sorted(self.layout.logs.glob("*.log")):
+                if log.name != "audit.log":
+                    lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+                    error.add_note("\n".join([f"{log.name}:", *lines]))
+            raise
 
     def _client(
         self, program: str, *arguments: str, input: str | None = None
