@@ -1,8 +1,9 @@
 # Sets up, runs and tests the project; needs only python3 >= 3.11 and make.
 #
 # uv is taken from PATH, or installed into .cache/uv. Packages are installed into .venv exactly as
-# locked in uv.lock. The name of the stamp file is a checksum of uv.lock, pyproject.toml and the
-# Python version, so setup runs again only when one of them changes.
+# locked in uv.lock, and the native kernels are compiled where there is a C++20 compiler. The name of
+# the stamp file is a checksum of uv.lock, pyproject.toml, the kernels' sources and the Python
+# version, so setup runs again only when one of them changes.
 
 SHELL := /bin/sh
 UV_VERSION := 0.13.8
@@ -11,7 +12,8 @@ UV_VERSION := 0.13.8
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .cache/uv/bin/uv)
 BIN := .venv/bin
-KEY := $(shell { cat uv.lock pyproject.toml; $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
+NATIVE := worker/CMakeLists.txt worker/embertide/kernels/native/*.[ch]pp
+KEY := $(shell { cat uv.lock pyproject.toml $(NATIVE); $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
 STAMP := .venv/.ready-$(KEY)
 
 # Arguments for pytest: make test ARGS="tests/unit -k csr"

@@ -25,6 +25,7 @@ import torch.distributed as dist
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, WorkerFailed
 from embertide.grid import Grid
+from embertide.kernels import native
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.settings import WorkerSettings
 from embertide.launch.stage_reporter import StageReporter
@@ -63,6 +64,7 @@ def main(settings: WorkerSettings) -> None:
     rank = int(os.environ["RANK"])
     _show_rank(rank)
     torch.set_num_threads(settings.threads)
+    native.set_threads(settings.threads)
     folder = RunFolder(Path(settings.run_folder))
     try:
         _run(settings, folder, rank)

@@ -1,0 +1,41 @@
+// What Python passes: contiguous CPU arrays of any library that speaks DLPack or the buffer
+// protocol (torch, numpy), checked here and then handed on as raw pointers.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace embertide {
+
+namespace nb = nanobind;
+
+template <typename T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// Rows may be apart (column slices); a row itself is contiguous, see `stride`.
+template <typename T>
+using Matrix = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+template <typename T>
+using InMatrix = nb::ndarray<const T, nb::ndim<2>, nb::device::cpu>;
+
+// Every entry point with these releases the GIL; they must not touch Python objects.
+using NoGil = nb::call_guard<nb::gil_scoped_release>;
+
+// Values between the starts of two rows.
+template <typename M>
+int64_t row_stride(const M& matrix, const char* name) {
+    if (matrix.shape(1) > 1 && matrix.stride(1) != 1)
+        throw std::invalid_argument(std::string(name) + ": values of a row must be contiguous");
+    return matrix.shape(0) > 1 ? matrix.stride(0) : static_cast<int64_t>(matrix.shape(1));
+}
+
+inline void require(bool holds, const char* what) {
+    if (!holds) throw std::invalid_argument(what);
+}
+
+}  // namespace embertide

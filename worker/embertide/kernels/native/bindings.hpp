@@ -1,0 +1,10 @@
+// One function for each area, which adds its entry points to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace embertide {
+
+void bind_rows(nanobind::module_& m);
+
+}  // namespace embertide

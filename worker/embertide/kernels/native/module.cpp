@@ -1,0 +1,15 @@
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "isa.hpp"
+#include "pool.hpp"
+
+namespace nb = nanobind;
+
+NB_MODULE(_native, m) {
+    using namespace embertide;
+    m.doc() = "Native kernels of Embertide; embertide.kernels.native chooses when they are used.";
+    m.def("set_threads", &set_threads, nb::arg("count"));
+    m.def("threads", &threads);
+    m.def("isa", &isa_name);
+    bind_rows(m);
+}
