@@ -22,7 +22,7 @@ ARGS ?=
 JOBS ?= -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format lock clean cluster cluster-packages
+.PHONY: help setup demo test lint format lock clean cluster cluster-packages sanitize
 
 help:
 	@echo "make demo     set up, run the example job on Debian's package graph, show the results"
@@ -30,6 +30,7 @@ help:
 	@echo "make cluster  set up, start a Kubernetes node with the operator installed, until Ctrl-C"
 	@echo "make lint     set up, check format, style, types, imports and Dockerfiles"
 	@echo "make format   set up, format the code"
+	@echo "make sanitize set up, test the native kernels under AddressSanitizer and UBSan"
 	@echo "make setup    install uv if needed, then .venv from uv.lock"
 	@echo "make lock     resolve pyproject.toml into uv.lock again"
 	@echo "make clean    remove .venv, .cache and the tools' caches"
@@ -53,6 +54,7 @@ $(STAMP): $(filter .cache/%,$(UV))
 	@$(BIN)/python -c 'import importlib.util as u; u.find_spec("dgl") or print("[setup] dgl", \
 	  "has no wheel for this Python and machine (it needs 3.11 on x86-64): everything else works,", \
 	  "tests against dgl are skipped")'
+	@$(BIN)/python -c 'from embertide.kernels import native; print("[setup] kernels:", native.describe())'
 	@rm -f .venv/.ready-* && touch $@
 
 demo: $(STAMP)
@@ -88,6 +90,20 @@ lint: $(STAMP)
 	@$(BIN)/lint-imports --no-logo
 	@echo "[lint] hadolint docker/*.Dockerfile"
 	@$(BIN)/hadolint docker/*.Dockerfile
+
+# The kernels' tests with a build that stops at the first access out of bounds or undefined step.
+# Python itself is not instrumented, so the sanitizers' runtime is loaded before it.
+SANITIZED := .cache/sanitized
+sanitize: $(STAMP) $(filter .cache/%,$(UV))
+	@echo "[sanitize] building the kernels with ASan and UBSan"
+	@$(UV) build --quiet --wheel --python $(BIN)/python --out-dir $(SANITIZED) \
+	  --config-setting build-dir=$(SANITIZED)/build \
+	  --config-setting cmake.define.EMBERTIDE_SANITIZE=ON
+	@cd $(SANITIZED) && rm -f _native*.so && $(CURDIR)/$(BIN)/python -m zipfile -e embertide-*.whl wheel \
+	  && mv wheel/embertide/kernels/native/_native*.so . && rm -rf wheel
+	@LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 EMBERTIDE_NATIVE="$$(ls $(SANITIZED)/_native*.so)" \
+	  $(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_native*.py $(ARGS)
 
 format: $(STAMP)
 	@$(BIN)/ruff format

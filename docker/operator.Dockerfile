@@ -21,7 +21,7 @@ RUN mkdir /requirements && /opt/tools/bin/uv export --quiet --locked --no-emit-p
 FROM tools AS package
 COPY . .
 RUN --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
-    /opt/tools/bin/uv build --wheel --out-dir /dist
+    /opt/tools/bin/uv build --wheel --config-setting wheel.cmake=false --out-dir /dist
 
 FROM ${BASE} AS image
 LABEL org.opencontainers.image.title="embertide-operator" \

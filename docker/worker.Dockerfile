@@ -31,8 +31,14 @@ RUN set -eu; \
     fi
 
 FROM tools AS package
+# Compiles the native kernels; without it the image would fall back to those of torch.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ libpython3-dev \
+    && rm -rf /var/lib/apt/lists/*
 COPY . .
+# What has been compiled is kept for the next build, so that a change of Python alone takes seconds.
 RUN --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
+    --mount=type=cache,id=embertide-native,target=/source/.cache/native \
     /opt/tools/bin/uv build --wheel --out-dir /dist
 
 FROM ${BASE} AS image

@@ -58,6 +58,7 @@ ESTIMATE = Estimate(
 
 LONG_URI = "s3://shop/a-rather-long-prefix-for-embeddings/of/products"
 LARGE_REPORT = RunReport(
+    kernels="native (avx512, 8 threads)",
     version="20261121T041922Z-3fa9c1",
     uri=f"{LONG_URI}/versions/20261121T041922Z-3fa9c1",
     rows=1_048_576_000,

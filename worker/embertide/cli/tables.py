@@ -38,7 +38,8 @@ def print_report(console: Console, report: RunReport) -> None:
         f"ingest {human_count(report.ingest_edges_per_second)} edges/s,"
         f" inference {human_count(report.infer_edges_per_second)} edges/s"
     )
-    print_facts(console, [("", did), ("", speed)])
+    facts = [did, speed, *([f"kernels: {report.kernels}"] if report.kernels else [])]
+    print_facts(console, [("", fact) for fact in facts])
     console.print(_stage_table(report))
     if report.traffic:
         console.print(_traffic_table(report.traffic))

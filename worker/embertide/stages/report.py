@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from embertide.context import RunContext
+from embertide.kernels import native
 from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
 from embertide.telemetry.clock import Clock
@@ -63,4 +64,5 @@ def gather_report(
         memory=[memory for _, memory, _ in gathered],
         warnings=[*warnings, *([] if published.current else [NOT_CURRENT])],
         current=published.current,
+        kernels=native.describe(),
     )

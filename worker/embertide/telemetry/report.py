@@ -58,7 +58,8 @@ class RunReport:
     """One published version and what it cost.
 
     ``stages`` maps a stage to its seconds in the order they ran, the slowest rank counting.
-    ``current`` says whether LATEST names the version.
+    ``current`` says whether LATEST names the version. ``kernels`` says what computed: native code
+    and its instruction set, or torch and why.
     """
 
     version: str
@@ -77,6 +78,7 @@ class RunReport:
     memory: list[RankMemory] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     current: bool = True
+    kernels: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""
