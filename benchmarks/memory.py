@@ -1,0 +1,142 @@
+"""Memory that runs take, held against their plans, over graphs of very different shapes.
+
+    python benchmarks/memory.py                       every shape, small enough for a laptop
+    python benchmarks/memory.py --times 16 wide       64 M nodes and 128 M edges of width 8
+
+Each shape is made up, planned and run on its grids; the worker that took most counts. The exit
+code is 1 where a peak is more than ``--within`` away from its plan, in either direction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+
+import embertide
+from embertide.spec.manifest import StorageSettings
+from embertide.storage.opening import open_storage
+from embertide.synth.job import synthesize
+from embertide.synth.options import SynthOptions
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A made-up graph and the grids that it runs on; sizes grow with ``--times``."""
+
+    nodes: int
+    edges: int
+    grids: tuple[str, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+    self_loops: str | None = None
+    pyg: bool = False
+
+    def make(self, folder: Path, times: float) -> Path:
+        """Write the job; its manifest's path."""
+        nodes, edges = int(self.nodes * times), int(self.edges * times)
+        options = SynthOptions(nodes=nodes, edges=edges, **self.options)
+        storage = open_storage(StorageSettings())
+        synthesize(storage, folder.as_uri(), options)
+        if self.pyg:
+            as_pyg(folder / "model")
+        job = folder / "job.yaml"
+        if self.self_loops:
+            text = job.read_text()
+            changed = text.replace("selfLoops: keep", f"selfLoops: {self.self_loops}")
+            job.write_text(changed)
+        return job
+
+
+def as_pyg(model: Path) -> None:
+    """Turn a random GCN of DGL's into PyG's, which has one self-loop per node."""
+    path = model / "weights.safetensors"
+    renamed = {}
+    for name, tensor in safetensors.torch.load_file(path).items():
+        _, number, kind = name.split(".")
+        matrix = kind == "weight"
+        key = f"convs.{number}.lin.weight" if matrix else f"convs.{number}.bias"
+        renamed[key] = tensor.T.contiguous() if matrix else tensor
+    safetensors.torch.save_file(renamed, path)
+    text = (model / "model.yaml").read_text()
+    (model / "model.yaml").write_text(text.replace("library: dgl", "library: pyg"))
+
+
+WIDE = {"width": 8, "hidden": 8, "out": 8, "layers": 2, "kind": "uniform"}
+NARROW = {"width": 32, "hidden": 32, "out": 32}
+SHAPES = {
+    "wide": Shape(4 << 20, 8 << 20, ("1x1", "2x1", "2x2"), WIDE),
+    "wide-int64": Shape(4 << 20, 8 << 20, ("1x1", "2x1"), {**WIDE, "ids": "int64"}),
+    "wide-strings": Shape(2 << 20, 4 << 20, ("1x1", "2x1"), {**WIDE, "ids": "string"}),
+    "edges": Shape(1 << 18, 32 << 20, ("1x1", "2x1", "2x2"), NARROW),
+    "weights": Shape(1 << 18, 16 << 20, ("1x1", "2x1", "1x2"), {**NARROW, "weights": True}),
+    "deep": Shape(1 << 19, 5 << 20, ("1x1", "2x1", "1x4"), {"layers": 6}),
+    "hubs": Shape(1 << 19, 10 << 20, ("1x1", "2x1", "1x4"), {"permute": False}),
+    "gat": Shape(1 << 19, 10 << 20, ("1x1", "2x1", "1x4"), {"conv": "gat", "heads": 4}),
+    "gatv2": Shape(1 << 18, 5 << 20, ("1x1", "2x1", "2x2"), {"conv": "gatv2", "heads": 4}),
+    "dotgat": Shape(1 << 18, 5 << 20, ("1x1", "2x1", "1x2"), {"conv": "dotgat", "heads": 4}),
+    "single-loops": Shape(1 << 19, 10 << 20, ("1x1", "2x1"), {}, pyg=True),
+}
+
+
+def measure(job: Path, grid: str) -> dict[str, Any]:
+    """Plan and run a job on a grid: peaks of the fullest worker by stage, planned and taken."""
+    plan = embertide.plan(job, grid=grid)
+    report = embertide.run(job, grid=grid)
+    fullest = max(report.memory, key=lambda memory: memory.used_bytes)
+    stages = {
+        name: max(memory.stage_bytes.get(name, 0) for memory in report.memory)
+        for name in plan.memory_per_worker_bytes
+    }
+    return {
+        "planned": plan.peak_memory_per_worker_bytes,
+        "taken": fullest.used_bytes,
+        "planned_stages": plan.memory_per_worker_bytes,
+        "taken_stages": stages,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("shapes", nargs="*", help=f"of {', '.join(SHAPES)}; default: all")
+    parser.add_argument("--times", type=float, default=1.0, help="multiplies nodes and edges")
+    parser.add_argument("--within", type=float, default=0.2, help="a share of the plan")
+    parser.add_argument("--json", type=Path, help="write all numbers there")
+    asked = parser.parse_args()
+    results, wrong = {}, []
+    for name in asked.shapes or SHAPES:
+        shape = SHAPES[name]
+        with tempfile.TemporaryDirectory(prefix="embertide-memory-") as folder:
+            job = shape.make(Path(folder) / name, asked.times)
+            for grid in shape.grids:
+                found = results[f"{name} {grid}"] = measure(job, grid)
+                ratio = found["taken"] / found["planned"]
+                if abs(ratio - 1) > asked.within:
+                    wrong.append(f"{name} {grid}")
+                show(name, grid, found, ratio)
+    if asked.json:
+        asked.json.write_text(json.dumps(results, indent=1))
+    for case in wrong:
+        print(f"more than {asked.within:.0%} from its plan: {case}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def show(name: str, grid: str, found: dict[str, Any], ratio: float) -> None:
+    """One line: peak and plan, then every stage's."""
+    stages = "  ".join(
+        f"{stage} {found['taken_stages'][stage] // MIB}/{planned // MIB}"
+        for stage, planned in found["planned_stages"].items()
+    )
+    taken, planned = found["taken"] // MIB, found["planned"] // MIB
+    print(f"{name:13} {grid}  {taken:6} of {planned:6} MiB  {ratio:5.2f}   {stages}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
