@@ -10,7 +10,6 @@ import gc
 
 gc.disable()
 
-import embertide.launch.elastic
 import embertide.launch.worker
 import embertide.planning.estimate
 
