@@ -105,6 +105,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         open_storage(job.spec.storage, on_progress.waits),
         on_progress,
         partial(folder.mark_delivered, rank),
+        settings.threads,
     )
     take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds
     with folder.writing_snapshots(rank, take, period) if period else nullcontext():
