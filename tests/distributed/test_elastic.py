@@ -14,13 +14,14 @@ import pytest
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
 import embertide.launch.sequence
-from embertide.launch.elastic import start_waiting, supervise
+from embertide.launch.elastic import supervise
 from embertide.launch.failure import Cause, Exit
-from embertide.launch.fork_server import call_alone, fork_server
+from embertide.launch.fork_server import PRELOAD, call_alone, fork_server
 from embertide.launch.launcher import launch
 from embertide.launch.local import run_job
-from embertide.launch.sequence import PRELOAD
 from embertide.launch.settings import ONCE, Rendezvous, WorkerSettings
+from embertide.launch.together import supervise_together
+from embertide.launch.waiting import start_waiting
 from embertide.spec.grid import GridShape
 from tests.support.job_files import WIDTH, write_job
 from tests.support.world import make_features, make_graph
@@ -36,7 +37,7 @@ def server() -> Iterator[None]:
         yield
 
 
-def _launch_and_note_forks(settings: WorkerSettings, rendezvous: Rendezvous) -> Cause | None:
+def _launch_and_note_forks(settings: WorkerSettings, rendezvous: Rendezvous | None) -> Cause | None:
     """Like the launcher, and writes down how many threads there are whenever it forks."""
     note = Path(settings.run_folder).parent / "forks"
 
@@ -82,8 +83,7 @@ def _sleep_until_killed(killed: str) -> tuple[list[Exit], list[int]]:
         waiting[1].process.join()
     else:
         threading.Timer(1, waiting[1].process.kill).start()
-    rendezvous = Rendezvous(run_id="test", workers_each=3, address="127.0.0.1")
-    return supervise(waiting, rendezvous), ids
+    return supervise_together(waiting), ids
 
 
 @pytest.mark.usefixtures("server")

@@ -24,6 +24,7 @@ class RunContext:
         report: receives progress; only rank 0's is shown to the user.
         delivered: called when our part is written, before any other rank learns of it: from then
             on it may become visible, so only rank 0 may remove it.
+        threads: how many this worker computes and reads with.
     """
 
     job: EmbeddingJob
@@ -31,6 +32,7 @@ class RunContext:
     storage: Storage
     report: OnProgress
     delivered: Callable[[], None] = lambda: None
+    threads: int = 1
 
     @property
     def grid(self) -> Grid:

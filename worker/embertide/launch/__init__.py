@@ -10,7 +10,9 @@ leftovers.py       what killed runs left, removed by the next
 fork_server.py     the process that imports torch once, and calls made in its children
 preload.py         what it imports
 launcher.py        starts the workers of one machine or pod, waits for their end
-elastic.py         torch's elastic agent and rendezvous under it
+waiting.py         workers that are forked first and told their place later
+together.py        all workers of one machine, to their end
+elastic.py         a pod's one worker, under torch's elastic agent and rendezvous
 worker.py          one worker process
 settings.py        what launchers and workers are given
 run_folder.py      every file through which they talk

@@ -120,7 +120,7 @@ def check_job(
     storage = open_storage(job.spec.storage)
     job = _full(job)
     exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
-    ctx = RunContext(job, exchange, storage, on_progress)
+    ctx = RunContext(job, exchange, storage, on_progress, threads=torch.get_num_threads())
     kind = job.spec.input.nodes[0].ids
     splits = split_reference(storage, against, kind, columns)
     inputs = replace(list_inputs(storage, job), reference=splits)

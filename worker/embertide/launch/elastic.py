@@ -1,9 +1,6 @@
-"""torch's elastic agent and rendezvous, for workers that were forked before either existed.
+"""torch's elastic agent and rendezvous, where each pod has a launcher of its own.
 
-A process that is forked while other threads run inherits the locks that they hold at that moment,
-and nobody ever releases those: a worker that needs one, such as the name resolver's, deadlocks.
-The rendezvous has threads. So the workers exist before it: they are forked while nothing else
-runs, and wait for the rank that the rendezvous assigns. torch's own agent starts workers after it.
+torch's own agent starts workers after the rendezvous; ours exist before it (``waiting.py``).
 
 The rendezvous of an attempt takes place once. torch's own starts the workers over when a launcher
 is lost and another one joins; an attempt ends then, because the next one has a version and pods of
@@ -14,20 +11,8 @@ tell sooner.
 
 from __future__ import annotations
 
-import faulthandler
-import multiprocessing
-import os
-import sys
-import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkContext, ForkServerContext
-from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 from torch.distributed.elastic.agent.server.api import (
@@ -48,80 +33,12 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from embertide.launch.failure import Exit
-from embertide.launch.process_tree import die_with_requester
 from embertide.launch.settings import ONCE, Rendezvous
+from embertide.launch.waiting import Waiting, stop
 
 MISSED_HEARTBEATS = 6
 """After so many in a row a launcher counts as lost."""
 _CLOSE_SECONDS = 5
-_STOP_SECONDS = 2.0
-"""Workers end at SIGTERM at once, unless something has stopped them."""
-
-LogPath = Callable[[int], Path] | None
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A worker process that waits for its assignment: the rank and address, as environment."""
-
-    process: BaseProcess
-    assignment: Connection
-
-
-def start_waiting(
-    count: int, main: Callable[..., None], args: tuple[Any, ...], log_path: LogPath
-) -> list[Waiting]:
-    """Start ``count`` workers, which will call ``main(*args)`` with their assignment.
-
-    Args:
-        log_path: where local worker i writes what libraries print, since what those say as peers
-            disappear is no message for users; None: to our own stdout and stderr.
-
-    Raises:
-        RuntimeError: this process has threads.
-    """
-    if threading.active_count() > 1:
-        raise RuntimeError("workers are started before the launcher has threads")
-    context = _context(main)
-    started: list[Waiting] = []
-    for number in range(count):
-        theirs, ours = context.Pipe(duplex=False)
-        output = log_path(number) if log_path else None
-        arguments = (theirs, output, main, args)
-        process = context.Process(target=_wait_and_work, args=arguments, daemon=True)
-        process.start()
-        theirs.close()
-        started.append(Waiting(process, ours))
-    return started
-
-
-def _context(main: Callable[..., None]) -> ForkContext | ForkServerContext:
-    """fork on Linux only: other systems' libraries do not survive it."""
-    if sys.platform == "linux":
-        return multiprocessing.get_context("fork")
-    multiprocessing.set_forkserver_preload([main.__module__])
-    return multiprocessing.get_context("forkserver")
-
-
-def _wait_and_work(
-    assignment: Connection, output: Path | None, main: Callable[..., None], args: tuple[Any, ...]
-) -> None:
-    die_with_requester()
-    if output is not None:
-        _redirect_output(output)
-    # For a native crash: where in our code it was.
-    faulthandler.enable(all_threads=False)
-    os.environ.update(assignment.recv())
-    main(*args)
-
-
-def _redirect_output(path: Path) -> None:
-    """Send what we and native libraries print to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sys.stdout.flush()
-    with path.open("w") as file:
-        for stream in (1, 2):
-            os.dup2(file.fileno(), stream)
 
 
 def supervise(
@@ -205,14 +122,7 @@ class _Agent(SimpleElasticAgent):
 
     def _shutdown(self, *_signal: object, **_patience: object) -> None:
         """Leave no worker; we know better than the agent how, and how long it takes."""
-        processes = [worker.process for worker in self._workers]
-        for process in processes:
-            process.terminate()
-        deadline = time.monotonic() + _STOP_SECONDS
-        for process in processes:
-            process.join(max(0.0, deadline - time.monotonic()))
-            process.kill()
-            process.join(_STOP_SECONDS)
+        stop(self._workers)
 
 
 def _environment(group: WorkerGroup, number: int) -> dict[str, str]:

@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -31,15 +31,22 @@ from embertide.errors import EmbertideError, OutputError, ProcessDied
 from embertide.launch.leftovers import keep_sockets_in_own_folder
 from embertide.launch.process_tree import die_with_requester, end_tree
 
+PRELOAD = "embertide.launch.preload"
+"""What the fork server has to import for a run."""
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 @contextmanager
-def fork_server(*modules: str) -> Iterator[None]:
+def fork_server(*modules: str, keep: bool = True) -> Iterator[None]:
     """Start the fork server, which imports ``modules``; after an error, end it at once.
 
     It would end by itself, but not before it is done importing, and it holds our stderr.
+
+    Args:
+        keep: for this process's next run. A process that ends anyway had better end it: an
+            interpreter with torch in it takes a tenth of a second to end by itself.
     """
     keep_sockets_in_own_folder()
     me = psutil.Process()
@@ -62,10 +69,17 @@ def fork_server(*modules: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for server in set(me.children()) - set(others):
-            with suppress(psutil.NoSuchProcess):
-                server.kill()
+        keep = False
         raise
+    finally:
+        if not keep:
+            _kill(set(me.children()) - set(others))
+
+
+def _kill(servers: Iterable[psutil.Process]) -> None:
+    for server in servers:
+        with suppress(psutil.NoSuchProcess):
+            server.kill()
 
 
 def call(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -3,7 +3,7 @@
 It notices a dead worker within a fraction of a second and stops the others. A laptop has one
 launcher with all workers, a cluster one in each pod with one worker each. Either way it is a
 process of the fork server's, which has imported all that workers need, so they are forked from it
-at once (``elastic.py``).
+at once (``waiting.py``).
 
 Importing this module does not import torch; calling what it has does, so ``fork_server.call`` it.
 """
@@ -17,36 +17,53 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from embertide.errors import WorkerFailed
-from embertide.launch.failure import Cause, first_cause
+from embertide.launch.failure import Cause, Exit, first_cause
 from embertide.launch.process_tree import die_with_requester
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.settings import Rendezvous, WorkerSettings
+from embertide.launch.together import supervise_together
+from embertide.launch.waiting import Waiting, start_waiting
 
 
-def launch(settings: WorkerSettings, rendezvous: Rendezvous) -> Cause | None:
+def launch(settings: WorkerSettings, rendezvous: Rendezvous | None) -> Cause | None:
     """Start this launcher's workers and wait for their end; returns why they failed, if so.
 
     It forks, so :func:`fork_server.call_alone` it.
-    """
-    from torch.distributed import DistError
-    from torch.distributed.elastic.rendezvous.api import RendezvousError
 
-    from embertide.launch.elastic import start_waiting, supervise
+    Args:
+        rendezvous: with the launchers of other pods, each of one worker; None: all are ours.
+    """
     from embertide.launch.worker import main
 
     folder = RunFolder(Path(settings.run_folder))
     debug = bool(os.environ.get("EMBERTIDE_DEBUG"))
-    waiting = start_waiting(
-        rendezvous.workers_each, main, (settings,), None if debug else folder.log_path
-    )
+    count = settings.grid.workers if rendezvous is None else 1
+    waiting = start_waiting(count, main, (settings,), None if debug else folder.log_path)
     die_with_requester()
     with nullcontext() if debug else _quiet("torch.distributed", "torch.multiprocessing"):
-        try:
-            exits = supervise(waiting, rendezvous, settings.rank)
-        except (RendezvousError, DistError) as error:
-            reported = first_cause(folder, settings.grid, [])
-            return reported or _lost_peers(settings, error)
+        if rendezvous is None:
+            exits = supervise_together(waiting)
+        else:
+            ended = _supervise_one(waiting, settings, rendezvous, folder)
+            if isinstance(ended, Cause):
+                return ended
+            exits = ended
     return first_cause(folder, settings.grid, exits) if exits else None
+
+
+def _supervise_one(
+    waiting: list[Waiting], settings: WorkerSettings, rendezvous: Rendezvous, folder: RunFolder
+) -> list[Exit] | Cause:
+    """Whether our pod's worker failed; or why, where the pods did not find or lost each other."""
+    from torch.distributed import DistError
+    from torch.distributed.elastic.rendezvous.api import RendezvousError
+
+    from embertide.launch.elastic import supervise
+
+    try:
+        return supervise(waiting, rendezvous, settings.rank)
+    except (RendezvousError, DistError) as error:
+        return first_cause(folder, settings.grid, []) or _lost_peers(settings, error)
 
 
 def _lost_peers(settings: WorkerSettings, error: Exception) -> Cause:

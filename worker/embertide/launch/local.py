@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embertide.errors import GridError, Interrupted, OutputError, StorageError, WorkerFailed
-from embertide.launch.fork_server import call, fork_server
+from embertide.launch.fork_server import PRELOAD, call, fork_server
 from embertide.launch.output_lock import output_lock
 from embertide.launch.run_folder import RunFolder
-from embertide.launch.sequence import PRELOAD, interface_of, launch_workers, prepare
-from embertide.launch.settings import Rendezvous, WorkerSettings
+from embertide.launch.sequence import interface_of, launch_workers, prepare
+from embertide.launch.settings import WorkerSettings
 from embertide.launch.signals import Stopped, interruptible
 from embertide.launch.stage_reporter import StageReporter
+from embertide.launch.together import HERE
 from embertide.planning.sizing import machine_problem, this_machine
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -26,8 +27,6 @@ from embertide.telemetry.report import Estimate, RunReport
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
-
-_HERE = "127.0.0.1"
 
 
 def run_job(
@@ -52,7 +51,7 @@ def run_job(
     with (
         interruptible(),
         output_lock(job.spec.output.uri, job.spec.storage, on_progress),
-        fork_server(PRELOAD, "embertide.cli"),
+        fork_server(PRELOAD),
         RunFolder.temporary() as folder,
     ):
         reporter = StageReporter(on_progress)
@@ -86,7 +85,7 @@ def _settings(
         grid=grid,
         threads=threads or max(1, (os.cpu_count() or 1) // grid.workers),
         device=job.spec.workers.device,
-        interface=interface_of(_HERE),
+        interface=interface_of(HERE),
     )
 
 
@@ -94,15 +93,12 @@ def _run_workers(
     folder: RunFolder, settings: WorkerSettings, estimate: Estimate, on_progress: OnProgress
 ) -> RunReport:
     """The workers, to the version that they published."""
-    rendezvous = Rendezvous(
-        run_id=folder.path.name, workers_each=settings.grid.workers, address=_HERE
-    )
     pace = Pace(estimate.edges)
 
     def with_pace(event: Progress) -> None:
         on_progress(replace(event, edges_per_second=pace.note(event)))
 
-    cause = launch_workers(folder, settings, rendezvous, with_pace)
+    cause = launch_workers(folder, settings, None, with_pace)
     if cause is not None:
         raise cause.error
     report = folder.read_report()

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from embertide.planning.inputs import Inputs
     from embertide.storage.protocol import Storage
 
-PRELOAD = "embertide.launch.preload"
-"""What the fork server has to import."""
-
 
 def prepare(
     folder: RunFolder,
@@ -103,9 +100,15 @@ def check_output(storage: Storage, output_uri: str, version: str) -> None:
 
 
 def launch_workers(
-    folder: RunFolder, settings: WorkerSettings, rendezvous: Rendezvous, on_progress: OnProgress
+    folder: RunFolder,
+    settings: WorkerSettings,
+    rendezvous: Rendezvous | None,
+    on_progress: OnProgress,
 ) -> Cause | None:
     """Run this launcher's workers to their end; returns why they failed, if so.
+
+    Args:
+        rendezvous: with the other pods; None: all workers are on this machine.
 
     Raises:
         ProcessDied: the launcher itself was killed.

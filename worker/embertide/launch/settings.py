@@ -42,7 +42,6 @@ class Rendezvous:
 
     Attributes:
         launchers: how many there are.
-        workers_each: workers of each launcher.
         endpoint: host:port of the launcher that hosts the rendezvous.
         address: where the other launchers reach us; None: the machine's own name.
         backend: of torch's rendezvous.
@@ -52,7 +51,6 @@ class Rendezvous:
 
     run_id: str
     launchers: int = 1
-    workers_each: int = 1
     endpoint: str = "localhost:0"
     address: str | None = None
     backend: str = "c10d"

@@ -90,8 +90,13 @@ def _go_first() -> None:
 
 def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     device = _device(settings.device, rank)
-    _join(settings, device)
-    job, order = folder.read_job(), WorkOrder.from_json(_broadcast_order(folder, rank, device))
+    alone = settings.grid.workers == 1
+    if not alone:
+        _join(settings, device)
+    job = folder.read_job()
+    order = WorkOrder.from_json(
+        folder.read_order() if alone else _broadcast_order(folder, rank, device)
+    )
     on_progress = StageReporter(_reporter(settings, folder, rank), "plan")
     recorder, clock = CountingRecorder(), Clock(MemoryWatch(), on_progress)
     ctx = RunContext(
@@ -100,13 +105,15 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         open_storage(job.spec.storage, on_progress.waits),
         on_progress,
         partial(folder.mark_delivered, rank),
+        settings.threads,
     )
     take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds
     with folder.writing_snapshots(rank, take, period) if period else nullcontext():
         report = run(ctx, order, recorder, clock)
     if report is not None:
         folder.write_report(report)
-    dist.destroy_process_group()
+    if not alone:
+        dist.destroy_process_group()
 
 
 def _join(settings: WorkerSettings, device: torch.device) -> None:

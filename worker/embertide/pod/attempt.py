@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from embertide.errors import EmbertideError, OutputError, ProcessDied, WorkerFailed
 from embertide.launch.failure import Cause
-from embertide.launch.fork_server import fork_server
+from embertide.launch.fork_server import PRELOAD, fork_server
 from embertide.launch.run_folder import RunFolder
-from embertide.launch.sequence import PRELOAD, interface_of, launch_workers, prepare
+from embertide.launch.sequence import interface_of, launch_workers, prepare
 from embertide.launch.settings import WorkerSettings
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.memory import usable_cores

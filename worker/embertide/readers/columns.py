@@ -97,7 +97,7 @@ def _is_fixed(held: Any) -> bool:
 
 
 def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | None = None) -> Ids:
-    """Node ids: a writable ``int64 [n]``, or for ``string`` a ``pa.LargeStringArray``.
+    """Node ids: ``int64 [n]``, perhaps read-only, or for ``string`` a ``pa.LargeStringArray``.
 
     ``dense`` ids must be at least 0 and, when ``count`` is known, less than it.
 
@@ -120,8 +120,7 @@ def _to_int64(array: Any, column: Column, where: Where) -> Int64s:
         raise InputError(
             f"{where.row(i)}: {column} is {held[i]}; ids must be below 2^63, renumber them"
         )
-    # A copy, since arrow's memory is read-only and torch refuses to take that in silence.
-    return np.asarray(held.astype(np.int64, copy=True))
+    return np.asarray(held.astype(np.int64, copy=False))
 
 
 def _check_dense(values: Int64s, column: Column, where: Where, count: int | None) -> None:

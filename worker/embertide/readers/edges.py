@@ -30,8 +30,9 @@ from embertide.storage.protocol import Storage
 class EdgeBatch:
     """Some edges, in the order of the input.
 
-    ``source`` and ``destination`` are writable ``np.int64 [n]``, or ``pa.LargeStringArray`` for
-    string ids; ``weight`` is ``np.float32 [n]`` or None; ``where`` names rows for errors.
+    ``source`` and ``destination`` are ``np.int64 [n]``, perhaps read-only, or
+    ``pa.LargeStringArray`` for string ids; ``weight`` is ``np.float32 [n]`` or None; ``where``
+    names rows for errors.
     """
 
     source: Ids
@@ -41,6 +42,12 @@ class EdgeBatch:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        weight = 0 if self.weight is None else self.weight.nbytes
+        return int(self.source.nbytes + self.destination.nbytes) + weight
 
 
 def split_edges(

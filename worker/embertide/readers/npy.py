@@ -168,11 +168,10 @@ def _read_values(file: Any, uri: str, header: Header, start: int, count: int) ->
     view = memoryview(as_bytes)
     file.seek(header.offset + start)
     while len(view):
-        got = file.read(len(view))
+        got = file.readinto(view)
         if not got:
             raise InputError(f"{uri} ends early: it changed while it was read; run the job again")
-        view[: len(got)] = got
-        view = view[len(got) :]
+        view = view[got:]
     return values.astype(header.dtype.newbyteorder("="), copy=False)
 
 

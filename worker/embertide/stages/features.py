@@ -6,7 +6,9 @@ Then each node's location, the rank and row that hold its features, is sent to t
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -15,27 +17,42 @@ import torch
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.grid import RowRanges
+from embertide.kernels.reading import Float32s, empty_rows, place_rows
 from embertide.layouts import Loaded
 from embertide.primitives.directory import split_by_owner
 from embertide.primitives.idmap import DenseIds, HashedIds, Ids, NodeIds
 from embertide.readers.feature_schema import FeatureSchema
-from embertide.readers.features import non_finite, read_features
+from embertide.readers.features import FeatureBatch, non_finite, read_features
 from embertide.readers.nodes import read_nodes
-from embertide.readers.prefetch import prefetch
+from embertide.readers.pool import map_splits
 from embertide.readers.splits import Split
 from embertide.spec.nodes import NodeInput
+
+_BATCH_BYTES = 1 << 20
+"""Small enough for a batch to be in the cache from its reading to its place."""
 
 
 @dataclass
 class RawFeatures:
-    """This rank's share: ids as in the files, batch by batch, and values [n, D] float32."""
+    """This rank's share of the rows.
+
+    Attributes:
+        ids: as in the files, batch by batch.
+        values: [n, D] float32, in the order of the ids; or [N, D], each row at its dense id.
+        placed: whether it is the latter. Rows of nodes that do not exist are nowhere then, and
+            missing ones hold anything: both are refused later.
+    """
 
     ids: list[Ids]
     values: torch.Tensor
+    placed: bool
 
 
 def load_features(ctx: RunContext, splits: list[Split], schema: FeatureSchema) -> RawFeatures:
-    """Read our share of the feature rows. Collective: every rank must call.
+    """Read our share of the feature rows, as many splits at once as we have threads.
+
+    A rank that has all rows, and dense ids, puts each row in its place at once.
+    Collective: every rank must call.
 
     Args:
         splits: ours.
@@ -45,26 +62,74 @@ def load_features(ctx: RunContext, splits: list[Split], schema: FeatureSchema) -
         InputError: rows of another width, NaN or infinite values (how many, and the first id).
     """
     node = ctx.nodes
-    rows = sum(split.stop - split.start for split in splits)
-    values = torch.empty(rows, schema.width, dtype=torch.float32)
-    ids: list[Ids] = []
-    bad, first_bad, at = 0, None, 0
-    batches = (
-        batch
-        for split in splits
+    placed = ctx.grid.world == 1 and node.ids == "dense"
+    first_rows = [0, *accumulate(split.stop - split.start for split in splits)]
+    rows = first_rows[-1]
+    nodes = node.count if placed and node.count is not None else rows
+    loading = _Loading(ctx, schema, empty_rows(nodes, schema.width), rows, placed)
+    found = map_splits(list(zip(splits, first_rows, strict=False)), loading.load, ctx.threads)
+    bad = sum(split.bad for split in found)
+    first = next((split.first_bad for split in found if split.bad), None)
+    _refuse_non_finite(ctx, bad, first)
+    ids = [batch for split in found for batch in split.ids]
+    return RawFeatures(ids, torch.from_numpy(loading.values), placed)
+
+
+@dataclass
+class _LoadedSplit:
+    """A split's ids, how many of its values are not finite, and the id of the first such row."""
+
+    ids: list[Ids]
+    bad: int = 0
+    first_bad: int | str | None = None
+
+
+class _Loading:
+    """Splits on their way into ``values``; several threads load, a split each."""
+
+    def __init__(
+        self, ctx: RunContext, schema: FeatureSchema, values: Float32s, rows: int, placed: bool
+    ) -> None:
+        self.values = values
+        self._ctx, self._schema, self._placed, self._rows = ctx, schema, placed, rows
+        self._done, self._counting = 0, threading.Lock()
+
+    def load(self, split_and_first: tuple[Split, int]) -> _LoadedSplit:
+        """Read a split; its first row is the given one of all that we read."""
+        split, at = split_and_first
+        node, found = self._ctx.nodes, _LoadedSplit([])
         for batch in read_features(
-            ctx.storage, node.features, node.ids, split, schema, count=node.count
-        )
-    )
-    for batch in prefetch(batches):
-        count, first = non_finite(batch)
-        bad, first_bad = bad + count, first if first_bad is None else first_bad
-        values[at : at + len(batch.values)] = torch.from_numpy(batch.values)
-        at += len(batch.values)
-        ids.append(batch.ids)
-        ctx.progress("features", at / max(1, rows))
-    _refuse_non_finite(ctx, bad, first_bad)
-    return RawFeatures(ids, values)
+            self._ctx.storage,
+            node.features,
+            node.ids,
+            split,
+            self._schema,
+            batch_bytes=_BATCH_BYTES,
+            count=node.count,
+        ):
+            if not self._keep(batch, at):
+                bad, first = non_finite(batch)
+                found.first_bad = found.first_bad if found.bad else first
+                found.bad += bad
+            found.ids.append(batch.ids)
+            at += len(batch)
+            self._progress(len(batch))
+        return found
+
+    def _keep(self, batch: FeatureBatch, at: int) -> bool:
+        """Copy the rows to where they belong; whether all values are finite."""
+        if not self._placed:
+            return place_rows(self.values[at : at + len(batch)], batch.values)
+        assert isinstance(batch.ids, np.ndarray)
+        known = (batch.ids >= 0) & (batch.ids < len(self.values))
+        if known.all():
+            return place_rows(self.values, batch.values, batch.ids)
+        return place_rows(self.values, batch.values[known], batch.ids[known])
+
+    def _progress(self, rows: int) -> None:
+        with self._counting:
+            self._done += rows
+            self._ctx.progress("features", self._done / max(1, self._rows))
 
 
 def _refuse_non_finite(ctx: RunContext, count: int, first: int | str | None) -> None:
@@ -223,6 +288,19 @@ def _refuse(
     )
 
 
+def located(
+    raw: RawFeatures, dense: npt.NDArray[np.int64], locations: torch.Tensor
+) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
+    """The dense id of each row that is held, and where each node's row is.
+
+    Differs from what was read where rows were placed: by now they are known to be all nodes', once.
+    """
+    if not raw.placed:
+        return dense, locations
+    ids = torch.arange(len(raw.values))
+    return ids.numpy(), torch.stack([torch.zeros_like(ids), ids], 1)
+
+
 def loaded_features(ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]) -> Loaded:
     """Loaded rows with their dense ids, on the device."""
-    return Loaded(torch.from_numpy(dense), raw.values.to(ctx.device))
+    return Loaded(torch.from_numpy(dense), raw.values.to(ctx.device), raw.placed)

@@ -7,6 +7,7 @@ row ranges are cut later.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Literal
 
@@ -17,10 +18,11 @@ import pyarrow as pa
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.csr import column_bits
+from embertide.kernels.reading import count_ids, narrow_ids
 from embertide.primitives.idmap import Ids, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.readers.edges import EdgeBatch, read_edges
-from embertide.readers.prefetch import prefetch
+from embertide.readers.pool import map_splits, read_ahead
 from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
 
@@ -39,41 +41,70 @@ def ingest(ctx: RunContext, splits: list[Split], ids: NodeIds) -> Edges:
     shift = max(0, column_bits(ids.count) - HISTOGRAM_BITS)
     histogram = np.zeros(((ids.count - 1) >> shift) + 1, np.int64)
     edges = Edges([], histogram, shift, ctx.edges.columns.weight is not None)
-    done, total = 0, sum(split.size for split in splits)
-    for batch, size in _in_step(ctx, _batches(ctx, splits, ids.count), ids):
-        source, destination = _map(batch, ids, ctx) if batch else _map_nothing(ctx, ids)
-        done += size
-        if batch is not None:
-            _keep(edges, ctx.edges, source, destination, batch.weight, ids.count)
-            ctx.progress("ingest", done / max(1, total))
+    if ids.collective:
+        _ingest_in_step(ctx, splits, ids, edges)
+    else:
+        _ingest_at_once(ctx, splits, ids, edges)
     return edges
 
 
-def _batches(ctx: RunContext, splits: list[Split], nodes: int) -> Iterator[tuple[EdgeBatch, int]]:
+def _ingest_at_once(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: Edges) -> None:
+    """Each split by one thread, from the file to narrow edges; appended in their order."""
+    counting = threading.Lock()
+    done, total = 0, sum(split.size for split in splits)
+
+    def read(split: Split) -> list[EdgeChunk]:
+        nonlocal done
+        chunks: list[EdgeChunk] = []
+        for batch in read_edges(ctx.storage, ctx.edges, "dense", split, count=ids.count):
+            chunk = _narrow(ctx.edges, batch.source, batch.destination, batch.weight, ids.count)
+            with counting:
+                count_ids(edges.histogram, chunk.destination, edges.shift)
+            chunks.append(chunk)
+        with counting:
+            done += split.size
+            ctx.progress("ingest", done / max(1, total))
+        return chunks
+
+    for chunks in map_splits(splits, read, ctx.threads):
+        for chunk in chunks:
+            _append(edges, chunk)
+
+
+def _ingest_in_step(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: Edges) -> None:
+    """Batch by batch, since mapping is collective. Collective: every rank must call."""
+    done, total = 0, sum(split.size for split in splits)
+    for batch, size in _in_step(ctx, _batches(ctx, splits)):
+        source, destination = _map(batch, ids, ctx) if batch else _map_nothing(ctx, ids)
+        done += size
+        if batch is not None:
+            chunk = _narrow(ctx.edges, source, destination, batch.weight, ids.count)
+            count_ids(edges.histogram, chunk.destination, edges.shift)
+            _append(edges, chunk)
+            ctx.progress("ingest", done / max(1, total))
+
+
+def _append(edges: Edges, chunk: EdgeChunk) -> None:
+    edges.count += len(chunk.source)
+    edges.chunks.append(chunk)
+
+
+def _batches(ctx: RunContext, splits: list[Split]) -> Iterator[tuple[EdgeBatch, int]]:
     """Batches of all our splits, read ahead; a split's size comes with its first batch."""
-    kind = ctx.nodes.ids
-    count = nodes if kind == "dense" else None
 
-    def read() -> Iterator[tuple[EdgeBatch, int]]:
-        for split in splits:
-            size = split.size
-            for batch in read_edges(ctx.storage, ctx.edges, kind, split, count=count):
-                yield batch, size
-                size = 0
+    def read(split: Split) -> Iterator[tuple[EdgeBatch, int]]:
+        size = split.size
+        for batch in read_edges(ctx.storage, ctx.edges, ctx.nodes.ids, split):
+            yield batch, size
+            size = 0
 
-    return prefetch(read())
+    return read_ahead([read(split) for split in splits], ctx.threads, lambda item: item[0].nbytes)
 
 
 def _in_step(
-    ctx: RunContext, batches: Iterator[tuple[EdgeBatch, int]], ids: NodeIds
+    ctx: RunContext, batches: Iterator[tuple[EdgeBatch, int]]
 ) -> Iterator[tuple[EdgeBatch | None, int]]:
-    """Where mapping is collective, go on with None until no rank has a batch.
-
-    Collective there: every rank must call.
-    """
-    if not ids.collective:
-        yield from batches
-        return
+    """Go on with None until no rank has a batch. Collective: every rank must call."""
     while True:
         batch = next(batches, None)
         if not any(ctx.exchange.all_objects(batch is not None)):
@@ -94,13 +125,10 @@ def _map_nothing(ctx: RunContext, ids: NodeIds) -> tuple[Ids, Ids]:
 def _map(
     batch: EdgeBatch, ids: NodeIds, ctx: RunContext
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """[e] dense ids of both ends. Collective, where mapping is: every rank must call."""
-    if isinstance(batch.source, np.ndarray) and not ids.collective:
-        source, destination = ids.find(batch.source), ids.find(batch.destination)
-    else:
-        both = pa.concat_arrays([pa.array(batch.source), pa.array(batch.destination)])
-        found = ids.find(both)
-        source, destination = found[: len(batch.source)], found[len(batch.source) :]
+    """[e] dense ids of both ends. Collective: every rank must call."""
+    both = pa.concat_arrays([pa.array(batch.source), pa.array(batch.destination)])
+    found = ids.find(both)
+    source, destination = found[: len(batch.source)], found[len(batch.source) :]
     _refuse_unknown(batch, "source", source, ids, ctx)
     _refuse_unknown(batch, "destination", destination, ids, ctx)
     return source, destination
@@ -129,16 +157,15 @@ def _refuse_unknown(
     )
 
 
-def _keep(
-    edges: Edges,
+def _narrow(
     edge: EdgeInput,
-    source: npt.NDArray[np.int64],
-    destination: npt.NDArray[np.int64],
+    source: npt.NDArray[np.integer],
+    destination: npt.NDArray[np.integer],
     weight: npt.NDArray[np.float32] | None,
     nodes: int,
-) -> None:
-    """Apply direction and self-loop rules, count destinations, keep the edges narrow."""
-    narrow = np.int32 if nodes < 2**31 else np.int64
+) -> EdgeChunk:
+    """Narrow edges of dense ids, after the rules of direction and self-loops."""
+    source, destination = narrow_ids(source, nodes), narrow_ids(destination, nodes)
     if edge.self_loops == "remove" or not edge.directed:
         other = source != destination
         if edge.self_loops == "remove":
@@ -151,6 +178,4 @@ def _keep(
                 np.concatenate([destination, source[other]]),
             )
             weight = None if weight is None else np.concatenate([weight, weight[other]])
-    edges.histogram += np.bincount(destination >> edges.shift, minlength=len(edges.histogram))
-    edges.count += len(source)
-    edges.chunks.append(EdgeChunk(source.astype(narrow), destination.astype(narrow), weight))
+    return EdgeChunk(source, destination, weight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -13,12 +14,20 @@ import pyarrow.parquet as pq
 ID_COLUMN, VECTOR_COLUMN = "id", "embedding"
 
 
+_ASIDE_BYTES = 256 << 10
+"""From this size on it pays to hash on another thread."""
+
+
 class HashedSink:
-    """Counts and hashes all bytes on their way; a file that arrow can write to."""
+    """Counts and hashes all bytes on their way; a file that arrow can write to.
+
+    Large pieces are hashed by a thread while they are written.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream: BinaryIO | None = stream
         self._hash = hashlib.sha256()
+        self._aside = ThreadPoolExecutor(1, "hash")
         self.size = 0
         self.closed = False
 
@@ -30,15 +39,27 @@ class HashedSink:
     def write(self, data: Any) -> int:
         """Pass on bytes or any C-contiguous buffer; returns its length in bytes."""
         view = memoryview(data).cast("B")
-        if self._stream is not None:
-            self._stream.write(view)
-        self._hash.update(view)
+        if len(view) < _ASIDE_BYTES:
+            self._pass_on(view)
+            self._hash.update(view)
+        else:
+            hashed = self._aside.submit(self._hash.update, view)
+            try:
+                self._pass_on(view)
+            finally:
+                # The caller may change what was written once we return.
+                hashed.result()
         self.size += len(view)
         return len(view)
+
+    def _pass_on(self, view: memoryview) -> None:
+        if self._stream is not None:
+            self._stream.write(view)
 
     def detach(self) -> None:
         """Ignore all that follows: arrow writes a footer even when a writer is dropped."""
         self._stream = None
+        self._aside.shutdown()
 
     def tell(self) -> int:
         """Bytes written so far."""

@@ -13,8 +13,10 @@ finds whatever the network or the store has changed.
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from itertools import cycle
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -31,7 +33,7 @@ PartIds = Literal["int64", "string"]
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [n]``, or a ``pa.LargeStringArray`` of n strings."""
 
-_READ_BYTES = 8 << 20
+_READ_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,10 @@ class PartWriter:
             return np.ascontiguousarray(values)
         with np.errstate(over="ignore"):
             converted = values.astype(self._dtype, order="C")
-        lost = np.isinf(converted) & np.isfinite(values)
-        if lost.any():
+        if not np.isfinite(converted).all():
+            lost = np.isinf(converted) & np.isfinite(values)
+            if not lost.any():
+                return converted
             row, column = np.argwhere(lost)[0]
             name = ids[int(row)]
             name = name.as_py() if hasattr(name, "as_py") else int(name)
@@ -202,13 +206,17 @@ def verify_part(storage: Storage, version_uri: str, digest: PartDigest) -> None:
     Raises:
         OutputError: an object is missing, or has another size or checksum; names it.
     """
-    for name, size, sha256 in digest.objects():
-        _verify_object(storage, f"{version_uri}/{name}", size, sha256)
+    with ThreadPoolExecutor(2, "verify") as pool:
+        checks = [
+            pool.submit(_verify_object, storage, f"{version_uri}/{name}", size, sha256)
+            for name, size, sha256 in digest.objects()
+        ]
+        for check in checks:
+            check.result()
 
 
 def _verify_object(storage: Storage, uri: str, size: int, sha256: str) -> None:
     again = "the store did not keep what was written; nothing was published, run the job again"
-    found = hashlib.sha256()
     try:
         info = storage.stat(uri)
         if info is None:
@@ -216,11 +224,23 @@ def _verify_object(storage: Storage, uri: str, size: int, sha256: str) -> None:
         if info.size != size:
             raise OutputError(f"{uri} has {info.size} bytes, {size} were written: {again}")
         with storage.open(uri, info) as file:
-            while data := file.read(_READ_BYTES):
-                found.update(data)
+            found = _sha256(file)
     except ObjectMissing as error:
         raise OutputError(f"{uri} was removed while it was verified: {again}") from error
-    if found.hexdigest() != sha256:
-        raise OutputError(
-            f"{uri} has the SHA-256 {found.hexdigest()}, it was written with {sha256}: {again}"
-        )
+    if found != sha256:
+        raise OutputError(f"{uri} has the SHA-256 {found}, it was written with {sha256}: {again}")
+
+
+def _sha256(file: Any) -> str:
+    """Of all that can be read, in hex; one piece is hashed while the next one is read."""
+    found = hashlib.sha256()
+    pieces = memoryview(bytearray(_READ_BYTES)), memoryview(bytearray(_READ_BYTES))
+    with ThreadPoolExecutor(1, "hash") as aside:
+        hashed = aside.submit(found.update, b"")
+        for piece in cycle(pieces):
+            got = file.readinto(piece)
+            hashed.result()
+            if not got:
+                return found.hexdigest()
+            hashed = aside.submit(found.update, piece[:got])
+    raise AssertionError("a file ends")

@@ -5,6 +5,7 @@
 
 namespace embertide {
 
+void bind_reading(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 
 }  // namespace embertide

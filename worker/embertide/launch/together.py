@@ -1,0 +1,66 @@
+"""Workers of one machine: their numbers are their ranks, and their launcher is where they meet.
+
+No rendezvous is needed, which takes torch a third of a second: nobody else can join or get lost.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING
+
+from embertide.launch.failure import Exit
+from embertide.launch.waiting import Waiting, stop
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore
+
+HERE = "127.0.0.1"
+
+
+def supervise_together(waiting: list[Waiting]) -> list[Exit]:
+    """Assign the workers their ranks, and wait until all have ended.
+
+    Returns:
+        The workers that failed. The others were stopped then.
+    """
+    store = _store() if len(waiting) > 1 else None
+    for number, worker in enumerate(waiting):
+        # One that has died is found below.
+        with suppress(OSError):
+            worker.assignment.send(_environment(number, len(waiting), store))
+    try:
+        return _failures(waiting)
+    finally:
+        stop(waiting)
+
+
+def _store() -> TCPStore:
+    """Where the workers learn each other's addresses, on a free port."""
+    from torch.distributed import TCPStore
+
+    return TCPStore(HERE, 0, is_master=True, wait_for_workers=False)
+
+
+def _environment(number: int, count: int, store: TCPStore | None) -> dict[str, str]:
+    """What ``torch.distributed.init_process_group`` reads, as torchrun sets it."""
+    return {
+        "RANK": str(number),
+        "WORLD_SIZE": str(count),
+        "LOCAL_RANK": str(number),
+        "MASTER_ADDR": HERE,
+        "MASTER_PORT": str(store.port if store else 0),
+        "TORCHELASTIC_USE_AGENT_STORE": str(store is not None),
+    }
+
+
+def _failures(waiting: list[Waiting]) -> list[Exit]:
+    """Those that had failed when the first one was found to have; none once all ended well."""
+    living = {worker.process.sentinel for worker in waiting}
+    while living:
+        living -= set(wait(living))
+        codes = [worker.process.exitcode for worker in waiting]
+        failed = [Exit(number, code, number) for number, code in enumerate(codes) if code]
+        if failed:
+            return failed
+    return []

@@ -1,0 +1,137 @@
+"""Many splits at once: each is read and decoded by one of a few threads, results in their order.
+
+Reading, decoding and numpy's loops release the interpreter's lock, so threads are enough.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+AHEAD_BYTES = 64 << 20
+"""How much :func:`read_ahead` holds that nobody has asked for yet."""
+
+
+def map_splits(splits: Sequence[S], act: Callable[[S], T], threads: int) -> list[T]:
+    """``act(split)`` of every split, in order; as many at once as there are threads.
+
+    Raises:
+        Exception: the first error of ``act``, in the order of the splits; those that have not
+            begun by then never do.
+    """
+    if threads <= 1 or len(splits) <= 1:
+        return [act(split) for split in splits]
+    with ThreadPoolExecutor(min(threads, len(splits)), "reader") as pool:
+        futures = [pool.submit(act, split) for split in splits]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def read_ahead(
+    sources: Sequence[Iterable[T]],
+    threads: int,
+    size: Callable[[T], int],
+    ahead_bytes: int = AHEAD_BYTES,
+) -> Generator[T]:
+    """The items of all sources, one source after the other, read by threads that are ahead.
+
+    They stop ahead of us when they hold ``ahead_bytes``, but for one item each. An error in a
+    source is raised here, in its place. Closing the iterator ends the threads.
+
+    Args:
+        size: of an item, in bytes.
+    """
+    ahead = _Ahead(len(sources), size, ahead_bytes)
+    claims = iter(enumerate(sources))
+    claiming = threading.Lock()
+
+    def work() -> None:
+        while not ahead.stopped:
+            with claiming:
+                number, source = next(claims, (-1, ()))
+            if number < 0:
+                return
+            ahead.fill(number, source)
+
+    count = min(max(1, threads), len(sources))
+    workers = [threading.Thread(target=work, name="reader", daemon=True) for _ in range(count)]
+    for worker in workers:
+        worker.start()
+    try:
+        for number in range(len(sources)):
+            yield from ahead.take(number)
+    finally:
+        ahead.stop()
+        for worker in workers:
+            worker.join()
+
+
+class _Ahead:
+    """What was read and not yet taken: a queue for each source."""
+
+    def __init__(self, sources: int, size: Callable[[T], int], limit: int) -> None:
+        self._ready: list[deque[object]] = [deque() for _ in range(sources)]
+        self._ended: list[BaseException | bool] = [False] * sources
+        self._size, self._limit = size, limit
+        self._held = self._taking = 0
+        self._changed = threading.Condition()
+        self.stopped = False
+
+    def fill(self, number: int, source: Iterable[T]) -> None:
+        """Queue a source's items, waiting where too much is held; not for the one that is taken."""
+        outcome: BaseException | bool = True
+        try:
+            for item in source:
+                if not self._put(number, item):
+                    return
+        except BaseException as error:
+            outcome = error
+        with self._changed:
+            self._ended[number] = outcome
+            self._changed.notify_all()
+
+    def _put(self, number: int, item: T) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._may_put(number))
+            self._ready[number].append(item)
+            self._held += self._size(item)
+            self._changed.notify_all()
+            return not self.stopped
+
+    def _may_put(self, number: int) -> bool:
+        first = number == self._taking and not self._ready[number]
+        return self.stopped or first or self._held < self._limit
+
+    def take(self, number: int) -> Iterator[T]:
+        """The items of a source, as they come."""
+        queue = self._ready[number]
+        with self._changed:
+            self._taking = number
+            self._changed.notify_all()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: queue or self._ended[number])
+                if not queue:
+                    break
+                item = queue.popleft()
+                self._held -= self._size(item)
+                self._changed.notify_all()
+            yield item
+        outcome = self._ended[number]
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+    def stop(self) -> None:
+        """Let no thread wait any longer."""
+        with self._changed:
+            self.stopped = True
+            self._changed.notify_all()
