@@ -6,5 +6,6 @@
 namespace embertide {
 
 void bind_rows(nanobind::module_& m);
+void bind_spmm(nanobind::module_& m);
 
 }  // namespace embertide

@@ -12,4 +12,5 @@ NB_MODULE(_native, m) {
     m.def("threads", &threads);
     m.def("isa", &isa_name);
     bind_rows(m);
+    bind_spmm(m);
 }
