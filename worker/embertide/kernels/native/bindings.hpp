@@ -5,6 +5,7 @@
 
 namespace embertide {
 
+void bind_memory(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 void bind_spmm(nanobind::module_& m);
 

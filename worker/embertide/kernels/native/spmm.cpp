@@ -95,12 +95,13 @@ std::unique_ptr<float[]> pack(const Weight& weight) {
 // the cache, and multiplied from there.
 void spmm_linear(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Weight weight,
                  Factors weights, Factors source_scale, Factors target_scale, Factors bias,
-                 int activation, float slope, bool accumulate) {
+                 int activation, float slope, bool accumulate, bool maximum) {
     const int64_t n = weight.shape(0), k = weight.shape(1);
     require(static_cast<int64_t>(x.shape(1)) == k, "weight: one column for each column of x");
     require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
     require(!pattern.scatters(), "pattern: must hold every row of out");
-    const Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
+    Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
+    g.maximum = maximum;
     const Epilogue last = epilogue(bias, n, activation, slope, accumulate), none{};
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
     const int64_t out_stride = row_stride(out, "out");
@@ -167,7 +168,8 @@ void bind_spmm(nb::module_& m) {
           nb::arg("x").noconvert(), nb::arg("weight").noconvert(),
           nb::arg("weights").noconvert().none(), nb::arg("source_scale").noconvert().none(),
           nb::arg("target_scale").noconvert().none(), nb::arg("bias").noconvert().none(),
-          nb::arg("activation"), nb::arg("slope"), nb::arg("accumulate"), NoGil());
+          nb::arg("activation"), nb::arg("slope"), nb::arg("accumulate"), nb::arg("maximum"),
+          NoGil());
     m.def("dense", dense, nb::arg("out").noconvert(), nb::arg("x").noconvert(),
           nb::arg("weight").noconvert(), nb::arg("bias").noconvert().none(),
           nb::arg("activation"), nb::arg("slope"), nb::arg("accumulate"), NoGil());

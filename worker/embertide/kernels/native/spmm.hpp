@@ -30,7 +30,7 @@ struct Gather {
     const float* x;
     int64_t x_stride, width, nnz;
     bool maximum;
-    float empty;  // value of a row without non-zeros, before the epilogue
+    float empty;  // maximum of a row without non-zeros, before the epilogue
 };
 
 // Smallest and largest of `count` int32 or int64 values; count is at least 1.

@@ -53,7 +53,7 @@ inline void finish(const Gather& g, const Epilogue& last, int64_t column, float 
 template <int lanes, int vectors, bool maximum, typename Index>
 inline void reduce_columns(const Gather& g, const Epilogue& last, int64_t column, int64_t begin,
                            int64_t end, float factor, float* to) {
-    const float start = begin == end ? g.empty : maximum ? -__builtin_inff() : 0.0f;
+    const float start = !maximum ? 0.0f : begin == end ? g.empty : -__builtin_inff();
     Vec<lanes> sums[vectors];
     for (int v = 0; v < vectors; ++v) sums[v] = splat<lanes>(start);
     reduce<lanes, vectors, maximum, Index>(g, column, begin, end, sums);
