@@ -1,4 +1,4 @@
-"""Sums and maxima over blocks, in chunks of any size, against plain loops."""
+"""Chunks of blocks, and what runs over their segments, against plain loops."""
 
 from __future__ import annotations
 
@@ -8,14 +8,8 @@ from hypothesis import strategies as st
 
 from embertide.kernels.block import (
     Block,
-    add_rows,
-    max_gathered,
-    max_rows,
-    no_weights,
     segment_max,
     segment_sum,
-    set_rows,
-    stored_weights,
 )
 from embertide.kernels.nodewise import head_dot, pair_dot
 
@@ -36,57 +30,6 @@ def blocks(draw: st.DrawFn, *, every_row: bool | None = None) -> Block:
     weights = torch.randn(len(indices), generator=torch.Generator().manual_seed(seed))
     chosen_rows = None if every else torch.tensor(list(chosen), dtype=torch.int64)
     return Block(chosen_rows, indptr, indices, weights)
-
-
-def source(seed: int = 0) -> torch.Tensor:
-    return torch.randn(SOURCES, WIDTH, generator=torch.Generator().manual_seed(seed))
-
-
-def messages(block: Block, x: torch.Tensor, *, weighted: bool) -> dict[int, torch.Tensor]:
-    """Output row -> [k, WIDTH]."""
-    found = {}
-    for at in range(len(block.indptr) - 1):
-        span = slice(int(block.indptr[at]), int(block.indptr[at + 1]))
-        values = x[block.indices[span].long()]
-        row = at if block.rows is None else int(block.rows[at])
-        found[row] = values * block.weights[span].unsqueeze(1) if weighted else values
-    return found
-
-
-@given(blocks(), st.booleans())
-def test_sums_are_added(block: Block, weighted: bool) -> None:
-    out = torch.ones(OUTPUTS, WIDTH)
-    expected = out.clone()
-    for row, values in messages(block, source(), weighted=weighted).items():
-        expected[row] += values.sum(0)
-    add_rows(out, block, source(), stored_weights if weighted else no_weights)
-    torch.testing.assert_close(out, expected)
-
-
-@given(blocks(every_row=True))
-def test_sums_are_set_whatever_was_there(block: Block) -> None:
-    out = torch.full((OUTPUTS, WIDTH), float("nan"))
-    set_rows(out, block, source(), stored_weights)
-    expected = messages(block, source(), weighted=True)
-    torch.testing.assert_close(out, torch.stack([expected[r].sum(0) for r in range(OUTPUTS)]))
-
-
-@given(blocks(), st.booleans())
-def test_maxima_on_both_paths(block: Block, weighted: bool) -> None:
-    start = torch.full((OUTPUTS, WIDTH), -0.1)
-    expected = start.clone()
-    for row, values in messages(block, source(), weighted=weighted).items():
-        if len(values):
-            expected[row] = torch.maximum(expected[row], values.amax(0))
-    weights = stored_weights if weighted else no_weights
-    out = start.clone()
-    max_rows(out, block, source(), weights)
-    torch.testing.assert_close(out, expected)
-    gathered = start.clone()
-    for chunk in block.chunks():
-        best = max_gathered(chunk, source(), weights(chunk))
-        gathered[chunk.rows] = torch.maximum(gathered[chunk.rows], best)
-    torch.testing.assert_close(gathered, expected)
 
 
 @given(blocks(), st.integers(1, 12))

@@ -10,6 +10,7 @@ from embertide.context import RunContext
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
+from embertide.models.order import order_steps
 from embertide.models.program import Program
 from embertide.models.read import read_files
 from embertide.planning.inputs import Inputs, check_model
@@ -59,7 +60,8 @@ def run(
     with clock.memory:
         with clock.stage("features"):
             files = read_files(ctx.storage, ctx.job.spec.model.uri)
-            program, tolerance = files.program(), files.description.reference_tolerance
+            program = order_steps(files.program(), world)
+            tolerance = files.description.reference_tolerance
             del files
             mine = assign_splits(inputs.features, world)[rank]
             raw = load_features(ctx, mine, inputs.schema)

@@ -1,20 +1,21 @@
-"""Non-zeros of some rows over some source rows, and the sums and maxima over them.
+"""Non-zeros of some rows over some source rows.
 
 A :class:`Block` is a compressed sparse matrix whose columns index a dense source tensor that
-is in memory: our own tile, or the receive buffer of one group. The reductions run in chunks of
-rows, so their temporaries stay small and 32-bit offsets always suffice.
-``torch.nn.functional.embedding_bag`` is the fastest gather-and-reduce that torch has (three
-times ``torch.sparse`` on CPU) and runs on CPU and CUDA alike.
+is in memory: our own tile, or the receive buffer of one group. Where a reduction over it runs on
+torch, it runs in chunks of rows, so that temporaries stay small and 32-bit offsets always suffice.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch.nn.functional import embedding_bag
+
+from embertide.kernels import native
 
 CHUNK_EDGES = 1 << 17
 """Non-zeros reduced at a time: the sums of a chunk's rows stay in the cache. A longer row is one
@@ -43,6 +44,14 @@ class Block:
     def nnz(self) -> int:
         """Non-zeros of all rows."""
         return len(self.indices)
+
+    @cached_property
+    def pattern(self) -> Any:
+        """What native kernels take: the arrays, checked and cut into tasks once; None on torch."""
+        if native.lib is None or self.indices.device.type != "cpu":
+            return None
+        rows = None if self.rows is None else self.rows.to(torch.int32)
+        return native.lib.Pattern(self.indptr, self.indices, rows)
 
     def to(self, device: torch.device) -> Block:
         """The same block with everything but ``indptr`` on a device."""
@@ -114,20 +123,6 @@ class Chunk:
         )
 
 
-EdgeWeights = Callable[[Chunk], torch.Tensor | None]
-"""A chunk's weights: [nnz] float32, or None for ones."""
-
-
-def stored_weights(chunk: Chunk) -> torch.Tensor | None:
-    """The weights that the graph came with."""
-    return chunk.weights
-
-
-def no_weights(_chunk: Chunk) -> torch.Tensor | None:
-    """Every edge counts as one."""
-    return None
-
-
 def sum_chunk(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
     """[rows, width] sum of w * source[j] over each row of the chunk; source is contiguous."""
     return embedding_bag(
@@ -146,51 +141,6 @@ def add_chunk(out: torch.Tensor, chunk: Chunk, values: torch.Tensor) -> None:
         out[chunk.rows] += values
     else:
         out.index_add_(0, chunk.rows, values)
-
-
-def add_rows(out: torch.Tensor, block: Block, source: torch.Tensor, weights: EdgeWeights) -> None:
-    """out[i] += sum of w * source[j] over the block's row i."""
-    for chunk in block.chunks():
-        add_chunk(out, chunk, sum_chunk(chunk, source, weights(chunk)))
-
-
-def set_rows(out: torch.Tensor, block: Block, source: torch.Tensor, weights: EdgeWeights) -> None:
-    """As :func:`add_rows` into zeros, without reading ``out``; every row must be in the block."""
-    for chunk in block.chunks():
-        out[chunk.rows] = sum_chunk(chunk, source, weights(chunk))
-
-
-def max_rows(out: torch.Tensor, block: Block, source: torch.Tensor, weights: EdgeWeights) -> None:
-    """out[i] = max(out[i], max of w * source[j] over the block's row i); empty rows keep out."""
-    best_of = _max_sparse if source.device.type == "cpu" else max_gathered
-    for chunk in block.chunks():
-        best = best_of(chunk, source, weights(chunk))
-        out[chunk.rows] = torch.maximum(out[chunk.rows], best)
-
-
-def _max_sparse(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
-    """[rows, width]: torch's vectorised sparse reduction, which exists on CPU only."""
-    values = torch.ones(len(chunk.indices)) if weights is None else weights
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        matrix = torch.sparse_csr_tensor(
-            chunk.offsets,
-            chunk.indices,
-            values,
-            (len(chunk.lengths), len(source)),
-            check_invariants=False,
-        )
-    best: torch.Tensor = torch.sparse.mm(matrix, source, "amax")
-    best[chunk.lengths == 0] = float("-inf")
-    return best
-
-
-def max_gathered(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
-    """[rows, width]: gather, then a segment reduction; works on every device."""
-    values = source.index_select(0, chunk.indices)
-    if weights is not None:
-        values *= weights.unsqueeze(1)
-    return segment_max(values, chunk.lengths)
 
 
 def segment_max(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

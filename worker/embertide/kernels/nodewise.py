@@ -32,7 +32,7 @@ def affine_(
 
 
 def activate_(
-    x: torch.Tensor, kind: str, slope: float, weight: torch.Tensor | None
+    x: torch.Tensor, kind: str, slope: float, weight: torch.Tensor | None = None
 ) -> torch.Tensor:
     """An element-wise activation, in place where torch can."""
     if kind == "prelu":

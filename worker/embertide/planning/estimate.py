@@ -11,6 +11,7 @@ import os
 from dataclasses import replace
 
 from embertide.errors import GridError
+from embertide.models.order import order_steps
 from embertide.models.program import EdgeStep, Program
 from embertide.models.read import read_model
 from embertide.planning.duration import basis, seconds_range, work_of
@@ -153,6 +154,7 @@ def estimate_program(
 ) -> Estimate:
     """The estimate for a model that is read already."""
     nodes = _nodes(job, inputs)
+    program = order_steps(program, grid.workers)
     check_model(job, inputs.width, program, grid, nodes)
     edges, exact = _edges(job.spec.input.edges[0], inputs)
     inference = job.spec.inference

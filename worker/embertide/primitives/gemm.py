@@ -16,15 +16,19 @@ from itertools import islice
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
+from embertide.kernels.memory import empty_rows
+from embertide.kernels.spmm import NOTHING, Epilogue, multiply
 from embertide.primitives.exchange import Channel, Pending
 
 BLOCK_ROWS = 1 << 14
 """Rows sent at a time: what is in flight stays small however many rows a worker has."""
 
 
-def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """x @ weight.T + bias for a tensor with all its columns, in any row order."""
-    return torch.nn.functional.linear(x, weight, bias)
+def linear(x: torch.Tensor, weight: torch.Tensor, last: Epilogue) -> torch.Tensor:
+    """epilogue(x @ weight.T) for a tensor with all its columns, in any row order."""
+    out = empty_rows(x, len(x), len(weight))
+    multiply(out, x, weight, last)
+    return out
 
 
 def ring_gemm(
@@ -32,7 +36,7 @@ def ring_gemm(
     ranges: RowRanges,
     tile: torch.Tensor,
     weight: torch.Tensor,
-    bias: torch.Tensor | None,
+    last: Epilogue,
 ) -> torch.Tensor:
     """Multiply a tile with a weight into the ``rows`` layout.
 
@@ -42,22 +46,20 @@ def ring_gemm(
         channel: of the feature axis.
         tile: [N/P, D/M].
         weight: [D', D], on every rank.
-        bias: [D'] or None.
+        last: bias and activation of the finished rows.
 
     Returns:
         [N/(P*M), D'].
     """
     slices = ColumnSlices(weight.shape[1], channel.grid.feature)
     start, stop = ranges.within(channel.grid.rank)
-    out = tile.new_empty(stop - start, len(weight))
+    out = empty_rows(tile, stop - start, len(weight))
+    axis = channel.axis
+    final = (axis.index + 1) % axis.size
     for m, span, block in ring_blocks(channel, ranges, tile, slices):
-        factor = weight[:, slice(*slices.bounds(m))].T
-        if m == channel.grid.m:
-            torch.mm(block, factor, out=out)
-        else:
-            out[span].addmm_(block, factor)
-    if bias is not None:
-        out += bias
+        factor = weight[:, slice(*slices.bounds(m))].contiguous()
+        done = last if m == final else NOTHING
+        multiply(out[span], block, factor, done, accumulate=m != axis.index)
     return out
 
 

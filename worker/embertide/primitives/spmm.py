@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import torch
 
-from embertide.kernels.block import (
-    Block,
-    Chunk,
-    EdgeWeights,
-    add_rows,
-    max_rows,
-    set_rows,
-    stored_weights,
+from embertide.kernels.block import Block
+from embertide.kernels.memory import empty_rows
+from embertide.kernels.spmm import (
+    NOTHING,
+    Epilogue,
+    Factors,
+    Reduce,
+    reduce_linear,
+    reduce_rows,
 )
 from embertide.primitives.exchange import Channel, Pending
+from embertide.primitives.gemm import linear
 from embertide.primitives.sources import Sources
 
 Pick = Callable[[int, torch.Tensor], torch.Tensor]
@@ -129,56 +131,93 @@ def tile_operand(tile: torch.Tensor, scale: torch.Tensor | None = None) -> Opera
     return Operand(tile, lambda _peer, rows: tile.index_select(0, rows), scale)
 
 
+@dataclass(frozen=True)
+class Reduction:
+    """What is computed over the in-edges of each row.
+
+    Attributes:
+        weighted: use the graph's stored weights.
+        target: [outputs] factors of the results, or None.
+    """
+
+    reduce: Reduce = "sum"
+    weighted: bool = False
+    target: torch.Tensor | None = None
+
+    def factors(self, block: Block, source: torch.Tensor | None) -> Factors:
+        """Of a block's non-zeros, with [s] factors of its sources."""
+        return Factors(block.weights if self.weighted else None, source, self.target)
+
+
 def spmm(
     channel: Channel,
     sources: Sources,
     operand: Operand,
+    reduction: Reduction,
+    last: Epilogue,
     *,
     depth: int,
-    reduce: str = "sum",
-    weighted: bool = False,
 ) -> torch.Tensor:
-    """out[i] = sum (or max) over in-edges j -> i of w_ij * scale_j * x[j].
+    """out[i] = epilogue(target_i * sum (or max) over in-edges j -> i of w_ij * scale_j * x[j]).
 
-    Rows without in-edges are zero. Collective: every rank of the sources' axis must call.
+    The sum of a row without in-edges is zero, and so is its maximum. Collective: every rank of
+    the sources' axis must call.
 
     Args:
         channel: of the sources' axis.
         sources: built for the layout that ``operand`` is in.
-        reduce: ``sum`` or ``max``.
-        weighted: use the graph's stored weights.
 
     Returns:
         [outputs, width] in the ``tile`` layout.
     """
-    width = operand.local.shape[1]
-    fill = 0.0 if reduce == "sum" else float("-inf")
-    out = operand.local.new_empty(sources.outputs, width)
-    if reduce != "sum":
-        out.fill_(fill)
+    width, reduce = operand.local.shape[1], reduction.reduce
+    out = empty_rows(operand.local, sources.outputs, width)
+    whole = not sources.remote
+    # With groups to come the bias goes in first and the activation waits for the last of them.
+    first = last if whole else Epilogue(last.bias if reduce == "sum" else None)
+    empty = 0.0 if whole else float("-inf")
     groups = arriving(channel, sources, operand.local, operand.picked, width=width, depth=depth)
-    for arrived in groups:
-        scale = operand.scale if arrived.slots is None else None
-        weights = _weights(weighted, scale)
-        if reduce == "max":
-            max_rows(out, arrived.block, arrived.source, weights)
-        elif arrived.slots is None:
-            set_rows(out, arrived.block, arrived.source, weights)
+    for block, source, slots in ((a.block, a.source, a.slots) for a in groups):
+        if slots is None:
+            factors = reduction.factors(block, operand.scale)
+            reduce_rows(out, block, source, factors, first, reduce=reduce, empty=empty)
         else:
-            add_rows(out, arrived.block, arrived.source, weights)
+            factors = reduction.factors(block, None)
+            reduce_rows(out, block, source, factors, NOTHING, reduce=reduce, accumulate=True)
+    if whole:
+        return out
     if reduce == "max":
-        out.masked_fill_(out == fill, 0.0)
+        return last.apply_(out.masked_fill_(out == float("-inf"), 0.0))
+    return replace(last, bias=None).apply_(out)
+
+
+def spmm_linear(
+    channel: Channel,
+    sources: Sources,
+    operand: Operand,
+    weight: torch.Tensor,
+    reduction: Reduction,
+    last: Epilogue,
+    *,
+    depth: int,
+) -> torch.Tensor:
+    """As :func:`spmm`, multiplied by a weight before the epilogue; for tensors with all columns.
+
+    On an axis of one rank the sums never exist as a whole. Collective: every rank of the
+    sources' axis must call.
+
+    Args:
+        weight: [D', D].
+
+    Returns:
+        [outputs, D'].
+    """
+    if sources.axis.size > 1:
+        sums = spmm(channel, sources, operand, reduction, NOTHING, depth=depth)
+        return linear(sums, weight, last)
+    out = empty_rows(operand.local, sources.outputs, len(weight))
+    block = sources.local
+    factors = reduction.factors(block, operand.scale)
+    with channel.computing():
+        reduce_linear(out, block, operand.local, weight, factors, last, reduce=reduction.reduce)
     return out
-
-
-def _weights(weighted: bool, scale: torch.Tensor | None) -> EdgeWeights:
-    """Stored weights, source factors, both or neither."""
-
-    def weights(chunk: Chunk) -> torch.Tensor | None:
-        stored = stored_weights(chunk) if weighted else None
-        if scale is None:
-            return stored
-        factor = scale.index_select(0, chunk.indices)
-        return factor if stored is None else factor.mul_(stored)
-
-    return weights

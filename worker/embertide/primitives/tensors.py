@@ -54,6 +54,9 @@ class Tensors:
         self._last = {name: at for at, step in enumerate(program.steps) for name in step.reads()}
         self._last[program.output] = len(program.steps)
         self._at = 0
+        if getattr(loaded, "placed", False):
+            whole = Shard("rows", loaded.data, program.input_width)
+            self._alive[program.input] = {"rows": whole}
 
     def advance(self, at: int) -> None:
         """Step ``at`` begins."""
@@ -72,7 +75,7 @@ class Tensors:
         return self._last[name] <= self._at
 
     def is_loaded(self, name: str) -> bool:
-        """Whether the tensor is the input, still on the ranks that loaded it."""
+        """Whether the tensor is the input, still in the order in which ranks loaded it."""
         return name == self._program.input and name not in self._alive
 
     def has(self, name: str, layout: Layout) -> bool:

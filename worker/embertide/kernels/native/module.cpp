@@ -12,5 +12,7 @@ NB_MODULE(_native, m) {
     m.def("threads", &threads);
     m.def("isa", &isa_name);
     bind_reading(m);
+    bind_memory(m);
     bind_rows(m);
+    bind_spmm(m);
 }

@@ -12,11 +12,13 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import RowRanges
 from embertide.layouts import Loaded, Shard
-from embertide.models.program import EdgeStep, Program, Step
+from embertide.models.fuse import Run, runs
+from embertide.models.program import EdgeStep, Program
 from embertide.primitives.tensors import Tensors
+from embertide.stages.infer.aggregate import run_aggregate
 from embertide.stages.infer.edges import run_edge_step
 from embertide.stages.infer.execution import Execution, Graphs
-from embertide.stages.infer.nodes import run_node_step
+from embertide.stages.infer.nodes import run_linear, run_node_step
 
 __all__ = ["Graphs", "infer"]
 
@@ -53,20 +55,25 @@ def infer(
 
 
 def _run(execution: Execution) -> torch.Tensor:
-    """Every step in order, then the output in the ``rows`` layout."""
+    """Every run of steps in order, then the output in the ``rows`` layout."""
     ctx, program, tensors = execution.ctx, execution.program, execution.tensors
-    for at, step in enumerate(program.steps):
-        tensors.advance(at)
-        tensors.keep(step.out, _run_step(execution, step))
-        ctx.progress("infer", (at + 1) / len(program.steps), step.layer + 1, program.layers)
+    done = 0
+    for run in runs(program):
+        done += len(run.steps)
+        tensors.advance(done - 1)
+        tensors.keep(run.out, _run_steps(execution, run))
+        ctx.progress("infer", done / len(program.steps), run.steps[-1].layer + 1, program.layers)
     tensors.advance(len(program.steps))
     last = ctx.exchange.channel("feature", "gemm", program.layers)
     return tensors.get(program.output, "rows", last).data
 
 
-def _run_step(execution: Execution, step: Step) -> Shard:
-    match step:
-        case EdgeStep():
-            return run_edge_step(execution, step)
-        case _:
-            return run_node_step(execution, step)
+def _run_steps(execution: Execution, run: Run) -> Shard:
+    if run.aggregate is not None:
+        return run_aggregate(execution, run, run.aggregate)
+    if run.linear is not None:
+        return run_linear(execution, run, run.linear)
+    (step,) = run.steps
+    if isinstance(step, EdgeStep):
+        return run_edge_step(execution, step)
+    return run_node_step(execution, step)

@@ -1,4 +1,4 @@
-"""Steps over edges: sums and maxima of neighbours, and attention.
+"""Steps over edges that weigh each edge by attention.
 
 Results are in the ``tile`` layout. The functions here exchange tensors; each is collective: every
 rank must call.
@@ -11,13 +11,10 @@ import torch
 from embertide.grid import ColumnSlices
 from embertide.kernels import nodewise
 from embertide.layouts import Shard
-from embertide.models.program import Aggregate, Attend, EdgeStep, PairAttend
+from embertide.models.program import Attend, EdgeStep, PairAttend
 from embertide.primitives import attention
-from embertide.primitives.directory import look_up
 from embertide.primitives.gemm import gather_rows
 from embertide.primitives.graph import LayerGraph
-from embertide.primitives.landing import LoadedHolders, loaded_operand
-from embertide.primitives.spmm import spmm, tile_operand
 from embertide.stages.infer.execution import Execution
 
 
@@ -25,91 +22,12 @@ def run_edge_step(execution: Execution, step: EdgeStep) -> Shard:
     """Our shard of the result of a step over edges. Collective: every rank must call."""
     graph = execution.graphs(step.layer).variant(step)
     match step:
-        case Aggregate():
-            return _aggregate(execution, step, graph)
         case Attend():
             return _attend(execution, step, graph)
         case PairAttend():
             return _pair_attend(execution, step, graph)
         case _:
             raise AssertionError(f"no such step: {step}")
-
-
-def _aggregate(execution: Execution, step: Aggregate, graph: LayerGraph) -> Shard:
-    weighted = step.edge_weight and graph.csr.weights is not None
-    source, target = _norms(step, graph, weighted)
-    if execution.tensors.is_loaded(step.x):
-        out = _aggregate_loaded(execution, step, graph, source, weighted=weighted)
-    else:
-        x = execution.tensors.get(step.x, "tile", execution.channel(step))
-        out = spmm(
-            execution.channel(step, "graph", "spmm"),
-            graph.tiles(),
-            tile_operand(x.data, source),
-            depth=execution.depth,
-            reduce=step.reduce,
-            weighted=weighted,
-        )
-    if target is not None:
-        out *= target.unsqueeze(1)
-    return Shard("tile", out, execution.program.widths[step.x])
-
-
-def _aggregate_loaded(
-    execution: Execution,
-    step: Aggregate,
-    graph: LayerGraph,
-    source: torch.Tensor | None,
-    *,
-    weighted: bool,
-) -> torch.Tensor:
-    """Aggregate features from the ranks that loaded them. Collective: every rank must call.
-
-    Args:
-        source: [N/P] factors of our rows as sources, or None.
-    """
-    channel, ranges = execution.channel(step, "world", "features"), execution.ranges
-    loaded = execution.tensors.loaded
-    scale = None
-    if source is not None:
-        mine = source[slice(*ranges.within(execution.grid.rank))].cpu()
-        scale = look_up(channel, ranges, mine, loaded.ids).to(channel.device)
-    needed = torch.unique(graph.csr.cols).to(torch.int64)
-    locations = look_up(channel, ranges, execution.locations, needed)
-    holders = LoadedHolders(channel.axis, needed, rank=locations[:, 0], row=locations[:, 1])
-    return spmm(
-        channel,
-        graph.loaded(holders),
-        loaded_operand(execution.grid, loaded, scale),
-        depth=execution.depth,
-        reduce=step.reduce,
-        weighted=weighted,
-    )
-
-
-def _norms(
-    step: Aggregate, graph: LayerGraph, weighted: bool
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Factors of our rows as sources and as targets, [N/P] each.
-
-    Collective where the norm needs out-degrees: every rank of the graph axis must call.
-    """
-    if step.norm == "none":
-        return None, None
-    if step.norm == "sym_in_weighted":
-        degree = graph.weighted_in_degree() if weighted else graph.in_degree()
-        factor = degree.rsqrt()
-        factor.masked_fill_(torch.isinf(factor), 0.0)
-        return factor, factor
-    if step.norm == "sym_in":
-        factor = graph.in_degree().clamp_(min=1).rsqrt_()
-        return factor, factor
-    if step.norm == "in":
-        return None, graph.in_degree().clamp_(min=1).reciprocal_()
-    out_degree = graph.out_degree().clamp(min=1)
-    if step.norm == "out":
-        return out_degree.reciprocal(), None
-    return out_degree.rsqrt(), graph.in_degree().clamp_(min=1).rsqrt_()
 
 
 def _attend(execution: Execution, step: Attend, graph: LayerGraph) -> Shard:

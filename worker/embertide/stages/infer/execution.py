@@ -9,6 +9,9 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import AxisName, Grid, RowRanges
+from embertide.kernels.spmm import Epilogue
+from embertide.layouts import Layout, Shard
+from embertide.models.fuse import Run
 from embertide.models.program import Program, Step
 from embertide.primitives.exchange import Channel
 from embertide.primitives.graph import LayerGraph
@@ -57,3 +60,11 @@ class Execution:
         param = self.tensors.param(name)
         assert param is not None
         return param
+
+    def epilogue(self, run: Run, layout: Layout) -> Epilogue:
+        """Bias and activation of a run, cut to our columns of its result."""
+        shard = Shard(layout, torch.empty(0), self.program.widths[run.out])
+        bias = self.tensors.columns(run.shift, shard)
+        if run.activation is None:
+            return Epilogue(bias)
+        return Epilogue(bias, run.activation.kind, run.activation.slope)

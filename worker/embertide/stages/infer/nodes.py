@@ -12,6 +12,7 @@ import torch
 from embertide.kernels import nodewise
 from embertide.layouts import Layout, Shard
 from embertide.models import program as steps
+from embertide.models.fuse import Run
 from embertide.models.program import Step
 from embertide.primitives.gemm import linear, ring_gemm
 from embertide.stages.infer.execution import Execution
@@ -20,8 +21,6 @@ from embertide.stages.infer.execution import Execution
 def run_node_step(execution: Execution, step: Step) -> Shard:
     """Our shard of the result of a node-wise step. Collective: every rank must call."""
     match step:
-        case steps.Linear():
-            return _linear(execution, step)
         case steps.HeadDot() | steps.HeadMean() | steps.LayerNorm() | steps.RowNormalize():
             return _whole_rows(execution, step)
         case steps.Affine():
@@ -40,19 +39,23 @@ def run_node_step(execution: Execution, step: Step) -> Shard:
             raise AssertionError(f"no such step: {step}")
 
 
-def _linear(execution: Execution, step: steps.Linear) -> Shard:
+def run_linear(execution: Execution, run: Run, step: steps.Linear) -> Shard:
+    """Our shard of the result of a run that starts with a product.
+
+    Collective: every rank must call.
+    """
     tensors, channel = execution.tensors, execution.channel(step)
-    weight, bias = execution.param(step.weight), tensors.param(step.bias)
+    weight, last = execution.param(step.weight), execution.epilogue(run, "rows")
     if tensors.is_loaded(step.x):
-        layout: Layout = "rows" if tensors.wants_rows(step.out) else "tile"
+        layout: Layout = "rows" if tensors.wants_rows(run.out) else "tile"
         return tensors.land(
-            lambda x: linear(x, weight, bias), layout=layout, width=len(weight), layer=step.layer
+            lambda x: linear(x, weight, last), layout=layout, width=len(weight), layer=step.layer
         )
     if tensors.has(step.x, "rows") or execution.grid.feature == 1:
-        data = linear(tensors.get(step.x, "rows", channel).data, weight, bias)
+        data = linear(tensors.get(step.x, "rows", channel).data, weight, last)
     else:
         tile = tensors.get(step.x, "tile", channel).data
-        data = ring_gemm(channel, execution.ranges, tile, weight, bias)
+        data = ring_gemm(channel, execution.ranges, tile, weight, last)
     return Shard("rows", data, len(weight))
 
 

@@ -1,0 +1,178 @@
+#include "spmm.hpp"
+
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "pattern.hpp"
+#include "pool.hpp"
+
+namespace embertide {
+namespace {
+
+using Factors = std::optional<In<float>>;
+using Weight = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+constexpr int64_t kRows = 1024;           // rows of a task of a dense product
+constexpr int64_t kCached = 24 * 1024;    // floats of aggregated rows between the two products
+constexpr int64_t kTileMultiple = 24;     // of the rows of a tile on every instruction set
+
+const float* data_of(const Factors& factors, int64_t size, const char* what) {
+    if (!factors) return nullptr;
+    require(static_cast<int64_t>(factors->shape(0)) == size, what);
+    return factors->data();
+}
+
+Epilogue epilogue(const Factors& bias, int64_t width, int activation, float slope,
+                  bool accumulate) {
+    require(activation >= 0 && activation <= 3, "activation: not one of the four");
+    return {data_of(bias, width, "bias: one value for each column of out"),
+            static_cast<Activation>(activation), slope, accumulate};
+}
+
+Gather gather_of(const Pattern& pattern, const InMatrix<float>& x, const Factors& weights,
+                 const Factors& source_scale, const Factors& target_scale, int64_t out_rows) {
+    const int64_t sources = x.shape(0);
+    require(pattern.sources() <= sources, "indices: beyond the rows of x");
+    require(pattern.scatters() ? pattern.outputs() <= out_rows : pattern.rows() == out_rows,
+            "out: one row for each row of the pattern");
+    Gather g = pattern.gather();
+    g.weights = data_of(weights, pattern.nnz(), "weights: one for each non-zero");
+    g.source_scale = data_of(source_scale, sources, "source_scale: one for each row of x");
+    g.target_scale = data_of(target_scale, out_rows, "target_scale: one for each row of out");
+    g.x = x.data();
+    g.x_stride = row_stride(x, "x");
+    g.width = x.shape(1);
+    return g;
+}
+
+// [pieces, width] the partial results of rows that are longer than a task.
+std::unique_ptr<float[]> reduce_pieces(const Pattern& pattern, const Gather& g) {
+    const auto& pieces = pattern.pieces();
+    std::unique_ptr<float[]> partial(new float[pieces.size() * g.width]);
+    const auto run = EMBERTIDE_PICK(reduce_piece);
+    parallel_for(pieces.size(), [&](int64_t i) {
+        run(g, pieces[i].begin, pieces[i].end, partial.get() + i * g.width);
+    });
+    return partial;
+}
+
+void spmm(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Factors weights,
+          Factors source_scale, Factors target_scale, Factors bias, int activation, float slope,
+          bool accumulate, bool maximum, float empty) {
+    require(out.shape(1) == x.shape(1), "out: as wide as x");
+    Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
+    g.maximum = maximum;
+    g.empty = empty;
+    const Epilogue last = epilogue(bias, g.width, activation, slope, accumulate);
+    if (!g.width) return;
+    const int64_t stride = row_stride(out, "out");
+    const auto partial = reduce_pieces(pattern, g);
+    const auto run = EMBERTIDE_PICK(gather_reduce);
+    const auto join = EMBERTIDE_PICK(join_pieces);
+    parallel_for(pattern.tasks().size(), [&](int64_t task) {
+        const auto [begin, end] = pattern.tasks()[task];
+        const auto* hub = pattern.long_row(task);
+        run(g, last, begin, end - (hub ? 1 : 0), false, out.data(), stride);
+        if (!hub) return;
+        const int64_t to = g.rows ? g.rows[hub->row] : hub->row;
+        join(g, last, hub->row, partial.get() + hub->first_piece * g.width, hub->pieces,
+             out.data() + to * stride);
+    });
+}
+
+std::unique_ptr<float[]> pack(const Weight& weight) {
+    const int64_t n = weight.shape(0), k = weight.shape(1);
+    std::unique_ptr<float[]> packed(new float[EMBERTIDE_PICK(packed_floats)(n, k)]);
+    EMBERTIDE_PICK(pack_weight)(weight.data(), n, k, packed.get());
+    return packed;
+}
+
+// out = epilogue(spmm(x) @ weight.T): a few rows at a time are reduced into a buffer that stays in
+// the cache, and multiplied from there.
+void spmm_linear(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Weight weight,
+                 Factors weights, Factors source_scale, Factors target_scale, Factors bias,
+                 int activation, float slope, bool accumulate, bool maximum) {
+    const int64_t n = weight.shape(0), k = weight.shape(1);
+    require(static_cast<int64_t>(x.shape(1)) == k, "weight: one column for each column of x");
+    require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
+    require(!pattern.scatters(), "pattern: must hold every row of out");
+    Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
+    g.maximum = maximum;
+    const Epilogue last = epilogue(bias, n, activation, slope, accumulate), none{};
+    if (!n || !k) throw std::invalid_argument("weight: must not be empty");
+    const int64_t out_stride = row_stride(out, "out");
+    const auto packed = pack(weight);
+    const auto partial = reduce_pieces(pattern, g);
+    const auto run = EMBERTIDE_PICK(gather_reduce);
+    const auto join = EMBERTIDE_PICK(join_pieces);
+    const auto multiply = EMBERTIDE_PICK(dense_rows);
+    // A row's stride is no multiple of 4 KiB, which would put a tile's rows into one cache set.
+    const int64_t stride = (k + 15) / 16 * 16 + 16;
+    const int64_t rows = std::max<int64_t>(1, kCached / stride / kTileMultiple) * kTileMultiple;
+    parallel_for(pattern.tasks().size(), [&](int64_t task) {
+        const auto [begin, end] = pattern.tasks()[task];
+        const auto* hub = pattern.long_row(task);
+        std::unique_ptr<float[]> buffer(new float[rows * stride]);
+        for (int64_t at = begin; at < end; at += rows) {
+            const int64_t stop = std::min(at + rows, end);
+            const bool joins = hub && stop == end;
+            run(g, none, at, stop - joins, true, buffer.get(), stride);
+            if (joins)
+                join(g, none, hub->row, partial.get() + hub->first_piece * k, hub->pieces,
+                     buffer.get() + (hub->row - at) * stride);
+            multiply(buffer.get(), stride, stop - at, k, packed.get(), n,
+                     out.data() + at * out_stride, out_stride, last);
+        }
+    });
+}
+
+void dense(Matrix<float> out, InMatrix<float> x, Weight weight, Factors bias, int activation,
+           float slope, bool accumulate) {
+    const int64_t n = weight.shape(0), k = weight.shape(1);
+    require(static_cast<int64_t>(x.shape(1)) == k, "weight: one column for each column of x");
+    require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
+    require(x.shape(0) == out.shape(0), "out: one row for each row of x");
+    if (!n || !k) throw std::invalid_argument("weight: must not be empty");
+    const Epilogue last = epilogue(bias, n, activation, slope, accumulate);
+    const int64_t x_stride = row_stride(x, "x"), out_stride = row_stride(out, "out");
+    const auto packed = pack(weight);
+    const auto multiply = EMBERTIDE_PICK(dense_rows);
+    // A block of rows stays in the cache while the panels of the weight pass by.
+    const int64_t rows = std::max<int64_t>(1, kCached / k / kTileMultiple) * kTileMultiple;
+    parallel_ranges(x.shape(0), std::max(kRows / rows, int64_t{1}) * rows,
+                    [&](int64_t begin, int64_t end) {
+        for (int64_t at = begin; at < end; at += rows)
+            multiply(x.data() + at * x_stride, x_stride, std::min(rows, end - at), k, packed.get(),
+                     n, out.data() + at * out_stride, out_stride, last);
+    });
+}
+
+}  // namespace
+
+void bind_spmm(nb::module_& m) {
+    nb::class_<Pattern>(m, "Pattern")
+        .def(nb::init<Numbers, Numbers, std::optional<In<int32_t>>>(), nb::arg("indptr"),
+             nb::arg("indices"), nb::arg("rows").none())
+        .def_prop_ro("sources", &Pattern::sources)
+        .def_prop_ro("outputs", &Pattern::outputs);
+    m.def("spmm", spmm, nb::arg("pattern"), nb::arg("out").noconvert(), nb::arg("x").noconvert(),
+          nb::arg("weights").noconvert().none(), nb::arg("source_scale").noconvert().none(),
+          nb::arg("target_scale").noconvert().none(), nb::arg("bias").noconvert().none(),
+          nb::arg("activation"), nb::arg("slope"), nb::arg("accumulate"), nb::arg("maximum"),
+          nb::arg("empty"), NoGil());
+    m.def("spmm_linear", spmm_linear, nb::arg("pattern"), nb::arg("out").noconvert(),
+          nb::arg("x").noconvert(), nb::arg("weight").noconvert(),
+          nb::arg("weights").noconvert().none(), nb::arg("source_scale").noconvert().none(),
+          nb::arg("target_scale").noconvert().none(), nb::arg("bias").noconvert().none(),
+          nb::arg("activation"), nb::arg("slope"), nb::arg("accumulate"), nb::arg("maximum"),
+          NoGil());
+    m.def("dense", dense, nb::arg("out").noconvert(), nb::arg("x").noconvert(),
+          nb::arg("weight").noconvert(), nb::arg("bias").noconvert().none(),
+          nb::arg("activation"), nb::arg("slope"), nb::arg("accumulate"), NoGil());
+}
+
+}  // namespace embertide

@@ -1,0 +1,145 @@
+#include "spmm.hpp"
+
+#include "lanes.hpp"
+
+namespace embertide::EMBERTIDE_ISA {
+namespace {
+
+constexpr int64_t kAhead = 8;  // non-zeros; enough to hide a miss at 512 bytes a row
+
+inline int64_t row_start(const Gather& g, int64_t row) {
+    return g.wide_indptr ? static_cast<const int64_t*>(g.indptr)[row]
+                         : static_cast<const int32_t*>(g.indptr)[row];
+}
+
+// Columns [0, lanes * vectors) of non-zeros [begin, end), in registers.
+template <int lanes, int vectors, bool maximum, typename Index>
+inline void reduce(const Gather& g, int64_t column, int64_t begin, int64_t end,
+                   Vec<lanes> (&sums)[vectors]) {
+    const Index* index = static_cast<const Index*>(g.indices);
+    const float *x = g.x + column, *weights = g.weights, *scale = g.source_scale;
+    const int64_t stride = g.x_stride, nnz = g.nnz;
+    for (int64_t e = begin; e < end; ++e) {
+        if (e + kAhead < nnz) {
+            const float* next = x + index[e + kAhead] * stride;
+            for (int i = 0; i < lanes * vectors; i += 16) __builtin_prefetch(next + i);
+        }
+        const float* row = x + index[e] * stride;
+        float factor = weights ? weights[e] : 1.0f;
+        if (scale) factor *= scale[index[e]];
+        const Vec<lanes> f = splat<lanes>(factor);
+        for (int v = 0; v < vectors; ++v) {
+            const Vec<lanes> value = load<lanes>(row + v * lanes);
+            if constexpr (maximum)
+                sums[v] = larger<lanes>(f * value, sums[v]);
+            else
+                sums[v] += f * value;
+        }
+    }
+}
+
+template <int lanes>
+inline void finish(const Gather& g, const Epilogue& last, int64_t column, float factor,
+                   Vec<lanes> value, float* to) {
+    value *= splat<lanes>(factor);
+    if (last.accumulate) {
+        const Vec<lanes> there = load<lanes>(to + column);
+        value = g.maximum ? larger<lanes>(value, there) : value + there;
+    }
+    if (last.bias) value += load<lanes>(last.bias + column);
+    store<lanes>(to + column, activate<lanes>(value, last));
+}
+
+template <int lanes, int vectors, bool maximum, typename Index>
+inline void reduce_columns(const Gather& g, const Epilogue& last, int64_t column, int64_t begin,
+                           int64_t end, float factor, float* to) {
+    const float start = !maximum ? 0.0f : begin == end ? g.empty : -__builtin_inff();
+    Vec<lanes> sums[vectors];
+    for (int v = 0; v < vectors; ++v) sums[v] = splat<lanes>(start);
+    reduce<lanes, vectors, maximum, Index>(g, column, begin, end, sums);
+    for (int v = 0; v < vectors; ++v)
+        finish<lanes>(g, last, column + v * lanes, factor, sums[v], to);
+}
+
+// All columns of one row: the widest runs of registers first.
+template <bool maximum, typename Index>
+void reduce_row(const Gather& g, const Epilogue& last, int64_t begin, int64_t end, float factor,
+                float* to) {
+    constexpr int lanes = EMBERTIDE_LANES, most = EMBERTIDE_SUM_VECTORS;
+    int64_t at = 0;
+    const int64_t width = g.width;
+    for (; at + lanes * most <= width; at += lanes * most)
+        reduce_columns<lanes, most, maximum, Index>(g, last, at, begin, end, factor, to);
+    for (; at + lanes * most / 2 <= width; at += lanes * most / 2)
+        reduce_columns<lanes, most / 2, maximum, Index>(g, last, at, begin, end, factor, to);
+    for (; at + lanes * most / 4 <= width; at += lanes * most / 4)
+        reduce_columns<lanes, most / 4, maximum, Index>(g, last, at, begin, end, factor, to);
+    for (; at + lanes <= width; at += lanes)
+        reduce_columns<lanes, 1, maximum, Index>(g, last, at, begin, end, factor, to);
+    if constexpr (lanes > 8)
+        for (; at + 8 <= width; at += 8)
+            reduce_columns<8, 1, maximum, Index>(g, last, at, begin, end, factor, to);
+    if constexpr (lanes > 4)
+        for (; at + 4 <= width; at += 4)
+            reduce_columns<4, 1, maximum, Index>(g, last, at, begin, end, factor, to);
+    for (; at < width; ++at)
+        reduce_columns<1, 1, maximum, Index>(g, last, at, begin, end, factor, to);
+}
+
+using ReduceRow = void (*)(const Gather&, const Epilogue&, int64_t, int64_t, float, float*);
+
+ReduceRow pick(const Gather& g) {
+    if (g.maximum) return g.wide_indices ? reduce_row<true, int64_t> : reduce_row<true, int32_t>;
+    return g.wide_indices ? reduce_row<false, int64_t> : reduce_row<false, int32_t>;
+}
+
+template <typename Index>
+void range_of(const Index* values, int64_t count, int64_t* least, int64_t* most) {
+    Index low = values[0], high = values[0];
+    for (int64_t i = 1; i < count; ++i) {
+        low = values[i] < low ? values[i] : low;
+        high = values[i] > high ? values[i] : high;
+    }
+    *least = low;
+    *most = high;
+}
+
+}  // namespace
+
+void index_range(const void* values, bool wide, int64_t count, int64_t* least, int64_t* most) {
+    if (wide)
+        range_of(static_cast<const int64_t*>(values), count, least, most);
+    else
+        range_of(static_cast<const int32_t*>(values), count, least, most);
+}
+
+void gather_reduce(const Gather& g, const Epilogue& last, int64_t begin, int64_t end, bool packed,
+                   float* to, int64_t stride) {
+    const ReduceRow run = pick(g);
+    for (int64_t row = begin; row < end; ++row) {
+        const int64_t out = g.rows ? g.rows[row] : row;
+        const float factor = g.target_scale ? g.target_scale[out] : 1.0f;
+        run(g, last, row_start(g, row), row_start(g, row + 1), factor,
+            to + (packed ? row - begin : out) * stride);
+    }
+}
+
+void reduce_piece(const Gather& g, int64_t begin, int64_t end, float* to) {
+    pick(g)(g, Epilogue{}, begin, end, 1.0f, to);
+}
+
+void join_pieces(const Gather& g, const Epilogue& last, int64_t row, const float* pieces,
+                 int64_t count, float* to) {
+    const int64_t out = g.rows ? g.rows[row] : row;
+    const float factor = g.target_scale ? g.target_scale[out] : 1.0f;
+    for (int64_t column = 0; column < g.width; ++column) {
+        float value = pieces[column];
+        for (int64_t piece = 1; piece < count; ++piece) {
+            const float other = pieces[piece * g.width + column];
+            value = g.maximum ? (other > value ? other : value) : value + other;
+        }
+        finish<1>(g, last, column, factor, value, to);
+    }
+}
+
+}  // namespace embertide::EMBERTIDE_ISA

@@ -1,0 +1,235 @@
+"""Sums and maxima of source rows over a block's non-zeros, and the products that follow them.
+
+On CPU these are native kernels: one pass over the non-zeros, with scales, bias and activation
+applied to a row while it is in registers. Elsewhere they run in chunks on torch, whose
+``embedding_bag`` is the fastest gather-and-reduce it has.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from embertide.kernels import native
+from embertide.kernels.block import Block, Chunk, segment_max, sum_chunk
+from embertide.kernels.nodewise import activate_
+
+Reduce = Literal["sum", "max"]
+
+_ACTIVATIONS = ("none", "relu", "leaky_relu", "elu")
+_DENSE_ROWS = 1 << 14
+"""Rows that torch multiplies at a time, so that the epilogue finds them in the cache."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What multiplies the rows that are reduced.
+
+    Attributes:
+        weights: [nnz] one for each non-zero, in the block's order, or None.
+        source: [s] one for each source row, or None.
+        target: [outputs] one for each output row, applied to its result, or None.
+    """
+
+    weights: torch.Tensor | None = None
+    source: torch.Tensor | None = None
+    target: torch.Tensor | None = None
+
+    def of(self, chunk: Chunk) -> torch.Tensor | None:
+        """[nnz] of a chunk: weights times source factors, or None for ones."""
+        weights = None if self.weights is None else self.weights[chunk.span]
+        if self.source is None:
+            return weights
+        factor = self.source.index_select(0, chunk.indices)
+        return factor if weights is None else factor.mul_(weights)
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What happens to every finished row: ``activation(row + bias)``.
+
+    Attributes:
+        bias: [width] or None.
+        activation: one that :func:`is_fusible` accepts.
+        slope: leaky_relu's negative slope, or elu's alpha.
+    """
+
+    bias: torch.Tensor | None = None
+    activation: str = "none"
+    slope: float = 0.0
+
+    def apply_(self, rows: torch.Tensor) -> torch.Tensor:
+        """The epilogue on its own, in place."""
+        if self.bias is not None:
+            rows += self.bias
+        return rows if self.activation == "none" else activate_(rows, self.activation, self.slope)
+
+
+NOTHING = Epilogue()
+"""The epilogue that leaves rows as they are."""
+
+
+def is_fusible(activation: str) -> bool:
+    """Whether an epilogue can apply it."""
+    return activation in _ACTIVATIONS
+
+
+def reduce_rows(
+    out: torch.Tensor,
+    block: Block,
+    source: torch.Tensor,
+    factors: Factors,
+    last: Epilogue,
+    *,
+    reduce: Reduce = "sum",
+    accumulate: bool = False,
+    empty: float = 0.0,
+) -> None:
+    """out[i] = epilogue(target_i * reduce over the block's row i of w * source_j * x[j]).
+
+    Args:
+        out: [outputs, width]; rows may be apart, as in a column slice.
+        source: [s, width] x; rows may be apart.
+        accumulate: add to what is in ``out``, or keep the larger; only the block's rows are
+            touched. Otherwise every row must be in the block.
+        empty: maximum of a row without non-zeros.
+    """
+    if _is_native(out, block, source):
+        native.lib.spmm(
+            block.pattern,
+            out,
+            source,
+            factors.weights,
+            factors.source,
+            factors.target,
+            *_codes(last),
+            accumulate,
+            reduce == "max",
+            empty,
+        )
+        return
+    source = source.contiguous()
+    for chunk in block.chunks():
+        values = _reduce_chunk(chunk, source, factors, reduce, empty)
+        if accumulate:
+            there = out[chunk.rows]
+            values = there.add_(values) if reduce == "sum" else torch.maximum(there, values)
+        out[chunk.rows] = last.apply_(values)
+
+
+def reduce_linear(
+    out: torch.Tensor,
+    block: Block,
+    source: torch.Tensor,
+    weight: torch.Tensor,
+    factors: Factors,
+    last: Epilogue,
+    *,
+    reduce: Reduce = "sum",
+) -> None:
+    """out = epilogue(y @ weight.T), where y are the rows that :func:`reduce_rows` makes.
+
+    No [outputs, width] y exists: some rows of it at a time are multiplied in the cache.
+
+    Args:
+        out: [outputs, D'], not ``source``.
+        block: with every row.
+        source: [s, D] x.
+        weight: [D', D], contiguous.
+    """
+    if _is_native(out, block, source):
+        native.lib.spmm_linear(
+            block.pattern,
+            out,
+            source,
+            weight,
+            factors.weights,
+            factors.source,
+            factors.target,
+            *_codes(last),
+            False,
+            reduce == "max",
+        )
+        return
+    source = source.contiguous()
+    for chunk in block.chunks():
+        values = _reduce_chunk(chunk, source, factors, reduce, 0.0)
+        out[chunk.rows] = last.apply_(values @ weight.T)
+
+
+def multiply(
+    out: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    last: Epilogue,
+    *,
+    accumulate: bool = False,
+) -> None:
+    """out = epilogue(x @ weight.T), or of that added to what is in ``out``.
+
+    Args:
+        out: [n, D'], not ``x``; rows may be apart.
+        x: [n, D]; rows may be apart.
+        weight: [D', D], contiguous.
+    """
+    if native.lib is not None and out.device.type == "cpu" and x.dtype == torch.float32:
+        native.lib.dense(out, x, weight, *_codes(last), accumulate)
+        return
+    for at in range(0, len(x), _DENSE_ROWS):
+        rows = out[at : at + _DENSE_ROWS]
+        product = x[at : at + _DENSE_ROWS] @ weight.T
+        rows.copy_(last.apply_(product.add_(rows) if accumulate else product))
+
+
+def _is_native(out: torch.Tensor, block: Block, source: torch.Tensor) -> bool:
+    return (
+        block.pattern is not None
+        and source.device.type == "cpu"
+        and out.dtype == source.dtype == torch.float32
+    )
+
+
+def _codes(last: Epilogue) -> tuple[torch.Tensor | None, int, float]:
+    return last.bias, _ACTIVATIONS.index(last.activation), last.slope
+
+
+def _reduce_chunk(
+    chunk: Chunk, source: torch.Tensor, factors: Factors, reduce: Reduce, empty: float
+) -> torch.Tensor:
+    """[rows, width] reduced and scaled by the target's factors."""
+    if reduce == "sum":
+        values = sum_chunk(chunk, source, factors.of(chunk))
+    else:
+        best = _max_sparse if source.device.type == "cpu" else max_gathered
+        values = best(chunk, source, factors.of(chunk))
+        values[chunk.lengths == 0] = empty
+    if factors.target is not None:
+        values *= factors.target[chunk.rows].unsqueeze(1)
+    return values
+
+
+def _max_sparse(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    """[rows, width]: torch's vectorised sparse reduction, which exists on CPU only."""
+    values = torch.ones(len(chunk.indices)) if weights is None else weights
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        matrix = torch.sparse_csr_tensor(
+            chunk.offsets,
+            chunk.indices,
+            values,
+            (len(chunk.lengths), len(source)),
+            check_invariants=False,
+        )
+    best: torch.Tensor = torch.sparse.mm(matrix, source, "amax")
+    return best
+
+
+def max_gathered(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    """[rows, width]: gather, then a segment reduction; works on every device."""
+    values = source.index_select(0, chunk.indices)
+    if weights is not None:
+        values *= weights.unsqueeze(1)
+    return segment_max(values, chunk.lengths)

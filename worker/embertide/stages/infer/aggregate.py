@@ -1,0 +1,98 @@
+"""Sums and maxima of neighbours, with the product, bias and activation that follow them.
+
+The functions here exchange tensors; each is collective: every rank must call.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from embertide.kernels.spmm import NOTHING
+from embertide.layouts import Shard
+from embertide.models.fuse import Run
+from embertide.models.program import Aggregate
+from embertide.primitives.directory import look_up
+from embertide.primitives.exchange import Channel
+from embertide.primitives.gemm import ring_gemm
+from embertide.primitives.graph import LayerGraph
+from embertide.primitives.landing import LoadedHolders, loaded_operand
+from embertide.primitives.sources import Sources
+from embertide.primitives.spmm import Operand, Reduction, spmm, spmm_linear, tile_operand
+from embertide.stages.infer.execution import Execution
+
+
+def run_aggregate(execution: Execution, run: Run, step: Aggregate) -> Shard:
+    """Our shard of the result of a run that starts with a sum or maximum over in-edges.
+
+    A ``tile``; ``rows`` behind a product. Collective: every rank must call.
+    """
+    graph = execution.graphs(step.layer).variant(step)
+    weighted = step.edge_weight and graph.csr.weights is not None
+    source, target = _norms(step, graph, weighted)
+    # One worker puts its rows in order instead: a pattern of its own would cost more than the copy.
+    if execution.grid.world > 1 and execution.tensors.is_loaded(step.x):
+        over = _over_loaded(execution, step, graph, source)
+    else:
+        x = execution.tensors.get(step.x, "tile", execution.channel(step)).data
+        over = execution.channel(step, "graph", "spmm"), graph.tiles(), tile_operand(x, source)
+    reduction = Reduction(step.reduce, weighted, target)
+    width, depth = execution.program.widths[run.out], execution.depth
+    if run.linear is None:
+        last = execution.epilogue(run, "tile")
+        return Shard("tile", spmm(*over, reduction, last, depth=depth), width)
+    last, weight = execution.epilogue(run, "rows"), execution.param(run.linear.weight)
+    if execution.grid.feature == 1:
+        return Shard("rows", spmm_linear(*over, weight, reduction, last, depth=depth), width)
+    sums = spmm(*over, reduction, NOTHING, depth=depth)
+    data = ring_gemm(execution.channel(run.linear), execution.ranges, sums, weight, last)
+    return Shard("rows", data, width)
+
+
+Over = tuple[Channel, Sources, Operand]
+"""What a sum runs over."""
+
+
+def _over_loaded(
+    execution: Execution, step: Aggregate, graph: LayerGraph, source: torch.Tensor | None
+) -> Over:
+    """Features on the ranks that loaded them. Collective: every rank must call.
+
+    Args:
+        source: [N/P] factors of our rows as sources, or None.
+    """
+    channel, ranges = execution.channel(step, "world", "features"), execution.ranges
+    loaded = execution.tensors.loaded
+    scale = None
+    if source is not None:
+        mine = source[slice(*ranges.within(execution.grid.rank))].cpu()
+        scale = look_up(channel, ranges, mine, loaded.ids).to(channel.device)
+    needed = torch.unique(graph.csr.cols).to(torch.int64)
+    locations = look_up(channel, ranges, execution.locations, needed)
+    holders = LoadedHolders(channel.axis, needed, rank=locations[:, 0], row=locations[:, 1])
+    operand = loaded_operand(execution.grid, loaded, scale)
+    return channel, graph.loaded(holders), operand
+
+
+def _norms(
+    step: Aggregate, graph: LayerGraph, weighted: bool
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Factors of our rows as sources and as targets, [N/P] each.
+
+    Collective where the norm needs out-degrees: every rank of the graph axis must call.
+    """
+    if step.norm == "none":
+        return None, None
+    if step.norm == "sym_in_weighted":
+        degree = graph.weighted_in_degree() if weighted else graph.in_degree()
+        factor = degree.rsqrt()
+        factor.masked_fill_(torch.isinf(factor), 0.0)
+        return factor, factor
+    if step.norm == "sym_in":
+        factor = graph.in_degree().clamp_(min=1).rsqrt_()
+        return factor, factor
+    if step.norm == "in":
+        return None, graph.in_degree().clamp_(min=1).reciprocal_()
+    out_degree = graph.out_degree().clamp(min=1)
+    if step.norm == "out":
+        return out_degree.reciprocal(), None
+    return out_degree.rsqrt(), graph.in_degree().clamp_(min=1).rsqrt_()
