@@ -5,6 +5,8 @@
 
 namespace embertide {
 
+void bind_ids(nanobind::module_& m);
+void bind_id_groups(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 
 }  // namespace embertide

@@ -11,5 +11,6 @@ NB_MODULE(_native, m) {
     m.def("set_threads", &set_threads, nb::arg("count"));
     m.def("threads", &threads);
     m.def("isa", &isa_name);
+    bind_ids(m);
     bind_rows(m);
 }
