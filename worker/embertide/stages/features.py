@@ -119,9 +119,7 @@ def _dense_ids(ctx: RunContext, ids: NodeIds, raw: RawFeatures) -> npt.NDArray[n
     """
     found: list[npt.NDArray[np.int64]] = []
     unknown, first = 0, None
-    for number in range(max(ctx.exchange.all_objects(len(raw.ids)))):
-        batch = raw.ids[number] if number < len(raw.ids) else _no_ids(ctx.nodes)
-        dense = ids.find(batch)
+    for batch, (dense,) in ids.find_all((batch, [batch]) for batch in raw.ids):
         missing = np.flatnonzero(dense < 0)
         if len(missing) and first is None:
             first = _name(batch, int(missing[0]))
@@ -145,12 +143,6 @@ def _known(node: NodeInput, count: int) -> str:
         f"there are {count} feature rows and no count, so the nodes are 0 to {count - 1}. Renumber"
         " the nodes, or set ids: int64"
     )
-
-
-def _no_ids(node: NodeInput) -> Ids:
-    import pyarrow as pa
-
-    return pa.array([], pa.large_string()) if node.ids == "string" else np.empty(0, np.int64)
 
 
 def _name(ids: Ids, at: int) -> int | str:

@@ -12,12 +12,11 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.csr import column_bits
-from embertide.primitives.idmap import Ids, NodeIds
+from embertide.primitives.idmap import NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.readers.edges import EdgeBatch, read_edges
 from embertide.readers.prefetch import prefetch
@@ -30,7 +29,7 @@ HISTOGRAM_BITS = 16
 def ingest(ctx: RunContext, splits: list[Split], ids: NodeIds) -> Edges:
     """Read our share of the edges as dense ids.
 
-    Mapping ``int64`` and ``string`` ids is an exchange per batch.
+    Mapping ``int64`` and ``string`` ids is an exchange per batch; ranks may differ in their numbers.
     Collective: every rank must call.
 
     Raises:
@@ -40,12 +39,14 @@ def ingest(ctx: RunContext, splits: list[Split], ids: NodeIds) -> Edges:
     histogram = np.zeros(((ids.count - 1) >> shift) + 1, np.int64)
     edges = Edges([], histogram, shift, ctx.edges.columns.weight is not None)
     done, total = 0, sum(split.size for split in splits)
-    for batch, size in _in_step(ctx, _batches(ctx, splits, ids.count), ids):
-        source, destination = _map(batch, ids, ctx) if batch else _map_nothing(ctx, ids)
+    batches = _batches(ctx, splits, ids.count)
+    ends = ((item, (item[0].source, item[0].destination)) for item in batches)
+    for (batch, size), (source, destination) in ids.find_all(ends):
+        _refuse_unknown(batch, "source", source, ids, ctx)
+        _refuse_unknown(batch, "destination", destination, ids, ctx)
         done += size
-        if batch is not None:
-            _keep(edges, ctx.edges, source, destination, batch.weight, ids.count)
-            ctx.progress("ingest", done / max(1, total))
+        _keep(edges, ctx.edges, source, destination, batch.weight, ids.count)
+        ctx.progress("ingest", done / max(1, total))
     return edges
 
 
@@ -62,48 +63,6 @@ def _batches(ctx: RunContext, splits: list[Split], nodes: int) -> Iterator[tuple
                 size = 0
 
     return prefetch(read())
-
-
-def _in_step(
-    ctx: RunContext, batches: Iterator[tuple[EdgeBatch, int]], ids: NodeIds
-) -> Iterator[tuple[EdgeBatch | None, int]]:
-    """Where mapping is collective, go on with None until no rank has a batch.
-
-    Collective there: every rank must call.
-    """
-    if not ids.collective:
-        yield from batches
-        return
-    while True:
-        batch = next(batches, None)
-        if not any(ctx.exchange.all_objects(batch is not None)):
-            return
-        yield batch or (None, 0)
-
-
-def _map_nothing(ctx: RunContext, ids: NodeIds) -> tuple[Ids, Ids]:
-    """Take part in the exchange of the ranks that still have batches.
-
-    Collective: every rank must call.
-    """
-    kind = ctx.nodes.ids
-    nothing = ids.find(pa.array([], pa.large_string() if kind == "string" else pa.int64()))
-    return nothing, nothing
-
-
-def _map(
-    batch: EdgeBatch, ids: NodeIds, ctx: RunContext
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """[e] dense ids of both ends. Collective, where mapping is: every rank must call."""
-    if isinstance(batch.source, np.ndarray) and not ids.collective:
-        source, destination = ids.find(batch.source), ids.find(batch.destination)
-    else:
-        both = pa.concat_arrays([pa.array(batch.source), pa.array(batch.destination)])
-        found = ids.find(both)
-        source, destination = found[: len(batch.source)], found[len(batch.source) :]
-    _refuse_unknown(batch, "source", source, ids, ctx)
-    _refuse_unknown(batch, "destination", destination, ids, ctx)
-    return source, destination
 
 
 def _refuse_unknown(
