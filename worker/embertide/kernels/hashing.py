@@ -7,6 +7,8 @@ SplitMix64's finaliser, a bijection on 64-bit words.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,7 +16,7 @@ import pyarrow as pa
 from embertide.kernels import native
 
 Words = npt.NDArray[np.uint64]
-Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.signedinteger[Any]]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _SECOND = np.uint64(0xD1B54A32D192ED03)
@@ -37,7 +39,8 @@ def _unmix(words: Words) -> Words:
     with np.errstate(over="ignore"):
         words = (words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))) * _SECOND_INVERSE
         words = (words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))) * _FIRST_INVERSE
-        return (words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))) - _GOLDEN
+        words = words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))
+        return words - _GOLDEN
 
 
 def hash_integers(ids: npt.NDArray[np.int64]) -> Words:
@@ -87,7 +90,7 @@ def _hash_strings(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], o
 
 def string_buffers(ids: pa.Array) -> tuple[Offsets, npt.NDArray[np.uint8]]:
     """[n + 1] offsets, int64 of a large_string array, else int32; and the bytes they point into."""
-    kind = np.int64 if pa.types.is_large_string(ids.type) else np.int32
+    kind: type[np.signedinteger[Any]] = np.int64 if pa.types.is_large_string(ids.type) else np.int32
     if len(ids) == 0:
         return np.zeros(1, kind), np.empty(0, np.uint8)
     buffers = ids.buffers()

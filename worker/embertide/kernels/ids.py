@@ -18,7 +18,7 @@ from embertide.kernels.hashing import Words, hash_integers, hash_strings, string
 
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [k]``, or an arrow array of k strings."""
-Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+Positions = npt.NDArray[np.signedinteger[Any]]
 Order = npt.NDArray[np.uint32]
 
 
@@ -38,8 +38,9 @@ def sort_words(pieces: Sequence[Words], width: int) -> tuple[Words, Order]:
     size = sum(len(piece) for piece in pieces)
     if native.lib is None:
         joined = np.concatenate([np.empty((0, width), np.uint64), *pieces])
-        order = np.lexsort(joined.T[::-1])
-        return joined[order], order.astype(np.uint32)[: size if width == 2 else 0]
+        by_word = np.lexsort(joined.T[::-1])
+        order = by_word.astype(np.uint32)[: size if width == 2 else 0]
+        return joined[by_word], order
     words = np.empty((size, width), np.uint64)
     order = np.empty(size if width == 2 else 0, np.uint32)
     native.lib.sort_words([piece.reshape(-1) for piece in pieces], width, words.reshape(-1), order)
@@ -122,19 +123,37 @@ def group_words(words: Words, owners: int) -> tuple[Words, list[int], npt.NDArra
     return ordered[new], np.bincount(owner, minlength=owners).tolist(), position
 
 
+def string_lengths(pieces: Sequence[pa.Array], order: Order) -> npt.NDArray[np.int64]:
+    """Bytes of rows of large_string arrays that follow each other, in any order."""
+    if native.lib is None:
+        lengths = [np.empty(0, np.int64)]
+        lengths += [np.diff(string_buffers(piece)[0]).astype(np.int64) for piece in pieces]
+        return np.concatenate(lengths)[order]
+    out = np.empty(len(order), np.int64)
+    native.lib.text_lengths(*_buffers(pieces), order, out)
+    return out
+
+
 def take_strings(pieces: Sequence[pa.Array], order: Order) -> pa.Array:
-    """A large_string array of rows of large_string arrays that follow each other, in any order."""
+    """A large_string array of those rows."""
     if native.lib is None:
         joined = pa.concat_arrays([pa.array([], pa.large_string()), *pieces])
         return joined.take(pa.array(order))
-    buffers = [string_buffers(piece) for piece in pieces]
-    offsets, data = [pair[0] for pair in buffers], [pair[1] for pair in buffers]
+    offsets, data = _buffers(pieces)
     bounds = np.zeros(len(order) + 1, np.int64)
     native.lib.text_lengths(offsets, data, order, bounds[1:])
     np.cumsum(bounds, out=bounds)
     text = np.empty(int(bounds[-1]), np.uint8)
     native.lib.gather_text(offsets, data, order, bounds, text)
     return strings(bounds, text)
+
+
+def _buffers(
+    pieces: Sequence[pa.Array],
+) -> tuple[list[Any], list[npt.NDArray[np.uint8]]]:
+    """Offsets and bytes of each piece."""
+    buffers = [string_buffers(piece) for piece in pieces]
+    return [offsets for offsets, _ in buffers], [data for _, data in buffers]
 
 
 def strings(bounds: npt.NDArray[np.int64], text: npt.NDArray[np.uint8]) -> pa.Array:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +26,11 @@ from embertide.kernels import ids as kernel
 from embertide.kernels.csr import id_type
 from embertide.kernels.hashing import Words, string_buffers, unhash_integers
 from embertide.kernels.ids import Ids, IdTable
-from embertide.primitives.exchange import Channel, Exchange, Pending
+from embertide.primitives.exchange import Exchange
+from embertide.primitives.id_rounds import ROUND_IDS, Asked, Round, cut, cut_rounds, send_strings
 
 Dense = npt.NDArray[np.int64]
 T = TypeVar("T")
-
-ROUND_IDS = 1 << 20
-"""How many ids a rank sends, or asks others for, at a time."""
 
 
 class NodeIds(Protocol):
@@ -132,7 +130,7 @@ class HashedIds:
             return [kernel.hash_ids(ids) for ids in batches], batches if self._width == 2 else []
         words: list[Words] = []
         texts: list[pa.Array] = []
-        parts = [part for ids in batches for part in _parts([ids])]
+        parts = [part for ids in batches for part in cut([ids])]
         for number in range(max(self._channel.exchange.all_objects(len(parts)))):
             (ids,) = parts[number] if number < len(parts) else [self._nothing()]
             hashes = kernel.hash_ids(ids)
@@ -204,8 +202,8 @@ class HashedIds:
         All ranks take the same steps: ask round k, answer round k-1, receive round k-1's answers.
         The ranks' numbers of ids say whether any has more, so that all stop together.
         """
-        rounds = _rounds(batches)
-        asked: _Asked[T] | None = None
+        rounds = cut_rounds(batches)
+        asked: Asked[T] | None = None
         more = True
         while more or asked is not None:
             following = None
@@ -216,7 +214,7 @@ class HashedIds:
                 yield from asked.round.deliver(asked.dense()) if asked.round else ()
             asked = following if more else None
 
-    def _ask(self, part: _Round[T] | None) -> tuple[_Asked[T], bool]:
+    def _ask(self, part: Round[T] | None) -> tuple[Asked[T], bool]:
         """Start sending the hashes of a round to their owners, and whether any rank had one.
 
         Collective: every rank must call.
@@ -234,9 +232,9 @@ class HashedIds:
         ]
         others = channel.axis.others()
         pending = channel.start([(i, wanted[i]) for i in others], [(i, theirs[i]) for i in others])
-        return _Asked(part, position, counts, theirs, pending), bool(incoming[:, 1].any())
+        return Asked(part, position, counts, theirs, pending), bool(incoming[:, 1].any())
 
-    def _answer(self, asked: _Asked[T]) -> None:
+    def _answer(self, asked: Asked[T]) -> None:
         """Look up what others asked of us, and receive what we asked. Collective."""
         channel, own = self._channel, self._channel.axis.index
         kind = id_type(self.count)
@@ -270,95 +268,41 @@ class HashedIds:
         return self._original_strings(cuts), keys
 
     def _original_strings(self, cuts: npt.NDArray[np.int64]) -> pa.Array:
-        """Texts of our sub-range, each rank's in rounds. Collective: every rank must call."""
-        world = len(cuts) - 1
+        """Texts of our sub-range, received in rounds into their place.
+
+        Collective: every rank must call.
+        """
+        starts, world = cuts[:-1], len(cuts) - 1
         step = max(1, ROUND_IDS // world)
-        longest = max(self._channel.exchange.all_objects(int(np.diff(cuts).max())))
-        received: list[list[pa.Array]] = [[] for _ in range(world)]
-        for at in range(0, longest, step):
-            starts = np.minimum(cuts[:-1] + at, cuts[1:])
+        incoming = self._channel.sizes(torch.tensor(self._run_sizes(cuts))).numpy()
+        row, byte = (np.cumsum([0, *sizes])[:-1] for sizes in incoming.T)
+        bounds = np.zeros(incoming[:, 0].sum() + 1, np.int64)
+        text = np.empty(incoming[:, 1].sum(), np.uint8)
+        for _ in range(0, max(self._channel.exchange.all_objects(int(np.diff(cuts).max()))), step):
             stops = np.minimum(starts + step, cuts[1:])
-            order = np.concatenate([self._order[a:b] for a, b in zip(starts, stops, strict=True)])
-            counts = (stops - starts).tolist()
-            texts = kernel.take_strings(self._texts, order)
-            for pieces, text in zip(
-                received, send_strings(self._channel, texts, counts), strict=True
-            ):
-                pieces.append(text)
-        pieces = [text for of_rank in received for text in of_rank]
-        return pa.concat_arrays([pa.array([], pa.large_string()), *pieces])
+            runs = [self._order[a:b] for a, b in zip(starts, stops, strict=True)]
+            taken = kernel.take_strings(self._texts, np.concatenate(runs))
+            pieces = send_strings(self._channel, taken, (stops - starts).tolist())
+            for rank, piece in enumerate(pieces):
+                offsets, data = string_buffers(piece)
+                bounds[row[rank] + 1 :][: len(piece)] = np.diff(offsets)
+                text[byte[rank] :][: offsets[-1]] = data
+                row[rank] += len(piece)
+                byte[rank] += offsets[-1]
+            starts = stops
+        np.cumsum(bounds, out=bounds)
+        return kernel.strings(bounds, text)
 
-
-@dataclass
-class _Round(Generic[T]):
-    """Ids that are asked for together, a part of one batch; ``last`` of it or not.
-
-    Attributes:
-        dense: [k] results of the batch's arrays, joined.
-        at: where this round's begin there.
-    """
-
-    label: T
-    arrays: list[Ids]
-    lengths: list[int]
-    dense: Dense
-    at: int
-    last: bool
-
-    def deliver(self, found: Dense) -> Iterator[tuple[T, list[Dense]]]:
-        """Keep what was found; the whole batch once it is complete."""
-        self.dense[self.at : self.at + len(found)] = found
-        if self.last:
-            yield self.label, np.split(self.dense, np.cumsum(self.lengths)[:-1])
-
-
-@dataclass
-class _Asked(Generic[T]):
-    """A round under way.
-
-    Attributes:
-        position: [k] place of each id among the different ones that were asked for.
-        counts: how many of those each rank owns.
-        theirs: [n, width] hashes that each rank asks us for.
-        found: dense ids of the different ones.
-    """
-
-    round: _Round[T] | None
-    position: npt.NDArray[np.int32]
-    counts: list[int]
-    theirs: list[torch.Tensor]
-    pending: Pending
-    found: npt.NDArray[np.integer] | None = None
-
-    def dense(self) -> Dense:
-        """[k] in the order of the ids."""
-        assert self.found is not None
-        return self.found[self.position].astype(np.int64, copy=False)
-
-
-def _rounds(batches: Iterable[tuple[T, Sequence[Ids]]]) -> Iterator[_Round[T]]:
-    """Batches cut into rounds; one without ids has a round as well."""
-    for label, arrays in batches:
-        lengths = [len(ids) for ids in arrays]
-        dense, at = np.empty(sum(lengths), np.int64), 0
-        for part in _parts(arrays):
-            size = sum(len(ids) for ids in part)
-            yield _Round(label, part, lengths, dense, at, at + size == len(dense))
-            at += size
-
-
-def _parts(arrays: Sequence[Ids]) -> Iterator[list[Ids]]:
-    """Slices of the arrays, joined ``ROUND_IDS`` long but the last; one at least."""
-    part: list[Ids] = []
-    room = ROUND_IDS
-    for ids in arrays:
-        at = 0
-        while len(ids) - at > room:
-            yield [*part, ids[at : at + room]]
-            part, at, room = [], at + room, ROUND_IDS
-        part.append(ids[at:])
-        room -= len(ids) - at
-    yield part
+    def _run_sizes(self, cuts: npt.NDArray[np.int64]) -> list[list[int]]:
+        """Strings and their bytes in each run of our hashes."""
+        sizes = []
+        for start, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            runs = [
+                self._order[at : min(at + ROUND_IDS, stop)] for at in range(start, stop, ROUND_IDS)
+            ]
+            lengths = (kernel.string_lengths(self._texts, run) for run in runs)
+            sizes.append([stop - start, sum(int(some.sum()) for some in lengths)])
+        return sizes
 
 
 def _words(tensor: torch.Tensor) -> Words:
@@ -379,24 +323,3 @@ def as_ids(ids: Ids, kind: str) -> Ids:
         array = pa.array(ids) if isinstance(ids, np.ndarray) else ids
         return array.cast(pa.large_string())
     return ids if isinstance(ids, np.ndarray) else ids.to_numpy(zero_copy_only=False)
-
-
-def send_strings(channel: Channel, ids: pa.Array, counts: list[int]) -> list[pa.Array]:
-    """Send consecutive runs of large_strings to all ranks; what each sent us, in rank order.
-
-    Moves 8 bytes and the text of each. Collective: every rank must call.
-    """
-
-    def swap(values: npt.NDArray[np.generic], sizes: list[int]) -> list[npt.NDArray[np.generic]]:
-        tensor = torch.from_numpy(values).to(channel.device)
-        return [part.cpu().numpy() for part in channel.all_to_all(tensor.split(sizes))]
-
-    offsets, data = string_buffers(ids)
-    ends = np.cumsum([0, *counts])
-    sizes = np.diff(offsets[ends]).tolist()
-    lengths = swap(np.diff(offsets), counts)
-    texts = swap(np.array(data[offsets[0] : offsets[-1]]), sizes)
-    return [
-        kernel.strings(np.concatenate([[0], np.cumsum(length)]), text)
-        for length, text in zip(lengths, texts, strict=True)
-    ]

@@ -29,7 +29,8 @@ HISTOGRAM_BITS = 16
 def ingest(ctx: RunContext, splits: list[Split], ids: NodeIds) -> Edges:
     """Read our share of the edges as dense ids.
 
-    Mapping ``int64`` and ``string`` ids is an exchange per batch; ranks may differ in their numbers.
+    Mapping ``int64`` and ``string`` ids is an exchange per batch; ranks may have
+    different numbers of them.
     Collective: every rank must call.
 
     Raises:
