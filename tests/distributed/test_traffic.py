@@ -121,7 +121,7 @@ def aggregate_first(f: Formulas) -> None:
     label = Label("world", "features", 0)
     f.look_up(label, f.loaded, 4)
     m = f.grid.feature
-    f.look_up(label, lambda rank: f.needs(*f.ranges.partition(rank // m)), 16)
+    f.look_up(label, lambda rank: f.needs(*f.ranges.partition(rank // m)), 8)
     sources = f.loaded_sources()
     sources.ids(Label("world", "ids"))
     rows = group_rows("aggregate first", f.grid)

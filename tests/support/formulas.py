@@ -112,12 +112,12 @@ class Formulas:
                 self.gather(label, lambda rank: 4 * self.edges(rank))
 
     def locate(self) -> None:
-        """16 bytes per feature row, to the owner of its node."""
+        """8 bytes per feature row, to the owner of its node."""
         label = Label("world", "features")
         self.all_pairs(label, [self.world], 8)
         for rank in self.world:
             for node in self.loaded(rank):
-                self.move(label, rank, self.owner(node), 16)
+                self.move(label, rank, self.owner(node), 8)
 
     def loaded(self, rank: int) -> list[int]:
         """Nodes whose features a rank read."""

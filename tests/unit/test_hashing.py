@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embertide.kernels import hashing
-from embertide.kernels.hashing import hash_integers, hash_strings, mix, random_words
+from embertide.kernels import hashing, native
+from embertide.kernels.hashing import (
+    hash_integers,
+    hash_strings,
+    mix,
+    random_words,
+    unhash_integers,
+)
 
+INTEGERS = [16294208416658607535, 10451216379200822465, 1635312068028924514]
+STRINGS = [
+    (16294208416658607535, 3246858695411730098),
+    (6774081908283191102, 15034767603879408131),
+    (14360971431600744186, 1833971736897262950),
+    (9501447833425779875, 17971267297666064827),
+    (7245347390365026150, 15546733296654232208),
+]
 WORDS = st.lists(st.text(max_size=20) | st.sampled_from(["", "a", "a\0", "a\0\0", "é", "12345678"]))
 
 
-def hashes(words: list[str], kind: pa.DataType | None = None) -> list[tuple[int, int]]:
-    high, low = hash_strings(pa.array(words, kind or pa.large_string()))
-    return list(zip(high.tolist(), low.tolist(), strict=True))
+@pytest.fixture(params=["native", "fallback"], autouse=True, scope="module")
+def kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "native" and native.lib is None:
+        pytest.skip(native.describe())
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "fallback":
+            patch.setattr(native, "lib", None)
+        yield
+
+
+def hashes(words: list[str], kind: pa.DataType | None = None) -> list[tuple[int, ...]]:
+    found = hash_strings(pa.array(words, kind or pa.large_string()))
+    return [tuple(pair) for pair in found.tolist()]
 
 
 @given(WORDS)
@@ -30,8 +56,7 @@ def test_strings_are_equal_iff_their_hashes_are(words: list[str]) -> None:
 def test_a_slice_of_an_array_hashes_alike(words: list[str], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(words)))
     array = pa.array(words, pa.large_string())[start:]
-    high, low = hash_strings(array)
-    assert list(zip(high.tolist(), low.tolist(), strict=True)) == hashes(words)[start:]
+    assert [tuple(pair) for pair in hash_strings(array).tolist()] == hashes(words)[start:]
 
 
 def test_prefixes_and_zero_bytes_differ() -> None:
@@ -49,10 +74,16 @@ def test_batches_and_types_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True))
-def test_integers_never_collide(ids: list[int]) -> None:
-    high, low = hash_integers(np.array(ids, np.int64))
-    assert len(set(high.tolist())) == len(set(low.tolist())) == len(ids)
-    assert not set(high.tolist()) & set(low.tolist())
+def test_integers_never_collide_and_can_be_had_back(ids: list[int]) -> None:
+    words = hash_integers(np.array(ids, np.int64))
+    assert len(set(words.tolist())) == len(ids)
+    assert unhash_integers(words).tolist() == ids
+
+
+def test_hashes_are_those_of_earlier_versions() -> None:
+    """Samples are drawn by them: other hashes are other embeddings."""
+    assert hash_integers(np.array([0, 1, -5])).tolist() == INTEGERS
+    assert hashes(["", "a", "ünïcode", "12345678", "x" * 1000]) == STRINGS
 
 
 def test_random_words_depend_on_everything() -> None:

@@ -79,7 +79,7 @@ def run(
             dense, locations = located(raw, dense, locate_features(ctx, ranges, ids, dense))
             names, keys = ids.original(ranges)
             clock.edges = sum(ctx.exchange.all_objects(sub_range.nnz))
-        del edges
+        del edges, ids
         release_memory()
         with clock.stage("infer"):
             graphs = layer_graphs(ctx, program, ranges, sub_range, keys, clock)

@@ -1,19 +1,27 @@
 """Hashes of node ids and counter-based random numbers, vectorised over arrays.
 
-Ids are hashed to 128 bits, so that two different ids never meet in practice; the mixing
-function is SplitMix64's finaliser, a bijection on 64-bit words.
+An int64 id is hashed to 64 bits by a bijection, so that two never meet and the id can be had back;
+a string to 128 bits, where two different ones never meet in practice. The mixing function is
+SplitMix64's finaliser, a bijection on 64-bit words.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from embertide.kernels import native
+
 Words = npt.NDArray[np.uint64]
+Offsets = npt.NDArray[np.signedinteger[Any]]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _SECOND = np.uint64(0xD1B54A32D192ED03)
+_FIRST_INVERSE = np.uint64(0x96DE1B173F119089)
+_SECOND_INVERSE = np.uint64(0x319642B2D24D8EC3)
 _BATCH_BYTES = 1 << 24
 
 
@@ -26,15 +34,46 @@ def mix(words: Words) -> Words:
         return words ^ (words >> np.uint64(31))
 
 
-def hash_integers(ids: npt.NDArray[np.int64]) -> tuple[Words, Words]:
-    """[n] int64 -> high and low halves of their hashes."""
-    words = ids.view(np.uint64)
-    return mix(words), mix(words ^ _SECOND)
+def _unmix(words: Words) -> Words:
+    """[n] words -> those that :func:`mix` makes them of."""
+    with np.errstate(over="ignore"):
+        words = (words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))) * _SECOND_INVERSE
+        words = (words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))) * _FIRST_INVERSE
+        words = words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))
+        return words - _GOLDEN
 
 
-def hash_strings(ids: pa.Array) -> tuple[Words, Words]:
-    """[n] strings -> high and low halves of their hashes, eight bytes at a time."""
-    offsets, data = string_buffers(ids.cast(pa.large_string()))
+def hash_integers(ids: npt.NDArray[np.int64]) -> Words:
+    """[n] int64 -> [n] their hashes, of which no two are equal."""
+    if native.lib is None:
+        return mix(ids.view(np.uint64))
+    words = np.empty(len(ids), np.uint64)
+    native.lib.hash_integers(np.ascontiguousarray(ids), words)
+    return words
+
+
+def unhash_integers(words: Words) -> npt.NDArray[np.int64]:
+    """[n] hashes -> [n] int64, the ids they are of."""
+    if native.lib is None:
+        return _unmix(words).view(np.int64)
+    ids = np.empty(len(words), np.int64)
+    native.lib.unhash_integers(np.ascontiguousarray(words), ids)
+    return ids
+
+
+def hash_strings(ids: pa.Array) -> Words:
+    """[n] strings (of either arrow type) -> [n, 2] high and low halves of their hashes."""
+    offsets, data = string_buffers(ids)
+    words = np.empty((len(ids), 2), np.uint64)
+    if native.lib is None:
+        _hash_strings(offsets.astype(np.int64), data, words)
+    else:
+        native.lib.hash_strings(offsets, data, words.reshape(-1))
+    return words
+
+
+def _hash_strings(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], out: Words) -> None:
+    """Eight bytes of all strings at a time."""
     starts, lengths = offsets[:-1], np.diff(offsets)
     words = (lengths + 7) // 8
     high, low = mix(lengths.astype(np.uint64)), mix(lengths.astype(np.uint64) ^ _SECOND)
@@ -46,15 +85,16 @@ def hash_strings(ids: pa.Array) -> tuple[Words, Words]:
             for column in _padded(data, starts[some], lengths[some], int(count)).T:
                 high[some] = mix(high[some] ^ column)
                 low[some] = mix(low[some] + _SECOND ^ column)
-    return high, low
+    out[:, 0], out[:, 1] = high, low
 
 
-def string_buffers(ids: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """[n + 1] offsets and the bytes they point into, of a large_string array."""
+def string_buffers(ids: pa.Array) -> tuple[Offsets, npt.NDArray[np.uint8]]:
+    """[n + 1] offsets, int64 of a large_string array, else int32; and the bytes they point into."""
+    kind: type[np.signedinteger[Any]] = np.int64 if pa.types.is_large_string(ids.type) else np.int32
     if len(ids) == 0:
-        return np.zeros(1, np.int64), np.empty(0, np.uint8)
+        return np.zeros(1, kind), np.empty(0, np.uint8)
     buffers = ids.buffers()
-    offsets = np.frombuffer(buffers[1], np.int64)[ids.offset :][: len(ids) + 1]
+    offsets = np.frombuffer(buffers[1], kind)[ids.offset :][: len(ids) + 1]
     return offsets, np.frombuffer(buffers[2] or b"", np.uint8)
 
 

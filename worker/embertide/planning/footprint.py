@@ -13,8 +13,8 @@ FLOAT_BYTES = 4
 """Of a value of a dense tensor, an edge weight and a score: float32."""
 ID_BYTES = 8
 """Of a dense id, a row offset, or a packed edge: int64."""
-LOCATION_BYTES = 16
-"""Of the rank and row that hold a node's features: two int64."""
+LOCATION_BYTES = 8
+"""Of the rank and row that hold a node's features: two int32."""
 _TOUCHED_ROW_BYTES = 8
 """Of a row in a remote group's block: its number and the end of its run, int32 each."""
 _SCORES_PER_ROW = 4

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from embertide.grid import RowRanges
+from embertide.kernels.owners import split_by_owner
 from embertide.primitives.exchange import Channel
-
-
-def split_by_owner(
-    nodes: torch.Tensor, bounds: tuple[int, ...]
-) -> tuple[torch.Tensor, list[int], torch.Tensor]:
-    """Order node ids by owning range.
-
-    Returns:
-        order [k] (stable), how many each range owns, and the row within its owner [k], ordered.
-    """
-    owners = len(bounds) - 1
-    if owners == 1:
-        return torch.arange(len(nodes)), [len(nodes)], nodes - bounds[0]
-    owner = np.searchsorted(np.array(bounds), nodes.numpy(), side="right") - 1
-    # numpy sorts 16-bit keys by radix.
-    owner = owner.astype(np.uint16) if owners < 2**16 else owner
-    order = torch.from_numpy(np.argsort(owner, kind="stable"))
-    counts = np.bincount(owner, minlength=owners)
-    starts = torch.from_numpy(np.repeat(np.array(bounds[:-1]), counts))
-    return order, counts.tolist(), nodes[order] - starts
 
 
 def look_up(

@@ -3,12 +3,17 @@
 ``int64`` and ``string`` ids are spread over the ranks by hash: each rank keeps the sorted
 hashes of one range, so none ever holds all ids. A node's dense id is its position in hash
 order over the whole graph, hence the same on every grid.
+
+Held for each of a rank's ids: int64 8 bytes, the hash, of which the id can be had back; strings
+20 bytes and the text, the hash and where the text is among those received. The directory of the
+hashes takes 1 to 2 bytes more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +22,15 @@ import torch
 
 from embertide.errors import InputError
 from embertide.grid import RowRanges
-from embertide.kernels.hashing import Words, hash_integers, hash_strings, string_buffers
-from embertide.primitives.exchange import Channel, Exchange
+from embertide.kernels import ids as kernel
+from embertide.kernels.csr import id_type
+from embertide.kernels.hashing import Words, string_buffers, unhash_integers
+from embertide.kernels.ids import Ids, IdTable
+from embertide.primitives.exchange import Exchange
+from embertide.primitives.id_rounds import ROUND_IDS, Asked, Round, cut, cut_rounds, send_strings
 
-Ids = npt.NDArray[np.int64] | Any
-"""``np.int64 [k]``, or an arrow array of k strings."""
 Dense = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 
 class NodeIds(Protocol):
@@ -34,10 +42,19 @@ class NodeIds(Protocol):
 
     @property
     def collective(self) -> bool:
-        """Whether :meth:`find` and :meth:`original` are collective: every rank must call."""
+        """Whether all but :attr:`count` is collective: every rank must call."""
 
     def find(self, ids: Ids) -> Dense:
         """[k] dense ids; -1 for an unknown id. Collective where :attr:`collective`."""
+
+    def find_all(
+        self, batches: Iterable[tuple[T, Sequence[Ids]]]
+    ) -> Iterator[tuple[T, list[Dense]]]:
+        """What :meth:`find` gives for each array of each batch, beside the batch's label.
+
+        Ranks may have different numbers of batches. Collective where :attr:`collective`: every
+        rank must go on to the end.
+        """
 
     def original(self, ranges: RowRanges) -> tuple[Ids, Words]:
         """[rows] ids in files of our sub-range's rows, and one stable 64-bit key each.
@@ -61,6 +78,13 @@ class DenseIds:
             return ids
         return np.where((ids >= 0) & (ids < self.count), ids, -1)
 
+    def find_all(
+        self, batches: Iterable[tuple[T, Sequence[Ids]]]
+    ) -> Iterator[tuple[T, list[Dense]]]:
+        """:meth:`find` for each array."""
+        for label, arrays in batches:
+            yield label, [self.find(ids) for ids in arrays]
+
     def original(self, ranges: RowRanges) -> tuple[Ids, Words]:
         """([rows] int64 ids, [rows] the same as uint64 keys) of our sub-range."""
         ids = np.arange(*ranges.worker(self.rank), dtype=np.int64)
@@ -71,7 +95,8 @@ class HashedIds:
     """Ids spread over the ranks by hash. Collective: every rank must call.
 
     Args:
-        batches: this rank's share of all ids, any order.
+        batches: this rank's share of all ids, any order; on one worker strings are kept as they
+            are, not copied.
         kind: ``int64`` or ``string``.
         describe: what the ids are, for messages ("features of node 'item'").
 
@@ -81,60 +106,57 @@ class HashedIds:
 
     collective = True
 
-    def __init__(self, exchange: Exchange, batches: list[Ids], kind: str, describe: str) -> None:
+    def __init__(
+        self, exchange: Exchange, batches: Sequence[Ids], kind: str, describe: str
+    ) -> None:
         self._channel = exchange.channel("world", "idmap")
-        self._kind = kind
-        high, low, ids = self._collect(batches)
-        order = np.lexsort((low, high))
-        self._high, self._low = high[order], low[order]
-        self._ids = ids.take(pa.array(order))
+        self._width = 2 if kind == "string" else 1
+        words, self._texts = self._collect([as_ids(batch, kind) for batch in batches])
+        self._words, self._order = kernel.sort_words(words, self._width)
+        del words
         self._refuse_duplicates(describe)
-        counts = exchange.all_objects(len(order))
+        counts = exchange.all_objects(len(self._words))
         self.count = sum(counts)
         self._first = sum(counts[: exchange.grid.rank])
+        self._table = IdTable(self._words)
 
-    def _collect(self, batches: list[Ids]) -> tuple[Words, Words, pa.Array]:
-        """Send every id to the rank that owns its hash; hash words and ids that are ours.
+    def _collect(self, batches: list[Ids]) -> tuple[list[Words], list[pa.Array]]:
+        """Hashes of the ids that are ours, and the strings, in the same order.
 
+        Sends every id to the rank that owns its hash, a part of a batch at a time.
         Collective: every rank must call.
         """
-        ids = _concatenate(batches, self._kind)
-        high, low = self._hash(ids)
-        order, counts = self._by_owner(high)
-        highs = self._send(high[order], counts)
-        lows = self._send(low[order], counts)
-        return highs, lows, send_ids(self._channel, ids.take(pa.array(order)), counts)
+        if self._channel.grid.world == 1:
+            return [kernel.hash_ids(ids) for ids in batches], batches if self._width == 2 else []
+        words: list[Words] = []
+        texts: list[pa.Array] = []
+        parts = [part for ids in batches for part in cut([ids])]
+        for number in range(max(self._channel.exchange.all_objects(len(parts)))):
+            (ids,) = parts[number] if number < len(parts) else [self._nothing()]
+            hashes = kernel.hash_ids(ids)
+            order, counts = _by_owner(hashes, self._channel.grid.world)
+            words += self._all_to_all(hashes[order], counts)
+            if self._width == 2:
+                texts += send_strings(self._channel, kernel.take_strings([ids], order), counts)
+        return words, texts
 
-    def _hash(self, ids: pa.Array) -> tuple[Words, Words]:
-        if self._kind == "string":
-            return hash_strings(ids)
-        return hash_integers(np.ascontiguousarray(ids.to_numpy(zero_copy_only=False)))
+    def _nothing(self) -> Ids:
+        return pa.array([], pa.large_string()) if self._width == 2 else np.empty(0, np.int64)
 
-    def _by_owner(self, high: Words) -> tuple[npt.NDArray[np.int64], list[int]]:
-        """Order by owner of the hash range, and how many each owner gets."""
-        world = self._channel.grid.world
-        owner = ((high >> np.uint64(32)) * np.uint64(world)) >> np.uint64(32)
-        owner = owner.astype(np.uint16 if world < 2**16 else np.int64)
-        return np.argsort(owner, kind="stable"), np.bincount(owner, minlength=world).tolist()
-
-    def _send(self, words: Words, counts: list[int]) -> Words:
-        """All-to-all of 64-bit words, joined in rank order. Collective: every rank must call."""
-        return np.concatenate(self._all_to_all(words.view(np.int64), counts)).view(np.uint64)
-
-    def _all_to_all(self, words: npt.NDArray[np.int64], counts: list[int]) -> list[Dense]:
+    def _all_to_all(self, words: Words, counts: list[int]) -> list[Words]:
         """Send each rank its run of ``words``; what each sent us, in rank order.
 
         Collective: every rank must call.
         """
-        tensor = torch.from_numpy(words).to(self._channel.device)
+        tensor = torch.from_numpy(words.view(np.int64)).to(self._channel.device)
         received = self._channel.all_to_all(tensor.split(counts))
-        return [words.cpu().numpy() for words in received]
+        return [words.cpu().numpy().view(np.uint64) for words in received]
 
     def _refuse_duplicates(self, describe: str) -> None:
         """Raise on every rank where any has a duplicate. Collective: every rank must call."""
-        same = (self._high[1:] == self._high[:-1]) & (self._low[1:] == self._low[:-1])
+        same = (self._words[1:] == self._words[:-1]).all(axis=1)
         twice = np.flatnonzero(same)
-        found = [str(self._ids[int(at)].as_py()) for at in twice[:1]]
+        found = [str(self._ids(int(at), int(at) + 1)[0]) for at in twice[:1]]
         by_rank = self._channel.exchange.all_objects((len(twice), found))
         total = sum(count for count, _ in by_rank)
         if total:
@@ -144,75 +166,160 @@ class HashedIds:
                 f" id {first!r} occurs more than once. Keep one row per id."
             )
 
-    def find(self, ids: Ids) -> Dense:
-        """[k] dense ids; repeated ids are looked up once. Collective: every rank must call."""
-        column = ids if isinstance(ids, pa.Array) else pa.array(ids)
-        encoded = column.dictionary_encode()
-        high, low = self._hash(encoded.dictionary)
-        order, counts = self._by_owner(high)
-        high_words = self._all_to_all(high[order].view(np.int64), counts)
-        low_words = self._all_to_all(low[order].view(np.int64), counts)
-        found = [self._local(h, lo) for h, lo in zip(high_words, low_words, strict=True)]
-        replies = self._all_to_all(np.concatenate(found), [len(reply) for reply in found])
-        dense = np.empty(len(order), np.int64)
-        dense[order] = np.concatenate(replies)
-        position: Dense = encoded.indices.to_numpy(zero_copy_only=False)
-        return dense[position]
+    def _ids(self, start: int, stop: int) -> Ids:
+        """Ids of our hashes start..stop."""
+        if self._width == 1:
+            return unhash_integers(self._words[start:stop, 0])
+        return kernel.take_strings(self._texts, self._order[start:stop])
 
-    def _local(self, high: Dense, low: Dense) -> Dense:
-        """Dense ids of hashes in our range; -1 where there is none."""
-        wanted, check = high.view(np.uint64), low.view(np.uint64)
-        if len(self._high) == 0:
-            return np.full(len(wanted), -1, np.int64)
-        at = np.minimum(np.searchsorted(self._high, wanted), len(self._high) - 1)
-        while True:
-            # Two ids with equal high halves are next to each other; step past the wrong ones.
-            wrong = (self._high[at] == wanted) & (self._low[at] != check)
-            step = wrong & (at + 1 < len(self._high))
-            if not step.any():
-                break
-            at = at + step
-        known = (self._high[at] == wanted) & (self._low[at] == check)
-        return np.where(known, at + self._first, -1)
+    def find(self, ids: Ids) -> Dense:
+        """[k] dense ids; -1 for an unknown id. Collective: every rank must call."""
+        kind = "string" if self._width == 2 else "int64"
+        ((_, (dense,)),) = self.find_all([(None, [as_ids(ids, kind)])])
+        return dense
+
+    def find_all(
+        self, batches: Iterable[tuple[T, Sequence[Ids]]]
+    ) -> Iterator[tuple[T, list[Dense]]]:
+        """Dense ids of each array of each batch; -1 for unknown ids.
+
+        On several workers at most ``ROUND_IDS`` are asked for at a time, each once; while one
+        round is answered the next is asked. Moves 8 or 16 bytes there and 4 back (8 with 2^31
+        nodes and more) for each different id of a round that another rank owns.
+        Collective: every rank must go on to the end.
+        """
+        if self._channel.grid.world > 1:
+            yield from self._find_remote(batches)
+            return
+        for label, arrays in batches:
+            yield label, [self._table.find(ids, self._first) for ids in arrays]
+
+    def _find_remote(
+        self, batches: Iterable[tuple[T, Sequence[Ids]]]
+    ) -> Iterator[tuple[T, list[Dense]]]:
+        """See :meth:`find_all`. Collective: every rank must go on to the end.
+
+        All ranks take the same steps: ask round k, answer round k-1, receive round k-1's answers.
+        The ranks' numbers of ids say whether any has more, so that all stop together.
+        """
+        rounds = cut_rounds(batches)
+        asked: Asked[T] | None = None
+        more = True
+        while more or asked is not None:
+            following = None
+            if more:
+                following, more = self._ask(next(rounds, None))
+            if asked is not None:
+                self._answer(asked)
+                yield from asked.round.deliver(asked.dense()) if asked.round else ()
+            asked = following if more else None
+
+    def _ask(self, part: Round[T] | None) -> tuple[Asked[T], bool]:
+        """Start sending the hashes of a round to their owners, and whether any rank had one.
+
+        Collective: every rank must call.
+        """
+        channel, own = self._channel, self._channel.axis.index
+        hashes = [kernel.hash_ids(ids) for ids in part.arrays] if part else []
+        joined = np.concatenate([np.empty((0, self._width), np.uint64), *hashes])
+        unique, counts, position = kernel.group_words(joined, channel.grid.world)
+        sizes = torch.tensor([[count, part is not None] for count in counts])
+        incoming = channel.sizes(sizes)
+        wanted = torch.from_numpy(unique.view(np.int64)).to(channel.device).split(counts)
+        theirs = [
+            wanted[own] if i == own else wanted[own].new_empty(int(count), self._width)
+            for i, count in enumerate(incoming[:, 0])
+        ]
+        others = channel.axis.others()
+        pending = channel.start([(i, wanted[i]) for i in others], [(i, theirs[i]) for i in others])
+        return Asked(part, position, counts, theirs, pending), bool(incoming[:, 1].any())
+
+    def _answer(self, asked: Asked[T]) -> None:
+        """Look up what others asked of us, and receive what we asked. Collective."""
+        channel, own = self._channel, self._channel.axis.index
+        kind = id_type(self.count)
+        asked.pending.wait()
+        numbers = np.int32 if kind is torch.int32 else np.int64
+        replies = [
+            torch.from_numpy(self._table.find_words(_words(theirs), self._first, numbers))
+            for theirs in asked.theirs
+        ]
+        replies = [reply.to(channel.device) for reply in replies]
+        found = torch.empty(sum(asked.counts), dtype=kind, device=channel.device)
+        parts = found.split(asked.counts)
+        parts[own].copy_(replies[own])
+        others = channel.axis.others()
+        channel.start([(i, replies[i]) for i in others], [(i, parts[i]) for i in others]).wait()
+        asked.found = found.cpu().numpy()
 
     def original(self, ranges: RowRanges) -> tuple[Ids, Words]:
         """Receive the ids of our sub-range, and their keys, from the owners of their hashes.
 
+        Strings travel in rounds of ``ROUND_IDS``. Collective: every rank must call.
+        """
+        cuts = np.clip(np.array(ranges.workers) - self._first, 0, len(self._words))
+        counts = np.diff(cuts).tolist()
+        keys = np.concatenate(self._all_to_all(self._words[:, 0], counts))
+        if self._width == 1:
+            numbers = unhash_integers(keys)
+            return numbers, numbers.view(np.uint64)
+        if self._channel.grid.world == 1:
+            return self._ids(0, len(self._words)), keys
+        return self._original_strings(cuts), keys
+
+    def _original_strings(self, cuts: npt.NDArray[np.int64]) -> pa.Array:
+        """Texts of our sub-range, received in rounds into their place.
+
         Collective: every rank must call.
         """
-        last = self._first + len(self._ids)
-        cuts = np.clip(np.array(ranges.workers), self._first, last)
-        counts = np.diff(cuts).tolist()
-        ids = send_ids(self._channel, self._ids, counts)
-        if self._kind == "string":
-            return ids, self._send(self._high, counts)
-        numbers = np.ascontiguousarray(ids.to_numpy(zero_copy_only=False))
-        return numbers, numbers.view(np.uint64)
+        starts, world = cuts[:-1], len(cuts) - 1
+        step = max(1, ROUND_IDS // world)
+        incoming = self._channel.sizes(torch.tensor(self._run_sizes(cuts))).numpy()
+        row, byte = (np.cumsum([0, *sizes])[:-1] for sizes in incoming.T)
+        bounds = np.zeros(incoming[:, 0].sum() + 1, np.int64)
+        text = np.empty(incoming[:, 1].sum(), np.uint8)
+        for _ in range(0, max(self._channel.exchange.all_objects(int(np.diff(cuts).max()))), step):
+            stops = np.minimum(starts + step, cuts[1:])
+            runs = [self._order[a:b] for a, b in zip(starts, stops, strict=True)]
+            taken = kernel.take_strings(self._texts, np.concatenate(runs))
+            pieces = send_strings(self._channel, taken, (stops - starts).tolist())
+            for rank, piece in enumerate(pieces):
+                offsets, data = string_buffers(piece)
+                bounds[row[rank] + 1 :][: len(piece)] = np.diff(offsets)
+                text[byte[rank] :][: offsets[-1]] = data
+                row[rank] += len(piece)
+                byte[rank] += offsets[-1]
+            starts = stops
+        np.cumsum(bounds, out=bounds)
+        return kernel.strings(bounds, text)
+
+    def _run_sizes(self, cuts: npt.NDArray[np.int64]) -> list[list[int]]:
+        """Strings and their bytes in each run of our hashes."""
+        sizes = []
+        for start, stop in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+            runs = [
+                self._order[at : min(at + ROUND_IDS, stop)] for at in range(start, stop, ROUND_IDS)
+            ]
+            lengths = (kernel.string_lengths(self._texts, run) for run in runs)
+            sizes.append([stop - start, sum(int(some.sum()) for some in lengths)])
+        return sizes
 
 
-def _concatenate(batches: list[Ids], kind: str) -> pa.Array:
-    wanted = pa.large_string() if kind == "string" else pa.int64()
-    arrays = [pa.array(b) if isinstance(b, np.ndarray) else b for b in batches]
-    return pa.concat_arrays([pa.array([], wanted), *[a.cast(wanted) for a in arrays]])
+def _words(tensor: torch.Tensor) -> Words:
+    return tensor.cpu().numpy().view(np.uint64)
 
 
-def send_ids(channel: Channel, ids: pa.Array, counts: list[int]) -> pa.Array:
-    """Send consecutive runs of ids (int64 or strings) to all ranks; those received, in rank order.
+def _by_owner(words: Words, world: int) -> tuple[kernel.Order, list[int]]:
+    """Order by owner of the hash range, and how many each owner gets."""
+    owner = ((words[:, 0] >> np.uint64(32)) * np.uint64(world)) >> np.uint64(32)
+    owner = owner.astype(np.uint16 if world < 2**16 else np.int64)
+    order = np.argsort(owner, kind="stable").astype(np.uint32)
+    return order, np.bincount(owner, minlength=world).tolist()
 
-    Collective: every rank must call.
-    """
 
-    def swap(values: npt.NDArray[np.generic], sizes: list[int]) -> npt.NDArray[np.generic]:
-        tensor = torch.from_numpy(values).to(channel.device)
-        return torch.cat(channel.all_to_all(tensor.split(sizes))).cpu().numpy()
-
-    if pa.types.is_int64(ids.type):
-        return pa.array(swap(np.array(ids.to_numpy(zero_copy_only=False)), counts))
-    offsets, data = string_buffers(ids)
-    data = data[offsets[0] : offsets[-1]].copy()
-    ends = np.cumsum(counts)
-    sizes = np.diff(np.concatenate([[0], offsets[ends] - offsets[0]])).tolist()
-    lengths = swap(np.diff(offsets), counts)
-    text = swap(data, sizes)
-    bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return pa.LargeStringArray.from_buffers(len(lengths), pa.py_buffer(bounds), pa.py_buffer(text))
+def as_ids(ids: Ids, kind: str) -> Ids:
+    """As the kernels take them: ``np.int64 [k]``, or a large_string array."""
+    if kind == "string":
+        array = pa.array(ids) if isinstance(ids, np.ndarray) else ids
+        return array.cast(pa.large_string())
+    return ids if isinstance(ids, np.ndarray) else ids.to_numpy(zero_copy_only=False)

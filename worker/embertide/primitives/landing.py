@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 
 from embertide.grid import Axis, ColumnSlices, Grid, RowRanges
+from embertide.kernels.owners import split_by_owner
 from embertide.layouts import Layout, Loaded, Shard
-from embertide.primitives.directory import split_by_owner
 from embertide.primitives.exchange import Channel
 from embertide.primitives.spmm import Operand
 

@@ -17,10 +17,12 @@ import torch
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.grid import RowRanges
+from embertide.kernels.csr import id_type
+from embertide.kernels.ids import Ids
+from embertide.kernels.owners import place_locations, split_by_owner
 from embertide.kernels.reading import Float32s, empty_rows, place_rows
 from embertide.layouts import Loaded
-from embertide.primitives.directory import split_by_owner
-from embertide.primitives.idmap import DenseIds, HashedIds, Ids, NodeIds
+from embertide.primitives.idmap import DenseIds, HashedIds, NodeIds
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import FeatureBatch, non_finite, read_features
 from embertide.readers.nodes import read_nodes
@@ -30,6 +32,8 @@ from embertide.spec.nodes import NodeInput
 
 _BATCH_BYTES = 1 << 20
 """Small enough for a batch to be in the cache from its reading to its place."""
+ROUND_ROWS = 1 << 20
+"""Rows whose location a rank sends at a time."""
 
 
 @dataclass
@@ -184,9 +188,7 @@ def _dense_ids(ctx: RunContext, ids: NodeIds, raw: RawFeatures) -> npt.NDArray[n
     """
     found: list[npt.NDArray[np.int64]] = []
     unknown, first = 0, None
-    for number in range(max(ctx.exchange.all_objects(len(raw.ids)))):
-        batch = raw.ids[number] if number < len(raw.ids) else _no_ids(ctx.nodes)
-        dense = ids.find(batch)
+    for batch, (dense,) in ids.find_all((batch, [batch]) for batch in raw.ids):
         missing = np.flatnonzero(dense < 0)
         if len(missing) and first is None:
             first = _name(batch, int(missing[0]))
@@ -212,12 +214,6 @@ def _known(node: NodeInput, count: int) -> str:
     )
 
 
-def _no_ids(node: NodeInput) -> Ids:
-    import pyarrow as pa
-
-    return pa.array([], pa.large_string()) if node.ids == "string" else np.empty(0, np.int64)
-
-
 def _name(ids: Ids, at: int) -> int | str:
     value = ids[at]
     return int(value) if isinstance(ids, np.ndarray) else str(value)
@@ -229,27 +225,31 @@ def locate_features(
     """Send the owner of each node the location of its features: the rank that loaded them and
     the row there.
 
-    Sends 16 bytes per row. Collective: every rank must call.
+    Sends 8 bytes per row (16 with 2^31 rows and more), ``ROUND_ROWS`` at a time.
+    Collective: every rank must call.
 
     Returns:
-        [N/(P*M), 2] int64 loader rank and row of each node of our sub-range, on the CPU.
+        [N/(P*M), 2] loader rank and row of each node of our sub-range, int32 where they fit, on
+        the CPU.
 
     Raises:
         InputError: nodes without features, or with several rows of them.
     """
-    order, counts, rows = split_by_owner(torch.from_numpy(dense), ranges.workers)
-    pairs = torch.stack([rows, order], 1).to(ctx.device)
+    longest = max(ctx.exchange.all_objects(len(dense)))
+    kind = id_type(max(longest, ranges.nodes))
     channel = ctx.exchange.channel("world", "features")
     start, stop = ranges.worker(ctx.grid.rank)
-    locations = torch.full((stop - start, 2), -1, dtype=torch.int64)
-    seen = torch.zeros(stop - start, dtype=torch.int64)
-    for rank, received in enumerate(channel.all_to_all(pairs.split(counts))):
-        at = received[:, 0].cpu()
-        locations[at, 0], locations[at, 1] = rank, received[:, 1].cpu()
-        seen += torch.bincount(at, minlength=len(seen))
+    locations = torch.full((stop - start, 2), -1, dtype=kind)
+    for first in range(0, longest, ROUND_ROWS):
+        some = torch.from_numpy(dense[first : first + ROUND_ROWS])
+        order, counts, rows = split_by_owner(some, ranges.workers)
+        pairs = torch.stack([rows, order + first], 1).to(ctx.device, kind)
+        for rank, received in enumerate(channel.all_to_all(pairs.split(counts))):
+            place_locations(locations, received.cpu(), rank)
+    several, none = locations[:, 0] == -2, locations[:, 0] == -1
     # First, since one id in place of another makes both.
-    _refuse(ctx, ranges, ids, seen > 1, "duplicate feature rows", "Keep one row per id.")
-    _refuse(ctx, ranges, ids, seen == 0, "no features", _missing_advice(ctx))
+    _refuse(ctx, ranges, ids, several, "duplicate feature rows", "Keep one row per id.")
+    _refuse(ctx, ranges, ids, none, "no features", _missing_advice(ctx))
     return locations
 
 

@@ -13,13 +13,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.csr import column_bits
 from embertide.kernels.reading import count_ids, narrow_ids
-from embertide.primitives.idmap import Ids, NodeIds
+from embertide.primitives.idmap import NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.readers.edges import EdgeBatch, read_edges
 from embertide.readers.pool import map_splits, read_ahead
@@ -32,7 +31,8 @@ HISTOGRAM_BITS = 16
 def ingest(ctx: RunContext, splits: list[Split], ids: NodeIds) -> Edges:
     """Read our share of the edges as dense ids.
 
-    Mapping ``int64`` and ``string`` ids is an exchange per batch.
+    Mapping ``int64`` and ``string`` ids is an exchange per batch; ranks may have
+    different numbers of them.
     Collective: every rank must call.
 
     Raises:
@@ -74,14 +74,15 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: E
 def _ingest_in_step(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: Edges) -> None:
     """Batch by batch, since mapping is collective. Collective: every rank must call."""
     done, total = 0, sum(split.size for split in splits)
-    for batch, size in _in_step(ctx, _batches(ctx, splits)):
-        source, destination = _map(batch, ids, ctx) if batch else _map_nothing(ctx, ids)
+    ends = ((item, (item[0].source, item[0].destination)) for item in _batches(ctx, splits))
+    for (batch, size), (source, destination) in ids.find_all(ends):
+        _refuse_unknown(batch, "source", source, ids, ctx)
+        _refuse_unknown(batch, "destination", destination, ids, ctx)
+        chunk = _narrow(ctx.edges, source, destination, batch.weight, ids.count)
+        count_ids(edges.histogram, chunk.destination, edges.shift)
+        _append(edges, chunk)
         done += size
-        if batch is not None:
-            chunk = _narrow(ctx.edges, source, destination, batch.weight, ids.count)
-            count_ids(edges.histogram, chunk.destination, edges.shift)
-            _append(edges, chunk)
-            ctx.progress("ingest", done / max(1, total))
+        ctx.progress("ingest", done / max(1, total))
 
 
 def _append(edges: Edges, chunk: EdgeChunk) -> None:
@@ -99,39 +100,6 @@ def _batches(ctx: RunContext, splits: list[Split]) -> Iterator[tuple[EdgeBatch, 
             size = 0
 
     return read_ahead([read(split) for split in splits], ctx.threads, lambda item: item[0].nbytes)
-
-
-def _in_step(
-    ctx: RunContext, batches: Iterator[tuple[EdgeBatch, int]]
-) -> Iterator[tuple[EdgeBatch | None, int]]:
-    """Go on with None until no rank has a batch. Collective: every rank must call."""
-    while True:
-        batch = next(batches, None)
-        if not any(ctx.exchange.all_objects(batch is not None)):
-            return
-        yield batch or (None, 0)
-
-
-def _map_nothing(ctx: RunContext, ids: NodeIds) -> tuple[Ids, Ids]:
-    """Take part in the exchange of the ranks that still have batches.
-
-    Collective: every rank must call.
-    """
-    kind = ctx.nodes.ids
-    nothing = ids.find(pa.array([], pa.large_string() if kind == "string" else pa.int64()))
-    return nothing, nothing
-
-
-def _map(
-    batch: EdgeBatch, ids: NodeIds, ctx: RunContext
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """[e] dense ids of both ends. Collective: every rank must call."""
-    both = pa.concat_arrays([pa.array(batch.source), pa.array(batch.destination)])
-    found = ids.find(both)
-    source, destination = found[: len(batch.source)], found[len(batch.source) :]
-    _refuse_unknown(batch, "source", source, ids, ctx)
-    _refuse_unknown(batch, "destination", destination, ids, ctx)
-    return source, destination
 
 
 def _refuse_unknown(

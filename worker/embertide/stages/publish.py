@@ -18,9 +18,9 @@ import torch.distributed as dist
 import embertide
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, OutputError
+from embertide.kernels.ids import Ids
 from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
-from embertide.primitives.idmap import Ids
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.spec.features import FeatureInput
 from embertide.telemetry.clock import Clock

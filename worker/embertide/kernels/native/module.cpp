@@ -13,6 +13,7 @@ NB_MODULE(_native, m) {
     m.def("isa", &isa_name);
     bind_reading(m);
     bind_memory(m);
+    bind_ids(m);
     bind_rows(m);
     bind_spmm(m);
 }

@@ -67,7 +67,7 @@ def _over_loaded(
         mine = source[slice(*ranges.within(execution.grid.rank))].cpu()
         scale = look_up(channel, ranges, mine, loaded.ids).to(channel.device)
     needed = torch.unique(graph.csr.cols).to(torch.int64)
-    locations = look_up(channel, ranges, execution.locations, needed)
+    locations = look_up(channel, ranges, execution.locations, needed).to(torch.int64)
     holders = LoadedHolders(channel.axis, needed, rank=locations[:, 0], row=locations[:, 1])
     operand = loaded_operand(execution.grid, loaded, scale)
     return channel, graph.loaded(holders), operand

@@ -1,0 +1,180 @@
+#include "ids.hpp"
+
+#include <memory>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "pool.hpp"
+
+namespace embertide {
+namespace {
+
+constexpr int64_t kGrain = 8192;
+constexpr int64_t kBlock = 256;  // ids that are hashed and looked up at a time, on the stack
+
+template <typename Body>
+void in_blocks(int64_t size, const Body& body) {
+    parallel_ranges(size, kGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t at = begin; at < end; at += kBlock) body(at, std::min(kBlock, end - at));
+    });
+}
+
+template <typename Offset>
+void check_text(const Offset* offsets, int64_t begin, int64_t count, int64_t bytes) {
+    bool inside = offsets[begin] >= 0 && offsets[begin + count] <= static_cast<Offset>(bytes);
+    for (int64_t i = begin; i < begin + count; ++i) inside &= offsets[i] <= offsets[i + 1];
+    require(inside, "offsets: outside the text, or not ascending");
+}
+
+auto pick_hash(const int32_t*) { return EMBERTIDE_PICK(hash_strings32); }
+auto pick_hash(const int64_t*) { return EMBERTIDE_PICK(hash_strings64); }
+
+template <typename Offset>
+void hash_strings(In<Offset> offsets, In<uint8_t> data, Vector<uint64_t> out) {
+    const int64_t count = static_cast<int64_t>(out.shape(0)) / 2, bytes = data.shape(0);
+    require(static_cast<int64_t>(offsets.shape(0)) == count + 1, "out: two words for each string");
+    const Offset* at = offsets.data();
+    const auto run = pick_hash(at);
+    in_blocks(count, [&](int64_t begin, int64_t size) {
+        check_text(at, begin, size, bytes);
+        run(at + begin, data.data(), bytes, size, out.data() + 2 * begin);
+    });
+}
+
+void hash_ids(In<int64_t> ids, Vector<uint64_t> out) {
+    require(ids.shape(0) == out.shape(0), "out: one word for each id");
+    const auto run = EMBERTIDE_PICK(hash_integers);
+    in_blocks(ids.shape(0), [&](int64_t begin, int64_t size) {
+        run(ids.data() + begin, size, out.data() + begin);
+    });
+}
+
+void unhash_ids(In<uint64_t> words, Vector<int64_t> out) {
+    require(words.shape(0) == out.shape(0), "out: one id for each word");
+    const auto run = EMBERTIDE_PICK(unhash_integers);
+    in_blocks(words.shape(0), [&](int64_t begin, int64_t size) {
+        run(words.data() + begin, size, out.data() + begin);
+    });
+}
+
+// Keeps the words alive; makes the directory.
+class IdTable {
+public:
+    IdTable(In<uint64_t> words, int width) : words_(std::move(words)), width_(width) {
+        require(width == 1 || width == 2, "width: one or two words an id");
+        const int64_t size = static_cast<int64_t>(words_.shape(0)) / width;
+        require(size < int64_t{UINT32_MAX}, "words: of at most 2^32 - 2 ids; use more workers");
+        table_ = {words_.data(), nullptr, size, 1, 0, 0, 0};
+        if (size) table_.base = table_.words[0];
+        if (size) table_.span = table_.words[width * (size - 1)] - table_.base;
+        while (table_.span >> table_.shift >= std::max<uint64_t>(2, size / 2)) ++table_.shift;
+        table_.buckets = static_cast<int64_t>(table_.span >> table_.shift) + 1;
+        starts_ = std::make_unique_for_overwrite<uint32_t[]>(table_.buckets + 2);
+        table_.starts = starts_.get();
+        fill_starts();
+    }
+
+    int64_t nbytes() const { return 4 * (table_.buckets + 2); }
+
+    template <typename Offset>
+    void find_strings(In<Offset> offsets, In<uint8_t> data, int64_t first,
+                      Vector<int64_t> out) const {
+        const int64_t count = out.shape(0), bytes = data.shape(0);
+        require(width_ == 2, "the table is of integers");
+        require(static_cast<int64_t>(offsets.shape(0)) == count + 1, "out: one for each string");
+        const Offset* at = offsets.data();
+        const auto hash = pick_hash(at);
+        const auto run = EMBERTIDE_PICK(look_up2);
+        in_blocks(count, [&](int64_t begin, int64_t size) {
+            uint64_t words[2 * kBlock];
+            check_text(at, begin, size, bytes);
+            hash(at + begin, data.data(), bytes, size, words);
+            run(table_, words, size, out.data() + begin);
+            shift(out.data() + begin, size, first, out.data() + begin);
+        });
+    }
+
+    void find_integers(In<int64_t> ids, int64_t first, Vector<int64_t> out) const {
+        require(width_ == 1, "the table is of strings");
+        require(ids.shape(0) == out.shape(0), "out: one for each id");
+        const auto hash = EMBERTIDE_PICK(hash_integers);
+        const auto run = EMBERTIDE_PICK(look_up1);
+        in_blocks(ids.shape(0), [&](int64_t begin, int64_t size) {
+            uint64_t words[kBlock];
+            hash(ids.data() + begin, size, words);
+            run(table_, words, size, out.data() + begin);
+            shift(out.data() + begin, size, first, out.data() + begin);
+        });
+    }
+
+    template <typename Position>
+    void find_words(In<uint64_t> words, int64_t first, Vector<Position> out) const {
+        const int64_t count = out.shape(0);
+        require(static_cast<int64_t>(words.shape(0)) == count * width_, "out: one for each id");
+        const auto run = width_ == 1 ? EMBERTIDE_PICK(look_up1) : EMBERTIDE_PICK(look_up2);
+        in_blocks(count, [&](int64_t begin, int64_t size) {
+            int64_t found[kBlock];
+            run(table_, words.data() + width_ * begin, size, found);
+            shift(found, size, first, out.data() + begin);
+        });
+    }
+
+private:
+    template <typename Position>
+    static void shift(const int64_t* found, int64_t count, int64_t first, Position* out) {
+        for (int64_t i = 0; i < count; ++i)
+            out[i] = static_cast<Position>(found[i] < 0 ? -1 : found[i] + first);
+    }
+
+    // Every bucket in (bucket of id i - 1, bucket of id i] starts at i.
+    void fill_starts() {
+        const int64_t size = table_.size;
+        const auto bucket = [&](int64_t i) -> int64_t {
+            if (i < 0) return -1;
+            if (i == size) return table_.buckets + 1;
+            // Words that do not ascend would lead past the directory's end.
+            const int64_t found = (table_.words[width_ * i] - table_.base) >> table_.shift;
+            require(found >= 0 && found < table_.buckets, "words: not ascending");
+            return found;
+        };
+        parallel_ranges(size + 1, 1 << 16, [&](int64_t begin, int64_t end) {
+            int64_t last = bucket(begin - 1);
+            for (int64_t i = begin; i < end; ++i) {
+                const int64_t next = bucket(i);
+                require(next >= last, "words: not ascending");
+                while (last < next) starts_[++last] = static_cast<uint32_t>(i);
+            }
+        });
+    }
+
+    In<uint64_t> words_;
+    int width_;
+    Table table_;
+    std::unique_ptr<uint32_t[]> starts_;
+};
+
+}  // namespace
+
+void bind_ids(nb::module_& m) {
+    const auto data = nb::arg("data");
+    const auto first = nb::arg("first");
+    const auto out = nb::arg("out").noconvert();
+    const auto words = nb::arg("words").noconvert();
+    const auto ids = nb::arg("ids").noconvert();
+    const auto offsets = nb::arg("offsets").noconvert();
+    m.def("hash_integers", hash_ids, ids, out, NoGil());
+    m.def("unhash_integers", unhash_ids, words, out, NoGil());
+    m.def("hash_strings", hash_strings<int32_t>, offsets, data, out, NoGil());
+    m.def("hash_strings", hash_strings<int64_t>, offsets, data, out, NoGil());
+    nb::class_<IdTable>(m, "IdTable")
+        .def(nb::init<In<uint64_t>, int>(), words, nb::arg("width"), NoGil())
+        .def_prop_ro("nbytes", &IdTable::nbytes)
+        .def("find_integers", &IdTable::find_integers, ids, first, out, NoGil())
+        .def("find_strings", &IdTable::find_strings<int32_t>, offsets, data, first, out, NoGil())
+        .def("find_strings", &IdTable::find_strings<int64_t>, offsets, data, first, out, NoGil())
+        .def("find_words", &IdTable::find_words<int32_t>, words, first, out, NoGil())
+        .def("find_words", &IdTable::find_words<int64_t>, words, first, out, NoGil());
+    bind_id_groups(m);
+}
+
+}  // namespace embertide

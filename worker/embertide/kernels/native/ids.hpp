@@ -1,0 +1,38 @@
+// Hashes of node ids, and the table from hashes to positions.
+//
+// An int64 id is hashed by a bijection, so one word stands for it; a string by two words. The
+// table of n ids is their words in ascending order beside a directory: bucket b, the ids whose
+// first word w has (w - base) >> shift == b, is [starts[b], starts[b + 1]). Hashes are uniform,
+// so a bucket has two to four ids; one that has more (crafted ids) is searched by halving.
+#pragma once
+
+#include <cstdint>
+
+#include "isa.hpp"
+
+namespace embertide {
+
+struct Table {
+    const uint64_t* words;   // [size * k], ascending
+    const uint32_t* starts;  // [buckets + 2]; the last bucket is empty, for words outside
+    int64_t size, buckets;
+    uint64_t base, span;  // the first word of the first id; the last id's less that
+    int shift;
+};
+
+EMBERTIDE_KERNEL(void, hash_integers, const int64_t* ids, int64_t count, uint64_t* out)
+EMBERTIDE_KERNEL(void, unhash_integers, const uint64_t* words, int64_t count, int64_t* out)
+
+// [2 * count] words of strings data[offsets[i]:offsets[i + 1]], which lie within `bytes`.
+EMBERTIDE_KERNEL(void, hash_strings32, const int32_t* offsets, const uint8_t* data, int64_t bytes,
+                 int64_t count, uint64_t* out)
+EMBERTIDE_KERNEL(void, hash_strings64, const int64_t* offsets, const uint8_t* data, int64_t bytes,
+                 int64_t count, uint64_t* out)
+
+// Positions of ids in a table of one or of two words an id; -1 where there is none.
+EMBERTIDE_KERNEL(void, look_up1, const Table& table, const uint64_t* wanted, int64_t count,
+                 int64_t* out)
+EMBERTIDE_KERNEL(void, look_up2, const Table& table, const uint64_t* wanted, int64_t count,
+                 int64_t* out)
+
+}  // namespace embertide

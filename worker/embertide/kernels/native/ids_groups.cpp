@@ -1,0 +1,275 @@
+// Ids in groups: sorted by hash, grouped by owner without repetitions, and strings in any order.
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <nanobind/stl/vector.h>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "ids_partition.hpp"
+
+namespace embertide {
+namespace {
+
+constexpr int64_t kPart = 4096;  // ids of a part, so that sorting one stays in the cache
+
+// The power of two of parts with about kPart of `size` ids each.
+int64_t part_count(int64_t size, int64_t most) {
+    int64_t parts = 1;
+    while (parts < most && parts * kPart < size) parts *= 2;
+    return parts;
+}
+
+// Arrays that follow each other, and where each begins.
+template <typename T>
+struct Pieces {
+    const std::vector<In<T>>& arrays;
+    std::vector<int64_t> starts{0};
+
+    Pieces(const std::vector<In<T>>& given, int64_t per_id, int64_t more) : arrays(given) {
+        for (const auto& array : given)
+            starts.push_back(starts.back() + (static_cast<int64_t>(array.shape(0)) - more) / per_id);
+    }
+
+    int64_t size() const { return starts.back(); }
+
+    int64_t piece_of(int64_t i) const {
+        return std::upper_bound(starts.begin(), starts.end(), i) - starts.begin() - 1;
+    }
+};
+
+struct Hash {
+    uint64_t high, low;
+    uint32_t from;
+    bool operator<(const Hash& other) const {
+        if (high != other.high) return high < other.high;
+        return low != other.low ? low < other.low : from < other.from;
+    }
+};
+
+void sort_part(uint64_t* words, uint32_t* order, int64_t size) {
+    thread_local std::vector<Hash> part;
+    part.resize(size);
+    for (int64_t i = 0; i < size; ++i) part[i] = {words[2 * i], words[2 * i + 1], order[i]};
+    std::sort(part.begin(), part.end());
+    for (int64_t i = 0; i < size; ++i) {
+        words[2 * i] = part[i].high;
+        words[2 * i + 1] = part[i].low;
+        order[i] = part[i].from;
+    }
+}
+
+// Words of all pieces in ascending order. With two words an id, order[i] is where it came from.
+void sort_words(const std::vector<In<uint64_t>>& given, int width, Vector<uint64_t> out,
+                Vector<uint32_t> order) {
+    require(width == 1 || width == 2, "width: one or two words an id");
+    const Pieces<uint64_t> pieces(given, width, 0);
+    const int64_t size = pieces.size();
+    require(static_cast<int64_t>(out.shape(0)) == size * width, "out: as many words as given");
+    require(size < int64_t{UINT32_MAX}, "words: of at most 2^32 - 2 ids; use more workers");
+    require(static_cast<int64_t>(order.shape(0)) == (width == 2 ? size : 0), "order: one each");
+    if (!size) return;
+    // Owners hold ranges of hashes, so parts are cut between the least and the greatest.
+    uint64_t least = UINT64_MAX, greatest = 0;
+    for (const auto& piece : given)
+        for (size_t i = 0; i < piece.shape(0); i += width) {
+            least = std::min(least, piece.data()[i]);
+            greatest = std::max(greatest, piece.data()[i]);
+        }
+    int shift = 0;
+    const uint64_t most = part_count(size, 1 << 13);
+    while ((greatest - least) >> shift >= std::max<uint64_t>(2, most)) ++shift;
+    const int64_t parts = static_cast<int64_t>((greatest - least) >> shift) + 1;
+    // A task's ids follow each other, so the piece of the last id is nearly always the next one's.
+    const auto word = [&](int64_t i) {
+        thread_local int64_t piece = 0;
+        if (piece + 1 >= static_cast<int64_t>(pieces.starts.size()) ||
+            i < pieces.starts[piece] || i >= pieces.starts[piece + 1])
+            piece = pieces.piece_of(i);
+        return given[piece].data() + width * (i - pieces.starts[piece]);
+    };
+    const auto starts = partition(
+        size, parts, [&](int64_t i) { return static_cast<int64_t>((*word(i) - least) >> shift); },
+        [&](int64_t i, int64_t, int64_t to) {
+            std::memcpy(out.data() + width * to, word(i), 8 * width);
+            if (width == 2) order.data()[to] = static_cast<uint32_t>(i);
+        });
+    parallel_for(parts, [&](int64_t part) {
+        const int64_t begin = starts[part], count = starts[part + 1] - begin;
+        if (width == 1) std::sort(out.data() + begin, out.data() + begin + count);
+        else sort_part(out.data() + 2 * begin, order.data() + begin, count);
+    });
+}
+
+// The different ones of [n * width] words, by owner, and each word's place among them.
+// Returns how many each owner has; `unique` is filled from its start.
+std::vector<int64_t> group_words(In<uint64_t> words, int width, int64_t owners,
+                                 Vector<uint64_t> unique, Vector<int32_t> position) {
+    require(width == 1 || width == 2, "width: one or two words an id");
+    require(owners > 0, "owners: at least one");
+    const int64_t size = position.shape(0);
+    require(static_cast<int64_t>(words.shape(0)) == size * width, "position: one for each id");
+    require(unique.shape(0) == words.shape(0), "unique: as long as words");
+    require(size <= INT32_MAX, "words: too many at a time");
+    const uint64_t* word = words.data();
+    const int64_t share = part_count(size / owners, 1 << 10), parts = owners * share;
+    const auto members = std::make_unique_for_overwrite<uint32_t[]>(size);
+    const auto starts = partition(
+        size, parts, [&](int64_t i) { return part_of_word(word[width * i], parts); },
+        [&](int64_t i, int64_t, int64_t to) { members[to] = static_cast<uint32_t>(i); });
+    const auto first = std::make_unique_for_overwrite<uint32_t[]>(size);
+    std::vector<int64_t> found(parts + 1);
+    parallel_for(parts, [&](int64_t part) {
+        const int64_t begin = starts[part], end = starts[part + 1];
+        thread_local std::vector<uint32_t> slots;
+        uint64_t mask = 1;
+        while (mask < 2 * static_cast<uint64_t>(end - begin)) mask *= 2;
+        slots.assign(mask--, UINT32_MAX);
+        uint32_t count = 0;
+        for (int64_t i = begin; i < end; ++i) {
+            const uint64_t* here = word + width * uint64_t{members[i]};
+            uint64_t slot = here[width - 1] & mask;
+            uint32_t at;
+            for (; (at = slots[slot]) != UINT32_MAX; slot = (slot + 1) & mask) {
+                const uint64_t* other = word + width * uint64_t{first[begin + at]};
+                if (other[0] == here[0] && other[width - 1] == here[width - 1]) break;
+            }
+            if (at == UINT32_MAX) {
+                at = slots[slot] = count++;
+                first[begin + at] = members[i];
+            }
+            position.data()[members[i]] = static_cast<int32_t>(at);
+        }
+        found[part + 1] = count;
+    });
+    for (int64_t part = 0; part < parts; ++part) found[part + 1] += found[part];
+    parallel_for(parts, [&](int64_t part) {
+        for (int64_t i = 0; i < found[part + 1] - found[part]; ++i)
+            std::memcpy(unique.data() + width * (found[part] + i),
+                        word + width * uint64_t{first[starts[part] + i]}, 8 * width);
+        for (int64_t i = starts[part]; i < starts[part + 1]; ++i)
+            position.data()[members[i]] += static_cast<int32_t>(found[part]);
+    });
+    std::vector<int64_t> counts(owners);
+    for (int64_t owner = 0; owner < owners; ++owner)
+        counts[owner] = found[(owner + 1) * share] - found[owner * share];
+    return counts;
+}
+
+// Rows of arrow arrays of strings that follow each other.
+struct Text {
+    const std::vector<In<int64_t>>& offsets;
+    const std::vector<In<uint8_t>>& data;
+    Pieces<int64_t> pieces;
+
+    Text(const std::vector<In<int64_t>>& bounds, const std::vector<In<uint8_t>>& bytes)
+        : offsets(bounds), data(bytes), pieces(bounds, 1, 1) {
+        require(bounds.size() == bytes.size(), "data: one for each array of offsets");
+    }
+
+    // Begin and length of row i.
+    std::pair<const uint8_t*, int64_t> row(int64_t i) const {
+        require(i >= 0 && i < pieces.size(), "order: outside the rows");
+        const int64_t piece = pieces.piece_of(i);
+        const int64_t* at = offsets[piece].data() + (i - pieces.starts[piece]);
+        const bool inside = at[0] >= 0 && at[0] <= at[1] &&
+                            at[1] <= static_cast<int64_t>(data[piece].shape(0));
+        require(inside, "offsets: outside the text, or not ascending");
+        return {data[piece].data() + at[0], at[1] - at[0]};
+    }
+};
+
+// bounds[i + 1] = the length of row order[i]; sums are the caller's.
+void text_lengths(const std::vector<In<int64_t>>& offsets, const std::vector<In<uint8_t>>& data,
+                  In<uint32_t> order, Vector<int64_t> lengths) {
+    const Text text(offsets, data);
+    require(order.shape(0) == lengths.shape(0), "lengths: one for each row");
+    parallel_ranges(order.shape(0), 1 << 13, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) lengths.data()[i] = text.row(order.data()[i]).second;
+    });
+}
+
+// out[bounds[i]:bounds[i + 1]] = row order[i].
+void gather_text(const std::vector<In<int64_t>>& offsets, const std::vector<In<uint8_t>>& data,
+                 In<uint32_t> order, In<int64_t> bounds, Vector<uint8_t> out) {
+    const Text text(offsets, data);
+    const int64_t bytes = out.shape(0);
+    require(bounds.shape(0) == order.shape(0) + 1, "bounds: one more than rows");
+    parallel_ranges(order.shape(0), 1 << 13, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const auto [from, length] = text.row(order.data()[i]);
+            const int64_t to = bounds.data()[i];
+            require(to >= 0 && length == bounds.data()[i + 1] - to && to <= bytes - length,
+                    "bounds: not those of the rows");
+            if (length) std::memcpy(out.data() + to, from, length);
+        }
+    });
+}
+
+// A stable order by owner of ids in [bounds[0], bounds[owners]), and rows within their owners.
+template <typename Id>
+std::vector<int64_t> split_by_owner(In<Id> nodes, In<int64_t> bounds, Vector<int64_t> order,
+                                    Vector<int64_t> rows) {
+    const int64_t size = nodes.shape(0), owners = static_cast<int64_t>(bounds.shape(0)) - 1;
+    require(owners > 0, "bounds: of at least one range");
+    require(static_cast<int64_t>(order.shape(0)) == size, "order: one for each node");
+    require(static_cast<int64_t>(rows.shape(0)) == size, "rows: one for each node");
+    const int64_t* cuts = bounds.data();
+    const auto owner_of = [&](int64_t i) -> int64_t {
+        const int64_t node = nodes.data()[i];
+        require(node >= cuts[0] && node < cuts[owners], "nodes: outside all ranges");
+        return std::upper_bound(cuts, cuts + owners, node) - cuts - 1;
+    };
+    const auto starts = partition(size, owners, owner_of, [&](int64_t i, int64_t owner, int64_t to) {
+        order.data()[to] = i;
+        rows.data()[to] = nodes.data()[i] - cuts[owner];
+    });
+    std::vector<int64_t> counts(owners);
+    for (int64_t owner = 0; owner < owners; ++owner)
+        counts[owner] = starts[owner + 1] - starts[owner];
+    return counts;
+}
+
+// locations[row] = (rank, place) for each pair (row, place); a row that has one gets rank -2.
+template <typename T>
+void place_locations(Vector<T> locations, In<T> pairs, int64_t rank) {
+    const int64_t rows = locations.shape(0) / 2;
+    require(locations.shape(0) % 2 == 0 && pairs.shape(0) % 2 == 0, "pairs: of two values");
+    for (size_t i = 0; i < pairs.shape(0); i += 2) {
+        const int64_t row = pairs.data()[i];
+        require(row >= 0 && row < rows, "pairs: outside the rows");
+        T* at = locations.data() + 2 * row;
+        at[0] = at[0] == -1 ? static_cast<T>(rank) : -2;
+        at[1] = pairs.data()[i + 1];
+    }
+}
+
+}  // namespace
+
+void bind_id_groups(nb::module_& m) {
+    const auto words = nb::arg("words").noconvert();
+    const auto width = nb::arg("width");
+    const auto out = nb::arg("out").noconvert();
+    const auto order = nb::arg("order").noconvert();
+    const auto offsets = nb::arg("offsets");
+    const auto data = nb::arg("data");
+    const auto nodes = nb::arg("nodes").noconvert();
+    const auto bounds = nb::arg("bounds").noconvert();
+    const auto rows = nb::arg("rows").noconvert();
+    const auto rank = nb::arg("rank");
+    const auto locations = nb::arg("locations").noconvert();
+    const auto pairs = nb::arg("pairs").noconvert();
+    m.def("sort_words", sort_words, nb::arg("pieces"), width, out, order, NoGil());
+    m.def("group_words", group_words, words, width, nb::arg("owners"),
+          nb::arg("unique").noconvert(), nb::arg("position").noconvert(), NoGil());
+    m.def("text_lengths", text_lengths, offsets, data, order, nb::arg("lengths").noconvert(),
+          NoGil());
+    m.def("gather_text", gather_text, offsets, data, order, bounds, out, NoGil());
+    m.def("split_by_owner", split_by_owner<int32_t>, nodes, bounds, order, rows, NoGil());
+    m.def("split_by_owner", split_by_owner<int64_t>, nodes, bounds, order, rows, NoGil());
+    m.def("place_locations", place_locations<int32_t>, locations, pairs, rank, NoGil());
+    m.def("place_locations", place_locations<int64_t>, locations, pairs, rank, NoGil());
+}
+
+}  // namespace embertide
