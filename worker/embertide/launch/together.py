@@ -56,9 +56,11 @@ def _environment(number: int, count: int, store: TCPStore | None) -> dict[str, s
 
 def _failures(waiting: list[Waiting]) -> list[Exit]:
     """Those that had failed when the first one was found to have; none once all ended well."""
-    living = {worker.process.sentinel for worker in waiting}
+    living = {worker.process.sentinel: worker.process for worker in waiting}
     while living:
-        living -= set(wait(living))
+        for sentinel in wait(living):
+            # A process closes its end of the sentinel a moment before the system has its code.
+            living.pop(sentinel).join()
         codes = [worker.process.exitcode for worker in waiting]
         failed = [Exit(number, code, number) for number, code in enumerate(codes) if code]
         if failed:

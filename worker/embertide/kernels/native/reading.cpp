@@ -9,6 +9,8 @@ namespace {
 bool place(Matrix<float> to, InMatrix<float> from, In<int64_t> rows) {
     require(from.shape(0) == rows.shape(0), "from: one row for each index");
     require(to.shape(1) == from.shape(1), "to: as wide as from");
+    // Arrays without values have any strides.
+    if (from.shape(0) == 0) return true;
     const int64_t to_stride = row_stride(to, "to"), from_stride = row_stride(from, "from");
     const int64_t count = rows.shape(0), limit = to.shape(0);
     const int64_t* at = rows.data();

@@ -1,0 +1,91 @@
+"""Splits read by several threads: in order, bounded, and errors in their place."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from embertide.readers.pool import map_splits, read_ahead
+
+
+def numbers(first: int, count: int, slow: float = 0.0) -> Iterator[int]:
+    for number in range(first, first + count):
+        time.sleep(slow)
+        yield number
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_are_in_the_order_of_the_splits(threads: int) -> None:
+    def act(split: int) -> int:
+        time.sleep(0.01 * (3 - split))
+        return split * 10
+
+    assert map_splits([0, 1, 2, 3], act, threads) == [0, 10, 20, 30]
+    assert map_splits([], act, threads) == []
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_first_error_in_the_order_of_splits_is_raised(threads: int) -> None:
+    begun: list[int] = []
+
+    def act(split: int) -> None:
+        begun.append(split)
+        if split == 1:
+            time.sleep(0.1)
+            raise KeyError("slow")
+        if split == 2:
+            raise ValueError("quick")
+        time.sleep(0.05)
+
+    with pytest.raises(KeyError):
+        map_splits(list(range(100)), act, threads)
+    assert len(begun) < 100
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+@pytest.mark.parametrize("ahead", [0, 3, 1000])
+def test_items_come_source_after_source(threads: int, ahead: int) -> None:
+    sources = [numbers(0, 5, 0.002), numbers(5, 0), numbers(5, 7), numbers(12, 1)]
+    items = read_ahead(sources, threads, lambda _item: 1, ahead)
+    assert list(items) == list(range(13))
+    assert list(read_ahead([], threads, lambda _item: 1)) == []
+
+
+def test_no_more_is_held_than_allowed() -> None:
+    made, taken, most = 0, 0, 0
+
+    def source() -> Iterator[int]:
+        nonlocal made, most
+        for _ in range(50):
+            made += 1
+            most = max(most, made - taken)
+            yield 10
+
+    for _ in read_ahead([source() for _ in range(4)], 3, lambda item: item, 100):
+        time.sleep(0.001)
+        taken += 1
+    assert taken == 200
+    # 100 bytes, one item in each thread's hands, and one more that each may have put at once.
+    assert most <= 10 + 2 * 3 + 1
+
+
+def test_an_error_comes_in_its_place_and_threads_end() -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise OSError("gone")
+
+    items = read_ahead([numbers(0, 1, 0.05), broken(), numbers(2, 1000)], 2, lambda _item: 1, 10)
+    assert [next(items), next(items)] == [0, 1]
+    with pytest.raises(OSError, match="gone"):
+        next(items)
+    assert not [one for one in threading.enumerate() if one.name == "reader"]
+
+
+def test_closing_ends_the_threads() -> None:
+    items = read_ahead([numbers(0, 10**6), numbers(0, 10**6)], 2, lambda _item: 1, 10)
+    assert next(items) == 0
+    items.close()
+    assert not [one for one in threading.enumerate() if one.name == "reader"]
