@@ -11,7 +11,7 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
 from embertide.models.program import Program
-from embertide.primitives import attention, gemm
+from embertide.primitives import attention, gemm, id_rounds, idmap
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.publish import write_parts
@@ -98,6 +98,7 @@ def map_ids(
     exchange: Exchange, names: list[Any], kind: str, probes: list[Any]
 ) -> tuple[list[Any], np.ndarray, np.ndarray]:
     """Ids and keys of our sub-range of an even cut, and the dense ids of the probes."""
+    idmap.ROUND_IDS = id_rounds.ROUND_IDS = 3  # so small that there are many rounds
     ids = _hashed(exchange, names, kind)
     grid = exchange.grid
     ranges = RowRanges(tuple(even_bounds(len(names), grid.graph)), grid.feature)

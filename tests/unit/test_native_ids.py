@@ -16,7 +16,7 @@ from embertide.kernels.hashing import Words
 from embertide.kernels.ids import IdTable, group_words, hash_ids, sort_words, take_strings
 from embertide.kernels.owners import place_locations, split_by_owner
 
-TEXTS = ["", "\0", "a", "é", "x" * 100_000, "12345678", "日本語" * 50]
+TEXTS = ["", "\0", "a", "é", "x" * 10_000, "12345678", "日本語" * 50]
 
 
 @pytest.fixture(params=["native 1", "native 3", "fallback"], autouse=True, scope="module")
