@@ -56,11 +56,14 @@ def _environment(number: int, count: int, store: TCPStore | None) -> dict[str, s
 
 def _failures(waiting: list[Waiting]) -> list[Exit]:
     """Those that had failed when the first one was found to have; none once all ended well."""
-    living = {worker.process.sentinel: worker.process for worker in waiting}
+    living = [worker.process for worker in waiting]
     while living:
-        for sentinel in wait(living):
-            # A process closes its end of the sentinel a moment before the system has its code.
-            living.pop(sentinel).join()
+        ready = set(wait([process.sentinel for process in living]))
+        for process in living:
+            if process.sentinel in ready:
+                # It closes its end of the sentinel a moment before the system has its code.
+                process.join()
+        living = [process for process in living if process.sentinel not in ready]
         codes = [worker.process.exitcode for worker in waiting]
         failed = [Exit(number, code, number) for number, code in enumerate(codes) if code]
         if failed:
