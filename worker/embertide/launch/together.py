@@ -13,7 +13,7 @@ from embertide.launch.failure import Exit
 from embertide.launch.waiting import Waiting, stop
 
 if TYPE_CHECKING:
-    from torch.distributed import TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
 HERE = "127.0.0.1"
 
@@ -37,7 +37,7 @@ def supervise_together(waiting: list[Waiting]) -> list[Exit]:
 
 def _store() -> TCPStore:
     """Where the workers learn each other's addresses, on a free port."""
-    from torch.distributed import TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
     return TCPStore(HERE, 0, is_master=True, wait_for_workers=False)
 
