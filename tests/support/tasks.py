@@ -10,6 +10,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
+from embertide.models.order import order_steps
 from embertide.models.program import Program
 from embertide.primitives import attention, gemm, id_rounds, idmap
 from embertide.primitives.exchange import Exchange
@@ -31,7 +32,9 @@ def embed_all(
     gemm.BLOCK_ROWS, attention.PAIR_VALUES = 7, 100
     ranks = {key: Rank(exchange, graph, make_job(weighted=key[1])) for key, graph in graphs.items()}
     return [
-        ranks[kind, weighted].embed(program, make_features(program.input_width))
+        ranks[kind, weighted].embed(
+            order_steps(program, exchange.grid.world), make_features(program.input_width)
+        )
         for program, kind, weighted in cases
     ]
 

@@ -13,7 +13,7 @@ from embertide.launch.failure import Exit
 from embertide.launch.waiting import Waiting, stop
 
 if TYPE_CHECKING:
-    from torch.distributed import TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
 HERE = "127.0.0.1"
 
@@ -37,7 +37,7 @@ def supervise_together(waiting: list[Waiting]) -> list[Exit]:
 
 def _store() -> TCPStore:
     """Where the workers learn each other's addresses, on a free port."""
-    from torch.distributed import TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
     return TCPStore(HERE, 0, is_master=True, wait_for_workers=False)
 
@@ -56,11 +56,14 @@ def _environment(number: int, count: int, store: TCPStore | None) -> dict[str, s
 
 def _failures(waiting: list[Waiting]) -> list[Exit]:
     """Those that had failed when the first one was found to have; none once all ended well."""
-    living = {worker.process.sentinel: worker.process for worker in waiting}
+    living = [worker.process for worker in waiting]
     while living:
-        for sentinel in wait(living):
-            # A process closes its end of the sentinel a moment before the system has its code.
-            living.pop(sentinel).join()
+        ready = set(wait([process.sentinel for process in living]))
+        for process in living:
+            if process.sentinel in ready:
+                # It closes its end of the sentinel a moment before the system has its code.
+                process.join()
+        living = [process for process in living if process.sentinel not in ready]
         codes = [worker.process.exitcode for worker in waiting]
         failed = [Exit(number, code, number) for number, code in enumerate(codes) if code]
         if failed:

@@ -94,6 +94,7 @@ class Tensors:
             width, layer = self._program.input_width, channel.label.layer
             landed = self.land(lambda batch: batch, layout=layout, width=width, layer=layer)
             self._alive[name] = {layout: landed}
+            self.loaded.release()
             return landed
         shards = self._alive[name]
         if layout not in shards:

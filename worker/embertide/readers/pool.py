@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def read_ahead(
     Args:
         size: of an item, in bytes.
     """
-    ahead = _Ahead(len(sources), size, ahead_bytes)
+    ahead: _Ahead[T] = _Ahead(len(sources), size, ahead_bytes)
     claims = iter(enumerate(sources))
     claiming = threading.Lock()
 
@@ -75,11 +75,11 @@ def read_ahead(
             worker.join()
 
 
-class _Ahead:
+class _Ahead(Generic[T]):
     """What was read and not yet taken: a queue for each source."""
 
     def __init__(self, sources: int, size: Callable[[T], int], limit: int) -> None:
-        self._ready: list[deque[object]] = [deque() for _ in range(sources)]
+        self._ready: list[deque[T]] = [deque() for _ in range(sources)]
         self._ended: list[BaseException | bool] = [False] * sources
         self._size, self._limit = size, limit
         self._held = self._taking = 0
