@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from embertide.kernels import native
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words, random_words
 
@@ -25,6 +26,29 @@ def sample_layer(sub_range: Csr, keys: Words, fanout: int, seed: int, layer: int
         sub_range: the CSR of our sub-range, rows ordered by source.
         keys: [rows] a stable 64-bit key of each row's node.
     """
+    if native.lib is None:
+        return _sample_plain(sub_range, keys, fanout, seed, layer)
+    indptr = torch.empty_like(sub_range.indptr)
+    native.lib.sample_ends(sub_range.indptr, fanout, indptr)
+    cols = sub_range.cols.new_empty(int(indptr[-1]))
+    weights = None if sub_range.weights is None else sub_range.weights.new_empty(len(cols))
+    native.lib.sample_rows(
+        sub_range.indptr,
+        sub_range.cols,
+        sub_range.weights,
+        keys,
+        fanout,
+        seed % 2**64,
+        layer,
+        indptr,
+        cols,
+        weights,
+    )
+    return Csr(sub_range.first, indptr, cols, weights)
+
+
+def _sample_plain(sub_range: Csr, keys: Words, fanout: int, seed: int, layer: int) -> Csr:
+    """What the kernel ``sample_rows`` does, in numpy."""
     degree = sub_range.indptr.diff().numpy()
     counts = np.minimum(degree, fanout)
     indptr = np.concatenate([[0], np.cumsum(counts)])

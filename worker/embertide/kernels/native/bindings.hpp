@@ -5,6 +5,12 @@
 
 namespace embertide {
 
+void bind_csr(nanobind::module_& m);
+void bind_csr_rows(nanobind::module_& m);
+void bind_csr_sort(nanobind::module_& m);
+void bind_cut(nanobind::module_& m);
+void bind_pattern(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
+void bind_sample(nanobind::module_& m);
 
 }  // namespace embertide

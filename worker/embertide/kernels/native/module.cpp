@@ -11,5 +11,11 @@ NB_MODULE(_native, m) {
     m.def("set_threads", &set_threads, nb::arg("count"));
     m.def("threads", &threads);
     m.def("isa", &isa_name);
+    bind_csr(m);
+    bind_csr_rows(m);
+    bind_csr_sort(m);
+    bind_cut(m);
+    bind_pattern(m);
     bind_rows(m);
+    bind_sample(m);
 }

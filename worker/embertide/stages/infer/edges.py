@@ -16,7 +16,8 @@ from embertide.primitives import attention
 from embertide.primitives.directory import look_up
 from embertide.primitives.gemm import gather_rows
 from embertide.primitives.graph import LayerGraph
-from embertide.primitives.landing import LoadedHolders, loaded_operand
+from embertide.primitives.landing import loaded_operand
+from embertide.primitives.sources import LoadedHolders
 from embertide.primitives.spmm import spmm, tile_operand
 from embertide.stages.infer.execution import Execution
 
@@ -74,9 +75,9 @@ def _aggregate_loaded(
     if source is not None:
         mine = source[slice(*ranges.within(execution.grid.rank))].cpu()
         scale = look_up(channel, ranges, mine, loaded.ids).to(channel.device)
-    needed = torch.unique(graph.csr.cols).to(torch.int64)
-    locations = look_up(channel, ranges, execution.locations, needed)
-    holders = LoadedHolders(channel.axis, needed, rank=locations[:, 0], row=locations[:, 1])
+    holders = LoadedHolders(
+        channel.axis, lambda nodes: look_up(channel, ranges, execution.locations, nodes)
+    )
     return spmm(
         channel,
         graph.loaded(holders),
