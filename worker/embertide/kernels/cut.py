@@ -52,9 +52,7 @@ class RangePlaces:
 
     def native(self) -> Any:
         """The same for the kernels."""
-        return native.lib.Ranges(
-            self.members.lines, self.bounds, self.own, self.cuts, self.before
-        )
+        return native.lib.Ranges(self.members.lines, self.bounds, self.own, self.cuts, self.before)
 
     def codes(self) -> Counts:
         """[members] the slot of each member, or -1 - row for a row of ours."""

@@ -57,9 +57,7 @@ def _sample_plain(csr: Csr, keys: Words, fanout: int, seed: int, layer: int) -> 
         chosen[indptr[rows, None] + np.arange(fanout)] = starts[rows, None] + picks
     index = torch.from_numpy(chosen)
     weights = None if csr.weights is None else csr.weights[index]
-    return Csr(
-        csr.first, torch.from_numpy(indptr.astype(np.int64)), csr.cols[index], weights
-    )
+    return Csr(csr.first, torch.from_numpy(indptr.astype(np.int64)), csr.cols[index], weights)
 
 
 def _spread(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

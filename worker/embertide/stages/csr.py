@@ -96,8 +96,9 @@ def _gather(channel: Channel, own: torch.Tensor, sizes: list[int], out: torch.Te
     parts[channel.axis.index].copy_(own)
     others = channel.axis.others()
     sent = own.to(channel.device)
-    received = {i: parts[i] if channel.device.type == "cpu" else _like(parts[i], channel)
-                for i in others}
+    received = {
+        i: parts[i] if channel.device.type == "cpu" else _like(parts[i], channel) for i in others
+    }
     channel.start([(i, sent) for i in others], list(received.items())).wait()
     for i in others:
         if received[i] is not parts[i]:
