@@ -48,7 +48,7 @@ class RangePlaces:
     @property
     def groups(self) -> int:
         """Rounds, and the local group."""
-        return self.before.shape[1] + 1
+        return int(self.before.shape[1]) + 1
 
     def native(self) -> Any:
         """The same for the kernels."""

@@ -168,7 +168,8 @@ class EdgeSorter:
         keys, weights = self._keys, self._weights
         self._keys, self._weights = np.empty(0, np.int64), None
         indptr = np.empty(self._rows + 1, np.int64)
-        cols = np.empty(len(keys), np.int32 if id_type(self._nodes) is torch.int32 else np.int64)
+        narrow = id_type(self._nodes) is torch.int32
+        cols: Ids = np.empty(len(keys), np.int32 if narrow else np.int64)
         sort = _sort_plain if native.lib is None else native.lib.sort_buckets
         kept = sort(
             keys,
