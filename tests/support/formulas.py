@@ -94,22 +94,22 @@ class Formulas:
         self.all_pairs(Label("world", "histogram"), [self.world], 8 + 8 * buckets)
 
     def shuffle(self, weighted: bool) -> None:
-        """8 bytes (12 with a weight) per edge; counts once and per round and array."""
+        """8 bytes (12 with a weight) per edge; counts of the one round and of all buckets."""
         label = Label("world", "shuffle")
         chunks = [read_edges_of(self.graph, rank, len(self.world)) for rank in self.world]
-        rounds = max(len(parts) for parts in chunks)
-        self.all_pairs(label, [self.world], 8 + 8 * rounds * (1 + weighted))
+        buckets = max(map(self.rows, self.world))
+        self.all_pairs(label, [self.world], 8 * (1 + buckets))
         for rank, parts in enumerate(chunks):
             for edge in np.concatenate(parts).tolist():
                 self.move(label, rank, self.owner(self.graph.dst[edge]), 8 + 4 * weighted)
 
     def csr(self, weighted: bool) -> None:
-        """Degrees (8 a row), columns (4 an edge) and weights (4 an edge) of each sub-range."""
+        """Row ends (8 a row), columns (4 an edge) and weights (4 an edge) of each sub-range."""
         label = Label("feature", "csr")
-        if self.grid.feature > 1:
-            self.gather(label, lambda rank: 8 * self.rows(rank))
-            for _ in range(1 + weighted):
-                self.gather(label, lambda rank: 4 * self.edges(rank))
+        for axis in self.feature_axes():
+            for sender, receiver in permutations(axis, 2):
+                edges = (4 + 4 * weighted) * self.edges(sender)
+                self.move(label, sender, receiver, 8 + 8 * self.rows(sender) + edges)
 
     def locate(self) -> None:
         """8 bytes per feature row, to the owner of its node."""
@@ -171,16 +171,20 @@ class Formulas:
             rank: (self.needs(*self.ranges.partition(rank // m)), self._tile_holder(rank))
             for rank in self.world
         }
-        return Sources(self, self.graph_axes(), need)
+        return Sources(self, self.graph_axes(), need, self._partition_rows)
 
     def _tile_holder(self, rank: int) -> Callable[[int], int]:
         m = self.grid.feature
         return lambda node: self.ranges.partition_of(node) * m + rank % m
 
+    def _partition_rows(self, rank: int) -> int:
+        start, stop = self.ranges.partition(rank // self.grid.feature)
+        return stop - start
+
     def row_sources(self) -> Sources:
         """Sub-ranges' unique sources, over all ranks."""
         need = {rank: (self.needs(*self.ranges.worker(rank)), self.owner) for rank in self.world}
-        return Sources(self, [list(self.world)], need)
+        return Sources(self, [list(self.world)], need, self.rows)
 
     def loaded_sources(self) -> Sources:
         """Partitions' unique sources, over the ranks that loaded them."""
@@ -192,7 +196,7 @@ class Formulas:
             )
             for rank in self.world
         }
-        return Sources(self, [list(self.world)], need)
+        return Sources(self, [list(self.world)], need, None)
 
     def look_up(self, label: Label, asked: Callable[[int], list[int]], size: int) -> None:
         """8 bytes per node to its owner, ``size`` back."""
@@ -204,42 +208,66 @@ class Formulas:
 
 
 class Sources:
-    """Who needs how many unique rows of whom; slots in ring order, cut into groups."""
+    """Who needs how many unique rows of whom, and in which rounds they arrive."""
 
     def __init__(
         self,
         formulas: Formulas,
         axes: list[list[int]],
         need: dict[int, tuple[list[int], Callable[[int], int]]],
+        held_rows: Callable[[int], int] | None,
     ) -> None:
-        self.formulas, self.axes = formulas, axes
-        held = {rank: Counter(map(holder, nodes)) for rank, (nodes, holder) in need.items()}
-        self.spans: dict[tuple[int, int], tuple[int, int]] = {}
-        for axis in axes:
-            for at, rank in enumerate(axis):
-                slot = 0
-                for holder in axis[at + 1 :] + axis[:at]:
-                    self.spans[rank, holder] = (slot, slot + held[rank][holder])
-                    slot += held[rank][holder]
+        self.formulas, self.axes, self.held_rows = formulas, axes, held_rows
+        self.held = {rank: Counter(map(holder, nodes)) for rank, (nodes, holder) in need.items()}
+
+    def _pairs(self) -> Iterable[tuple[int, int, int]]:
+        """Rank, holder, and how many unique rows the rank needs of it."""
+        for axis in self.axes:
+            for rank, holder in permutations(axis, 2):
+                yield rank, holder, self.held[rank][holder]
 
     def ids(self, label: Label) -> None:
-        """16 bytes to every member, 8 per unique row: once per layer graph."""
+        """A number per member to every member; per pair 4 per unique row, or a bit per row that
+        the holder has, where it has a range; once per layer graph."""
         if len(self.axes[0]) == 1:
             return
-        self.formulas.all_pairs(label, self.axes, 16)
-        for (rank, holder), (start, stop) in self.spans.items():
-            self.formulas.move(label, rank, holder, 8 * (stop - start))
+        self.formulas.all_pairs(label, self.axes, 8 * len(self.axes[0]))
+        for rank, holder, count in self._pairs():
+            size = 4 * count
+            if self.held_rows is not None:
+                size = min(size, -(-self.held_rows(holder) // 8))
+            self.formulas.move(label, rank, holder, size)
 
     def degrees(self) -> None:
-        """8 bytes per unique row, to its holder."""
-        for (rank, holder), (start, stop) in self.spans.items():
-            self.formulas.move(Label("graph", "degrees"), rank, holder, 8 * (stop - start))
+        """4 bytes per unique row, to its holder."""
+        for rank, holder, count in self._pairs():
+            self.formulas.move(Label("graph", "degrees"), rank, holder, 4 * count)
 
     def values(
         self, axis: str, primitive: str, layer: int, group_rows: int, size: Callable[[int], int]
     ) -> None:
-        """Each unique row once: group g holds slots g * group_rows on, ``size`` bytes each."""
-        for (rank, holder), (start, stop) in self.spans.items():
-            for slot in range(start, stop):
-                label = Label(axis, primitive, layer, slot // group_rows + 1)
-                self.formulas.move(label, holder, rank, size(rank))
+        """Each unique row once, ``size`` bytes each, every peer's share in every round."""
+        for ranks in self.axes:
+            for at, rank in enumerate(ranks):
+                peers = ranks[at + 1 :] + ranks[:at]
+                left = [self.held[rank][peer] for peer in peers]
+                group = 0
+                while any(left):
+                    group += 1
+                    label = Label(axis, primitive, layer, group)
+                    shares = share(left, group_rows)
+                    for peer, count in zip(peers, shares, strict=True):
+                        self.formulas.move(label, peer, rank, count * size(rank))
+                    left = [a - b for a, b in zip(left, shares, strict=True)]
+
+
+def share(left: list[int], group_rows: int) -> list[int]:
+    """A round's rows in proportion to what is left, the rest one each to the first with more."""
+    room = min(group_rows, sum(left))
+    shares = [rows * room // sum(left) for rows in left]
+    rest = room - sum(shares)
+    for i, rows in enumerate(left):
+        if rest and shares[i] < rows:
+            shares[i] += 1
+            rest -= 1
+    return shares

@@ -12,7 +12,7 @@ from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
 from embertide.models.order import order_steps
 from embertide.models.program import Program
-from embertide.primitives import attention, gemm, id_rounds, idmap
+from embertide.primitives import attention, gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.publish import write_parts
@@ -59,6 +59,18 @@ def count_traffic(
         rank.embed(program, make_features(program.input_width))
         counted[name] = totals()
     return rank.ranges, counted
+
+
+def build_in_rounds(exchange: Exchange, graph: Graph, round_edges: int) -> list[list[float]]:
+    """Row ends, columns and weights of our sub-range, shuffled in rounds of so many edges."""
+    usual = shuffle.ROUND_EDGES
+    shuffle.ROUND_EDGES = round_edges
+    try:
+        csr = Rank(exchange, graph, make_job(weighted=graph.weight is not None)).sub_range
+    finally:
+        shuffle.ROUND_EDGES = usual
+    weights = [] if csr.weights is None else csr.weights.tolist()
+    return [csr.indptr.tolist(), csr.cols.tolist(), weights]
 
 
 class EventLog(NullRecorder):

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embertide.kernels.csr import Csr, build_csr, id_type, pack, single_loops
+from embertide.kernels.csr import Csr, id_type, single_loops
+from embertide.kernels.edge_sort import build_csr, pack
 
 Edge = tuple[int, int, float]
 

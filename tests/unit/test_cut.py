@@ -1,4 +1,4 @@
-"""Non-zeros cut into a local block and groups, against a plain loop."""
+"""Non-zeros cut into a local block and groups, against a plain loop, natively and in numpy."""
 
 from __future__ import annotations
 
@@ -8,34 +8,38 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embertide.kernels import cut
+from embertide.kernels import native
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
-from embertide.kernels.cut import cut_by_group
+from embertide.kernels.cut import Places, RangePlaces, TablePlaces, cut_by_group
+from embertide.kernels.node_set import NodeSet, unpack_bitmap
+from embertide.primitives.rounds import places_before, share_rounds
 
 Entry = tuple[int, int, float, int]
 """Output row, source row, weight, position in the CSR."""
 
+RELAXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+
+
+@pytest.fixture(params=["native", "numpy"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "numpy":
+        monkeypatch.setattr(native, "lib", None)
+    elif native.lib is None:
+        pytest.skip(native.describe())
+
 
 @st.composite
-def cuts(draw: st.DrawFn) -> tuple[Csr, torch.Tensor, int, int]:
-    """A CSR, the table of slots (or rows of ours), slots per group, and slots in all."""
-    nodes = draw(st.integers(1, 25))
-    rows = draw(st.lists(st.lists(st.integers(0, nodes - 1), max_size=8), min_size=1, max_size=12))
-    cols = torch.tensor([c for row in rows for c in row], dtype=torch.int32)
-    indptr = torch.tensor(np.concatenate([[0], np.cumsum([len(r) for r in rows])]))
+def graphs(draw: st.DrawFn) -> tuple[Csr, int]:
+    """A CSR of any sources, and N; sometimes one row has most of the non-zeros."""
+    nodes = draw(st.integers(1, 25) | st.just(500))
+    degrees = draw(st.lists(st.integers(0, 8) | st.just(90), min_size=1, max_size=12))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    ids = torch.int64 if draw(st.booleans()) else torch.int32
+    cols = torch.from_numpy(rng.integers(0, nodes, sum(degrees))).to(ids)
+    indptr = torch.tensor(np.concatenate([[0], np.cumsum(degrees)]))
     weights = torch.arange(len(cols)).float() + 0.5 if draw(st.booleans()) else None
-    local = draw(st.lists(st.booleans(), min_size=nodes, max_size=nodes))
-    used = set(cols.tolist())
-    table = torch.zeros(nodes, dtype=torch.int32)
-    unique = 0
-    for node in draw(st.permutations(range(nodes))):
-        if local[node]:
-            table[node] = -1 - node * 2
-        elif node in used:
-            table[node] = unique
-            unique += 1
-    return Csr(0, indptr, cols, weights), table, draw(st.integers(1, 7)), unique
+    return Csr(0, indptr, cols, weights), nodes
 
 
 def entries(block: Block) -> list[Entry]:
@@ -47,26 +51,176 @@ def entries(block: Block) -> list[Entry]:
     return list(zip(row, block.indices.tolist(), weight, edges, strict=True))
 
 
-@pytest.mark.parametrize("span", [3, 1 << 20])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(case=cuts())
-def test_every_non_zero_is_in_its_group(
-    monkeypatch: pytest.MonkeyPatch, span: int, case: tuple[Csr, torch.Tensor, int, int]
-) -> None:
-    monkeypatch.setattr(cut, "SPAN", span)
-    csr, table, group_rows, unique = case
-    blocks = cut_by_group(csr, table, group_rows, unique, edges=True)
-    expected: list[list[Entry]] = [[] for _ in range(-(-unique // group_rows) + 1)]
+def check(csr: Csr, places: Places, codes: dict[int, int]) -> None:
+    """Blocks against a loop over the non-zeros; ``codes``: slot of each source, or -1 - row."""
+    blocks = cut_by_group(csr, places, edges=True)
+    expected: list[list[Entry]] = [[] for _ in range(places.groups)]
     for at, (row, col) in enumerate(zip(csr.row_ids().tolist(), csr.cols.tolist(), strict=True)):
-        slot = int(table[col])
+        slot = codes[col]
         weight = 1.0 if csr.weights is None else float(csr.weights[at])
-        if slot < 0:
-            expected[0].append((row, -1 - slot, weight, at))
-        else:
-            expected[slot // group_rows + 1].append((row, slot % group_rows, weight, at))
+        group, index = divmod(slot, places.group_rows)
+        entry = (row, -1 - slot if slot < 0 else index, weight, at)
+        expected[0 if slot < 0 else group + 1].append(entry)
     assert [entries(block) for block in blocks] == expected
     assert blocks[0].rows is None
     assert len(blocks[0].indptr) == csr.rows + 1
     for block in blocks[1:]:
-        assert block.indptr.diff().min() > 0
-        assert block.rows.diff().min() > 0 if len(block.rows) > 1 else True
+        assert block.nnz == 0 or block.indptr.diff().min() > 0
+        assert len(block.rows) < 2 or block.rows.diff().min() > 0
+    plain = cut_by_group(csr, places, edges=False)
+    assert all(block.edges is None for block in plain)
+
+
+@pytest.mark.usefixtures("kernels")
+@RELAXED
+@given(graphs(), st.data())
+def test_sources_with_slots(case: tuple[Csr, int], data: st.DataObject) -> None:
+    csr, nodes = case
+    members = NodeSet(csr.cols, nodes)
+    sources = sorted(set(csr.cols.tolist()))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    ours = rng.random(len(sources)) < 0.4
+    slots = np.empty(len(sources), np.int64)
+    slots[ours] = -1 - rng.integers(0, 50, ours.sum())
+    slots[~ours] = rng.permutation(int((~ours).sum()))
+    group_rows = data.draw(st.integers(1, 70))
+    rounds = -(-int((~ours).sum()) // group_rows)
+    places = TablePlaces(
+        members=members,
+        slots=torch.from_numpy(slots).to(csr.cols.dtype),
+        rounds=rounds,
+        group_rows=group_rows,
+    )
+    check(csr, places, dict(zip(sources, slots.tolist(), strict=True)))
+
+
+@pytest.mark.usefixtures("kernels")
+@RELAXED
+@given(graphs(), st.data())
+def test_sources_in_ranges(case: tuple[Csr, int], data: st.DataObject) -> None:
+    csr, nodes = case
+    cuts = data.draw(st.lists(st.integers(0, nodes), max_size=4))
+    bounds = np.array([0, *sorted(cuts), nodes])
+    own = data.draw(st.integers(0, len(bounds) - 2))
+    group_rows = data.draw(st.integers(1, 70))
+    members = NodeSet(csr.cols, nodes)
+    counts = np.diff(members.ranks(bounds))
+    counts[own] = 0
+    wanted = np.tile(counts, (len(counts), 1))
+    shares, _ = share_rounds(wanted, group_rows, own)
+    places = RangePlaces(
+        members=members,
+        bounds=bounds,
+        own=own,
+        cuts=shares,
+        before=places_before(shares, own),
+        group_rows=group_rows,
+    )
+    codes: dict[int, int] = {}
+    sources = sorted(set(csr.cols.tolist()))
+    for number in range(places.groups - 1):
+        slot = number * group_rows
+        for step in range(1, len(counts)):
+            holder = (own + step) % len(counts)
+            first, last = bounds[holder], bounds[holder + 1]
+            held = [c for c in sources if first <= c < last]
+            for node in held[shares[holder, number] : shares[holder, number + 1]]:
+                codes[node] = slot
+                slot += 1
+    codes |= {c: -1 - (c - bounds[own]) for c in sources if c not in codes}
+    check(csr, places, codes)
+
+
+@pytest.mark.usefixtures("kernels")
+@RELAXED
+@given(graphs(), st.data())
+def test_sets_of_nodes(case: tuple[Csr, int], data: st.DataObject) -> None:
+    csr, nodes = case
+    members = NodeSet(csr.cols, nodes)
+    sources = sorted(set(csr.cols.tolist()))
+    assert members.count == len(sources)
+    every = np.arange(nodes + 1)
+    assert members.ranks(every).tolist() == np.searchsorted(sources, every).tolist()
+    first = data.draw(st.integers(0, nodes))
+    last = data.draw(st.integers(first, nodes))
+    inside = [s - first for s in sources if first <= s < last]
+    assert members.between(first, last).tolist() == inside
+    bits = members.bitmap(first, last)
+    flags = np.unpackbits(bits.numpy(), bitorder="little")
+    assert np.flatnonzero(flags).tolist() == inside
+    rows = torch.empty(len(inside), dtype=torch.int32)
+    unpack_bitmap(bits, rows)
+    assert rows.tolist() == inside
+
+
+@given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 99))
+def test_rounds_are_shared_alike_at_both_ends(size: int, group_rows: int, seed: int) -> None:
+    wanted = np.random.default_rng(seed).integers(0, 60, (size, size))
+    np.fill_diagonal(wanted, 0)
+    both = [share_rounds(wanted, group_rows, me) for me in range(size)]
+    for me, (cuts, _) in enumerate(both):
+        shares = np.diff(cuts, axis=1)
+        assert (shares >= 0).all()
+        assert (cuts[:, -1] == wanted[me]).all()
+        arriving = shares.sum(0)
+        assert (arriving[:-1] == group_rows).all()
+        for holder in range(size):
+            assert both[holder][1][me].tolist() == cuts[holder].tolist()
+
+
+def test_every_peer_sends_in_every_round() -> None:
+    wanted = np.array([[0, 5000, 4000, 1000]] * 4)
+    cuts, _ = share_rounds(wanted, 100, 0)
+    assert np.diff(cuts[1:], axis=1).min() >= 9
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_column_that_is_no_source_is_refused() -> None:
+    csr = Csr(0, torch.tensor([0, 1]), torch.tensor([2], dtype=torch.int32))
+    members = NodeSet(torch.tensor([0], dtype=torch.int32), 3)
+    slots = torch.tensor([-1], dtype=torch.int32)
+    with pytest.raises(ValueError, match="no source"):
+        cut_by_group(
+            csr, TablePlaces(members=members, slots=slots, rounds=0, group_rows=1), edges=False
+        )
+
+
+@pytest.mark.skipif(native.lib is None, reason=native.describe())
+def test_threads_and_the_fallback_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows than one task has, and a hub."""
+    rng = np.random.default_rng(1)
+    degrees = rng.integers(0, 6, 70_000)
+    degrees[40_000] = 100_000
+    nodes = 50_000
+    cols = torch.from_numpy(rng.integers(0, nodes, degrees.sum()).astype(np.int32))
+    indptr = torch.from_numpy(np.concatenate([[0], np.cumsum(degrees)]))
+    csr = Csr(0, indptr, cols, torch.rand(len(cols)))
+    bounds = np.array([0, 20_000, 30_000, nodes])
+
+    def cut() -> list[Block]:
+        members = NodeSet(cols, nodes)
+        counts = np.diff(members.ranks(bounds))
+        counts[1] = 0
+        shares, _ = share_rounds(np.tile(counts, (3, 1)), 3000, 1)
+        places = RangePlaces(
+            members=members,
+            bounds=bounds,
+            own=1,
+            cuts=shares,
+            before=places_before(shares, 1),
+            group_rows=3000,
+        )
+        return cut_by_group(csr, places, edges=True)
+
+    results = []
+    for threads in (1, 3):
+        native.set_threads(threads)
+        results.append(cut())
+    native.set_threads(0)
+    monkeypatch.setattr(native, "lib", None)
+    results.append(cut())
+    for other in results[1:]:
+        for one, two in zip(results[0], other, strict=True):
+            for name in ("rows", "indptr", "indices", "weights", "edges"):
+                a, b = getattr(one, name), getattr(two, name)
+                assert (a is None and b is None) or torch.equal(a, b), name

@@ -1,11 +1,12 @@
-"""Compressed sparse rows from packed edges, and cutting them into blocks."""
+"""Compressed sparse rows, and the same with self-loops."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
+
+from embertide.kernels import native
 
 
 @dataclass(frozen=True)
@@ -63,90 +64,102 @@ def id_type(nodes: int) -> torch.dtype:
     return torch.int32 if nodes < 2**31 else torch.int64
 
 
-def pack(rows: np.ndarray, cols: np.ndarray, nodes: int) -> np.ndarray:
-    """[e] int64 keys, ordered by (row, column)."""
-    keys = rows.astype(np.int64)
-    keys <<= column_bits(nodes)
-    keys |= cols
-    return keys
-
-
-def build_csr(
-    keys: np.ndarray,
-    weights: np.ndarray | None,
-    rows: int,
-    nodes: int,
-    *,
-    first: int,
-    remove_duplicates: bool = False,
-) -> Csr:
-    """Sort packed edges into CSR form; ``keys`` is sorted in place.
-
-    Sorting whole keys (numpy's vectorised sort) orders each row by column, which makes the
-    result independent of arrival order; equal edges are ordered by weight. When duplicates
-    are removed the heaviest stays.
-    """
-    if weights is None:
-        keys.sort()
-    else:
-        keys, weights = _sort_weighted(keys, weights)
-    if remove_duplicates and len(keys):
-        last = np.append(keys[1:] != keys[:-1], True)
-        keys = keys[last]
-        weights = None if weights is None else weights[last]
-    bits = column_bits(nodes)
-    indptr = np.searchsorted(keys, np.arange(rows + 1, dtype=np.int64) << bits)
-    cols = _low_bits(keys, bits, nodes)
-    return Csr(
-        first,
-        torch.from_numpy(indptr.astype(np.int64, copy=False)),
-        torch.from_numpy(cols),
-        None if weights is None else torch.from_numpy(weights),
-    )
-
-
-def _low_bits(keys: np.ndarray, bits: int, nodes: int) -> np.ndarray:
-    """The columns of packed keys, narrowed chunk by chunk so that no wide copy is made."""
-    cols = np.empty(len(keys), np.int32 if id_type(nodes) is torch.int32 else np.int64)
-    mask, chunk = (1 << bits) - 1, 1 << 20
-    for at in range(0, len(keys), chunk):
-        cols[at : at + chunk] = keys[at : at + chunk] & mask
-    return cols
-
-
-def _sort_weighted(keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Order by key, equal keys by weight."""
-    order = np.argsort(keys)
-    keys, weights = keys[order], weights[order]
-    equal = np.flatnonzero(keys[1:] == keys[:-1])
-    if len(equal):
-        tied = np.union1d(equal, equal + 1)
-        weights[tied] = weights[tied[np.lexsort((weights[tied], keys[tied]))]]
-    return keys, weights
-
-
 def single_loops(csr: Csr, loop_weight: float) -> Csr:
     """The graph with exactly one self-loop per row, placed last in its row.
 
     In a graph with weights an existing loop keeps its weight (the heaviest when there are
     several) and a new one gets ``loop_weight``.
     """
-    ids = torch.arange(csr.rows)
-    rows = csr.row_ids()
-    loop = csr.cols == rows + csr.first
-    kept = ~loop
-    counts = torch.bincount(rows[kept], minlength=csr.rows) + 1
-    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
-    cols = torch.empty(int(indptr[-1]), dtype=csr.cols.dtype)
-    position = torch.arange(int(kept.sum())) + rows[kept]
-    cols[position] = csr.cols[kept]
-    cols[indptr[1:] - 1] = (ids + csr.first).to(cols.dtype)
-    weights = None
-    if csr.weights is not None:
-        own = torch.full((csr.rows,), float("-inf"))
-        own.scatter_reduce_(0, rows[loop], csr.weights[loop], "amax")
-        own[own == float("-inf")] = loop_weight
-        weights = torch.empty(len(cols))
-        weights[position] = csr.weights[kept]
-        weights[indptr[1:] - 1] = own
+    return _with_loops(csr, loop_weight, single=True)
+
+
+def add_loops(csr: Csr, loop_weight: float) -> Csr:
+    """The graph with a self-loop in its place in every row that has none.
+
+    Columns ascend in each row, before and after.
+    """
+    return _with_loops(csr, loop_weight, single=False)
+
+
+def _with_loops(csr: Csr, loop_weight: float, *, single: bool) -> Csr:
+    """Allocates the new graph and nothing else that grows with it."""
+    fill = native.lib or _Plain
+    indptr = torch.empty_like(csr.indptr)
+    fill.count_loops(csr.indptr, csr.cols, csr.first, single, indptr)
+    nnz = int(indptr[-1])
+    cols = csr.cols.new_empty(nnz)
+    weights = None if csr.weights is None else csr.weights.new_empty(nnz)
+    fill.fill_loops(
+        csr.indptr,
+        csr.cols,
+        csr.weights,
+        csr.first,
+        single,
+        loop_weight,
+        indptr,
+        cols,
+        weights,
+    )
     return Csr(csr.first, indptr, cols, weights)
+
+
+class _Plain:
+    """What the kernels for self-loops do, row by row in torch's terms."""
+
+    @staticmethod
+    def _loops(
+        indptr: torch.Tensor, cols: torch.Tensor, first: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """[nnz] each non-zero's row, and whether it is a self-loop."""
+        rows = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
+        return rows, cols == rows + first
+
+    @classmethod
+    def count_loops(
+        cls, indptr: torch.Tensor, cols: torch.Tensor, first: int, single: bool, out: torch.Tensor
+    ) -> None:
+        rows, loop = cls._loops(indptr, cols, first)
+        loops = torch.bincount(rows[loop], minlength=len(indptr) - 1)
+        added = 1 - loops if single else (loops == 0).long()
+        out[0] = 0
+        torch.cumsum(indptr.diff() + added, 0, out=out[1:])
+
+    @classmethod
+    def fill_loops(
+        cls,
+        indptr: torch.Tensor,
+        cols: torch.Tensor,
+        weights: torch.Tensor | None,
+        first: int,
+        single: bool,
+        weight: float,
+        out_indptr: torch.Tensor,
+        out_cols: torch.Tensor,
+        out_weights: torch.Tensor | None,
+    ) -> None:
+        rows, loop = cls._loops(indptr, cols, first)
+        count = len(indptr) - 1
+        present = torch.zeros(count, dtype=torch.bool).index_fill_(0, rows[loop], True)
+        own = torch.arange(count) + first
+        if single:
+            place = out_indptr[1:] - 1
+            kept = ~loop
+            position = torch.arange(int(kept.sum())) + rows[kept]
+        else:
+            # A missing loop goes before the first larger column.
+            smaller = torch.bincount(rows[cols < rows + first], minlength=count)
+            place = (out_indptr[:-1] + smaller)[~present]
+            own = own[~present]
+            kept = torch.ones_like(loop)
+            free = torch.ones(len(out_cols), dtype=torch.bool).index_fill_(0, place, False)
+            position = free.nonzero().squeeze(1)
+        out_cols[position] = cols[kept]
+        out_cols[place] = own.to(cols.dtype)
+        if weights is None or out_weights is None:
+            return
+        out_weights[position] = weights[kept]
+        out_weights[place] = weight
+        if single:
+            heaviest = torch.full((count,), float("-inf"))
+            heaviest.scatter_reduce_(0, rows[loop], weights[loop], "amax")
+            out_weights[place[present]] = heaviest[present]

@@ -1,121 +1,235 @@
 """Cutting a partition's non-zeros into a local block and one block per group of sources.
 
-A stable counting sort by group in two passes over bounded chunks of rows, so that beside the
-result only chunk-sized temporaries exist.
+A stable counting sort by group in two passes over the rows: the first counts, so that the
+second writes every array of the result once and in place. Beside the result there are counters
+for each group, of at most a few hundred tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
+from embertide.kernels import native
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
+from embertide.kernels.node_set import NodeSet
 
-SPAN = 1 << 20
-"""Non-zeros sorted at a time."""
+Counts = npt.NDArray[np.int64]
 
 
-def cut_by_group(
-    csr: Csr, table: torch.Tensor, group_rows: int, unique: int, *, edges: bool
-) -> list[Block]:
+@dataclass(frozen=True, kw_only=True)
+class RangePlaces:
+    """Sources of which each holder owns a range of nodes.
+
+    The k-th member of a holder's range arrives in the round whose cuts enclose k.
+
+    Attributes:
+        members: the sources.
+        bounds: [holders + 1] nodes.
+        own: our range: its members are rows of ours.
+        cuts: [holders, rounds + 1] members of the range that arrive before each round.
+        before: [holders, rounds] slots of the round that other holders fill before this one.
+        group_rows: slots per round.
+    """
+
+    members: NodeSet
+    bounds: Counts
+    own: int
+    cuts: Counts
+    before: Counts
+    group_rows: int
+
+    @property
+    def groups(self) -> int:
+        """Rounds, and the local group."""
+        return int(self.before.shape[1]) + 1
+
+    def native(self) -> Any:
+        """The same for the kernels."""
+        return native.lib.Ranges(self.members.lines, self.bounds, self.own, self.cuts, self.before)
+
+    def codes(self) -> Counts:
+        """[members] the slot of each member, or -1 - row for a row of ours."""
+        ends = self.members.ranks(self.bounds)
+        codes = np.empty(self.members.count, np.int64)
+        for holder, (low, high) in enumerate(pairwise(ends)):
+            k, cuts = np.arange(high - low), self.cuts[holder]
+            if holder == self.own:
+                codes[low:high] = self.bounds[holder] - 1 - self.members.members[low:high]
+                continue
+            number = np.searchsorted(cuts, k, side="right") - 1
+            place = self.before[holder][number] + k - cuts[number]
+            codes[low:high] = number * self.group_rows + place
+        return codes
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePlaces:
+    """Sources with a slot each.
+
+    Attributes:
+        members: the sources.
+        slots: [members] int32 or int64 slot, or -1 - row for a row of ours.
+        rounds: groups of slots.
+        group_rows: slots per round.
+    """
+
+    members: NodeSet
+    slots: torch.Tensor
+    rounds: int
+    group_rows: int
+
+    @property
+    def groups(self) -> int:
+        """Rounds, and the local group."""
+        return self.rounds + 1
+
+    def native(self) -> Any:
+        """The same for the kernels."""
+        return native.lib.Table(self.members.lines, self.slots, self.rounds, self.group_rows)
+
+    def codes(self) -> Counts:
+        """[members] the slots."""
+        return self.slots.numpy().astype(np.int64)
+
+
+Places = RangePlaces | TablePlaces
+"""Where each source is: in which group, and at which place of it."""
+
+
+def cut_by_group(csr: Csr, places: Places, *, edges: bool) -> list[Block]:
     """The local block, then the block of each group, on the CPU.
 
     Args:
-        csr: the non-zeros.
-        table: [N] for each source that occurs: its slot, or -1 - row where we hold it.
-        group_rows: slots per group.
-        unique: slots in all.
+        csr: the non-zeros; every column is among the sources.
         edges: whether blocks carry each non-zero's position in ``csr``.
 
     The local block has every row; a group's block only the rows it touches.
+
+    Raises:
+        ValueError: a column that is no source.
     """
-    groups = -(-unique // group_rows) + 1
-    lut, cols = table.numpy(), csr.cols.numpy()
-    counts = np.zeros(groups, np.int64)
-    for span in _spans(csr.nnz):
-        counts += np.bincount(_groups(lut[cols[span]], group_rows), minlength=groups)
-    bounds = np.concatenate([[0], np.cumsum(counts)])
-    indices = np.empty(csr.nnz, lut.dtype)
-    rows = np.empty(csr.nnz, np.int32)
-    positions = np.empty(csr.nnz, np.int32 if csr.nnz < 2**31 else np.int64) if edges else None
-    weights = None if csr.weights is None else np.empty(csr.nnz, np.float32)
-    cursor = bounds[:-1].copy()
-    for span in _spans(csr.nnz):
-        slot = lut[cols[span]]
-        group = _groups(slot, group_rows)
-        order = np.argsort(group, kind="stable")
-        position = _destinations(group[order], cursor)
-        local = np.where(slot < 0, -1 - slot, slot - (group.astype(slot.dtype) - 1) * group_rows)
-        indices[position] = local[order]
-        rows[position] = _rows_of(csr, span)[order]
-        if positions is not None:
-            positions[position] = span.start + order
-        if weights is not None and csr.weights is not None:
-            weights[position] = csr.weights.numpy()[span][order]
-    first, *rest = (slice(a, b) for a, b in pairwise(bounds))
-    cut = _Sorted(rows=rows, indices=indices, weights=weights, positions=positions)
-    return [cut.every_row(first, csr.rows), *map(cut.rows_present, rest)]
+    return _cut_plain(csr, places, edges) if native.lib is None else _cut(csr, places, edges)
 
 
-def _spans(nnz: int) -> Iterator[slice]:
-    return (slice(at, min(at + SPAN, nnz)) for at in range(0, nnz, SPAN))
+def _cut(csr: Csr, places: Places, edges: bool) -> list[Block]:
+    lib, which, groups = native.lib, places.native(), places.groups
+    tasks = lib.cut_tasks(csr.indptr, groups)
+    at, row_at = np.empty((2, tasks, groups), np.int64)
+    lib.cut_count(csr.indptr, csr.cols, which, at, row_at)
+    begins = _exclusive(at)
+    row_at[:, 0] = 0
+    row_begins = _exclusive(row_at)
+    widest = int(np.diff(begins).max())
+    narrow = np.int32 if widest < 2**31 else np.int64
+    out = _Sorted(
+        begins=begins,
+        row_begins=row_begins,
+        indices=torch.empty_like(csr.cols),
+        weights=None if csr.weights is None else torch.empty_like(csr.weights),
+        positions=_positions(csr.nnz) if edges else None,
+        rows=np.empty(row_begins[-1], np.int32),
+        starts=np.empty(row_begins[-1] + groups - 1, narrow),
+        local=np.zeros(csr.rows + 1, narrow),
+    )
+    wide = out.positions is not None and out.positions.dtype == torch.int64
+    lib.cut_fill(
+        csr.indptr,
+        csr.cols,
+        csr.weights,
+        which,
+        at,
+        row_at,
+        begins[:-1],
+        out.indices,
+        out.weights,
+        None if wide else out.positions,
+        out.positions if wide else None,
+        out.rows,
+        out.starts,
+        out.local,
+    )
+    return [out.block(group) for group in range(groups)]
 
 
-def _groups(slot: np.ndarray, group_rows: int) -> np.ndarray:
-    """Group of each slot: 0 for local, else 1 + its group; 16-bit where they fit (radix sort)."""
-    group = np.where(slot < 0, 0, slot // group_rows + 1)
-    return group.astype(np.uint16) if group.max(initial=0) < 2**16 else group
+def _positions(nnz: int) -> torch.Tensor:
+    return torch.empty(nnz, dtype=torch.int32 if nnz < 2**31 else torch.int64)
 
 
-def _destinations(group: np.ndarray, cursor: np.ndarray) -> np.ndarray:
-    """Where each element of an ascending group list goes; advances the groups' cursors."""
-    present, first, count = np.unique(group, return_index=True, return_counts=True)
-    offset = np.repeat(cursor[present] - first, count)
-    cursor[present] += count
-    return offset + np.arange(len(group))
-
-
-def _rows_of(csr: Csr, span: slice) -> np.ndarray:
-    """[span] the row of each non-zero."""
-    indptr = csr.indptr.numpy()
-    first = int(np.searchsorted(indptr, span.start, side="right")) - 1
-    last = int(np.searchsorted(indptr, span.stop, side="left"))
-    lengths = np.diff(np.clip(indptr[first : last + 1], span.start, span.stop))
-    return np.repeat(np.arange(first, last, dtype=np.int32), lengths)
+def _exclusive(counts: Counts) -> Counts:
+    """Turn [tasks, groups] counts into first places, group by group; returns groups' bounds."""
+    total = counts.sum(0)
+    begins = np.concatenate([[0], np.cumsum(total)])
+    ends = np.cumsum(counts, axis=0)
+    np.subtract(ends, counts, out=counts)
+    counts += begins[:-1]
+    return begins
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sorted:
-    """The non-zeros ordered by group, each group a span; arrays are [nnz] each."""
+    """The non-zeros ordered by group; a group's rows and run starts are spans as well."""
 
-    rows: np.ndarray
-    indices: np.ndarray
-    weights: np.ndarray | None
-    positions: np.ndarray | None
+    begins: Counts
+    row_begins: Counts
+    indices: torch.Tensor
+    weights: torch.Tensor | None
+    positions: torch.Tensor | None
+    rows: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.integer[Any]]
+    local: npt.NDArray[np.integer[Any]]
 
-    def every_row(self, span: slice, rows: int) -> Block:
-        """A group as a block that has all ``rows`` rows."""
-        return self._block(span, None, np.bincount(self.rows[span], minlength=rows))
-
-    def rows_present(self, span: slice) -> Block:
-        """A group as a block that has only the rows with non-zeros."""
-        rows = self.rows[span]
-        starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        return self._block(span, rows[starts], np.diff(np.append(starts, len(rows))))
-
-    def _block(self, span: slice, rows: np.ndarray | None, counts: np.ndarray) -> Block:
-        # Groups are many and their rows nearly all of them: narrow numbers halve what they take.
-        narrow = np.int32 if span.stop - span.start < 2**31 else np.int64
-        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(narrow)
+    def block(self, group: int) -> Block:
+        """A group's views of the arrays."""
+        span = slice(int(self.begins[group]), int(self.begins[group + 1]))
+        first, last = int(self.row_begins[group]), int(self.row_begins[group + 1])
+        indptr = self.local
+        if group > 0:
+            indptr = self.starts[first + group - 1 : last + group]
+            indptr[-1] = span.stop - span.start
         return Block(
-            None if rows is None else torch.from_numpy(rows),
+            torch.from_numpy(self.rows[first:last]) if group > 0 else None,
             torch.from_numpy(indptr),
-            torch.from_numpy(self.indices[span]),
-            None if self.weights is None else torch.from_numpy(self.weights[span]),
-            None if self.positions is None else torch.from_numpy(self.positions[span]),
+            self.indices[span],
+            None if self.weights is None else self.weights[span],
+            None if self.positions is None else self.positions[span],
         )
+
+
+def _cut_plain(csr: Csr, places: Places, edges: bool) -> list[Block]:
+    """In numpy, with arrays of all non-zeros."""
+    codes = places.codes()
+    cols = csr.cols.numpy()
+    if csr.nnz and not np.isin(cols, places.members.members).all():
+        raise ValueError("cols: a column that is no source")
+    slot = codes[places.members.ranks(cols)]
+    group = np.where(slot < 0, 0, slot // places.group_rows + 1)
+    index = np.where(slot < 0, -1 - slot, slot % places.group_rows).astype(cols.dtype)
+    order = np.argsort(group, kind="stable")
+    row = csr.row_ids().numpy().astype(np.int32)[order]
+    bounds = np.searchsorted(group[order], np.arange(places.groups + 1))
+    blocks = []
+    for number, (low, high) in enumerate(pairwise(bounds)):
+        of = torch.from_numpy(order[low:high])
+        if number == 0:
+            rows, counts = None, np.bincount(row[low:high], minlength=csr.rows)
+        else:
+            touched, counts = np.unique(row[low:high], return_counts=True)
+            rows = torch.from_numpy(touched)
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        blocks.append(
+            Block(
+                rows,
+                torch.from_numpy(ends.astype(np.int32 if csr.nnz < 2**31 else np.int64)),
+                torch.from_numpy(index[of.numpy()]),
+                None if csr.weights is None else csr.weights[of],
+                of.to(_positions(csr.nnz).dtype) if edges else None,
+            )
+        )
+    return blocks

@@ -7,8 +7,8 @@ from embertide.models.program import EdgeStep, Program, Step
 from embertide.planning.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.telemetry.report import PlannedTraffic
 
-_REQUEST_BYTES = 8
-"""Of a row number sent to its holder: int64."""
+_NUMBER_BYTES = 8
+"""Of the row number that a product of loaded rows travels with: int64."""
 
 
 def planned_traffic(program: Program, size: Size) -> list[PlannedTraffic]:
@@ -25,12 +25,12 @@ def planned_traffic(program: Program, size: Size) -> list[PlannedTraffic]:
     csr = 4 * size.edges + ID_BYTES * size.nodes
     add("feature", "csr", -1, csr / world * (m - 1), m - 1)
     add("world", "features", -1, LOCATION_BYTES * size.nodes / world * others, world - 1)
-    add("graph", "ids", 0, _REQUEST_BYTES * size.unique(), p - 1)
+    add("graph", "ids", 0, _requests(size), p - 1)
     for step in program.steps:
         convert = size.tensor(program.widths[step.out]) * (m - 1) / m
         if isinstance(step, steps.Linear) and step.x == program.input:
             landed = FLOAT_BYTES * size.nodes / world * program.widths[step.out] * others
-            numbers = _REQUEST_BYTES * size.nodes * m / world
+            numbers = _NUMBER_BYTES * size.nodes * m / world
             add("world", "features", step.layer, landed + numbers, world - 1)
         elif isinstance(step, steps.Linear):
             given = size.tensor(program.widths[step.x]) * (m - 1) / m
@@ -44,6 +44,13 @@ def planned_traffic(program: Program, size: Size) -> list[PlannedTraffic]:
                 add(*score)
             add(axis, "spmm" if axis == "graph" else "features", step.layer, sent, groups * (p - 1))
     return found
+
+
+def _requests(size: Size) -> float:
+    """Bytes that say which rows of the other partitions are needed: a list of them, or bits."""
+    index = 4 if size.nodes < 2**31 else 8
+    bits = size.nodes / 8 * (size.graph - 1) / size.graph
+    return min(index * size.unique(), bits)
 
 
 def _scores(step: Step, program: Program, size: Size) -> list[tuple[str, str, int, float, float]]:

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from embertide.grid import RowRanges
+from embertide.kernels.counting import count_values, row_lengths, row_sums
 from embertide.kernels.csr import Csr, single_loops
 from embertide.models.program import EdgeStep, PairAttend, Program
 from embertide.primitives.exchange import Exchange
-from embertide.primitives.landing import LoadedHolders
 from embertide.primitives.sources import (
+    LoadedHolders,
     RangeHolders,
     Sources,
     find_sources,
@@ -153,15 +154,14 @@ class LayerGraph:
 
     def in_degree(self) -> torch.Tensor:
         """[N/P] in-edges of each row of our partition, float32."""
-        return self.csr.indptr.diff().float().to(self.exchange.device)
+        return row_lengths(self.csr.indptr).to(self.exchange.device)
 
     def weighted_in_degree(self) -> torch.Tensor:
         """[N/P] sum of the stored weights of each row's in-edges; of ones without weights."""
         if self.csr.weights is None:
             return self.in_degree()
         if self._weighted_in_degree is None:
-            total = torch.zeros(self.csr.rows)
-            total.index_add_(0, self.csr.row_ids(), self.csr.weights)
+            total = row_sums(self.csr.indptr, self.csr.weights)
             self._weighted_in_degree = total.to(self.exchange.device)
         return self._weighted_in_degree
 
@@ -169,7 +169,7 @@ class LayerGraph:
         """[N/P] out-edges of each row of our partition *in the whole graph*, float32.
 
         Each rank counts its non-zeros' sources and sends the counts to the sources' holders: one
-        number per unique remote row. Collective: every rank of the graph axis must call.
+        int32 per unique remote row. Collective: every rank of the graph axis must call.
         """
         if self._out_degree is None:
             self._out_degree = self._count_out()
@@ -178,17 +178,18 @@ class LayerGraph:
     def _count_out(self) -> torch.Tensor:
         sources, channel = self.tiles(), self.exchange.channel("graph", "degrees")
         start, stop = self.ranges.partition(self.exchange.grid.p)
-        degree = torch.bincount(sources.local.indices, minlength=stop - start)
-        counts = [
-            torch.bincount(block.indices, minlength=last - first)
-            for block, (first, last) in zip(
-                sources.remote, map(sources.group, range(len(sources.remote))), strict=True
-            )
-        ]
-        by_slot = torch.cat([degree.new_empty(0), *counts])
+        degree = torch.zeros(stop - start, dtype=torch.int32, device=channel.device)
+        count_values(sources.local.indices, degree)
+        by_slot = degree.new_zeros(sources.unique)
+        sent: dict[int, list[torch.Tensor]] = {i: [] for i in sources.requests}
+        for number, block in enumerate(sources.remote):
+            count_values(block.indices, by_slot[slice(*sources.group(number))])
+            for i, first, last in sources.incoming(number):
+                sent[i].append(by_slot[first:last])
         received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}
         channel.start(
-            [(i, by_slot[a:b]) for i, (a, b) in sources.slots.items()], list(received.items())
+            [(i, torch.cat([degree.new_empty(0), *parts])) for i, parts in sent.items()],
+            list(received.items()),
         ).wait()
         for i, request in sources.requests.items():
             degree.index_add_(0, request.rows, received[i])

@@ -9,36 +9,14 @@ aggregation requests the rows it needs from their loaders.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
-from embertide.grid import Axis, ColumnSlices, Grid, RowRanges
+from embertide.grid import ColumnSlices, Grid, RowRanges
 from embertide.kernels.owners import split_by_owner
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.exchange import Channel
 from embertide.primitives.spmm import Operand
-
-
-@dataclass(frozen=True)
-class LoadedHolders:
-    """Where each node's features were loaded: one entry per needed node, looked up before.
-
-    Attributes:
-        nodes: [k] ascending node ids this rank needs.
-        rank: [k] the loader.
-        row: [k] the row there.
-    """
-
-    axis: Axis
-    nodes: torch.Tensor
-    rank: torch.Tensor
-    row: torch.Tensor
-
-    def locate(self, nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Holder and row of nodes that are among ours."""
-        at = torch.searchsorted(self.nodes, nodes)
-        return self.rank[at], self.row[at]
 
 
 def loaded_operand(grid: Grid, loaded: Loaded, scale: torch.Tensor | None) -> Operand:

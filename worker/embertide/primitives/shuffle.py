@@ -1,11 +1,14 @@
 """Sending each edge to the rank that owns its destination row.
 
-Edges are held packed, eight bytes each, sorted by owner chunk by chunk; the receive buffer is
-allocated once at its exact size, so beside it only one chunk per peer is in flight.
+Edges travel packed, eight bytes each, in rounds of bounded size: while one round is on its way
+the next is packed, and the one before is put into the buckets from which the rows are sorted.
+How many edges each round and bucket has is counted and told first, so that all buffers have
+their exact size from the start.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +17,19 @@ import torch
 
 from embertide.errors import GridError
 from embertide.grid import RowRanges
-from embertide.kernels.csr import column_bits, pack
-from embertide.primitives.exchange import Channel, Exchange
+from embertide.kernels.csr import column_bits
+from embertide.kernels.edge_sort import (
+    EdgeSorter,
+    bucket_count,
+    bucket_shift,
+    count_edges,
+    partition_edges,
+)
+from embertide.primitives.exchange import Channel, Exchange, Pending
+
+ROUND_EDGES = 1 << 24
+"""Edges that all ranks send in a round, each an equal share of at most a sixteenth: what a rank
+receives in a round is bounded even where all send to it."""
 
 
 @dataclass
@@ -25,6 +39,11 @@ class EdgeChunk:
     source: npt.NDArray[np.integer]
     destination: npt.NDArray[np.integer]
     weight: npt.NDArray[np.float32] | None
+
+    def part(self, start: int, stop: int) -> EdgeChunk:
+        """Edges ``start..stop``, sharing memory."""
+        weight = None if self.weight is None else self.weight[start:stop]
+        return EdgeChunk(self.source[start:stop], self.destination[start:stop], weight)
 
 
 @dataclass
@@ -41,24 +60,15 @@ class Edges:
     count: int = 0
 
 
-@dataclass
-class _Packed:
-    """A chunk's keys ordered by owner, and how many each owner gets."""
-
-    keys: npt.NDArray[np.int64]
-    weights: npt.NDArray[np.float32] | None
-    counts: list[int]
-
-
 def shuffle_edges(
     exchange: Exchange, ranges: RowRanges, chunks: list[EdgeChunk], *, weighted: bool
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
+) -> EdgeSorter:
     """All-to-all of edges by owner; ``chunks`` is emptied on the way.
 
     Collective: every rank must call.
 
     Returns:
-        [e] keys packed as (row of our sub-range, source node), unsorted, and weights [e].
+        The edges into our sub-range, ready to be sorted.
 
     Raises:
         GridError: rows and nodes don't fit into one packed word on so few workers.
@@ -69,54 +79,152 @@ def shuffle_edges(
             f"grid {exchange.grid.shape}: {rows} rows per worker of {ranges.nodes} nodes are"
             " too many to sort; use more workers"
         )
-    packed = [_pack(chunks.pop(), ranges) for _ in range(len(chunks))]
-    channel = exchange.channel("world", "shuffle")
-    world = exchange.grid.world
-    counts = torch.tensor([[sum(p.counts[w] for p in packed)] for w in range(world)])
-    total = int(channel.sizes(counts).sum())
-    keys = np.empty(total, np.int64)
-    weights = np.empty(total, np.float32) if weighted else None
-    at = 0
-    for _ in range(max(exchange.all_objects(len(packed)))):
-        chunk = (
-            packed.pop()
-            if packed
-            else _Packed(np.empty(0, np.int64), np.empty(0, np.float32), [0] * world)
+    shift, buckets = bucket_shift(rows), bucket_count(rows)
+    world, bounds = exchange.grid.world, np.array(ranges.workers, np.int64)
+    first, last = ranges.worker(exchange.grid.rank)
+
+    def sorter(counts: npt.NDArray[np.int64]) -> EdgeSorter:
+        size = last - first
+        return EdgeSorter(
+            counts, shift, first=first, rows=size, nodes=ranges.nodes, weighted=weighted
         )
-        got = _swap(channel, chunk.keys, chunk.counts)
-        keys[at : at + len(got)] = got
-        if weights is not None:
-            assert chunk.weights is not None
-            weights[at : at + len(got)] = _swap(channel, chunk.weights, chunk.counts)
-        at += len(got)
-    return keys, weights
 
-
-def _pack(chunk: EdgeChunk, ranges: RowRanges) -> _Packed:
-    """Order by owner and pack rows counted from the owner's first."""
-    bounds = np.array(ranges.workers)
-    world = len(bounds) - 1
     if world == 1:
-        keys = pack(chunk.destination, chunk.source, ranges.nodes)
-        return _Packed(keys, chunk.weight, [len(keys)])
-    owner = np.searchsorted(bounds, chunk.destination, side="right") - 1
-    owner = owner.astype(np.uint8 if world < 2**8 else np.uint16)
-    order = np.argsort(owner, kind="stable")
-    counts = np.bincount(owner, minlength=world)
-    rows = chunk.destination[order].astype(np.int64) - np.repeat(bounds[:-1], counts)
-    keys = pack(rows, chunk.source[order], ranges.nodes)
-    weights = None if chunk.weight is None else chunk.weight[order]
-    return _Packed(keys, weights, counts.tolist())
+        counts = np.zeros((1, buckets), np.int64)
+        for chunk in chunks:
+            count_edges(chunk.destination, bounds, shift, counts)
+        ours = sorter(counts[0])
+        while chunks:
+            chunk = chunks.pop()
+            ours.add_edges(chunk.destination, chunk.source, chunk.weight)
+        return ours
+    plan = _plan_rounds(chunks, min(1 << 20, ROUND_EDGES // world))
+    rounds = max(exchange.all_objects(len(plan)))
+    sent = np.zeros((world, rounds + buckets), np.int64)
+    for number, parts in enumerate(plan):
+        counts = np.zeros((world, buckets), np.int64)
+        for at, start, stop in parts:
+            count_edges(chunks[at].destination[start:stop], bounds, shift, counts)
+        sent[:, number] = counts.sum(1)
+        sent[:, rounds:] += counts
+    channel = exchange.channel("world", "shuffle")
+    received = channel.sizes(torch.from_numpy(sent)).numpy()
+    ours = sorter(received[:, rounds:].sum(0))
+    _Rounds(channel, ranges, sent[:, :rounds].T, received[:, :rounds].T, weighted).run(
+        _taken(chunks, plan, rounds), ours
+    )
+    return ours
 
 
-def _swap(
-    channel: Channel, values: npt.NDArray[np.generic], counts: list[int]
-) -> npt.NDArray[np.generic]:
-    """One round: send each owner its run of ``values``; what the ranks sent us, in rank order.
+def _plan_rounds(chunks: list[EdgeChunk], size: int) -> list[list[tuple[int, int, int]]]:
+    """For each round (chunk, first, last) of its edges, ``size`` in all but the last."""
+    plan: list[list[tuple[int, int, int]]] = []
+    room = 0
+    for number, chunk in enumerate(chunks):
+        at, length = 0, len(chunk.source)
+        while at < length:
+            if room == 0:
+                plan.append([])
+                room = size
+            stop = min(length, at + room)
+            plan[-1].append((number, at, stop))
+            room -= stop - at
+            at = stop
+    return plan
 
-    Collective: every rank must call.
+
+def _taken(
+    chunks: list[EdgeChunk], plan: list[list[tuple[int, int, int]]], rounds: int
+) -> Iterator[list[EdgeChunk]]:
+    """The edges of each round; a chunk is let go with its last."""
+    held: list[EdgeChunk | None] = [*chunks]
+    chunks.clear()
+    for parts in plan:
+        taken = []
+        for number, start, stop in parts:
+            chunk = held[number]
+            assert chunk is not None
+            taken.append(chunk.part(start, stop))
+            if stop == len(chunk.source):
+                held[number] = None
+        yield taken
+    for _ in range(rounds - len(plan)):
+        yield []
+
+
+class _Rounds:
+    """The rounds of one rank; two are under way at a time, each with buffers of its own.
+
+    Args:
+        outgoing, incoming: [rounds, world] edges for and from each rank.
     """
-    if channel.grid.world == 1:
-        return values
-    tensor = torch.from_numpy(values).to(channel.device)
-    return torch.cat(channel.all_to_all(tensor.split(counts))).cpu().numpy()
+
+    def __init__(
+        self,
+        channel: Channel,
+        ranges: RowRanges,
+        outgoing: npt.NDArray[np.int64],
+        incoming: npt.NDArray[np.int64],
+        weighted: bool,
+    ) -> None:
+        self.channel, self.nodes = channel, ranges.nodes
+        self.bounds = np.array(ranges.workers, np.int64)
+        self.outgoing, self.incoming = outgoing, incoming.copy()
+        self.incoming[:, channel.axis.index] = 0
+        types = (torch.int64, torch.float32) if weighted else (torch.int64,)
+        most = [int(counts.sum(1).max(initial=0)) for counts in (outgoing, self.incoming)]
+        self.send, self.receive = (
+            [[torch.empty(size, dtype=t, device=device) for t in types] for _ in range(2)]
+            for size, device in zip(most, (torch.device("cpu"), channel.device), strict=True)
+        )
+
+    def run(self, parts: Iterator[list[EdgeChunk]], sorter: EdgeSorter) -> None:
+        """Send and receive all rounds. Collective: every rank must call."""
+        before: tuple[int, Pending] | None = None
+        for number, chunks in enumerate(parts):
+            self._pack(number, chunks, sorter)
+            pending = self._post(number)
+            if before is not None:
+                self._unpack(*before, sorter)
+            before = number, pending
+        if before is not None:
+            self._unpack(*before, sorter)
+
+    def _pack(self, number: int, chunks: list[EdgeChunk], sorter: EdgeSorter) -> None:
+        """Fill the send buffer by owner; what is ours already goes to the sorter."""
+        keys, *weights = (tensor.numpy() for tensor in self.send[number % 2])
+        ends = np.cumsum(self.outgoing[number])
+        cursors = ends - self.outgoing[number]
+        for chunk in chunks:
+            partition_edges(
+                chunk.destination,
+                chunk.source,
+                chunk.weight,
+                self.bounds,
+                self.nodes,
+                cursors=cursors,
+                keys=keys,
+                out_weights=weights[0] if weights else None,
+            )
+        own = self.channel.axis.index
+        mine = slice(ends[own] - self.outgoing[number, own], ends[own])
+        sorter.add_keys(keys[mine], weights[0][mine] if weights else None)
+
+    def _post(self, number: int) -> Pending:
+        others = self.channel.axis.others()
+        sends, receives = [], []
+        for buffer in self.send[number % 2]:
+            counts = self.outgoing[number].tolist()
+            parts = buffer[: sum(counts)].to(self.channel.device).split(counts)
+            sends += [(i, parts[i]) for i in others]
+        for buffer in self.receive[number % 2]:
+            counts = self.incoming[number].tolist()
+            parts = buffer[: sum(counts)].split(counts)
+            receives += [(i, parts[i]) for i in others]
+        return self.channel.start(sends, receives)
+
+    def _unpack(self, number: int, pending: Pending, sorter: EdgeSorter) -> None:
+        pending.wait()
+        size = int(self.incoming[number].sum())
+        keys, *weights = (tensor[:size].cpu().numpy() for tensor in self.receive[number % 2])
+        sorter.add_keys(keys, weights[0] if weights else None)

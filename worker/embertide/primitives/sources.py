@@ -3,33 +3,34 @@
 Built once per layer graph and layout, used by every layer. Features travel, never the graph
 (Deal, section 3.4, Fig. 8): each rank requests from each peer once the *unique* rows it needs.
 Non-zeros are cut into one local group and remote groups by source (section 3.5, Fig. 11); a
-group's receive buffer holds at most ``group_rows`` rows, whatever N is. Rows are requested in
-ring order, so that the ranks do not all start with the same peer.
+group's receive buffer holds at most ``group_rows`` rows, whatever N is, and every peer sends a
+share of every group.
+
+Nothing here has a word per node: sources are bits, and where holders own ranges of nodes a
+source's group and place follow from the number of sources before it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr, id_type
-from embertide.kernels.cut import SPAN, cut_by_group
+from embertide.kernels.cut import Places, RangePlaces, TablePlaces, cut_by_group
+from embertide.kernels.node_set import NodeSet, unpack_bitmap
 from embertide.primitives.exchange import Channel
+from embertide.primitives.rounds import places_before, share_rounds
 
+LOOK_UP_NODES = 1 << 22
+"""Consecutive nodes whose loaders are looked up at a time."""
 
-class Holders(Protocol):
-    """Which rank of an axis holds each source row, and at which of its rows."""
-
-    @property
-    def axis(self) -> Axis:
-        """The ranks among which the holders are."""
-
-    def locate(self, nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """[k] ascending node ids -> ([k] axis index of the holder, [k] row there)."""
+Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -49,26 +50,45 @@ class RangeHolders:
         """The P*M sub-ranges, over all ranks."""
         return cls(axis, ranges.workers)
 
-    def locate(self, nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """[k] ascending node ids -> ([k] axis index of the range, [k] row within it)."""
-        bounds = torch.tensor(self.bounds, dtype=torch.int64)
-        holder = torch.searchsorted(bounds, nodes, right=True) - 1
-        return holder, nodes - bounds[holder]
+
+@dataclass(frozen=True)
+class LoadedHolders:
+    """The ranks that loaded the nodes' features.
+
+    Attributes:
+        look_up: [k] int64 ascending node ids -> [k, 2] int64 loader and row there. Collective:
+            every rank of the axis must call.
+    """
+
+    axis: Axis
+    look_up: Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a peer needs: ``rows`` [k] int64 of ours, from ``offset`` in its order of slots."""
+    """What a peer needs.
+
+    Attributes:
+        rows: [k] of ours, int32 where ids are, in the order in which the peer takes them.
+        cuts: [rounds + 1] how many of them go before each of the peer's rounds.
+    """
 
     rows: torch.Tensor
-    offset: int
+    cuts: Counts
+
+    def of_round(self, number: int) -> torch.Tensor:
+        """The rows that go in a round."""
+        if number >= len(self.cuts) - 1:
+            return self.rows[:0]
+        return self.rows[self.cuts[number] : self.cuts[number + 1]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
     """The exchange pattern of one set of non-zeros.
 
-    A *slot* is the position of a unique remote row in the order in which they arrive.
+    A *slot* is the position of a unique remote row in the order in which they arrive: round by
+    round, and within a round the next peer's rows first.
 
     Attributes:
         axis: the ranks involved.
@@ -76,7 +96,7 @@ class Sources:
         remote: one block per group; indices count from the group's first slot.
         group_rows: slots per group.
         requests: axis index -> what that peer needs of us.
-        slots: axis index -> [first, last) slots that this peer fills for us.
+        cuts: [axis size, rounds + 1] how many rows of each peer arrive before each round.
         outputs: output rows of the non-zeros' matrix.
     """
 
@@ -85,19 +105,21 @@ class Sources:
     remote: tuple[Block, ...]
     group_rows: int
     requests: dict[int, Request]
-    slots: dict[int, tuple[int, int]]
+    cuts: Counts
     outputs: int
 
     @property
     def unique(self) -> int:
         """Remote rows received per use."""
-        return max((stop for _, stop in self.slots.values()), default=0)
+        return int(self.cuts[:, -1].sum())
 
     @property
     def rounds(self) -> int:
         """Rounds in which we send or receive anything; peers may differ."""
-        last = [self.unique, *(r.offset + len(r.rows) for r in self.requests.values())]
-        return -(-max(last) // self.group_rows)
+        return max(len(cuts) - 1 for cuts in (*self.cuts, *(r.cuts for r in self._asked())))
+
+    def _asked(self) -> list[Request]:
+        return list(self.requests.values())
 
     def group(self, number: int) -> tuple[int, int]:
         """First and one-past-last slot of a group of ours."""
@@ -106,27 +128,37 @@ class Sources:
 
     def incoming(self, number: int) -> list[tuple[int, int, int]]:
         """(axis index, first slot, last slot) of what every peer sends of our group."""
-        start, stop = self.group(number)
-        cut = ((i, max(a, start), min(b, stop)) for i, (a, b) in self.slots.items())
-        return [(i, first, last) for i, first, last in cut if first < last]
+        if number >= self.cuts.shape[1] - 1:
+            return []
+        found, at = [], self.group(number)[0]
+        for i in self.axis.others():
+            count = int(self.cuts[i, number + 1] - self.cuts[i, number])
+            if count:
+                found.append((i, at, at + count))
+            at += count
+        return found
 
     def outgoing(self, number: int) -> list[tuple[int, torch.Tensor]]:
         """(axis index, our rows) that belong to that peer's group of this number."""
-        start, stop = number * self.group_rows, (number + 1) * self.group_rows
-        cut = (
-            (i, request.rows[max(0, start - request.offset) : max(0, stop - request.offset)])
-            for i, request in self.requests.items()
-        )
+        cut = ((i, request.of_round(number)) for i, request in self.requests.items())
         return [(i, rows) for i, rows in cut if len(rows)]
 
 
 def find_sources(
-    channel: Channel, csr: Csr, holders: Holders, *, nodes: int, group_rows: int, edges: bool
+    channel: Channel,
+    csr: Csr,
+    holders: RangeHolders | LoadedHolders,
+    *,
+    nodes: int,
+    group_rows: int,
+    edges: bool,
 ) -> Sources:
     """Find the unique source rows, and request those that other ranks hold.
 
-    Sends 8 bytes per unique remote row and 16 per peer. Needs a table of 4 * N bytes (8 for
-    2^31 nodes and more) while it runs. Collective: every rank of the holders' axis must call.
+    Sends 8 bytes per rank to each peer, and to a peer that owns a range of nodes a bit for each
+    of them or 4 bytes per row needed (8 with 2^31 nodes and more), whichever is less; to a
+    loader 4 per row. While it runs it needs N / 7 bytes, and for loaded features 14 per unique
+    source. Collective: every rank of the holders' axis must call.
 
     Args:
         channel: of the holders' axis.
@@ -134,29 +166,20 @@ def find_sources(
         group_rows: slots per group.
         edges: whether blocks carry each non-zero's position in ``csr``.
     """
-    axis = holders.axis
-    table = torch.zeros(nodes, dtype=id_type(nodes))
-    for at in range(0, csr.nnz, SPAN):
-        table[csr.cols[at : at + SPAN].long()] = 1
-    needed = table.nonzero().squeeze(1)
-    holder, row = holders.locate(needed)
-    distance = (holder - axis.index) % axis.size
-    counts = torch.bincount(distance, minlength=axis.size).tolist()
-    order = torch.argsort(distance * (int(row.max()) + 1 if len(row) else 1) + row)
-    own, remote = order[: counts[0]], order[counts[0] :]
-    table[needed[own]] = (-1 - row[own]).to(table.dtype)
-    table[needed[remote]] = torch.arange(len(remote), dtype=table.dtype)
-    slots = _slot_ranges(axis, counts)
-    requests = _exchange_requests(channel, row[remote], slots)
-    cut = cut_by_group(csr, table, group_rows, len(remote), edges=edges)
+    members = NodeSet(csr.cols, nodes)
+    if isinstance(holders, RangeHolders):
+        places, cuts, requests = _in_ranges(channel, members, holders, group_rows)
+    else:
+        places, cuts, requests = _at_loaders(channel, members, holders, group_rows)
+    cut = cut_by_group(csr, places, edges=edges)
     local, *groups = (block.to(channel.device) for block in cut)
     return Sources(
-        axis=axis,
+        axis=holders.axis,
         local=local,
         remote=tuple(groups),
         group_rows=group_rows,
         requests=requests,
-        slots=slots,
+        cuts=cuts,
         outputs=csr.rows,
     )
 
@@ -169,38 +192,126 @@ def local_sources(csr: Csr, axis: Axis, device: torch.device) -> Sources:
         remote=(),
         group_rows=1,
         requests={},
-        slots={},
+        cuts=np.zeros((1, 1), np.int64),
         outputs=csr.rows,
     )
 
 
-def _slot_ranges(axis: Axis, counts: list[int]) -> dict[int, tuple[int, int]]:
-    """Axis index -> its slots, in ring order: the rows of the next rank on the axis first."""
-    slots, at = {}, 0
-    for step in range(1, axis.size):
-        slots[(axis.index + step) % axis.size] = (at, at + counts[step])
-        at += counts[step]
-    return slots
-
-
-def _exchange_requests(
-    channel: Channel, rows: torch.Tensor, slots: dict[int, tuple[int, int]]
-) -> dict[int, Request]:
-    """Send each peer the rows we need of it and their first slot; receive the same from it.
+def _all_counts(channel: Channel, counts: Counts) -> Counts:
+    """[ranks, ranks] rows that each rank requests of each.
 
     Collective: every rank of the axis must call.
     """
-    axis = channel.axis
-    header = torch.zeros(axis.size, 2, dtype=torch.int64)
-    for i, (start, stop) in slots.items():
-        header[i] = torch.tensor([stop - start, start])
-    wanted = channel.sizes(header)
-    rows = rows.to(channel.device)
-    requests = {
-        i: Request(rows.new_empty(int(wanted[i, 0])), int(wanted[i, 1])) for i in axis.others()
+    own = torch.from_numpy(counts).repeat(len(counts), 1)
+    return channel.sizes(own).numpy()
+
+
+def _in_ranges(
+    channel: Channel, members: NodeSet, holders: RangeHolders, group_rows: int
+) -> tuple[Places, Counts, dict[int, Request]]:
+    """Where sources in ranges of nodes arrive, and what peers need of ours."""
+    axis, bounds = holders.axis, np.array(holders.bounds, np.int64)
+    counts = np.diff(members.ranks(bounds))
+    counts[axis.index] = 0
+    wanted = _all_counts(channel, counts)
+    cuts, theirs = share_rounds(wanted, group_rows, axis.index)
+    kind = id_type(members.nodes)
+    rows = int(bounds[axis.index + 1] - bounds[axis.index])
+
+    def listed(count: int, of: int) -> bool:
+        return count * kind.itemsize < (of + 7) // 8
+
+    def asked(i: int) -> torch.Tensor:
+        first, last = int(bounds[i]), int(bounds[i + 1])
+        if listed(int(counts[i]), last - first):
+            return members.between(first, last).view(torch.uint8)
+        return members.bitmap(first, last) if counts[i] else torch.empty(0, dtype=torch.uint8)
+
+    def answer_size(i: int) -> int:
+        count = int(wanted[i, axis.index])
+        return min(count * kind.itemsize, (rows + 7) // 8)
+
+    sent = [(i, asked(i).to(channel.device)) for i in axis.others()]
+    received = {
+        i: torch.empty(answer_size(i), dtype=torch.uint8, device=channel.device)
+        for i in axis.others()
     }
-    channel.start(
-        [(i, rows[start:stop]) for i, (start, stop) in slots.items()],
-        [(i, requests[i].rows) for i in axis.others()],
-    ).wait()
-    return requests
+    channel.start(sent, list(received.items())).wait()
+    requests = {}
+    for i in axis.others():
+        count, found = int(wanted[i, axis.index]), received.pop(i)
+        if listed(count, rows):
+            own_rows = found.view(kind)
+        else:
+            own_rows = torch.empty(count, dtype=kind)
+            unpack_bitmap(found.cpu(), own_rows)
+        requests[i] = Request(own_rows.to(channel.device), theirs[i])
+    places = RangePlaces(
+        members=members,
+        bounds=bounds,
+        own=axis.index,
+        cuts=cuts,
+        before=places_before(cuts, axis.index),
+        group_rows=group_rows,
+    )
+    return places, cuts, requests
+
+
+def _at_loaders(
+    channel: Channel, members: NodeSet, holders: LoadedHolders, group_rows: int
+) -> tuple[Places, Counts, dict[int, Request]]:
+    """Where sources arrive that whoever read them holds, and what peers need of ours."""
+    axis, kind = holders.axis, id_type(members.nodes)
+    loader, row, counts = _locate(members, holders)
+    starts = np.cumsum(counts) - counts
+    remote = counts.copy()
+    remote[axis.index] = 0
+    wanted = _all_counts(channel, remote)
+    cuts, theirs = share_rounds(wanted, group_rows, axis.index)
+    before = places_before(cuts, axis.index)
+    slots = torch.empty(members.count, dtype=kind)
+    asked = torch.empty(members.count, dtype=kind)
+    at = np.zeros(axis.size, np.int64)
+    for start in range(0, members.count, LOOK_UP_NODES):
+        some = slice(start, start + LOOK_UP_NODES)
+        for i in np.unique(loader[some]).tolist():
+            mine = torch.from_numpy(start + np.flatnonzero(loader[some] == i))
+            k = np.arange(at[i], at[i] + len(mine))
+            at[i] += len(mine)
+            asked[int(starts[i] + k[0]) : int(starts[i] + k[-1] + 1)] = row[mine]
+            if i == axis.index:
+                slots[mine] = -1 - row[mine]
+                continue
+            number = np.searchsorted(cuts[i], k, side="right") - 1
+            slot = number * group_rows + before[i][number] + k - cuts[i][number]
+            slots[mine] = torch.from_numpy(slot).to(kind)
+    del loader, row
+    parts = asked.to(channel.device).split(counts.tolist())
+    rows = {
+        i: torch.empty(int(wanted[i, axis.index]), dtype=kind, device=channel.device)
+        for i in axis.others()
+    }
+    channel.start([(i, parts[i]) for i in axis.others()], list(rows.items())).wait()
+    places = TablePlaces(
+        members=members, slots=slots, rounds=before.shape[1], group_rows=group_rows
+    )
+    return places, cuts, {i: Request(rows[i], theirs[i]) for i in axis.others()}
+
+
+def _locate(
+    members: NodeSet, holders: LoadedHolders
+) -> tuple[npt.NDArray[np.uint16], torch.Tensor, Counts]:
+    """[members] loader and row there of each source; how many each loader has.
+
+    Collective: every rank of the axis must call.
+    """
+    loader = np.empty(members.count, np.uint16)
+    row = torch.empty(members.count, dtype=id_type(members.nodes))
+    at = 0
+    for first in range(0, members.nodes, LOOK_UP_NODES):
+        last = min(first + LOOK_UP_NODES, members.nodes)
+        found = holders.look_up(members.between(first, last).long() + first)
+        loader[at : at + len(found)] = found[:, 0].numpy()
+        row[at : at + len(found)] = found[:, 1]
+        at += len(found)
+    return loader, row, np.bincount(loader, minlength=holders.axis.size)

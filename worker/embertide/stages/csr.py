@@ -5,7 +5,8 @@ share of the edges, which keeps both within a factor of two of the ideal whateve
 distribution (MGG cuts by edges alone; nodes are what memory and dense steps pay for). The
 cuts come from a fixed-size histogram, never from a vector of N counters.
 
-Each rank sorts its own sub-range; the M ranks of a partition then all-gather theirs.
+Each rank sorts its own sub-range; the M ranks of a partition then all-gather theirs, straight
+into the arrays that stay.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import Grid, RowRanges
-from embertide.kernels.csr import Csr, build_csr, column_bits, id_type
+from embertide.kernels.csr import Csr, add_loops
+from embertide.primitives.exchange import Channel
 from embertide.primitives.shuffle import Edges, shuffle_edges
 
 
@@ -54,42 +56,14 @@ def build_graph(ctx: RunContext, edges: Edges, ranges: RowRanges) -> Csr:
 
     ``edges`` is emptied. Collective: every rank must call.
     """
-    keys, weights = shuffle_edges(ctx.exchange, ranges, edges.chunks, weighted=edges.weighted)
+    sorter = shuffle_edges(ctx.exchange, ranges, edges.chunks, weighted=edges.weighted)
     ctx.progress("csr", 0.4)
-    first, last = ranges.worker(ctx.grid.rank)
-    if ctx.edges.self_loops == "add":
-        keys, weights = _add_loops(keys, weights, first, last, ranges.nodes)
-    return build_csr(
-        keys,
-        weights,
-        last - first,
-        ranges.nodes,
-        first=first,
-        remove_duplicates=ctx.edges.duplicates == "remove",
-    )
-
-
-def _add_loops(
-    keys: npt.NDArray[np.int64],
-    weights: npt.NDArray[np.float32] | None,
-    first: int,
-    last: int,
-    nodes: int,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32] | None]:
-    """Append a self-loop of weight 1 for every row of ours that has none."""
-    bits = column_bits(nodes)
-    rows = keys >> bits
-    without = np.ones(last - first, bool)
-    without[rows[(keys & ((1 << bits) - 1)) == rows + first]] = False
-    missing = np.flatnonzero(without)
-    keys = np.concatenate([keys, (missing << bits) | (missing + first)])
-    if weights is not None:
-        weights = np.concatenate([weights, np.ones(len(missing), np.float32)])
-    return keys, weights
+    csr = sorter.finish(remove_duplicates=ctx.edges.duplicates == "remove")
+    return add_loops(csr, 1.0) if ctx.edges.self_loops == "add" else csr
 
 
 def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr) -> Csr:
-    """Our partition's CSR from its M ranks' sub-ranges.
+    """Our partition's CSR from its M ranks' sub-ranges, received in their places.
 
     Sends each sub-range once to each of the M - 1 others: 4 bytes per edge (8 with weights)
     and 8 per row. Collective: every rank of the feature axis must call.
@@ -97,12 +71,39 @@ def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr) -> Csr:
     channel = ctx.exchange.channel("feature", "csr")
     if channel.axis.size == 1:
         return sub_range
+    counts = torch.full((channel.axis.size, 1), sub_range.nnz)
+    edges = channel.sizes(counts)[:, 0].tolist()
+    spans = [ranges.within(rank) for rank in channel.axis.ranks]
+    rows = [stop - start for start, stop in spans]
+    first, last = ranges.partition(ctx.grid.p)
+    indptr = torch.zeros(last - first + 1, dtype=torch.int64)
+    cols = torch.empty(sum(edges), dtype=sub_range.cols.dtype)
+    weights = None if sub_range.weights is None else torch.empty(sum(edges))
+    _gather(channel, sub_range.indptr[1:], rows, indptr[1:])
+    _gather(channel, sub_range.cols, edges, cols)
+    if sub_range.weights is not None and weights is not None:
+        _gather(channel, sub_range.weights, edges, weights)
+    before = 0
+    for (start, stop), count in zip(spans, edges, strict=True):
+        indptr[start + 1 : stop + 1] += before
+        before += count
+    return Csr(first, indptr, cols, weights)
 
-    def gather(tensor: torch.Tensor) -> torch.Tensor:
-        return torch.cat(channel.all_gather(tensor.to(channel.device))).cpu()
 
-    counts = gather(sub_range.indptr.diff())
-    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
-    weights = None if sub_range.weights is None else gather(sub_range.weights)
-    first = ranges.partition(ctx.grid.p)[0]
-    return Csr(first, indptr, gather(sub_range.cols).to(id_type(ranges.nodes)), weights)
+def _gather(channel: Channel, own: torch.Tensor, sizes: list[int], out: torch.Tensor) -> None:
+    """All-gather into ``out`` on the CPU. Collective: every rank of the axis must call."""
+    parts = out.split(sizes)
+    parts[channel.axis.index].copy_(own)
+    others = channel.axis.others()
+    sent = own.to(channel.device)
+    received = {
+        i: parts[i] if channel.device.type == "cpu" else _like(parts[i], channel) for i in others
+    }
+    channel.start([(i, sent) for i in others], list(received.items())).wait()
+    for i in others:
+        if received[i] is not parts[i]:
+            parts[i].copy_(received[i])
+
+
+def _like(part: torch.Tensor, channel: Channel) -> torch.Tensor:
+    return torch.empty_like(part, device=channel.device)

@@ -8,60 +8,15 @@ same on every grid and on every run.
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-import torch
-
 from embertide.kernels.csr import Csr
-from embertide.kernels.hashing import Words, random_words
-
-_ROWS = 1 << 15
+from embertide.kernels.hashing import Words
+from embertide.kernels.sample import sample_rows
 
 
 def sample_layer(sub_range: Csr, keys: Words, fanout: int, seed: int, layer: int) -> Csr:
-    """Keep ``fanout`` in-edges of every row that has more, each subset equally likely.
+    """Keep ``fanout`` in-edges of every row of our sub-range that has more.
 
     Args:
-        sub_range: the CSR of our sub-range, rows ordered by source.
         keys: [rows] a stable 64-bit key of each row's node.
     """
-    degree = sub_range.indptr.diff().numpy()
-    counts = np.minimum(degree, fanout)
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    chosen = np.empty(int(indptr[-1]), np.int64)
-    starts = sub_range.indptr.numpy()[:-1]
-    few = np.flatnonzero(degree <= fanout)
-    chosen[_spread(indptr[few], counts[few])] = _spread(starts[few], counts[few])
-    many = np.flatnonzero(degree > fanout)
-    for at in range(0, len(many), _ROWS):
-        rows = many[at : at + _ROWS]
-        picks = np.sort(floyd(degree[rows], fanout, keys[rows], seed, layer), axis=1)
-        chosen[indptr[rows, None] + np.arange(fanout)] = starts[rows, None] + picks
-    index = torch.from_numpy(chosen)
-    weights = None if sub_range.weights is None else sub_range.weights[index]
-    return Csr(
-        sub_range.first, torch.from_numpy(indptr.astype(np.int64)), sub_range.cols[index], weights
-    )
-
-
-def _spread(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """start, start + 1, ... for each run."""
-    before = np.cumsum(counts) - counts
-    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
-
-
-def floyd(
-    degree: npt.NDArray[np.int64], fanout: int, keys: Words, seed: int, layer: int
-) -> npt.NDArray[np.int64]:
-    """[rows, fanout] distinct positions below each row's degree, by Floyd's algorithm.
-
-    It needs ``fanout`` random numbers a row, whatever the degree is.
-    """
-    picks = np.empty((len(degree), fanout), np.int64)
-    for step in range(fanout):
-        top = degree - fanout + step
-        draw = random_words(seed, layer, keys, step) >> np.uint64(32)
-        pick = ((draw * (top + 1).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
-        taken = (picks[:, :step] == pick[:, None]).any(axis=1)
-        picks[:, step] = np.where(taken, top, pick)
-    return picks
+    return sample_rows(sub_range, keys, fanout, seed, layer)

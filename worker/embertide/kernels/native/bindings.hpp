@@ -11,5 +11,11 @@ void bind_ids(nanobind::module_& m);
 void bind_id_groups(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 void bind_spmm(nanobind::module_& m);
+void bind_csr(nanobind::module_& m);
+void bind_csr_rows(nanobind::module_& m);
+void bind_csr_sort(nanobind::module_& m);
+void bind_cut(nanobind::module_& m);
+void bind_node_set(nanobind::module_& m);
+void bind_sample(nanobind::module_& m);
 
 }  // namespace embertide

@@ -16,4 +16,10 @@ NB_MODULE(_native, m) {
     bind_ids(m);
     bind_rows(m);
     bind_spmm(m);
+    bind_csr(m);
+    bind_csr_rows(m);
+    bind_csr_sort(m);
+    bind_cut(m);
+    bind_node_set(m);
+    bind_sample(m);
 }

@@ -15,8 +15,8 @@ from embertide.primitives.directory import look_up
 from embertide.primitives.exchange import Channel
 from embertide.primitives.gemm import ring_gemm
 from embertide.primitives.graph import LayerGraph
-from embertide.primitives.landing import LoadedHolders, loaded_operand
-from embertide.primitives.sources import Sources
+from embertide.primitives.landing import loaded_operand
+from embertide.primitives.sources import LoadedHolders, Sources
 from embertide.primitives.spmm import Operand, Reduction, spmm, spmm_linear, tile_operand
 from embertide.stages.infer.execution import Execution
 
@@ -66,9 +66,9 @@ def _over_loaded(
     if source is not None:
         mine = source[slice(*ranges.within(execution.grid.rank))].cpu()
         scale = look_up(channel, ranges, mine, loaded.ids).to(channel.device)
-    needed = torch.unique(graph.csr.cols).to(torch.int64)
-    locations = look_up(channel, ranges, execution.locations, needed).to(torch.int64)
-    holders = LoadedHolders(channel.axis, needed, rank=locations[:, 0], row=locations[:, 1])
+    holders = LoadedHolders(
+        channel.axis, lambda nodes: look_up(channel, ranges, execution.locations, nodes).long()
+    )
     operand = loaded_operand(execution.grid, loaded, scale)
     return channel, graph.loaded(holders), operand
 

@@ -1,0 +1,211 @@
+"""Edges to rows, self-loops, degrees and samples: kernels against plain loops and numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from embertide.kernels import native
+from embertide.kernels.counting import count_values, row_lengths, row_sums
+from embertide.kernels.csr import Csr, add_loops, single_loops
+from embertide.kernels.edge_sort import (
+    EdgeSorter,
+    bucket_count,
+    bucket_shift,
+    build_csr,
+    column_bits,
+    count_edges,
+    pack,
+    partition_edges,
+)
+from embertide.kernels.sample import sample_rows
+
+KINDS = ["native", "numpy"]
+
+
+@pytest.fixture(params=KINDS)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "numpy":
+        monkeypatch.setattr(native, "lib", None)
+    elif native.lib is None:
+        pytest.skip(native.describe())
+
+
+def edges(
+    size: int, rows: int, nodes: int, hub: float = 0.0, kind: type = np.int32
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Destinations, sources and weights; a share of the edges enters one row, some twice."""
+    rng = np.random.default_rng(size)
+    dst = rng.integers(0, rows, size)
+    dst[rng.random(size) < hub] = rows // 2
+    src = rng.integers(0, nodes, size)
+    again = rng.integers(0, max(1, size), size // 4)
+    dst[: len(again)], src[: len(again)] = dst[again], src[again]
+    return dst.astype(kind), src.astype(kind), rng.integers(1, 5, size).astype(np.float32)
+
+
+def sort(
+    dst: np.ndarray, src: np.ndarray, weight: np.ndarray | None, rows: int, nodes: int, unique: bool
+) -> Csr:
+    shift = bucket_shift(rows)
+    counts = np.zeros((1, bucket_count(rows)), np.int64)
+    count_edges(dst, np.array([0, rows]), shift, counts)
+    sorter = EdgeSorter(
+        counts[0], shift, first=0, rows=rows, nodes=nodes, weighted=weight is not None
+    )
+    for part in np.array_split(np.arange(len(dst)), 3):
+        sorter.add_edges(dst[part], src[part], None if weight is None else weight[part])
+    return sorter.finish(remove_duplicates=unique)
+
+
+def same(one: Csr, other: Csr) -> None:
+    assert torch.equal(one.indptr, other.indptr)
+    assert torch.equal(one.cols, other.cols)
+    assert (one.weights is None) == (other.weights is None)
+    assert one.weights is None or torch.equal(one.weights, other.weights)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("unique", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("size", "rows", "nodes", "hub", "kind"),
+    [
+        (0, 5, 5, 0.0, np.int32),
+        (3000, 1, 7, 0.0, np.int32),
+        (5000, 3000, 3000, 0.3, np.int64),
+        (300_000, 5000, 40_000, 0.6, np.int32),
+        (300_000, 9, 2, 0.5, np.int32),
+        (200_000, 100, 2**33, 0.5, np.int64),
+    ],
+)
+def test_rows_are_sorted(
+    size: int, rows: int, nodes: int, hub: float, kind: type, weighted: bool, unique: bool
+) -> None:
+    dst, src, weight = edges(size, rows, nodes, hub, kind)
+    found = sort(dst, src, weight if weighted else None, rows, nodes, unique)
+    order = np.lexsort((weight, src, dst))
+    dst, src, weight = dst[order], src[order], weight[order]
+    if unique:
+        last = np.append((dst[1:] != dst[:-1]) | (src[1:] != src[:-1]), np.ones(min(size, 1), bool))
+        last = last.astype(bool)
+        dst, src, weight = dst[last], src[last], weight[last]
+    assert found.cols.numpy().tolist() == src.tolist()
+    assert found.indptr.tolist() == np.searchsorted(dst, np.arange(rows + 1)).tolist()
+    if weighted:
+        assert found.weights.numpy().tolist() == weight.tolist()
+
+
+@pytest.mark.skipif(native.lib is None, reason=native.describe())
+@pytest.mark.parametrize("unique", [False, True])
+def test_neither_threads_nor_order_matter(unique: bool) -> None:
+    dst, src, weight = edges(700_000, 40_000, 50_000, 0.3)
+    native.set_threads(1)
+    one = sort(dst, src, weight, 40_000, 50_000, unique)
+    native.set_threads(3)
+    order = np.random.default_rng(4).permutation(len(dst))
+    other = sort(dst[order], src[order], weight[order], 40_000, 50_000, unique)
+    native.set_threads(0)
+    same(one, other)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("weighted", [False, True])
+def test_edges_reach_their_owner(weighted: bool) -> None:
+    nodes, bounds = 5000, np.array([0, 10, 10, 3000, 5000])
+    dst, src, weight = edges(400_000, nodes, nodes)
+    counts = np.zeros((4, bucket_count(2990)), np.int64)
+    count_edges(dst, bounds, bucket_shift(2990), counts)
+    ends = np.cumsum(counts.sum(1))
+    keys, out = np.empty(len(dst), np.int64), np.empty(len(dst), np.float32)
+    partition_edges(
+        dst,
+        src,
+        weight if weighted else None,
+        bounds,
+        nodes,
+        cursors=ends - counts.sum(1),
+        keys=keys,
+        out_weights=out if weighted else None,
+    )
+    for owner in range(4):
+        start, stop = bounds[owner], bounds[owner + 1]
+        inside = (dst >= start) & (dst < stop)
+        expected = pack(dst[inside] - start, src[inside], nodes)
+        span = slice(ends[owner] - counts[owner].sum(), ends[owner])
+        if weighted:
+            order, mine = (
+                np.lexsort((weight[inside], expected)),
+                np.lexsort((out[span], keys[span])),
+            )
+            assert (weight[inside][order] == out[span][mine]).all()
+        assert (np.sort(keys[span]) == np.sort(expected)).all()
+
+
+@pytest.mark.usefixtures("kernels")
+def test_rows_outside_are_refused() -> None:
+    counts = np.zeros((1, 4), np.int64)
+    with pytest.raises(ValueError, match="outside all ranges"):
+        count_edges(np.array([4], np.int32), np.array([0, 4]), 0, counts)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("weighted", [False, True])
+def test_loops_are_added_where_there_are_none(weighted: bool) -> None:
+    dst, src, weight = edges(20_000, 300, 400, 0.4)
+    csr = build_csr(
+        pack(dst, src, 400),
+        weight if weighted else None,
+        300,
+        400,
+        first=60,
+        remove_duplicates=False,
+    )
+    rows = list(zip(csr.row_ids().tolist(), csr.cols.tolist(), strict=True))
+    given = [1.0] * csr.nnz if csr.weights is None else csr.weights.tolist()
+    every = list(zip(*zip(*rows, strict=True), given, strict=True))
+    every += [(r, r + 60, 1.0) for r in set(range(300)) - {r for r, c in rows if c == r + 60}]
+    found = add_loops(csr, 1.0)
+    assert list(zip(found.row_ids().tolist(), found.cols.tolist(), strict=True)) == sorted(
+        (r, c) for r, c, _ in every
+    )
+    if weighted:
+        assert found.weights.tolist() == [w for _, _, w in sorted(every)]
+
+
+@pytest.mark.skipif(native.lib is None, reason=native.describe())
+@pytest.mark.parametrize("change", [single_loops, add_loops])
+def test_loops_and_samples_equal_the_fallback(
+    change: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dst, src, weight = edges(400_000, 30_000, 30_000, 0.5)
+    csr = build_csr(
+        pack(dst, src, 30_000), weight, 30_000, 30_000, first=0, remove_duplicates=False
+    )
+    keys = np.random.default_rng(1).integers(0, 2**63, 30_000).astype(np.uint64)
+
+    def results() -> list[Csr]:
+        return [change(csr, 0.5), sample_rows(csr, keys, 3, 2**63 + 5, 2)]
+
+    native.set_threads(3)
+    found = results()
+    native.set_threads(0)
+    monkeypatch.setattr(native, "lib", None)
+    for one, other in zip(found, results(), strict=True):
+        same(one, other)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_counts_and_sums() -> None:
+    dst, src, weight = edges(300_000, 1000, 1000, 0.5)
+    csr = build_csr(pack(dst, src, 1000), weight, 1000, 1000, first=0, remove_duplicates=False)
+    assert column_bits(1000) == 10
+    counts = torch.ones(1000, dtype=torch.int32)
+    count_values(csr.cols, counts)
+    assert (counts.numpy() == 1 + np.bincount(src, minlength=1000)).all()
+    assert torch.equal(row_lengths(csr.indptr), csr.indptr.diff().float())
+    expected = np.bincount(dst, weight.astype(np.float64), minlength=1000)
+    assert torch.equal(row_sums(csr.indptr, csr.weights), torch.from_numpy(expected).float())
+    with pytest.raises((ValueError, RuntimeError)):
+        count_values(torch.tensor([1000]), counts)

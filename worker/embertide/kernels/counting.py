@@ -1,0 +1,39 @@
+"""Counts and sums over rows and over what refers to them; results are float32 or int32."""
+
+from __future__ import annotations
+
+import torch
+
+from embertide.kernels import native
+
+
+def count_values(values: torch.Tensor, counts: torch.Tensor) -> None:
+    """Add to ``counts`` [n] int32 how often each of 0..n-1 is among ``values`` [k].
+
+    Raises:
+        ValueError: a value outside the counts.
+    """
+    if native.lib is not None and values.device.type == "cpu":
+        native.lib.count_values(values, counts)
+        return
+    counts += torch.bincount(values, minlength=len(counts))
+
+
+def row_lengths(indptr: torch.Tensor) -> torch.Tensor:
+    """[rows] float32 non-zeros of each row, from ``indptr`` [rows + 1] int64 on the CPU."""
+    if native.lib is None:
+        return indptr.diff().float()
+    lengths = torch.empty(len(indptr) - 1)
+    native.lib.row_lengths(indptr, lengths)
+    return lengths
+
+
+def row_sums(indptr: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """[rows] float32 sum of each row's run of ``values`` [nnz] float32, on the CPU."""
+    total = torch.empty(len(indptr) - 1)
+    if native.lib is not None:
+        native.lib.row_sums(indptr, values, total)
+        return total
+    sums = torch.zeros(len(total), dtype=torch.float64)
+    rows = torch.repeat_interleave(torch.arange(len(total)), indptr.diff())
+    return total.copy_(sums.index_add_(0, rows, values.double()))

@@ -1,0 +1,237 @@
+"""Edges of some rows to compressed sparse rows, in two levels.
+
+As edges come they are packed into one word each, (row, column), and put into buckets of
+neighbouring rows, whose sizes have been counted before. Then each bucket is sorted by itself,
+in the cache. Sorting whole words, and equal ones by weight, makes the result independent of the
+order of arrival and of the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from embertide.kernels import native
+from embertide.kernels.csr import Csr, column_bits, id_type
+
+Ids = npt.NDArray[np.integer[Any]]
+Keys = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.float32] | None
+
+_BUCKET_BITS = 10
+
+
+def bucket_shift(rows: int) -> int:
+    """Row r of ``rows`` is in bucket ``r >> shift``; there are at most 1024 buckets."""
+    return max(0, (rows - 1).bit_length() - _BUCKET_BITS)
+
+
+def bucket_count(rows: int) -> int:
+    """Buckets of ``rows`` rows."""
+    return ((rows - 1) >> bucket_shift(rows)) + 1
+
+
+def pack(rows: Ids, cols: Ids, nodes: int) -> Keys:
+    """[e] int64 keys, ordered by (row, column)."""
+    keys = rows.astype(np.int64)
+    keys <<= column_bits(nodes)
+    keys |= cols
+    return keys
+
+
+def count_edges(rows: Ids, bounds: Keys, shift: int, counts: npt.NDArray[np.int64]) -> None:
+    """Add to ``counts`` [ranges, buckets] how many rows are in each bucket of each range.
+
+    Args:
+        rows: [e] node ids.
+        bounds: [ranges + 1] first node of each range, and one past the last.
+        shift: see :func:`bucket_shift`.
+
+    Raises:
+        ValueError: a row that is in no range.
+    """
+    if native.lib is not None:
+        native.lib.count_edges(rows, bounds, shift, counts)
+        return
+    owner = _owners(rows, bounds)
+    bucket = (rows - bounds[owner]) >> shift
+    found = np.bincount(owner * counts.shape[1] + bucket, minlength=counts.size)
+    counts += found.reshape(counts.shape)
+
+
+def partition_edges(
+    rows: Ids,
+    cols: Ids,
+    weights: Weights,
+    bounds: Keys,
+    nodes: int,
+    *,
+    cursors: npt.NDArray[np.int64],
+    keys: Keys,
+    out_weights: Weights,
+) -> None:
+    """Pack edges, rows counted from their range's first, and put them range by range.
+
+    Args:
+        cursors: [ranges] next free place of each range in ``keys``; advanced.
+        keys, out_weights: receive the edges of a range in any order.
+    """
+    if native.lib is not None:
+        native.lib.partition_edges(
+            rows, cols, weights, bounds, column_bits(nodes), cursors, keys, out_weights
+        )
+        return
+    owner = _owners(rows, bounds)
+    order = np.argsort(owner, kind="stable")
+    counts = np.bincount(owner, minlength=len(bounds) - 1)
+    place = np.repeat(cursors - np.cumsum(counts) + counts, counts) + np.arange(len(rows))
+    keys[place] = pack(rows[order] - bounds[owner[order]], cols[order], nodes)
+    if weights is not None and out_weights is not None:
+        out_weights[place] = weights[order]
+    cursors += counts
+
+
+def _owners(rows: Ids, bounds: Keys) -> npt.NDArray[np.intp]:
+    owner = np.searchsorted(bounds, rows, side="right") - 1
+    if len(rows) and not 0 <= owner.min() <= owner.max() < len(bounds) - 1:
+        raise ValueError("rows: outside all ranges")
+    return owner
+
+
+class EdgeSorter:
+    """Takes the edges of ``rows`` rows from node ``first`` on, in any order, and sorts them.
+
+    Holds 8 bytes per edge, 12 with weights; beside them :meth:`finish` makes the columns.
+
+    Args:
+        counts: [buckets] edges that will come for each bucket, see :func:`bucket_shift`.
+        shift: of the rows; may be that of a larger range.
+        nodes: N.
+    """
+
+    def __init__(
+        self,
+        counts: npt.NDArray[np.int64],
+        shift: int,
+        *,
+        first: int,
+        rows: int,
+        nodes: int,
+        weighted: bool,
+    ) -> None:
+        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._cursors = self._starts[:-1].copy()
+        self._shift, self._first, self._rows, self._nodes = shift, first, rows, nodes
+        self._keys = np.empty(self._starts[-1], np.int64)
+        self._weights = np.empty(self._starts[-1], np.float32) if weighted else None
+
+    def add_edges(self, rows: Ids, cols: Ids, weights: Weights) -> None:
+        """Take edges by the node ids of both ends."""
+        if native.lib is None:
+            self.add_keys(pack(rows - self._first, cols, self._nodes), weights)
+            return
+        native.lib.bucket_edges(
+            rows,
+            cols,
+            weights,
+            self._first,
+            column_bits(self._nodes),
+            self._shift,
+            self._cursors,
+            self._keys,
+            self._weights,
+        )
+
+    def add_keys(self, keys: Keys, weights: Weights) -> None:
+        """Take packed edges, rows counted from our first."""
+        bits = column_bits(self._nodes)
+        if native.lib is not None:
+            native.lib.bucket_keys(
+                keys, weights, bits, self._shift, self._cursors, self._keys, self._weights
+            )
+            return
+        # Sorting all at once needs no buckets.
+        at = int((self._cursors - self._starts[:-1]).sum())
+        self._keys[at : at + len(keys)] = keys
+        if weights is not None and self._weights is not None:
+            self._weights[at : at + len(keys)] = weights
+        self._cursors[0] += len(keys)
+
+    def finish(self, *, remove_duplicates: bool) -> Csr:
+        """The rows, each ordered by column and equal edges by weight; can be called once.
+
+        When duplicates are removed the heaviest stays.
+        """
+        keys, weights = self._keys, self._weights
+        self._keys, self._weights = np.empty(0, np.int64), None
+        indptr = np.empty(self._rows + 1, np.int64)
+        narrow = id_type(self._nodes) is torch.int32
+        cols: Ids = np.empty(len(keys), np.int32 if narrow else np.int64)
+        sort = _sort_plain if native.lib is None else native.lib.sort_buckets
+        kept = sort(
+            keys,
+            weights,
+            self._starts,
+            self._nodes,
+            column_bits(self._nodes),
+            self._shift,
+            remove_duplicates,
+            indptr,
+            cols,
+        )
+        full = kept == len(keys)
+        del keys
+        # A copy, since a slice would hold the memory of what was removed.
+        cols = cols if full else cols[:kept].copy()
+        weights = weights if full or weights is None else weights[:kept].copy()
+        return Csr(
+            self._first,
+            torch.from_numpy(indptr),
+            torch.from_numpy(cols),
+            None if weights is None else torch.from_numpy(weights),
+        )
+
+
+def _sort_plain(
+    keys: Keys,
+    weights: Weights,
+    _starts: npt.NDArray[np.int64],
+    _nodes: int,
+    bits: int,
+    _shift: int,
+    unique: bool,
+    indptr: npt.NDArray[np.int64],
+    cols: Ids,
+) -> int:
+    """What the kernel ``sort_buckets`` does, in numpy."""
+    if weights is None:
+        keys.sort()
+    else:
+        order = np.lexsort((weights, keys))
+        keys[:], weights[:] = keys[order], weights[order]
+    if unique and len(keys):
+        last = np.append(keys[1:] != keys[:-1], True)
+        keys = keys[last]
+        if weights is not None:
+            weights[: len(keys)] = weights[last]
+    indptr[:] = np.searchsorted(keys, np.arange(len(indptr), dtype=np.int64) << bits)
+    cols[: len(keys)] = keys & ((1 << bits) - 1)
+    return len(keys)
+
+
+def build_csr(
+    keys: Keys, weights: Weights, rows: int, nodes: int, *, first: int, remove_duplicates: bool
+) -> Csr:
+    """The CSR of packed edges that are all there already; see :class:`EdgeSorter`."""
+    shift = bucket_shift(rows)
+    counts = np.zeros((1, bucket_count(rows)), np.int64)
+    bounds = np.array([0, rows], np.int64)
+    count_edges(keys >> column_bits(nodes), bounds, shift, counts)
+    sorter = EdgeSorter(
+        counts[0], shift, first=first, rows=rows, nodes=nodes, weighted=weights is not None
+    )
+    sorter.add_keys(keys, weights)
+    return sorter.finish(remove_duplicates=remove_duplicates)

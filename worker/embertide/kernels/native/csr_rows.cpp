@@ -1,0 +1,161 @@
+// Passes over the rows of a graph: self-loops, degrees.
+#include <atomic>
+#include <optional>
+#include <limits>
+
+#include "bindings.hpp"
+#include "csr.hpp"
+#include "pool.hpp"
+
+namespace embertide {
+namespace {
+
+constexpr int64_t kGrain = 1 << 17;
+
+template <typename F>
+void for_rows(const int64_t* indptr, int64_t rows, int64_t nnz, const F& body) {
+    const RowTasks tasks{indptr, rows, kGrain};
+    parallel_for(tasks.count(), [&](int64_t task) {
+        for (int64_t row = tasks.first(task), stop = tasks.first(task + 1); row < stop; ++row) {
+            check_row(indptr, row, nnz);
+            body(row, indptr[row], indptr[row + 1]);
+        }
+    });
+}
+
+// The rows' ends when each has a self-loop: where `single` exactly one, else at least one.
+template <typename C>
+void count_loops(In<int64_t> indptr, In<C> cols, int64_t first, bool single,
+                 Vector<int64_t> out) {
+    const int64_t nnz = cols.shape(0), rows = checked_rows(indptr, nnz);
+    require(out.shape(0) == indptr.shape(0), "out: as long as indptr");
+    for_rows(indptr.data(), rows, nnz, [&](int64_t row, int64_t begin, int64_t end) {
+        int64_t loops = 0;
+        for (int64_t i = begin; i < end; ++i) loops += cols.data()[i] == row + first;
+        out.data()[row + 1] = end - begin + (single ? 1 - loops : loops == 0);
+    });
+    out.data()[0] = 0;
+    for (int64_t row = 0; row < rows; ++row) out.data()[row + 1] += out.data()[row];
+}
+
+template <typename C>
+struct Row {
+    const C* cols;
+    const float* weights;
+    int64_t size;
+};
+
+// One loop, last, with the heaviest weight of those there were.
+template <typename C>
+void single_loop(const Row<C>& row, C own, float weight, C* cols, float* weights) {
+    float heaviest = -std::numeric_limits<float>::infinity();
+    bool found = false;
+    for (int64_t i = 0; i < row.size; ++i) {
+        if (row.cols[i] != own) {
+            *cols++ = row.cols[i];
+            if (weights) *weights++ = row.weights[i];
+        } else if (weights) {
+            heaviest = std::max(heaviest, row.weights[i]);
+            found = true;
+        }
+    }
+    *cols = own;
+    if (weights) *weights = found ? heaviest : weight;
+}
+
+// A loop in its place among the ascending columns, where there is none.
+template <typename C>
+void add_loop(const Row<C>& row, C own, float weight, C* cols, float* weights, bool missing) {
+    const int64_t at = std::lower_bound(row.cols, row.cols + row.size, own) - row.cols;
+    std::copy_n(row.cols, at, cols);
+    std::copy_n(row.cols + at, row.size - at, cols + at + missing);
+    if (missing) cols[at] = own;
+    if (!weights) return;
+    std::copy_n(row.weights, at, weights);
+    std::copy_n(row.weights + at, row.size - at, weights + at + missing);
+    if (missing) weights[at] = weight;
+}
+
+template <typename C>
+void fill_loops(In<int64_t> indptr, In<C> cols, std::optional<In<float>> weights, int64_t first,
+                bool single, float weight, In<int64_t> out_indptr, Vector<C> out_cols,
+                std::optional<Vector<float>> out_weights) {
+    const int64_t nnz = cols.shape(0), rows = checked_rows(indptr, nnz);
+    const int64_t filled = out_cols.shape(0);
+    require(checked_rows(out_indptr, filled) == rows, "out_indptr: of as many rows");
+    require(weights.has_value() == out_weights.has_value(), "weights: on both sides or neither");
+    if (weights)
+        require(static_cast<int64_t>(weights->shape(0)) == nnz &&
+                    static_cast<int64_t>(out_weights->shape(0)) == filled,
+                "weights: one for each column");
+    for_rows(indptr.data(), rows, nnz, [&](int64_t row, int64_t begin, int64_t end) {
+        check_row(out_indptr.data(), row, filled);
+        const C own = static_cast<C>(row + first);
+        const int64_t to = out_indptr.data()[row], size = out_indptr.data()[row + 1] - to;
+        const Row<C> in{cols.data() + begin, weights ? weights->data() + begin : nullptr,
+                        end - begin};
+        const int64_t loops = std::count(in.cols, in.cols + in.size, own);
+        require(size == in.size + (single ? 1 - loops : loops == 0), "out_indptr: not counted");
+        float* to_weights = weights ? out_weights->data() + to : nullptr;
+        if (single)
+            single_loop(in, own, weight, out_cols.data() + to, to_weights);
+        else
+            add_loop(in, own, weight, out_cols.data() + to, to_weights, loops == 0);
+    });
+}
+
+template <typename C>
+void count_values(In<C> values, Vector<int32_t> counts) {
+    const int64_t size = counts.shape(0);
+    parallel_ranges(values.shape(0), kGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t value = values.data()[i];
+            require(value >= 0 && value < size, "values: outside the counts");
+            std::atomic_ref(counts.data()[value]).fetch_add(1, std::memory_order_relaxed);
+        }
+    });
+}
+
+void row_lengths(In<int64_t> indptr, Vector<float> out) {
+    require(indptr.shape(0) == out.shape(0) + 1, "out: one for each row");
+    parallel_ranges(out.shape(0), kGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row)
+            out.data()[row] = static_cast<float>(indptr.data()[row + 1] - indptr.data()[row]);
+    });
+}
+
+void row_sums(In<int64_t> indptr, In<float> values, Vector<float> out) {
+    const int64_t nnz = values.shape(0), rows = checked_rows(indptr, nnz);
+    require(static_cast<int64_t>(out.shape(0)) == rows, "out: one for each row");
+    for_rows(indptr.data(), rows, nnz, [&](int64_t row, int64_t begin, int64_t end) {
+        double sum = 0;
+        for (int64_t i = begin; i < end; ++i) sum += values.data()[i];
+        out.data()[row] = static_cast<float>(sum);
+    });
+}
+
+template <typename C>
+void bind_rows_of(nb::module_& m) {
+    m.def("count_loops", count_loops<C>, nb::arg("indptr").noconvert(),
+          nb::arg("cols").noconvert(), nb::arg("first"), nb::arg("single"),
+          nb::arg("out").noconvert(), NoGil());
+    m.def("fill_loops", fill_loops<C>, nb::arg("indptr").noconvert(),
+          nb::arg("cols").noconvert(), nb::arg("weights").none(), nb::arg("first"),
+          nb::arg("single"), nb::arg("weight"), nb::arg("out_indptr").noconvert(),
+          nb::arg("out_cols").noconvert(), nb::arg("out_weights").none(), NoGil());
+    m.def("count_values", count_values<C>, nb::arg("values").noconvert(),
+          nb::arg("counts").noconvert(), NoGil());
+}
+
+}  // namespace
+
+void bind_csr_rows(nb::module_& m) {
+    bind_rows_of<int32_t>(m);
+    bind_rows_of<int64_t>(m);
+    m.def("row_lengths", row_lengths, nb::arg("indptr").noconvert(), nb::arg("out").noconvert(),
+          NoGil());
+    m.def("row_sums", row_sums, nb::arg("indptr").noconvert(), nb::arg("values").noconvert(),
+          nb::arg("out").noconvert(), NoGil());
+}
+
+}  // namespace embertide

@@ -1,0 +1,252 @@
+#include "cut.hpp"
+
+#include <optional>
+#include <vector>
+
+#include "bindings.hpp"
+#include "csr.hpp"
+#include "node_set.hpp"
+#include "pool.hpp"
+
+namespace embertide {
+namespace {
+
+template <typename T>
+using InGrid = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Grid = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+int64_t lines_size(const In<uint64_t>& lines) {
+    require(lines.shape(0) % kLineWords == 0, "lines: eight words each");
+    return static_cast<int64_t>(lines.shape(0)) / kLineWords * kLineBits;
+}
+
+// Sources held in ranges of nodes. Keeps the arrays that the kernels read.
+class Ranges {
+public:
+    Ranges(In<uint64_t> lines, In<int64_t> bounds, int64_t own, InGrid<int64_t> cuts,
+           InGrid<int64_t> before)
+        : lines_(lines), bounds_(bounds), cuts_(cuts), before_(before), own_(own) {
+        const int64_t holders = static_cast<int64_t>(bounds.shape(0)) - 1;
+        require(holders > 0 && own >= 0 && own < holders, "own: one of the ranges");
+        rounds_ = before.shape(1);
+        require(static_cast<int64_t>(cuts.shape(0)) == holders &&
+                    static_cast<int64_t>(before.shape(0)) == holders &&
+                    static_cast<int64_t>(cuts.shape(1)) == rounds_ + 1,
+                "cuts, before: a row for each range");
+        const int64_t* bound = bounds.data();
+        nodes_ = bound[holders];
+        require(bound[0] == 0 && nodes_ < lines_size(lines), "bounds: outside the set");
+        const auto rank = EMBERTIDE_PICK(rank_node);
+        for (int64_t h = 0; h < holders; ++h) {
+            require(bound[h] <= bound[h + 1], "bounds: descend");
+            const int64_t* cut = cuts.data() + h * (rounds_ + 1);
+            require(cut[0] == 0, "cuts: start at 0");
+            for (int64_t r = 0; r < rounds_; ++r) require(cut[r] <= cut[r + 1], "cuts: descend");
+            base_.push_back(rank(lines.data(), bound[h]));
+            per_member_.push_back(cut[rounds_] ? static_cast<double>(rounds_) / cut[rounds_] : 0);
+        }
+        while ((nodes_ >> shift_) >= 1 << 12) ++shift_;
+        for (int64_t at = 0, h = 0; at <= nodes_ >> shift_; ++at) {
+            while (h + 1 < holders && bound[h + 1] <= at << shift_) ++h;
+            first_.push_back(static_cast<int32_t>(h));
+        }
+    }
+
+    Places places() const {
+        Places p{};
+        p.lines = lines_.data();
+        p.nodes = nodes_;
+        p.rounds = rounds_;
+        p.bounds = bounds_.data();
+        p.first = first_.data();
+        p.shift = shift_;
+        p.own = own_;
+        p.base = base_.data();
+        p.cuts = cuts_.data();
+        p.before = before_.data();
+        p.per_member = per_member_.data();
+        return p;
+    }
+
+private:
+    In<uint64_t> lines_;
+    In<int64_t> bounds_;
+    InGrid<int64_t> cuts_, before_;
+    int64_t own_, rounds_ = 0, nodes_ = 0;
+    int shift_ = 0;
+    std::vector<int64_t> base_;
+    std::vector<int32_t> first_;
+    std::vector<double> per_member_;
+};
+
+// Sources with a slot each.
+class Table {
+public:
+    template <typename T>
+    Table(In<uint64_t> lines, In<T> slots, int64_t rounds, int64_t group_rows)
+        : lines_(lines), owner_(slots) {
+        require(group_rows > 0 && rounds >= 0, "group_rows: positive");
+        places_.lines = lines.data();
+        places_.nodes = lines_size(lines);
+        places_.rounds = rounds;
+        places_.group_rows = group_rows;
+        places_.members = slots.shape(0);
+        if constexpr (sizeof(T) == 4)
+            places_.table32 = slots.data();
+        else
+            places_.table64 = slots.data();
+    }
+
+    Places places() const { return places_; }
+
+private:
+    In<uint64_t> lines_;
+    nb::ndarray<> owner_;
+    Places places_{};
+};
+
+// Tasks cost `groups` counters each, so there are few however many rows.
+RowTasks tasks_of(const int64_t* indptr, int64_t rows, int64_t groups) {
+    const int64_t all = indptr[rows] + rows;
+    return {indptr, rows, std::max({int64_t{1} << 16, groups * 16, all / 512 + 1})};
+}
+
+int64_t cut_tasks(In<int64_t> indptr, int64_t groups) {
+    require(indptr.shape(0) > 0, "indptr: empty");
+    return tasks_of(indptr.data(), static_cast<int64_t>(indptr.shape(0)) - 1, groups).count();
+}
+
+struct Counters {
+    int64_t groups;
+    RowTasks tasks;
+};
+
+template <typename C, typename A, typename B>
+Counters check(const In<int64_t>& indptr, const In<C>& cols, const Places& places, const A& a,
+               const B& b) {
+    const int64_t nnz = cols.shape(0), rows = checked_rows(indptr, nnz), groups = a.shape(1);
+    require(rows < int64_t{1} << 31, "indptr: rows are numbered in 32 bits");
+    for (int64_t row = 0; row < rows; ++row) check_row(indptr.data(), row, nnz);
+    const Counters found{groups, tasks_of(indptr.data(), rows, groups)};
+    require(groups == places.rounds + 1, "counts: a column for each group");
+    require(static_cast<int64_t>(a.shape(0)) == found.tasks.count() &&
+                b.shape(0) == a.shape(0) && b.shape(1) == a.shape(1),
+            "counts: a row for each task");
+    return found;
+}
+
+template <typename Which, typename C>
+void cut_count(In<int64_t> indptr, In<C> cols, const Which& which, Grid<int64_t> counts,
+               Grid<int64_t> touched) {
+    const CutInput<C> in{indptr.data(), cols.data(), nullptr, which.places()};
+    const Counters c = check(indptr, cols, in.places, counts, touched);
+    parallel_for(c.tasks.count(), [&](int64_t task) {
+        int64_t* count = counts.data() + task * c.groups;
+        int64_t* touch = touched.data() + task * c.groups;
+        std::fill_n(count, c.groups, 0);
+        std::fill_n(touch, c.groups, 0);
+        std::vector<int64_t> seen(c.groups, -1);
+        bool known;
+        if constexpr (sizeof(C) == 4)
+            known = EMBERTIDE_PICK(cut_count32)(in, c.tasks.first(task), c.tasks.first(task + 1),
+                                                count, touch, seen.data());
+        else
+            known = EMBERTIDE_PICK(cut_count64)(in, c.tasks.first(task), c.tasks.first(task + 1),
+                                                count, touch, seen.data());
+        require(known, "cols: a column that is no source");
+    });
+}
+
+template <typename T>
+T* data_of(const std::optional<Vector<T>>& array, int64_t size, const char* what) {
+    if (!array) return nullptr;
+    require(static_cast<int64_t>(array->shape(0)) == size, what);
+    return array->data();
+}
+
+template <typename Which, typename C, typename P>
+void cut_fill(In<int64_t> indptr, In<C> cols, std::optional<In<float>> weights,
+              const Which& which, Grid<int64_t> at, Grid<int64_t> row_at, In<int64_t> begins,
+              Vector<C> indices, std::optional<Vector<float>> out_weights,
+              std::optional<Vector<int32_t>> positions32,
+              std::optional<Vector<int64_t>> positions64, Vector<int32_t> rows, Vector<P> starts,
+              Vector<P> local) {
+    const CutInput<C> in{indptr.data(), cols.data(), weights ? weights->data() : nullptr,
+                         which.places()};
+    const Counters c = check(indptr, cols, in.places, at, row_at);
+    const int64_t nnz = cols.shape(0), touched = rows.shape(0);
+    require(static_cast<int64_t>(indices.shape(0)) == nnz, "indices: one for each column");
+    require(weights.has_value() == out_weights.has_value(), "weights: on both sides or neither");
+    require(!weights || static_cast<int64_t>(weights->shape(0)) == nnz, "weights: too few");
+    require(static_cast<int64_t>(begins.shape(0)) == c.groups, "begins: one for each group");
+    require(static_cast<int64_t>(starts.shape(0)) == touched + c.groups - 1, "starts: too few");
+    require(local.shape(0) == indptr.shape(0), "local: as long as indptr");
+    CutOutput<C> out{};
+    out.indices = indices.data();
+    out.weights = data_of(out_weights, nnz, "out_weights: one for each column");
+    out.positions32 = data_of(positions32, nnz, "positions: one for each column");
+    out.positions64 = data_of(positions64, nnz, "positions: one for each column");
+    out.rows = rows.data();
+    if constexpr (sizeof(P) == 4) {
+        out.starts32 = starts.data();
+        out.local32 = local.data();
+    } else {
+        out.starts64 = starts.data();
+        out.local64 = local.data();
+    }
+    out.begins = begins.data();
+    parallel_for(c.tasks.count(), [&](int64_t task) {
+        int64_t *to = at.data() + task * c.groups, *row_to = row_at.data() + task * c.groups;
+        std::vector<int64_t> seen(c.groups, -1);
+        if constexpr (sizeof(C) == 4)
+            EMBERTIDE_PICK(cut_fill32)(in, out, c.tasks.first(task), c.tasks.first(task + 1), to,
+                                       row_to, seen.data());
+        else
+            EMBERTIDE_PICK(cut_fill64)(in, out, c.tasks.first(task), c.tasks.first(task + 1), to,
+                                       row_to, seen.data());
+    });
+}
+
+template <typename Which, typename C, typename P>
+void bind_fill(nb::module_& m) {
+    m.def("cut_fill", cut_fill<Which, C, P>, nb::arg("indptr").noconvert(),
+          nb::arg("cols").noconvert(), nb::arg("weights").none(), nb::arg("which"),
+          nb::arg("at").noconvert(), nb::arg("row_at").noconvert(),
+          nb::arg("begins").noconvert(), nb::arg("indices").noconvert(),
+          nb::arg("out_weights").none(), nb::arg("positions32").none(),
+          nb::arg("positions64").none(), nb::arg("rows").noconvert(),
+          nb::arg("starts").noconvert(), nb::arg("local").noconvert(), NoGil());
+}
+
+template <typename Which, typename C>
+void bind_cut_of(nb::module_& m) {
+    m.def("cut_count", cut_count<Which, C>, nb::arg("indptr").noconvert(),
+          nb::arg("cols").noconvert(), nb::arg("which"), nb::arg("counts").noconvert(),
+          nb::arg("touched").noconvert(), NoGil());
+    bind_fill<Which, C, int32_t>(m);
+    bind_fill<Which, C, int64_t>(m);
+}
+
+}  // namespace
+
+void bind_cut(nb::module_& m) {
+    nb::class_<Ranges>(m, "Ranges")
+        .def(nb::init<In<uint64_t>, In<int64_t>, int64_t, InGrid<int64_t>, InGrid<int64_t>>(),
+             nb::arg("lines").noconvert(), nb::arg("bounds").noconvert(), nb::arg("own"),
+             nb::arg("cuts").noconvert(), nb::arg("before").noconvert());
+    nb::class_<Table>(m, "Table")
+        .def(nb::init<In<uint64_t>, In<int32_t>, int64_t, int64_t>(),
+             nb::arg("lines").noconvert(), nb::arg("slots").noconvert(), nb::arg("rounds"),
+             nb::arg("group_rows"))
+        .def(nb::init<In<uint64_t>, In<int64_t>, int64_t, int64_t>(),
+             nb::arg("lines").noconvert(), nb::arg("slots").noconvert(), nb::arg("rounds"),
+             nb::arg("group_rows"));
+    m.def("cut_tasks", cut_tasks, nb::arg("indptr").noconvert(), nb::arg("groups"));
+    bind_cut_of<Ranges, int32_t>(m);
+    bind_cut_of<Ranges, int64_t>(m);
+    bind_cut_of<Table, int32_t>(m);
+    bind_cut_of<Table, int64_t>(m);
+}
+
+}  // namespace embertide
