@@ -5,6 +5,8 @@
 
 namespace embertide {
 
+void bind_attention(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
+void bind_sddmm(nanobind::module_& m);
 
 }  // namespace embertide

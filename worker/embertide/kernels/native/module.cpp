@@ -11,5 +11,7 @@ NB_MODULE(_native, m) {
     m.def("set_threads", &set_threads, nb::arg("count"));
     m.def("threads", &threads);
     m.def("isa", &isa_name);
+    bind_attention(m);
     bind_rows(m);
+    bind_sddmm(m);
 }
