@@ -62,8 +62,7 @@ def add_pairs(
         query: [outputs, H*F].
     """
     if _native(x):
-        how = {"vector": score.vector, "slope": score.slope, "scale": score.scale}
-        _attend(sums, block, x, weighted, score.kind, key, query, **how)
+        _attend(sums, block, x, weighted, score.kind, key, query, score=score)
     else:
         scores = attention_torch.pair_scores(key, query, score)
         limit = max(1, attention_torch.PAIR_VALUES // key.shape[1])
@@ -95,9 +94,8 @@ def _attend(
     source: torch.Tensor,
     target: torch.Tensor | None,
     *,
-    vector: torch.Tensor | None = None,
     slope: float = 1.0,
-    scale: float = 1.0,
+    score: PairScore | None = None,
 ) -> None:
     heads = sums.heads
     native.lib.attend(
@@ -117,9 +115,9 @@ def _attend(
         scoring=scoring,
         source=source,
         target=target,
-        vector=vector,
-        slope=slope,
-        scale=scale,
+        vector=None if score is None else score.vector,
+        slope=slope if score is None else score.slope,
+        scale=1.0 if score is None else score.scale,
     )
 
 

@@ -1,4 +1,4 @@
-"""What attention over a block is given: the heads of a column slice, scores of pairs, running sums."""
+"""What attention over a block is given: a column slice's heads, scores of pairs, running sums."""
 
 from __future__ import annotations
 
