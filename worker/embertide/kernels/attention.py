@@ -117,7 +117,7 @@ def _attend(
         target=target,
         vector=None if score is None else score.vector,
         slope=slope if score is None else score.slope,
-        scale=1.0 if score is None else score.scale,
+        scale=1.0 if score is None else score.factor,
     )
 
 
@@ -142,7 +142,7 @@ def set_pair_scores(
             query=query,
             vector=score.vector,
             slope=score.slope,
-            scale=score.scale,
+            scale=score.factor,
         )
     else:
         attention_torch.set_pair_scores(out, block, key, query, score)

@@ -155,6 +155,8 @@ def set_pair_scores(
 
 def row_softmax_(scores: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
     """Softmax over each row's run of scores, in place."""
+    if not len(scores):
+        return scores
     lengths, nnz = indptr.diff().to(scores.device), len(scores)
     top = _segments(scores, "max", lengths)
     scores.sub_(top.repeat_interleave(lengths, dim=0, output_size=nnz)).exp_()

@@ -70,6 +70,11 @@ class PairScore:
     slope: float = 0.2
     scale: float = 1.0
 
+    @property
+    def factor(self) -> float:
+        """What every score is multiplied with."""
+        return self.scale if self.kind == "dot" else 1.0
+
 
 @dataclass
 class RowSums:
