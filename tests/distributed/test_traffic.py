@@ -131,14 +131,13 @@ def aggregate_first(f: Formulas) -> None:
 
 def gat(f: Formulas) -> None:
     f.land(0, 12, tile=False, input_width=WIDTH)
-    if f.grid.feature > 1:
-        for _end in ("source", "target"):
-            f.gather(Label("feature", "scalars", 0), lambda rank: 4 * 3 * f.rows(rank))
+    for _end in ("source", "target"):
+        f.scatter_heads(Label("feature", "scalars", 0), f.rows, heads=3, width=12)
     f.back(0, 12)
     sources = f.tile_sources()
     sources.ids(Label("graph", "ids"))
     rows = group_rows("gat", f.grid)
-    sources.values("graph", "scalars", 0, rows, lambda _rank: 4 * 3)
+    sources.values("graph", "scalars", 0, rows, lambda rank: 4 * f.heads(rank, 3, 12))
     sources.values("graph", "spmm", 0, rows, lambda rank: 4 * f.columns(rank, 12))
     f.ring(1, 12)
 
@@ -149,8 +148,7 @@ def dot(f: Formulas) -> None:
     pairs = f.row_sources()
     pairs.ids(Label("world", "ids"))
     pairs.values("world", "sddmm", 0, GROUP_BYTES // (4 * 12), lambda _rank: 4 * 12)
-    if f.grid.feature > 1:
-        f.gather(Label("feature", "sddmm", 0), lambda rank: 4 * 3 * f.edges(rank))
+    f.scatter_heads(Label("feature", "sddmm", 0), f.edges, heads=3, width=12)
     f.back(0, 12)
     tiles = f.tile_sources()
     tiles.ids(Label("graph", "ids"))

@@ -75,6 +75,11 @@ class Formulas:
             self.sent[sender][label] += size
             self.received[receiver][label] += size
 
+    def heads(self, rank: int, heads: int, width: int) -> int:
+        """Heads that a rank's columns belong to."""
+        start, stop = ColumnSlices(width, self.grid.feature).bounds(rank % self.grid.feature)
+        return len({column * heads // width for column in range(start, stop)})
+
     def all_pairs(self, label: Label, axes: Iterable[Iterable[int]], size: int) -> None:
         """``size`` bytes from every member of an axis to every other."""
         for axis in axes:
@@ -87,6 +92,18 @@ class Formulas:
         for axis in self.feature_axes():
             for sender, receiver in permutations(axis, 2):
                 self.move(label, sender, receiver, size(sender))
+
+    def scatter_heads(
+        self, label: Label, count: Callable[[int], int], heads: int, width: int
+    ) -> None:
+        """As ``gather``: ``count`` of the sender's numbers for each head of the receiver."""
+        if self.grid.feature == 1:
+            return
+        self.all_pairs(label, self.feature_axes(), 8)
+        for axis in self.feature_axes():
+            for sender, receiver in permutations(axis, 2):
+                size = 4 * count(sender) * self.heads(receiver, heads, width)
+                self.move(label, sender, receiver, size)
 
     # -- before the layers ---------------------------------------------------------------------
 

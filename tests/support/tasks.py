@@ -10,9 +10,10 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
+from embertide.kernels import attention_torch
 from embertide.models.order import order_steps
 from embertide.models.program import Program
-from embertide.primitives import attention, gemm, id_rounds, idmap, shuffle
+from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.publish import write_parts
@@ -29,7 +30,7 @@ def embed_all(
     cases: list[tuple[Program, str, bool]],
 ) -> list[np.ndarray]:
     """Our rows of every case's embeddings, with buffers so small that all are used often."""
-    gemm.BLOCK_ROWS, attention.PAIR_VALUES = 7, 100
+    gemm.BLOCK_ROWS, attention_torch.PAIR_VALUES = 7, 100
     ranks = {key: Rank(exchange, graph, make_job(weighted=key[1])) for key, graph in graphs.items()}
     return [
         ranks[kind, weighted].embed(

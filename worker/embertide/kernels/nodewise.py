@@ -17,7 +17,7 @@ def head_dot(x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
 
 def pair_dot(a: torch.Tensor, b: torch.Tensor, heads: int) -> torch.Tensor:
     """[e, H*F] twice -> [e, H]: the dot product of both ends, per head."""
-    return (a * b).reshape(len(a), heads, -1).sum(2)
+    return (a * b).reshape(len(a), heads, a.shape[1] // heads).sum(2)
 
 
 def affine_(

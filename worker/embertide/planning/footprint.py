@@ -18,9 +18,7 @@ LOCATION_BYTES = 8
 _TOUCHED_ROW_BYTES = 8
 """Of a row in a remote group's block: its number and the end of its run, int32 each."""
 _SCORES_PER_ROW = 4
-"""[N/P, H] tensors that additive attention holds: source and target scores, maxima, sums."""
-_SCORES_PER_EDGE = 2
-"""[E/P, H] tensors that pair attention holds: scores, and shares after the softmax."""
+"""[N/P, H'] tensors that additive attention holds: source and target scores, maxima, sums."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +54,10 @@ class Size:
     def tensor(self, width: int) -> float:
         """Bytes of one worker's part of a dense tensor, in either layout."""
         return float(FLOAT_BYTES) * self.nodes * width / self.workers
+
+    def heads(self, heads: int) -> float:
+        """H': heads that a worker's columns belong to, on average over the M slices."""
+        return (heads + self.feature - math.gcd(heads, self.feature)) / self.feature
 
     def unique(self, count: int | None = None) -> float:
         """Expected unique remote sources of one of ``count`` equal ranges of rows.
@@ -113,10 +115,17 @@ def _added(program: Program, step: Step, size: Size, last: dict[str, int], at: i
     if isinstance(step, steps.Aggregate):
         return out + size.in_flight(width)
     if isinstance(step, steps.Attend | steps.PairAttend):
-        heads = size.tensor(width)
-        score = float(FLOAT_BYTES * step.heads)
-        scalars = score * (size.nodes / size.graph * _SCORES_PER_ROW + size.unique())
-        pairs = score * size.edges / size.graph * _SCORES_PER_EDGE
-        extra = pairs if isinstance(step, steps.PairAttend) else 0.0
-        return out + heads + scalars + extra + size.in_flight(width)
+        return out + size.tensor(width) + _scores(step, size) + size.in_flight(width)
     return out
+
+
+def _scores(step: steps.Attend | steps.PairAttend, size: Size) -> float:
+    """Bytes of scores and what a softmax carries from group to group; one block needs none."""
+    mine = FLOAT_BYTES * size.heads(step.heads)
+    if isinstance(step, steps.Attend):
+        return mine * (size.nodes / size.graph * _SCORES_PER_ROW + size.unique())
+    if size.workers == 1:
+        return 0.0
+    # Scores of our sub-range's edges, what of them is sent, and the shares of the partition's.
+    own = FLOAT_BYTES * step.heads * size.edges / size.workers
+    return mine * size.edges / size.graph + (2 * own if size.feature > 1 else 0.0)

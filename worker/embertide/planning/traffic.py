@@ -58,7 +58,7 @@ def _scores(step: Step, program: Program, size: Size) -> list[tuple[str, str, in
     p, m, world = size.graph, size.feature, size.workers
     rest = size.nodes / p - size.nodes / world
     if isinstance(step, steps.Attend):
-        heads = float(FLOAT_BYTES * step.heads)
+        heads = FLOAT_BYTES * size.heads(step.heads)
         return [
             ("feature", "scalars", step.layer, 2 * heads * rest, 2 * (m - 1)),
             ("graph", "scalars", step.layer, heads * size.unique(), p - 1),
@@ -66,9 +66,9 @@ def _scores(step: Step, program: Program, size: Size) -> list[tuple[str, str, in
     if isinstance(step, steps.PairAttend):
         pairs = FLOAT_BYTES * size.unique(world) * program.widths[step.key]
         groups = max(1, round(pairs / size.group_bytes))
-        gathered = FLOAT_BYTES * step.heads * (size.edges / p - size.edges / world)
+        shares = FLOAT_BYTES * size.heads(step.heads) * (size.edges / p - size.edges / world)
         return [
             ("world", "sddmm", step.layer, pairs, groups * (world - 1)),
-            ("feature", "sddmm", step.layer, gathered, m - 1),
+            ("feature", "sddmm", step.layer, shares, m - 1),
         ]
     return []

@@ -158,13 +158,3 @@ def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> tor
     if before is not None:
         before.wait()
     return out
-
-
-def gather_rows(channel: Channel, rows: torch.Tensor) -> torch.Tensor:
-    """[N/(P*M), k] of narrow per-node numbers -> [N/P, k] for the whole partition.
-
-    Receives N*k/P * (M - 1)/M values. Collective: every rank of the feature axis must call.
-    """
-    if channel.grid.feature == 1:
-        return rows
-    return torch.cat(channel.all_gather(rows.contiguous()))

@@ -17,5 +17,7 @@ void bind_csr_sort(nanobind::module_& m);
 void bind_cut(nanobind::module_& m);
 void bind_node_set(nanobind::module_& m);
 void bind_sample(nanobind::module_& m);
+void bind_attention(nanobind::module_& m);
+void bind_sddmm(nanobind::module_& m);
 
 }  // namespace embertide

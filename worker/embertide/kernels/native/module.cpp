@@ -22,4 +22,6 @@ NB_MODULE(_native, m) {
     bind_cut(m);
     bind_node_set(m);
     bind_sample(m);
+    bind_attention(m);
+    bind_sddmm(m);
 }

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from embertide.grid import ColumnSlices
-from embertide.kernels import nodewise
+from embertide.kernels.attention import row_softmax_
+from embertide.kernels.heads import PairScore
 from embertide.layouts import Shard
 from embertide.models.program import Attend, EdgeStep, PairAttend
 from embertide.primitives import attention
-from embertide.primitives.gemm import gather_rows
 from embertide.primitives.graph import LayerGraph
 from embertide.stages.infer.execution import Execution
 
@@ -31,75 +30,75 @@ def run_edge_step(execution: Execution, step: EdgeStep) -> Shard:
 
 
 def _attend(execution: Execution, step: Attend, graph: LayerGraph) -> Shard:
+    width = execution.program.widths[step.x]
     scalars = execution.channel(step, "feature", "scalars")
     ends = [execution.tensors.get(n, "rows", scalars).data for n in (step.source, step.target)]
-    source, target = (gather_rows(scalars, end) for end in ends)
+    source, target = (attention.scatter_heads(scalars, end, width) for end in ends)
     x = execution.tensors.get(step.x, "tile", execution.channel(step))
-    sources = graph.tiles()
     fetched = attention.fetch_scalars(
-        execution.channel(step, "graph", "scalars"), sources, source, execution.depth
+        execution.channel(step, "graph", "scalars"), graph.tiles(), source, execution.depth
     )
-    scores = attention.AdditiveScores(sources, fetched, target, step.negative_slope)
-    out = _weigh(execution, step, graph, x, scores)
-    bounds = ColumnSlices(x.width, execution.grid.feature).bounds(execution.grid.m)
-    spans = attention.head_spans(step.heads, x.width, *bounds)
-    attention.divide_heads(out, scores.total, spans)
-    return Shard("tile", out, x.width)
-
-
-def _pair_attend(execution: Execution, step: PairAttend, graph: LayerGraph) -> Shard:
-    shares = _pair_shares(execution, step, graph)
-    shares = gather_rows(execution.channel(step, "feature", "sddmm"), shares)
-    x = execution.tensors.get(step.x, "tile", execution.channel(step))
-    out = _weigh(execution, step, graph, x, lambda chunk: shares[chunk.edges])
-    return Shard("tile", out, x.width)
-
-
-def _weigh(
-    execution: Execution,
-    step: Attend | PairAttend,
-    graph: LayerGraph,
-    x: Shard,
-    scores: attention.ChunkScores,
-) -> torch.Tensor:
-    """[N/P, H*F/M] sum over in-edges of scores times values."""
-    return attention.attend(
+    out = attention.attend(
         execution.channel(step, "graph", "spmm"),
         graph.tiles(),
         x.data,
-        scores,
-        heads=step.heads,
-        width=x.width,
+        fetched,
+        target,
+        heads=attention.head_columns(execution.grid, step.heads, width, execution.grid.m),
+        slope=step.negative_slope,
         depth=execution.depth,
         weighted=step.edge_weight,
     )
+    return Shard("tile", out, width)
 
 
-def _pair_shares(execution: Execution, step: PairAttend, graph: LayerGraph) -> torch.Tensor:
-    """[nnz of our sub-range, H] softmax of the pair scores over each row's non-zeros."""
+def _pair_attend(execution: Execution, step: PairAttend, graph: LayerGraph) -> Shard:
+    width = execution.program.widths[step.x]
     key, query = execution.rows(step.key, step), execution.rows(step.query, step)
-    scores = attention.sddmm(
-        execution.channel(step, "world", "sddmm"),
-        graph.pairs(),
-        key,
-        query,
-        _pair_score(execution, step),
-        heads=step.heads,
+    score = _pair_score(execution, step)
+    if execution.grid.world == 1:
+        x = execution.rows(step.x, step)
+        sources, weighted = graph.tiles(), step.edge_weight
+        out = attention.attend_pairs(sources, x, key, query, score, weighted=weighted)
+        return Shard("tile", out, width)
+    shares = _pair_shares(execution, step, graph, key, query, score)
+    shares = attention.scatter_heads(execution.channel(step, "feature", "sddmm"), shares, width)
+    x = execution.tensors.get(step.x, "tile", execution.channel(step)).data
+    out = attention.weigh(
+        execution.channel(step, "graph", "spmm"),
+        graph.tiles(),
+        x,
+        shares,
+        heads=attention.head_columns(execution.grid, step.heads, width, execution.grid.m),
         depth=execution.depth,
+        weighted=step.edge_weight,
     )
-    lengths = graph.sub_range().indptr.diff().to(execution.ctx.device)
-    return attention.row_softmax(scores, lengths)
+    return Shard("tile", out, width)
 
 
-def _pair_score(execution: Execution, step: PairAttend) -> attention.PairScore:
-    """[e, H*F] keys and queries -> [e, H] scores."""
-    if step.kind == "dot":
-        return lambda key, query: nodewise.pair_dot(key, query, step.heads).mul_(step.scale)
-    assert step.vector is not None
-    vector = execution.param(step.vector).reshape(step.heads, -1)
+def _pair_shares(
+    execution: Execution,
+    step: PairAttend,
+    graph: LayerGraph,
+    key: torch.Tensor,
+    query: torch.Tensor,
+    score: PairScore,
+) -> torch.Tensor:
+    """[nnz of our sub-range, H] softmax of the pair scores over each row's non-zeros."""
+    channel = execution.channel(step, "world", "sddmm")
+    scores = attention.sddmm(channel, graph.pairs(), key, query, score, depth=execution.depth)
+    return row_softmax_(scores, graph.sub_range().indptr)
 
-    def score(key: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
-        both = torch.nn.functional.leaky_relu_(key.add_(query), step.negative_slope)
-        return nodewise.head_dot(both, vector)
 
-    return score
+def _pair_score(execution: Execution, step: PairAttend) -> PairScore:
+    """How a step's scores follow from keys and queries."""
+    vector = None
+    if step.vector is not None:
+        vector = execution.param(step.vector).reshape(step.heads, -1)
+    return PairScore(
+        kind=step.kind,
+        heads=step.heads,
+        vector=vector,
+        slope=step.negative_slope,
+        scale=step.scale,
+    )

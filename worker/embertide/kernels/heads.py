@@ -1,0 +1,110 @@
+"""What attention over a block is given: a column slice's heads, scores of pairs, running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+
+@dataclass(frozen=True)
+class HeadColumns:
+    """The columns ``start..stop`` of a tensor of ``width`` columns, and the heads they belong to.
+
+    A slice may begin or end within a head.
+    """
+
+    heads: int
+    width: int
+    start: int
+    stop: int
+
+    @property
+    def per_head(self) -> int:
+        """Columns of one whole head."""
+        return self.width // self.heads
+
+    @property
+    def first(self) -> int:
+        """The first head that the columns belong to."""
+        return self.start // self.per_head
+
+    @property
+    def count(self) -> int:
+        """Heads that the columns belong to."""
+        return -(-self.stop // self.per_head) - self.first
+
+    @property
+    def offset(self) -> int:
+        """Columns of the first head that lie before the slice."""
+        return self.start - self.first * self.per_head
+
+    @property
+    def span(self) -> slice:
+        """The slice's heads, of all."""
+        return slice(self.first, self.first + self.count)
+
+    def each(self) -> Iterator[tuple[int, slice]]:
+        """(head counted from ``first``, its columns counted from ``start``)."""
+        for head in range(self.count):
+            low = head * self.per_head - self.offset
+            yield head, slice(max(low, 0), min(low + self.per_head, self.stop - self.start))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairScore:
+    """How a score follows from a key and a query [H, F] of a non-zero, one number per head.
+
+    - ``gatv2``: sum_f vector[h, f] * leaky_relu(key[h, f] + query[h, f])
+    - ``dot``: scale * sum_f key[h, f] * query[h, f]
+
+    Attributes:
+        vector: [H, F], contiguous; of ``gatv2`` only.
+    """
+
+    kind: Literal["gatv2", "dot"]
+    heads: int
+    vector: torch.Tensor | None = None
+    slope: float = 0.2
+    scale: float = 1.0
+
+    @property
+    def factor(self) -> float:
+        """What every score is multiplied with."""
+        return self.scale if self.kind == "dot" else 1.0
+
+
+@dataclass
+class RowSums:
+    """Weighted sums of rows, to which blocks are added one by one; always normalised so far.
+
+    Attributes:
+        out: [outputs, columns].
+        heads: which heads the columns belong to.
+        top: [outputs, heads of the columns] largest score so far; None where there is one block.
+        total: as ``top``, the sum of exp(score - top).
+        fresh: no block has been added, and what the tensors hold counts for nothing.
+    """
+
+    out: torch.Tensor
+    heads: HeadColumns
+    top: torch.Tensor | None = None
+    total: torch.Tensor | None = None
+    fresh: bool = True
+
+    @classmethod
+    def begin(
+        cls, x: torch.Tensor, outputs: int, heads: HeadColumns, *, softmax_blocks: int = 1
+    ) -> RowSums:
+        """Without any block; the first one must have every row.
+
+        Args:
+            x: any tensor of the sources' type, on their device.
+            softmax_blocks: how many blocks one softmax goes over.
+        """
+        sums = cls(x.new_empty(outputs, heads.stop - heads.start), heads)
+        if softmax_blocks > 1:
+            sums.top, sums.total = (x.new_empty(outputs, heads.count) for _ in range(2))
+        return sums

@@ -1,0 +1,29 @@
+// Scores of non-zeros from the features of both ends, and the softmax over a row's scores.
+#pragma once
+
+#include "attention.hpp"
+
+namespace embertide {
+
+// Strides count values.
+struct PairScores {
+    Numbers rows, indptr, indices, edges;
+    const float *key, *query, *vector;  // vector: GATv2's, null for dot products
+    int64_t key_stride, query_stride, heads, per_head;
+    float slope, scale;
+    float* out;  // [positions, heads]
+};
+
+// Of non-zeros [begin, end) of one row of the block.
+EMBERTIDE_KERNEL(void, score_pairs, const PairScores& p, int64_t row, int64_t begin, int64_t end)
+// Maximum and sum of exp(score - maximum) of scores [count, heads], per head.
+EMBERTIDE_KERNEL(void, measure_scores, const float* scores, int64_t count, int64_t heads,
+                 float* top, float* total)
+// Joins a second run's maximum and sum with the first's.
+EMBERTIDE_KERNEL(void, join_measures, float* top, float* total, const float* other_top,
+                 const float* other_total, int64_t heads)
+// exp(score - top) / total, in place.
+EMBERTIDE_KERNEL(void, divide_scores, float* scores, int64_t count, int64_t heads,
+                 const float* top, const float* total)
+
+}  // namespace embertide

@@ -1,0 +1,79 @@
+#include "sddmm.hpp"
+
+#include "attention_lanes.hpp"
+
+namespace embertide::EMBERTIDE_ISA {
+namespace {
+
+constexpr int64_t kAhead = 8;  // non-zeros between a key's prefetch and its use
+
+template <bool kDot>
+void score_row(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
+    const int64_t width = p.heads * p.per_head;
+    const float* query = p.query + (p.rows.data ? at(p.rows, row) : row) * p.query_stride;
+    for (int64_t e = begin; e < end; ++e) {
+        if (e + kAhead < end) {
+            const float* next = p.key + at(p.indices, e + kAhead) * p.key_stride;
+            for (int64_t f = 0; f < width; f += 16) __builtin_prefetch(next + f);
+        }
+        const float* key = p.key + at(p.indices, e) * p.key_stride;
+        float* out = p.out + (p.edges.data ? at(p.edges, e) : e) * p.heads;
+        for (int64_t h = 0; h < p.heads; ++h) {
+            const int64_t f = h * p.per_head;
+            const float* vector = kDot ? nullptr : p.vector + f;
+            out[h] = p.scale * pair_score<kDot>(key + f, query + f, vector, p.per_head, p.slope);
+        }
+    }
+}
+
+inline int lanes_from(int64_t head, int64_t heads) {
+    return static_cast<int>(heads - head < kLanes ? heads - head : kLanes);
+}
+
+}  // namespace
+
+void score_pairs(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
+    if (p.vector) score_row<false>(p, row, begin, end);
+    else score_row<true>(p, row, begin, end);
+}
+
+void measure_scores(const float* scores, int64_t count, int64_t heads, float* top, float* total) {
+    for (int64_t h = 0; h < heads; h += kLanes) {
+        const int lanes = lanes_from(h, heads);
+        Floats most = all(-__builtin_inff()), sums{};
+        for (int64_t i = 0; i < count; ++i)
+            most = larger(most, load_some(scores + i * heads + h, lanes));
+        for (int64_t i = 0; i < count; ++i)
+            sums += exp_lanes(load_some(scores + i * heads + h, lanes) - most);
+        store_some(top + h, most, lanes);
+        store_some(total + h, sums, lanes);
+    }
+}
+
+void join_measures(float* top, float* total, const float* other_top, const float* other_total,
+                   int64_t heads) {
+    for (int64_t h = 0; h < heads; h += kLanes) {
+        const int lanes = lanes_from(h, heads);
+        const Floats a = load_some(top + h, lanes), b = load_some(other_top + h, lanes);
+        const Floats most = larger(a, b);
+        const Floats sums = load_some(total + h, lanes) * exp_lanes(a - most) +
+                            load_some(other_total + h, lanes) * exp_lanes(b - most);
+        store_some(top + h, most, lanes);
+        store_some(total + h, sums, lanes);
+    }
+}
+
+void divide_scores(float* scores, int64_t count, int64_t heads, const float* top,
+                   const float* total) {
+    for (int64_t h = 0; h < heads; h += kLanes) {
+        const int lanes = lanes_from(h, heads);
+        const Floats most = load_some(top + h, lanes);
+        const Floats inverse = 1.0f / load_some(total + h, lanes);
+        for (int64_t i = 0; i < count; ++i) {
+            float* at_edge = scores + i * heads + h;
+            store_some(at_edge, exp_lanes(load_some(at_edge, lanes) - most) * inverse, lanes);
+        }
+    }
+}
+
+}  // namespace embertide::EMBERTIDE_ISA
