@@ -127,7 +127,9 @@ def attend(
     )
     out = tile.new_zeros(sources.outputs, tile.shape[1])
     operand = tile_operand(tile)
-    groups = arriving(channel, sources, tile, operand.pick, width=tile.shape[1], depth=depth)
+    groups = arriving(
+        channel, sources, tile, operand.pick, width=tile.shape[1], depth=depth, reuse=True
+    )
     for arrived in groups:
         per_head = [arrived.source[:, columns].contiguous() for _, columns in spans]
         for chunk in arrived.block.chunks():
@@ -185,7 +187,9 @@ def sddmm(
     out = keys.new_empty(nnz, heads)
     limit = max(1, PAIR_VALUES // keys.shape[1])
     operand = tile_operand(keys)
-    groups = arriving(channel, sources, keys, operand.pick, width=keys.shape[1], depth=depth)
+    groups = arriving(
+        channel, sources, keys, operand.pick, width=keys.shape[1], depth=depth, reuse=True
+    )
     for arrived in groups:
         for chunk in arrived.block.chunks(limit):
             key = arrived.source.index_select(0, chunk.indices)
