@@ -98,8 +98,8 @@ class Exchange:
         """Start transfers with global ranks; see :meth:`Channel.start`."""
         sends = [end for end in sends if end[1].numel()]
         receives = [end for end in receives if end[1].numel()]
-        for _, tensor in receives:
-            self.recorder.received(label, tensor.nbytes)
+        if receives:
+            self.recorder.received(label, sum(tensor.nbytes for _, tensor in receives))
         for _, tensor in sends:
             self.recorder.sent(label, tensor.nbytes)
         sent, received = self._network.post(
