@@ -20,6 +20,7 @@ import socket
 import struct
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 
 import torch
@@ -32,23 +33,59 @@ _PART_BYTES = 4 << 20
 """What one thread reads at a time."""
 
 
+class Links:
+    """A rank's links. Whichever is waited for, all take in and send on what they can, so that
+    ranks whose queues are full do not wait for each other in a ring."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, Link] = {}
+        self._poll = select.poll()
+
+    def add(self, file: int, link: Link) -> None:
+        """Take part in waiting; ``file`` is the link's socket."""
+        self._links[file] = link
+        self._poll.register(file, select.POLLIN)
+
+    def drop(self, file: int) -> None:
+        """Leave, because the other end has closed."""
+        if self._links.pop(file, None) is not None:
+            self._poll.unregister(file)
+
+    def wait(self, milliseconds: int) -> bool:
+        """Block until something has been said or heard; whether it was so before the time."""
+        for file, link in self._links.items():
+            out = select.POLLOUT if link.has_unsaid() else 0
+            self._poll.modify(file, select.POLLIN | out)
+        ready = self._poll.poll(milliseconds)
+        for file, _ in ready:
+            self._links[file].talk()
+        return bool(ready)
+
+
 class Link:
     """Messages to and from one peer of this host.
 
     Args:
+        links: those of this rank, which this one joins.
         peer: its rank.
         pid: its process, as this one sees it.
         connection: a connected SOCK_SEQPACKET socket.
         timeout: seconds after which a silent peer counts as lost.
     """
 
-    def __init__(self, peer: int, pid: int, connection: socket.socket, timeout: float) -> None:
+    def __init__(
+        self, links: Links, peer: int, pid: int, connection: socket.socket, timeout: float
+    ) -> None:
         connection.setblocking(False)
-        self._peer, self._pid, self._socket = peer, pid, connection
+        self._links, self._peer, self._pid, self._socket = links, peer, pid, connection
+        self._file = connection.fileno()
+        links.add(self._file, self)
         self._milliseconds = int(timeout * 1000)
         self._offers: deque[tuple[int, int]] = deque()
         self._untaken: deque[torch.Tensor] = deque()
         self._unread: deque[torch.Tensor] = deque()
+        self._unsaid: deque[bytes] = deque()
+        self._broken = ""
         self._offered = self._taken = self._expected = self._read = 0
 
     def send(self, tensor: torch.Tensor) -> Sent:
@@ -67,19 +104,22 @@ class Link:
     def wait_taken(self, number: int) -> None:
         """Block until the peer has taken the message of that number."""
         while self._taken < number:
-            self._listen(block=True)
+            self._wait()
 
     def wait_read(self, number: int) -> None:
         """Block until the message of that number, and all before it, have been read."""
         while self._read < number:
             while not self._offers:
-                self._listen(block=True)
+                self._wait()
             address, size = self._offers.popleft()
             tensor = self._unread.popleft()
             assert size == tensor.nbytes, f"rank {self._peer} sends {size}, not {tensor.nbytes}"
             self._copy(address, tensor)
             self._read += 1
             self._say(_TAKEN)
+        # We may not come back for long, and the peer waits for these.
+        while self._unsaid:
+            self._wait()
 
     def _copy(self, address: int, tensor: torch.Tensor) -> None:
         try:
@@ -87,41 +127,52 @@ class Link:
         except ProcessLookupError as error:
             raise self._lost("Connection closed by peer") from error
 
-    def _say(self, frame: bytes) -> None:
-        """Send a frame. Where the peer's queue is full, take in what it says, lest both wait."""
-        while True:
-            try:
-                self._socket.send(frame, socket.MSG_NOSIGNAL)
-                return
-            except BlockingIOError:
-                self._wait_for(select.POLLIN | select.POLLOUT)
-                self._listen(block=False)
-            except OSError as error:
-                raise self._lost(error.strerror or "Write error") from error
+    def has_unsaid(self) -> bool:
+        """Whether frames are left that the socket did not take yet."""
+        return bool(self._unsaid)
 
-    def _listen(self, *, block: bool) -> None:
-        """Take in one frame; without ``block``, if there is one."""
+    def talk(self) -> None:
+        """Say and hear what can be without blocking. A lost peer is told once it is waited for."""
         try:
-            frame = self._socket.recv(_FRAME.size)
+            self._flush()
+            while frame := self._socket.recv(_FRAME.size):
+                self._hear(frame)
+            self._break("Connection closed by peer")
         except BlockingIOError:
-            if block:
-                self._wait_for(select.POLLIN)
-            return
+            pass
         except OSError as error:
-            raise self._lost(error.strerror or "Read error") from error
-        if not frame:
-            raise self._lost("Connection closed by peer")
+            self._break(error.strerror or "Read error")
+
+    def _say(self, frame: bytes) -> None:
+        self._unsaid.append(frame)
+        try:
+            self._flush()
+        except OSError as error:
+            self._break(error.strerror or "Write error")
+
+    def _flush(self) -> None:
+        with suppress(BlockingIOError):
+            while self._unsaid:
+                self._socket.send(self._unsaid[0], socket.MSG_NOSIGNAL)
+                self._unsaid.popleft()
+
+    def _hear(self, frame: bytes) -> None:
         if frame == _TAKEN:
             self._untaken.popleft()
             self._taken += 1
         else:
             self._offers.append(_FRAME.unpack(frame))
 
-    def _wait_for(self, events: int) -> None:
-        poll = select.poll()
-        poll.register(self._socket, events)
-        if not poll.poll(self._milliseconds):
+    def _wait(self) -> None:
+        if self._broken:
+            raise self._lost(self._broken)
+        if not self._links.wait(self._milliseconds):
             raise self._lost(f"Timed out waiting {self._milliseconds}ms")
+
+    def _break(self, why: str) -> None:
+        self._broken = why
+        self._unsaid.clear()
+        self._links.drop(self._file)
 
     def _lost(self, why: str) -> dist.DistNetworkError:
         return dist.DistNetworkError(f"{why} [rank {self._peer}, on this host]")

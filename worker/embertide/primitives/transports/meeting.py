@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from embertide.primitives.transports.direct import Link, read_memory
+from embertide.primitives.transports.direct import Link, Links, read_memory
 
 AllObjects = Callable[[Any], list[Any]]
 """All-gather of a small object, in rank order. Collective: every rank must call."""
@@ -47,12 +47,14 @@ def meet(rank: int, all_objects: AllObjects, timeout: float) -> dict[int, Link]:
     connected = [] if listener is None else _connect_to(tokens[:rank])
     wanted = all_objects([peer for peer, _ in connected])
     found: dict[int, Link] = {}
+    links = Links()
     if listener is not None:
         callers = sum(rank in peers for peers in wanted)
         hello = _HELLO.pack(rank, bytes(token.tolist()), token.data_ptr())
         for connection in [*(c for _, c in connected), *_accept(listener, callers)]:
-            link = _introduce(connection, hello, tokens, timeout)
-            found |= link
+            known = _introduce(connection, hello, tokens)
+            if known is not None:
+                found[known[0]] = Link(links, *known, connection, timeout)
         listener.close()
     # The others have read our token once this is over.
     working = all_objects(set(found))
@@ -103,9 +105,9 @@ def _accept(listener: socket.socket, count: int) -> list[socket.socket]:
 
 
 def _introduce(
-    connection: socket.socket, hello: bytes, tokens: list[bytes], timeout: float
-) -> dict[int, Link]:
-    """Exchange hellos and read the peer's token; its rank and a link, or nothing."""
+    connection: socket.socket, hello: bytes, tokens: list[bytes]
+) -> tuple[int, int] | None:
+    """Exchange hellos and read the peer's token; its rank and process, or None if that fails."""
     connection.settimeout(_SECONDS)
     connection.send(hello, socket.MSG_NOSIGNAL)
     peer, token, address = _HELLO.unpack(connection.recv(_HELLO.size))
@@ -114,9 +116,9 @@ def _introduce(
     with suppress(OSError):
         read_memory(pid, address, read)
     if uid == os.getuid() and token == tokens[peer] == bytes(read.tolist()):
-        return {peer: Link(peer, pid, connection, timeout)}
+        return peer, pid
     connection.close()
-    return {}
+    return None
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int, int]:
