@@ -72,9 +72,9 @@ LARGE_REPORT = RunReport(
     ingest_edges_per_second=13_840_000.0,
     infer_edges_per_second=8_445_000.0,
     traffic=[
-        Traffic("world", "features", 0, -1, 536 << 30, 536 << 30, 123_456, 1234.5, 0.0),
-        Traffic("graph", "spmm", 1, 0, 1700 << 30, 1700 << 30, 1_234_567, 500.25, 6543.25),
-        Traffic("feature", "gemm", 1, -1, 1023 << 30, 1023 << 30, 60, 61.0, 0.0),
+        Traffic("world", "features", 0, 536 << 30, 536 << 30, 123_456, 9, 8 << 20, 1234.5, 0.0),
+        Traffic("graph", "spmm", 1, 1700 << 30, 1700 << 30, 1_234_567, 9, 8 << 20, 500.25, 6543.25),
+        Traffic("feature", "gemm", 1, 1023 << 30, 1023 << 30, 60, 9, 8 << 20, 61.0, 0.0),
     ],
     memory=[RankMemory(r, 660 << 20, 1020 << 30, 1019 << 30) for r in (0, 15)],
     warnings=[

@@ -169,7 +169,7 @@ class Formulas:
         label = Label("world", "features", layer)
         batch = max(1, self.group_bytes // (4 * max(width, input_width)))
         rounds = -(-max(len(self.loaded(rank)) for rank in self.world) // batch)
-        self.all_pairs(label, [self.world], 16 * rounds)
+        self.all_pairs(label, [self.world], 8 * rounds)
         for rank in self.world:
             for node in self.loaded(rank):
                 owner = self.owner(node)

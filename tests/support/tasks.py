@@ -19,7 +19,7 @@ from embertide.primitives.idmap import HashedIds
 from embertide.stages.publish import write_parts
 from embertide.stages.sample import sample_layer
 from embertide.storage.opening import open_storage
-from embertide.telemetry.recorder import CountingRecorder, Label, NullRecorder
+from embertide.telemetry.recorder import Label, NullRecorder
 from embertide.versions.parts import PartDigest
 from tests.support.world import Graph, Rank, make_features, make_job
 
@@ -47,12 +47,11 @@ def count_traffic(
     exchange: Exchange, graph: Graph, programs: dict[str, Program]
 ) -> tuple[RowRanges, dict[str, Totals]]:
     """Bytes sent and received per label: of the stages up to the CSR, then of each program."""
+    exchange.recorder = recorder = GroupRecorder()
 
     def totals() -> Totals:
-        counted = exchange.recorder.totals
-        exchange.recorder = CountingRecorder()
-        sizes = {at: (t.bytes_sent, t.bytes_received) for at, t in counted.items()}
-        return {at: size for at, size in sizes.items() if any(size)}
+        counted, recorder.totals = recorder.totals, {}
+        return counted
 
     rank = Rank(exchange, graph, make_job(weighted=graph.weight is not None))
     counted = {"setup": totals()}
@@ -72,6 +71,21 @@ def build_in_rounds(exchange: Exchange, graph: Graph, round_edges: int) -> list[
         shuffle.ROUND_EDGES = usual
     weights = [] if csr.weights is None else csr.weights.tolist()
     return [csr.indptr.tolist(), csr.cols.tolist(), weights]
+
+
+class GroupRecorder(NullRecorder):
+    """Bytes sent and received, group by group."""
+
+    def __init__(self) -> None:
+        self.totals: Totals = {}
+
+    def sent(self, label: Label, size: int) -> None:
+        sent, received = self.totals.get(label, (0, 0))
+        self.totals[label] = sent + size, received
+
+    def received(self, label: Label, size: int) -> None:
+        sent, received = self.totals.get(label, (0, 0))
+        self.totals[label] = sent, received + size
 
 
 class EventLog(NullRecorder):

@@ -63,9 +63,9 @@ REPORT = RunReport(
     ingest_edges_per_second=7_100_000.0,
     infer_edges_per_second=2_366_666.0,
     traffic=[
-        Traffic("graph", "spmm", 0, 0, 1024, 512, 2, 0.5, 1.5),
-        Traffic("graph", "spmm", 1, 0, 1024, 512, 2, 0.25, 1.0),
-        Traffic("feature", "gemm", 0, -1, 2048, 2048, 6, 0.0, 0.0),
+        Traffic("graph", "spmm", 0, 1024, 512, 2, 2, 256, 0.5, 1.5),
+        Traffic("graph", "spmm", 1, 1024, 512, 2, 2, 256, 0.25, 1.0),
+        Traffic("feature", "gemm", 0, 2048, 2048, 6, 6, 512, 0.0, 0.0),
     ],
     memory=[RankMemory(0, 660 << 20, 960 << 20, 400 << 20)],
     warnings=["node [a] has no edges"],

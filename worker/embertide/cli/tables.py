@@ -136,7 +136,7 @@ def _stage_table(report: RunReport) -> Table:
 
 
 def _traffic_table(traffic: Iterable[Traffic]) -> Table:
-    """Summed over layers and groups; --json has them all."""
+    """Summed over layers; --json has them all."""
     # What is sent is received, so one of the two is enough on a terminal.
     numbers = ["bytes", "messages", "wait s", "compute s"]
     table = new_table("Moved by axis and primitive, all workers", ["axis, primitive"], numbers)

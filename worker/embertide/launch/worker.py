@@ -101,7 +101,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     recorder, clock = CountingRecorder(), Clock(MemoryWatch(), on_progress)
     ctx = RunContext(
         job,
-        Exchange(Grid(settings.grid, rank), device, recorder),
+        Exchange(Grid(settings.grid, rank), device, recorder, settings.timeout_seconds),
         open_storage(job.spec.storage, on_progress.waits),
         on_progress,
         partial(folder.mark_delivered, rank),

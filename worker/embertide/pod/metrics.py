@@ -86,7 +86,7 @@ def _of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def _of_traffic(traffic: list[Traffic]) -> Iterator[Family]:
-    """Counters by axis, primitive and layer; groups of one primitive are added up."""
+    """Counters by axis, primitive and layer."""
     for metric, field in (
         (names.SENT_BYTES, "bytes_sent"),
         (names.RECEIVED_BYTES, "bytes_received"),
@@ -94,10 +94,10 @@ def _of_traffic(traffic: list[Traffic]) -> Iterator[Family]:
         (names.WAIT_SECONDS, "wait_seconds"),
         (names.OVERLAPPED_SECONDS, "compute_seconds"),
     ):
-        values: dict[tuple[str, ...], float] = {}
-        for entry in traffic:
-            key = (entry.axis, entry.primitive, str(entry.layer + 1) if entry.layer >= 0 else "")
-            values[key] = values.get(key, 0.0) + getattr(entry, field)
+        values: dict[tuple[str, ...], float] = {
+            (e.axis, e.primitive, str(e.layer + 1) if e.layer >= 0 else ""): getattr(e, field)
+            for e in traffic
+        }
         yield _family(metric, values)
 
 

@@ -139,7 +139,9 @@ def weigh(
     """
     sums = RowSums.begin(tile, sources.outputs, heads)
     operand = tile_operand(tile)
-    groups = arriving(channel, sources, tile, operand.pick, width=tile.shape[1], depth=depth)
+    groups = arriving(
+        channel, sources, tile, operand.pick, width=tile.shape[1], depth=depth, reuse=True
+    )
     for arrived in groups:
         kernels.add_shares(sums, arrived.block, arrived.source, shares, weighted=weighted)
     return sums.out
@@ -170,7 +172,9 @@ def sddmm(
     nnz = sources.local.nnz + sum(block.nnz for block in sources.remote)
     out = keys.new_empty(nnz, score.heads)
     operand = tile_operand(keys)
-    groups = arriving(channel, sources, keys, operand.pick, width=keys.shape[1], depth=depth)
+    groups = arriving(
+        channel, sources, keys, operand.pick, width=keys.shape[1], depth=depth, reuse=True
+    )
     for arrived in groups:
         kernels.set_pair_scores(out, arrived.block, arrived.source, queries, score)
     return out

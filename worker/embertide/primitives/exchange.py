@@ -3,14 +3,13 @@
 Every transfer goes through a :class:`Channel`: an axis of the grid, and the label under which
 its bytes are counted. Transfers are point-to-point and asynchronous: starting them posts the
 receives and sends and returns at once; ``wait`` blocks until the data has arrived. Messages
-between two ranks are tagged with that pair's running number, so a pair never has to agree with
+between two ranks arrive in the order in which they were posted, so a pair never has to agree with
 other ranks on how many transfers there are. Empty messages are not sent.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -20,48 +19,74 @@ import torch
 import torch.distributed as dist
 
 from embertide.grid import Axis, AxisName, Grid
+from embertide.primitives.transports.direct import Link
+from embertide.primitives.transports.meeting import meet
+from embertide.primitives.transports.network import Network, Transfer
 from embertide.telemetry.recorder import Label, Recorder, computing
 
-Transfer = tuple[int, torch.Tensor]
-"""The other end, and what to send to it or where to receive from it (contiguous)."""
+_TIMEOUT_SECONDS = 1800.0
 
 
 class Pending:
-    """Transfers under way; keeps their buffers alive until :meth:`wait`."""
+    """Transfers under way; what is sent stays alive until it has left."""
 
     def __init__(
-        self, works: list[Any], buffers: list[torch.Tensor], recorder: Recorder, label: Label
+        self,
+        sends: list[Any],
+        receives: list[Any],
+        buffers: list[torch.Tensor],
+        recorder: Recorder,
+        label: Label,
     ) -> None:
-        self._works = works
-        self._buffers = buffers
-        self._recorder = recorder
-        self._label = label
+        self._sends, self._receives, self._buffers = sends, receives, buffers
+        self._recorder, self._label = recorder, label
+
+    def received(self) -> None:
+        """Block until everything has been received. What is sent must still not change."""
+        self._receives = self._wait_for(self._receives)
 
     def wait(self) -> None:
         """Block until everything has been received and sent."""
+        both = [*self._receives, *self._sends]
+        self._receives = self._sends = self._wait_for(both)
+        self._buffers = []
+
+    def _wait_for(self, works: list[Any]) -> list[Any]:
         start = time.perf_counter()
-        for work in self._works:
+        for work in works:
             work.wait()
-        if self._works:
+        if works:
             self._recorder.waited(self._label, time.perf_counter() - start)
-        self._works, self._buffers = [], []
+        return []
 
 
 class Exchange:
     """One rank's connections to the others, which counts what they carry.
 
+    CPU tensors go straight to peers of the same host where that works, everything else through
+    the process group. Collective: every rank must make one.
+
     Args:
         grid: the grid as seen from this rank.
         device: where exchanged tensors live (``cpu`` with gloo, ``cuda`` with NCCL).
-        recorder: receives every transfer.
+        recorder: receives every transfer, whichever way it goes.
+        timeout: seconds after which a silent peer of this host counts as lost.
     """
 
-    def __init__(self, grid: Grid, device: torch.device, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        device: torch.device,
+        recorder: Recorder,
+        timeout: float = _TIMEOUT_SECONDS,
+    ) -> None:
         self.grid = grid
         self.device = device
         self.recorder = recorder
-        self._sent: Counter[int] = Counter()
-        self._received: Counter[int] = Counter()
+        self.links: dict[int, Link] = {}
+        self._network = Network()
+        if grid.world > 1 and device.type == "cpu":
+            self.links = meet(grid.rank, self.all_objects, timeout)
 
     def channel(self, axis: AxisName, primitive: str, layer: int = -1) -> Channel:
         """Transfers on an axis for one primitive; ``layer`` is -1 before the first layer."""
@@ -71,23 +96,24 @@ class Exchange:
         self, label: Label, sends: Sequence[Transfer], receives: Sequence[Transfer]
     ) -> Pending:
         """Start transfers with global ranks; see :meth:`Channel.start`."""
-        operations: list[dist.P2POp] = []
-        for peer, tensor in receives:
-            if tensor.numel():
-                operations.append(self._operation(dist.irecv, tensor, peer, self._received))
-                self.recorder.received(label, tensor.nbytes)
-        for peer, tensor in sends:
-            if tensor.numel():
-                operations.append(self._operation(dist.isend, tensor, peer, self._sent))
-                self.recorder.sent(label, tensor.nbytes)
-        works = dist.batch_isend_irecv(operations) if operations else []
+        sends = [end for end in sends if end[1].numel()]
+        receives = [end for end in receives if end[1].numel()]
+        if receives:
+            self.recorder.received(label, sum(tensor.nbytes for _, tensor in receives))
+        for _, tensor in sends:
+            self.recorder.sent(label, tensor.nbytes)
+        sent, received = self._network.post(
+            [end for end in sends if end[0] not in self.links],
+            [end for end in receives if end[0] not in self.links],
+        )
+        # First those that travel only while they are waited for.
+        received = [
+            *(self.links[peer].receive(data) for peer, data in receives if peer in self.links),
+            *received,
+        ]
+        sent = [*(self.links[peer].send(data) for peer, data in sends if peer in self.links), *sent]
         buffers = [tensor for _, tensor in (*sends, *receives)]
-        return Pending(works, buffers, self.recorder, label)
-
-    @staticmethod
-    def _operation(kind: Any, tensor: torch.Tensor, peer: int, numbers: Counter[int]) -> dist.P2POp:
-        numbers[peer] += 1
-        return dist.P2POp(kind, tensor, peer, tag=numbers[peer] % (1 << 30))
+        return Pending(sent, received, buffers, self.recorder, label)
 
     def all_objects(self, value: Any) -> list[Any]:
         """All-gather one small Python object per rank, in rank order; not counted.
@@ -186,6 +212,20 @@ class Channel:
         Collective: every rank of the axis must call.
         """
         return self.all_to_all([tensor] * self.axis.size)
+
+    def all_gather_joined(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Every rank's ``tensor`` (lengths may differ) as one, in axis order.
+
+        Collective: every rank of the axis must call.
+        """
+        lengths = torch.full((self.axis.size, 1), len(tensor), dtype=torch.int64)
+        counts = self.sizes(lengths)[:, 0].tolist()
+        joined = tensor.new_empty((sum(counts), *tensor.shape[1:]))
+        parts = joined.split(counts)
+        others = self.axis.others()
+        tensor = parts[self.axis.index].copy_(tensor)
+        self.start([(i, tensor) for i in others], [(i, parts[i]) for i in others]).wait()
+        return joined
 
     def all_reduce(self, values: torch.Tensor) -> torch.Tensor:
         """Sum over the axis, on every rank of it, on the CPU; for small tensors.

@@ -18,6 +18,7 @@ import torch
 from embertide.grid import ColumnSlices, Grid, RowRanges
 from embertide.kernels.memory import empty_rows
 from embertide.kernels.spmm import NOTHING, Epilogue, multiply
+from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel, Pending
 
 BLOCK_ROWS = 1 << 14
@@ -89,19 +90,23 @@ def ring_blocks(
     """(slice m, rows of our sub-range, their columns of that slice), ours first and whole.
 
     What other ranks hold comes in blocks of ``BLOCK_ROWS`` rows, one being received while the
-    one before is used. Collective: every rank of the feature axis must call.
+    one before is used; a block is overwritten after the next one has been asked for. The tile
+    must not change before the last block. Collective: every rank of the feature axis must call.
     """
     grid, axis = channel.grid, channel.axis
     first, last = ranges.within(grid.rank)
     ahead: deque[tuple[int, slice, torch.Tensor, Pending]] = deque()
-    posts = iter(_ring_rounds(grid, ranges))
+    posts = enumerate(_ring_rounds(grid, ranges))
+    buffers, leaving = Buffers(2, tile), []
 
     def post(
-        step: int, outgoing: slice, incoming: slice
+        number: int, work: tuple[int, slice, slice]
     ) -> tuple[int, slice, torch.Tensor, Pending]:
+        step, outgoing, incoming = work
         target, origin = (axis.index + step) % axis.size, (axis.index - step) % axis.size
         base = ranges.within(axis.ranks[target])[0]
-        block = tile.new_empty(incoming.stop - incoming.start, slices.size(origin))
+        shape = incoming.stop - incoming.start, slices.size(origin)
+        block = buffers.take(number, shape[0] * shape[1]).view(shape)
         pending = channel.group(step).start(
             [(target, tile[base + outgoing.start : base + outgoing.stop])], [(origin, block)]
         )
@@ -113,9 +118,12 @@ def ring_blocks(
     while ahead:
         origin, span, block, pending = ahead.popleft()
         ahead.extend(post(*work) for work in islice(posts, 1))
-        pending.wait()
+        pending.received()
+        leaving.append(pending)
         with channel.computing():
             yield origin, span, block
+    for pending in leaving:
+        pending.wait()
 
 
 def _ring_rounds(grid: Grid, ranges: RowRanges) -> Iterator[tuple[int, slice, slice]]:
@@ -143,18 +151,18 @@ def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> tor
     start, stop = ranges.partition(grid.p)
     out = rows.new_empty(stop - start, slices.size(grid.m))
     out[slice(*ranges.within(grid.rank))] = rows[:, slice(*slices.bounds(grid.m))]
-    before: Pending | None = None
+    buffers = Buffers(2, rows)
+    flying: deque[Pending] = deque()
     # The ring's rounds with both ends exchanged: we send rows of ours, and receive theirs.
-    for step, incoming, outgoing in _ring_rounds(grid, ranges):
+    for number, (step, incoming, outgoing) in enumerate(_ring_rounds(grid, ranges)):
         target, origin = (axis.index - step) % axis.size, (axis.index + step) % axis.size
         base = ranges.within(axis.ranks[origin])[0]
-        pending = channel.group(step).start(
-            [(target, rows[outgoing, slice(*slices.bounds(target))].contiguous())],
-            [(origin, out[base + incoming.start : base + incoming.stop])],
-        )
-        if before is not None:
-            before.wait()
-        before = pending
-    if before is not None:
-        before.wait()
+        columns = rows[outgoing, slice(*slices.bounds(target))]
+        if number >= 2:
+            flying.popleft().wait()
+        sent = buffers.take(number, columns.numel()).view(columns.shape).copy_(columns)
+        received = out[base + incoming.start : base + incoming.stop]
+        flying.append(channel.group(step).start([(target, sent)], [(origin, received)]))
+    for pending in flying:
+        pending.wait()
     return out

@@ -4,19 +4,24 @@ Feature files come in any order. Instead of redistributing the features first, t
 primitive reads rows where they were loaded and its output goes to the owners of the rows (Deal,
 section 3.5, Fig. 13): a linear step multiplies loaded rows and sends the products; an
 aggregation requests the rows it needs from their loaders.
+
+Loaded rows are handled in batches: while one travels, the next is computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
 from embertide.kernels.owners import split_by_owner
+from embertide.kernels.rows import gather_rows, scatter_rows
 from embertide.layouts import Layout, Loaded, Shard
-from embertide.primitives.exchange import Channel
-from embertide.primitives.spmm import Operand
+from embertide.primitives.buffers import Buffers
+from embertide.primitives.exchange import Channel, Pending
+from embertide.primitives.spmm import Operand, Pick
 
 
 def loaded_operand(grid: Grid, loaded: Loaded, scale: torch.Tensor | None) -> Operand:
@@ -27,11 +32,11 @@ def loaded_operand(grid: Grid, loaded: Loaded, scale: torch.Tensor | None) -> Op
     """
     slices = ColumnSlices(loaded.width, grid.feature)
 
-    def pick(peer: int, rows: torch.Tensor) -> torch.Tensor:
-        return loaded.data[:, slice(*slices.bounds(peer % grid.feature))].index_select(0, rows)
+    def columns(peer: int) -> torch.Tensor:
+        return loaded.data[:, slice(*slices.bounds(peer % grid.feature))]
 
     own = slice(*slices.bounds(grid.m))
-    return Operand(loaded.data[:, own].contiguous(), pick, scale)
+    return Operand(loaded.data[:, own].contiguous(), Pick(columns), scale)
 
 
 def land(
@@ -57,56 +62,135 @@ def land(
         batch_rows: loaded rows handled at a time.
     """
     grid = channel.grid
-    bounds = ranges.workers if layout == "rows" else ranges.partitions
     slices = ColumnSlices(width, 1 if layout == "rows" else grid.feature)
     mine = ranges.worker(grid.rank) if layout == "rows" else ranges.partition(grid.p)
-    out = torch.empty(mine[1] - mine[0], slices.size(grid.m if layout == "tile" else 0))
-    out = out.to(channel.device)
-    longest = max(channel.exchange.all_objects(len(loaded.ids)))
-    for at in range(0, longest, batch_rows):
-        batch = slice(at, min(at + batch_rows, len(loaded.ids)))
+    out = loaded.data.new_empty(mine[1] - mine[0], slices.size(grid.m if layout == "tile" else 0))
+    bounds = ranges.workers if layout == "rows" else ranges.partitions
+    rounds = -(-max(channel.exchange.all_objects(len(loaded.ids))) // batch_rows)
+    batches = [slice(n * batch_rows, (n + 1) * batch_rows) for n in range(rounds)]
+    if grid.world == 1:
+        for batch in batches:
+            put_rows(out, loaded.ids[batch].to(channel.device), compute(loaded.data[batch]))
+        return Shard(layout, out, width)
+    scatter = _Scatter(channel, slices, len(bounds) - 1, out)
+    for number, batch in enumerate(batches):
         order, counts, rows = split_by_owner(loaded.ids[batch], bounds)
+        scatter.announce(counts)
         result = compute(loaded.data[batch])
-        if grid.world > 1:
-            result = result[order.to(channel.device)]
-            _scatter(channel, result, rows, counts, slices, out)
-        else:
-            put_rows(out, loaded.ids[batch].to(channel.device), result)
+        scatter.post(number, result, order.to(channel.device), rows.to(channel.device))
+    scatter.finish()
     return Shard(layout, out, width)
 
 
 def put_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:
     """out[rows] = values; a plain copy where the rows are consecutive, as in sorted files."""
-    if len(rows) and int(rows[-1] - rows[0]) == len(rows) - 1 and bool((rows.diff() == 1).all()):
+    if _consecutive(rows):
         out[int(rows[0]) : int(rows[-1]) + 1] = values
     else:
-        out.index_copy_(0, rows, values)
+        scatter_rows(out, rows, values)
 
 
-def _scatter(
-    channel: Channel,
-    result: torch.Tensor,
-    rows: torch.Tensor,
-    counts: list[int],
-    slices: ColumnSlices,
-    out: torch.Tensor,
-) -> None:
-    """Send each owner its rows and columns; write those received into ``out``.
+def _consecutive(rows: torch.Tensor) -> bool:
+    return (
+        len(rows) > 0
+        and int(rows[-1] - rows[0]) == len(rows) - 1
+        and bool((rows.diff() == 1).all())
+    )
+
+
+def _taken(source: torch.Tensor, index: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """source[index] in ``out``, or where it stands if it is contiguous there."""
+    if source.is_contiguous() and _consecutive(index):
+        return source[int(index[0]) : int(index[-1]) + 1]
+    return gather_rows(source, index, out=out)
+
+
+class _Scatter:
+    """Sends each owner its rows and columns of batch after batch; the last one still travels.
+
+    All methods are collective: every rank must call.
 
     Args:
-        result: [b, width] ordered by owner.
-        rows: [b] the row of each within its owner's range.
-        counts: how many rows each range owns; a partition's go to all its M ranks.
-
-    Collective: every rank must call.
+        owners: ranges of rows; a partition's rows go to all its M ranks.
+        out: [rows of ours, columns of ours] where received values are put.
     """
-    copies = channel.axis.size // len(counts)
-    numbers, values = [], []
-    owners = zip(rows.to(channel.device).split(counts), result.split(counts), strict=True)
-    for owned_rows, owned in owners:
-        for m in range(copies):
-            numbers.append(owned_rows)
-            values.append(owned[:, slice(*slices.bounds(m))].contiguous())
-    numbers, values = channel.all_to_all(numbers), channel.all_to_all(values)
-    for received_rows, received in zip(numbers, values, strict=True):
-        put_rows(out, received_rows, received)
+
+    def __init__(
+        self, channel: Channel, slices: ColumnSlices, owners: int, out: torch.Tensor
+    ) -> None:
+        self._channel, self._slices, self._out = channel, slices, out
+        self._copies = channel.axis.size // owners
+        # One batch travels while the next is filled.
+        self._sent, self._received = Buffers(2, out), Buffers(2, out)
+        self._flying: tuple[Pending, dict[int, tuple[torch.Tensor, torch.Tensor]]] | None = None
+
+    def announce(self, counts: list[int]) -> None:
+        """Begin a batch: tell every rank how many rows of it are its own."""
+        each = torch.tensor([count for count in counts for _ in range(self._copies)])
+        self._counts = counts
+        self._told = each.to(self._channel.device).view(-1, 1)
+        self._hears = torch.empty_like(self._told)
+        self._hears[self._channel.axis.index] = self._told[self._channel.axis.index]
+        others = self._channel.axis.others()
+        self._sizes = self._channel.start(
+            [(i, self._told[i]) for i in others], [(i, self._hears[i]) for i in others]
+        )
+
+    def post(
+        self, number: int, result: torch.Tensor, order: torch.Tensor, rows: torch.Tensor
+    ) -> None:
+        """Send the announced batch, and put away the one before.
+
+        Args:
+            result: [b, width] of our rows, as loaded.
+            order: [b] that orders them by owner.
+            rows: [b] the row of each, so ordered, within its owner's range.
+        """
+        packed = self._pack(number, result, order, rows)
+        self._sizes.wait()
+        room = self._room(number)
+        others = self._channel.axis.others()
+        pending = self._channel.start(
+            [(i, part) for i in others for part in packed[i]],
+            [(i, part) for i in others for part in room[i]],
+        )
+        put_rows(self._out, *packed[self._channel.axis.index])
+        self.finish()
+        self._flying = pending, room
+
+    def finish(self) -> None:
+        """Receive the batch that is under way, and put it away."""
+        if self._flying is None:
+            return
+        pending, room = self._flying
+        pending.wait()
+        for rows, values in room.values():
+            put_rows(self._out, rows, values)
+        self._flying = None
+
+    def _pack(
+        self, number: int, result: torch.Tensor, order: torch.Tensor, rows: torch.Tensor
+    ) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+        """Axis index -> (rows, values) that are its own; ourselves included."""
+        buffer, at = self._sent.take(number, result.numel()), 0
+        packed = {}
+        ends = accumulate(self._counts)
+        for owner, (count, end) in enumerate(zip(self._counts, ends, strict=True)):
+            run = slice(end - count, end)
+            for m in range(self._copies):
+                part = result[:, slice(*self._slices.bounds(m))]
+                values = buffer[at : at + count * part.shape[1]].view(count, part.shape[1])
+                at += values.numel()
+                packed[owner * self._copies + m] = rows[run], _taken(part, order[run], values)
+        return packed
+
+    def _room(self, number: int) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+        """Axis index -> (rows, values) to be received of it."""
+        others, width = self._channel.axis.others(), self._out.shape[1]
+        counts = [int(self._hears[i, 0]) for i in others]
+        numbers = self._told.new_empty(sum(counts)).split(counts)
+        values = self._received.take(number, sum(counts) * width).split([c * width for c in counts])
+        return {
+            i: (rows, part.view(len(rows), width))
+            for i, rows, part in zip(others, numbers, values, strict=True)
+        }

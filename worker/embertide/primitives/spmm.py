@@ -16,6 +16,7 @@ import torch
 
 from embertide.kernels.block import Block
 from embertide.kernels.memory import empty_rows
+from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import (
     NOTHING,
     Epilogue,
@@ -24,12 +25,23 @@ from embertide.kernels.spmm import (
     reduce_linear,
     reduce_rows,
 )
+from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel, Pending
 from embertide.primitives.gemm import linear
 from embertide.primitives.sources import Sources
 
-Pick = Callable[[int, torch.Tensor], torch.Tensor]
-"""(axis index of the requesting peer, our row numbers) -> [k, width of that peer] to send."""
+
+@dataclass(frozen=True)
+class Pick:
+    """What is sent to a peer that requests rows of ours.
+
+    Attributes:
+        of: axis index of the peer -> [n, width of that peer] our rows, in its columns.
+        scale: [n] factor of each row, applied on the way, or None.
+    """
+
+    of: Callable[[int], torch.Tensor]
+    scale: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -55,10 +67,12 @@ def arriving(
     *,
     width: int,
     depth: int,
+    reuse: bool = False,
 ) -> Iterator[Arrived]:
     """Yield the local group, then the remote ones in order, fetching ahead.
 
-    Between two yields the caller computes; that time is counted beside the transfers.
+    Between two yields the caller computes; that time is counted beside the transfers. Sends are
+    waited for when their buffer is needed again, a round after the peers need them.
     Collective: every rank of the sources' axis must call.
 
     Args:
@@ -67,21 +81,31 @@ def arriving(
         pick: what is sent to a peer that requests rows of ours.
         width: columns received.
         depth: groups in flight at a time, at least 1.
+        reuse: a group's ``source`` is overwritten once the caller asks for the next; without it,
+            each has memory of its own.
     """
     ahead: deque[tuple[int, torch.Tensor, Pending]] = deque()
+    behind: Pending | None = None
     rounds = iter(range(sources.rounds))
-    fetch = _Fetch(channel, sources, pick, width, local.dtype)
+    # One is being computed, or still being read by a peer, while `depth` are under way.
+    incoming = Buffers(depth + 1 if reuse else 0, local)
+    fetch = _Fetch(channel, sources, pick, width, incoming, Buffers(depth + 1, local))
     ahead.extend(map(fetch, islice(rounds, depth)))
     with channel.computing():
         yield Arrived(sources.local, local, None)
     while ahead:
         number, buffer, pending = ahead.popleft()
-        pending.wait()
+        pending.received()
+        if behind is not None:
+            behind.wait()
+        behind = pending
         ahead.extend(map(fetch, islice(rounds, 1)))
         if number < len(sources.remote):
             with channel.group(number + 1).computing():
                 slots = slice(*sources.group(number))
                 yield Arrived(sources.remote[number], buffer, slots)
+    if behind is not None:
+        behind.wait()
 
 
 @dataclass(frozen=True)
@@ -92,15 +116,26 @@ class _Fetch:
     sources: Sources
     pick: Pick
     width: int
-    dtype: torch.dtype
+    incoming: Buffers
+    outgoing: Buffers
 
     def __call__(self, number: int) -> tuple[int, torch.Tensor, Pending]:
         start, stop = self.sources.group(number)
-        shape = stop - start, self.width
-        buffer = torch.empty(shape, dtype=self.dtype, device=self.channel.device)
+        buffer = self.incoming.take(number, (stop - start) * self.width)
+        buffer = buffer.view(stop - start, self.width)
         receives = [(i, buffer[a - start : b - start]) for i, a, b in self.sources.incoming(number)]
-        sends = [(i, self.pick(i, rows)) for i, rows in self.sources.outgoing(number)]
-        return number, buffer, self.channel.group(number + 1).start(sends, receives)
+        return number, buffer, self.channel.group(number + 1).start(self._sends(number), receives)
+
+    def _sends(self, number: int) -> list[tuple[int, torch.Tensor]]:
+        """Every peer's rows of the round, in one buffer."""
+        wanted = [(i, rows, self.pick.of(i)) for i, rows in self.sources.outgoing(number)]
+        sizes = [len(rows) * matrix.shape[1] for _, rows, matrix in wanted]
+        parts = self.outgoing.take(number, sum(sizes)).split(sizes)
+        sends = []
+        for (i, rows, matrix), part in zip(wanted, parts, strict=True):
+            out = part.view(len(rows), matrix.shape[1])
+            sends.append((i, gather_rows(matrix, rows, scale=self.pick.scale, out=out)))
+        return sends
 
 
 @dataclass(frozen=True)
@@ -118,17 +153,15 @@ class Operand:
     pick: Pick
     scale: torch.Tensor | None = None
 
-    def picked(self, peer: int, rows: torch.Tensor) -> torch.Tensor:
+    @property
+    def picked(self) -> Pick:
         """Rows to send, scaled."""
-        sent = self.pick(peer, rows)
-        if self.scale is not None:
-            sent = sent * self.scale[rows].unsqueeze(1)
-        return sent
+        return replace(self.pick, scale=self.scale)
 
 
 def tile_operand(tile: torch.Tensor, scale: torch.Tensor | None = None) -> Operand:
     """A tensor in the ``tile`` layout: peers on the graph axis share our columns."""
-    return Operand(tile, lambda _peer, rows: tile.index_select(0, rows), scale)
+    return Operand(tile, Pick(lambda _peer: tile), scale)
 
 
 @dataclass(frozen=True)
@@ -176,7 +209,9 @@ def spmm(
     # With groups to come the bias goes in first and the activation waits for the last of them.
     first = last if whole else Epilogue(last.bias if reduce == "sum" else None)
     empty = 0.0 if whole else float("-inf")
-    groups = arriving(channel, sources, operand.local, operand.picked, width=width, depth=depth)
+    groups = arriving(
+        channel, sources, operand.local, operand.picked, width=width, depth=depth, reuse=True
+    )
     for block, source, slots in ((a.block, a.source, a.slots) for a in groups):
         if slots is None:
             factors = reduction.factors(block, operand.scale)

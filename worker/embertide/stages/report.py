@@ -40,8 +40,8 @@ def gather_report(
         return None
     totals = CountingRecorder()
     for _, _, counted in gathered:
-        for label, traffic in counted.items():
-            totals.at(label).add(traffic)
+        for key, traffic in counted.items():
+            totals.at(key).add(traffic)
     # Ranks work side by side, so the slowest counts.
     stages = {
         name: max(seconds.get(name, 0.0) for seconds, _, _ in gathered) for name in clock.seconds

@@ -1,18 +1,20 @@
 """Counting what moves: a recorder passed in from outside, doing nothing by default.
 
-Communication groups are first-class: bytes, messages and seconds are kept per axis,
-primitive, layer and group, so that tests can hold them to closed formulas.
+Bytes, messages and seconds are kept per axis, primitive and layer. Groups, of which a large graph
+has thousands, are counted as they come: how many, the largest, and how long each was waited for.
+Labels name a transfer's group too, so that a recorder of a test can hold each to its formula.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from embertide.telemetry.report import Traffic
+from embertide.telemetry.report import WAIT_BUCKETS, Traffic
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Recorder(Protocol):
         """One message of ``size`` bytes left."""
 
     def received(self, label: Label, size: int) -> None:
-        """One message of ``size`` bytes arrived."""
+        """A group's ``size`` bytes will arrive, from all peers together."""
 
     def waited(self, label: Label, seconds: float) -> None:
         """The worker stood still for data."""
@@ -59,55 +61,72 @@ class NullRecorder:
 
 @dataclass
 class Totals:
-    """Totals of one label on one worker."""
+    """Totals of one axis, primitive and layer on one worker; fields as in :class:`Traffic`."""
 
     bytes_sent: int = 0
     bytes_received: int = 0
     messages: int = 0
+    groups: int = 0
+    largest_group_bytes: int = 0
     wait_seconds: float = 0.0
     compute_seconds: float = 0.0
+    waits: list[int] = field(default_factory=lambda: [0] * (len(WAIT_BUCKETS) + 1))
 
     def add(self, other: Totals) -> None:
         """Add another worker's totals."""
         self.bytes_sent += other.bytes_sent
         self.bytes_received += other.bytes_received
         self.messages += other.messages
+        self.groups += other.groups
+        self.largest_group_bytes = max(self.largest_group_bytes, other.largest_group_bytes)
         self.wait_seconds += other.wait_seconds
         self.compute_seconds += other.compute_seconds
+        self.waits = [a + b for a, b in zip(self.waits, other.waits, strict=True)]
+
+
+Key = tuple[str, str, int]
+"""Axis, primitive and layer."""
 
 
 class CountingRecorder:
-    """Keeps totals per label in memory. ``messages`` counts messages sent."""
+    """Keeps totals in memory. ``messages`` counts messages sent."""
 
     def __init__(self) -> None:
-        self.totals: dict[Label, Totals] = {}
+        self.totals: dict[Key, Totals] = {}
 
-    def at(self, label: Label) -> Totals:
-        """A label's totals."""
-        return self.totals.setdefault(label, Totals())
+    def at(self, key: Key) -> Totals:
+        """The totals of an axis, primitive and layer."""
+        return self.totals.setdefault(key, Totals())
+
+    def _at(self, label: Label) -> Totals:
+        return self.at((label.axis, label.primitive, label.layer))
 
     def sent(self, label: Label, size: int) -> None:
         """Count one message out."""
-        entry = self.at(label)
+        entry = self._at(label)
         entry.bytes_sent += size
         entry.messages += 1
 
     def received(self, label: Label, size: int) -> None:
-        """Count one message in."""
-        self.at(label).bytes_received += size
+        """Count one group in."""
+        entry = self._at(label)
+        entry.bytes_received += size
+        entry.groups += 1
+        entry.largest_group_bytes = max(entry.largest_group_bytes, size)
 
     def waited(self, label: Label, seconds: float) -> None:
         """Add seconds spent blocked on peers."""
-        self.at(label).wait_seconds += seconds
+        entry = self._at(label)
+        entry.wait_seconds += seconds
+        entry.waits[bisect_left(WAIT_BUCKETS, seconds)] += 1
 
     def computed(self, label: Label, seconds: float) -> None:
         """Add seconds computed while data travelled."""
-        self.at(label).compute_seconds += seconds
+        self._at(label).compute_seconds += seconds
 
     def traffic(self) -> list[Traffic]:
         """All totals, in a stable order."""
-        keys = sorted(self.totals, key=lambda k: (k.axis, k.primitive, k.layer, k.group))
-        return [Traffic(**asdict(key), **asdict(self.totals[key])) for key in keys]
+        return [Traffic(*key, **vars(self.totals[key])) for key in sorted(self.totals)]
 
 
 @contextmanager

@@ -12,25 +12,31 @@ from typing import Any
 
 from embertide.spec.grid import GridShape
 
+WAIT_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
+"""Upper ends, in seconds, of the buckets of :attr:`Traffic.waits`; the last one has none."""
+
 
 @dataclass(frozen=True)
 class Traffic:
-    """What moved over one axis for one primitive, layer and group, summed over the ranks.
+    """What moved over one axis for one primitive and layer, summed over the ranks.
 
-    ``group`` is the number of the receive buffer, -1 where a primitive has none. ``layer`` is
-    -1 outside the layers. ``wait_seconds`` is time blocked on peers, ``compute_seconds`` time
-    that was computed while data travelled.
+    ``layer`` is -1 outside the layers. ``groups`` are receive buffers filled, the largest of
+    which took ``largest_group_bytes``. ``wait_seconds`` is time blocked on peers, and ``waits``
+    counts the waits by their length (``WAIT_BUCKETS``); ``compute_seconds`` is time that was
+    computed while data travelled.
     """
 
     axis: str
     primitive: str
     layer: int
-    group: int
     bytes_sent: int
     bytes_received: int
     messages: int
+    groups: int
+    largest_group_bytes: int
     wait_seconds: float
     compute_seconds: float
+    waits: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,9 @@
 #include "rows.hpp"
 
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "pool.hpp"
@@ -9,16 +13,43 @@ namespace {
 
 constexpr int64_t kGrain = 4096;
 
-void gather(Matrix<float> to, InMatrix<float> from, In<int64_t> index) {
+// Every index of [begin, end) is one of `rows`.
+void check(const int64_t* index, int64_t begin, int64_t end, int64_t rows, const char* what) {
+    bool inside = true;
+    for (int64_t i = begin; i < end; ++i) inside &= index[i] >= 0 && index[i] < rows;
+    require(inside, what);
+}
+
+void gather(Matrix<float> to, InMatrix<float> from, In<int64_t> index,
+            std::optional<In<float>> scale) {
     require(to.shape(0) == index.shape(0), "to: one row for each index");
     require(to.shape(1) == from.shape(1), "to: as wide as from");
+    require(!scale || scale->shape(0) == from.shape(0), "scale: one for each row of from");
     const int64_t to_stride = row_stride(to, "to"), from_stride = row_stride(from, "from");
-    const int64_t rows = from.shape(0);
+    const int64_t rows = from.shape(0), width = from.shape(1);
     const int64_t* at = index.data();
-    const auto run = EMBERTIDE_PICK(gather_rows);
+    const auto plain = EMBERTIDE_PICK(gather_rows);
+    const auto scaled = EMBERTIDE_PICK(gather_scaled_rows);
     parallel_ranges(index.shape(0), kGrain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
-            require(at[i] >= 0 && at[i] < rows, "index: outside the rows of from");
+        check(at, begin, end, rows, "index: outside the rows of from");
+        if (scale)
+            scaled(from.data(), from_stride, scale->data(), at, begin, end, to.data(), to_stride,
+                   width);
+        else
+            plain(reinterpret_cast<const char*>(from.data()), 4 * from_stride, at, begin, end,
+                  reinterpret_cast<char*>(to.data()), 4 * to_stride, 4 * width);
+    });
+}
+
+void scatter(Matrix<float> to, In<int64_t> index, InMatrix<float> from) {
+    require(from.shape(0) == index.shape(0), "from: one row for each index");
+    require(to.shape(1) == from.shape(1), "to: as wide as from");
+    const int64_t to_stride = row_stride(to, "to"), from_stride = row_stride(from, "from");
+    const int64_t rows = to.shape(0);
+    const int64_t* at = index.data();
+    const auto run = EMBERTIDE_PICK(scatter_rows);
+    parallel_ranges(index.shape(0), kGrain, [&](int64_t begin, int64_t end) {
+        check(at, begin, end, rows, "index: outside the rows of to");
         run(reinterpret_cast<const char*>(from.data()), 4 * from_stride, at, begin, end,
             reinterpret_cast<char*>(to.data()), 4 * to_stride, 4 * from.shape(1));
     });
@@ -28,7 +59,9 @@ void gather(Matrix<float> to, InMatrix<float> from, In<int64_t> index) {
 
 void bind_rows(nb::module_& m) {
     m.def("gather_rows", gather, nb::arg("to").noconvert(), nb::arg("from_").noconvert(),
-          nb::arg("index").noconvert(), NoGil());
+          nb::arg("index").noconvert(), nb::arg("scale").noconvert() = nb::none(), NoGil());
+    m.def("scatter_rows", scatter, nb::arg("to").noconvert(), nb::arg("index").noconvert(),
+          nb::arg("from_").noconvert(), NoGil());
 }
 
 }  // namespace embertide
