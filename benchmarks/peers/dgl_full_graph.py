@@ -8,8 +8,6 @@ from benchmarks.peers.work import LAYERS, Work, factors
 
 work = Work.from_arguments(__doc__)
 with work.stage("import"):
-    import pyarrow.parquet
-    import safetensors.torch
     import torch
 
     from embertide.models.dgl_interop import load_dgl

@@ -16,8 +16,6 @@ BATCH = 65_536
 work = Work.from_arguments(__doc__)
 with work.stage("import"):
     import numpy as np
-    import pyarrow.parquet
-    import safetensors.torch
     import torch
 
     from embertide.models.dgl_interop import load_dgl

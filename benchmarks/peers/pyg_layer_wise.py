@@ -19,8 +19,6 @@ with work.stage("import"):
     import warnings
 
     warnings.filterwarnings("ignore", message="Sparse CSR")
-    import pyarrow.parquet
-    import safetensors.torch
     import torch
     from scipy.sparse import _sparsetools
     from torch_geometric.nn import GATConv, SimpleConv
@@ -47,11 +45,13 @@ class Gat(torch.nn.Module):
     def __init__(self, weights: dict[str, Any]) -> None:
         super().__init__()
         out, width = weights["fc.weight"].shape
-        self.conv = GATConv(
-            width, out // HEADS, HEADS, negative_slope=SLOPE, add_self_loops=False
-        )
-        names = {"lin.weight": "fc.weight", "att_src": "attn_l", "att_dst": "attn_r",
-                 "bias": "bias"}
+        self.conv = GATConv(width, out // HEADS, HEADS, negative_slope=SLOPE, add_self_loops=False)
+        names = {
+            "lin.weight": "fc.weight",
+            "att_src": "attn_l",
+            "att_dst": "attn_r",
+            "bias": "bias",
+        }
         self.conv.load_state_dict({ours: weights[theirs] for ours, theirs in names.items()})
 
     def forward(self, x: Any, edges: Any, first: int, last: int) -> Any:
@@ -94,8 +94,15 @@ def main() -> None:
         values = np.empty(count, np.float32)
         right, left = (f.numpy() for f in factors(in_degree, out_degree))
         _sparsetools.coo_tocsr(
-            nodes, nodes, count, destination, source,
-            left[source] * right[destination], indptr, columns, values,
+            nodes,
+            nodes,
+            count,
+            destination,
+            source,
+            left[source] * right[destination],
+            indptr,
+            columns,
+            values,
         )
         del source, destination
         # PyG's convolutions index with 64 bits; torch's sparse product takes either.

@@ -18,8 +18,6 @@ with work.stage("import"):
     import warnings
 
     warnings.filterwarnings("ignore", message="Sparse CSR")
-    import pyarrow.parquet
-    import safetensors.torch
     import torch
     import torch.nn.functional as F
     from scipy.sparse import _sparsetools
@@ -70,8 +68,9 @@ def gat(graph: Graph, h: Any, weights: dict[str, Any]) -> Any:
         own = {name: weights[f"layers.{layer}.{name}"] for name in ("attn_l", "attn_r", "bias")}
         z = h @ weights[f"layers.{layer}.fc.weight"].T
         by_head = z.view(graph.nodes, HEADS, -1)
-        sources, targets = ((by_head * own[end]).sum(-1).T.contiguous()
-                            for end in ("attn_l", "attn_r"))
+        sources, targets = (
+            (by_head * own[end]).sum(-1).T.contiguous() for end in ("attn_l", "attn_r")
+        )
         h = torch.empty_like(z)
         for head in range(HEADS):
             columns = slice(head * by_head.shape[2], (head + 1) * by_head.shape[2])

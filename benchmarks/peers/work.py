@@ -67,8 +67,14 @@ class Work:
         numbers = {key: sizes[key] for key in ("nodes", "edges", "width")}
         stages = {"import": before}
         return cls(
-            given.data, given.conv, given.features, given.out, **numbers, stages=stages,
-            before=before, begin=begin,
+            given.data,
+            given.conv,
+            given.features,
+            given.out,
+            **numbers,
+            stages=stages,
+            before=before,
+            begin=begin,
         )
 
     @contextmanager
