@@ -31,8 +31,11 @@ from benchmarks.support.workers import Workers, workers
 
 WORKERS = 8
 GRIDS = ("1x8", "2x4", "4x2", "8x1")
-SAME = 1e-3
-"""Largest difference between two variants' results, whose size is about one to ten."""
+SAME = 1e-5
+"""Largest difference between two variants' results, as a share of their largest value."""
+
+MOST_REACHED = 1.5
+"""More than this share of a link's rate is a sign that ranks share memory instead of links."""
 
 AXES = {
     "gemm": "feature",
@@ -102,6 +105,8 @@ def run_all(given: argparse.Namespace, links: Network | None, folder: Path) -> l
             if links:
                 links.shape(rate)
             reached = min(ranks.call(tasks.bandwidth, given.mib))
+            if links and reached > MOST_REACHED * rate:
+                sys.exit(f"{reached:.1f} Gbit/s over links of {rate:g}: bytes bypass the network")
             for grid in given.grid:
                 p, m = map(int, grid.split("x"))
                 if time.perf_counter() - begin > given.minutes * 60:
@@ -131,9 +136,9 @@ def main() -> None:
     parser.add_argument(
         "--primitive", nargs="+", default=list(tasks.PRIMITIVES), choices=tasks.PRIMITIVES
     )
-    parser.add_argument("--scale", type=int, default=14, help="2^scale nodes, 20 edges each")
+    parser.add_argument("--scale", type=int, default=15, help="2^scale nodes, 20 edges each")
     parser.add_argument("--width", type=int, default=128, help="columns of the features")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=20, help="start no grid after that")
     parser.add_argument("--mib", type=int, default=16, help="sent by a rank to find the rate")
     parser.add_argument("--loopback", action="store_true", help="no namespaces, no shaping")

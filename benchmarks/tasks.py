@@ -147,9 +147,7 @@ PRIMITIVES: dict[str, dict[str, Variant]] = {
     },
     "sddmm": {
         "ours": lambda c: c.engine.gather_scores(c.engine.sddmm(c.own_rows, c.rows, c.rows, HEADS)),
-        "duplicated": lambda c: sddmm.all_scores(
-            c.engine, c.ranges, c.whole_rows, c.rows, c.rows, HEADS
-        ),
+        "duplicated": lambda c: sddmm.all_scores(c.engine, c.whole_rows, c.rows, c.rows, HEADS),
     },
     "features": {
         "ours": lambda c: c.engine.land(c.ranges, c.loaded_ids, c.loaded, c.weight, c.batch_rows),
@@ -187,10 +185,15 @@ def measure(_world: World, primitive: str, variant: str) -> dict[str, float]:
 
 
 def compare(_world: World, primitive: str, variant: str) -> float:
-    """Largest difference of a variant's result from ours. Collective: every rank must call."""
+    """Largest difference of a variant's result from ours, as a share of our largest value.
+
+    Collective: every rank must call.
+    """
     case = _state["case"]
     ours, other = (PRIMITIVES[primitive][name](case) for name in ("ours", variant))
-    return float((ours - other).abs().max()) if ours.numel() else 0.0
+    if not ours.numel():
+        return 0.0
+    return float((ours - other).abs().max() / ours.abs().max().clamp(min=1e-30))
 
 
 def bandwidth(world: World, mib: int) -> float:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import torch
 
 from benchmarks.engine import Engine
-from embertide.grid import RowRanges
 from embertide.primitives.sources import Sources
 
 
 def all_scores(
     engine: Engine,
-    ranges: RowRanges,
     sources: Sources,
     keys: torch.Tensor,
     queries: torch.Tensor,

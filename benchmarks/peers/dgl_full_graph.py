@@ -8,6 +8,8 @@ from benchmarks.peers.work import LAYERS, Work, factors
 
 work = Work.from_arguments(__doc__)
 with work.stage("import"):
+    import pyarrow.parquet  # noqa: F401  # counted as imports; used by reading
+    import safetensors.torch  # noqa: F401
     import torch
 
     from embertide.models.dgl_interop import load_dgl

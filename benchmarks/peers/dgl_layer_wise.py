@@ -16,6 +16,8 @@ BATCH = 65_536
 work = Work.from_arguments(__doc__)
 with work.stage("import"):
     import numpy as np
+    import pyarrow.parquet  # noqa: F401  # counted as imports; used by reading
+    import safetensors.torch  # noqa: F401
     import torch
 
     from embertide.models.dgl_interop import load_dgl

@@ -24,7 +24,7 @@ class Gcn(torch.nn.Module):
         self.conv.weight.data.copy_(weights["weight"])
         self.bias = weights["bias"]
 
-    def forward(self, graph: Any, x: Any, targets: int | None, right: torch.Tensor) -> Any:
+    def forward(self, graph: Any, x: Any, _targets: int | None, right: torch.Tensor) -> Any:
         return self.conv(graph, x).mul_(right).add_(self.bias)
 
 
@@ -39,7 +39,7 @@ class Gat(torch.nn.Module):
         )
         self.conv.load_state_dict(weights)
 
-    def forward(self, graph: Any, x: Any, targets: int | None, right: torch.Tensor) -> Any:
+    def forward(self, graph: Any, x: Any, targets: int | None, _right: torch.Tensor) -> Any:
         ends = x if targets is None else (x, x[:targets])
         return self.conv(graph, ends).flatten(1)
 

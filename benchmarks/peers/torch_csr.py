@@ -18,6 +18,8 @@ with work.stage("import"):
     import warnings
 
     warnings.filterwarnings("ignore", message="Sparse CSR")
+    import pyarrow.parquet  # noqa: F401  # counted as imports; used by reading
+    import safetensors.torch  # noqa: F401
     import torch
     import torch.nn.functional as F
     from scipy.sparse import _sparsetools
