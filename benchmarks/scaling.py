@@ -36,10 +36,9 @@ def one_run(data: Path, conv: str, grid: str, work: Path) -> Run:
     shutil.rmtree(output, ignore_errors=True)
     job = ours.write_job(data, conv, "npy", output)
     drop_cached(data)
-    took = run(ours.command(job, grid, threads=1), watch=True)
+    took = run(ours.command(job, grid, threads=1), watch=True, memory=False)
     report = ours.report(took.stdout)
     shutil.rmtree(output)
-    # One worker may be the launcher's own process under another name.
     cpu = [seconds for name, seconds in took.cpu.items() if name.startswith(WORKER)]
     memory = [rank["peak_bytes"] - rank["baseline_bytes"] for rank in report["memory"]]
     workers = len(memory)

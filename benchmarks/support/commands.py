@@ -27,7 +27,7 @@ class Took:
         others: cores kept busy by processes that are not ours.
         peak_bytes: largest sum of what its processes hold, shared pages counted once; 0 where
             it was not watched.
-        cpu: for every process that ever held the name of a worker, the CPU seconds it used.
+        cpu: CPU seconds of every process that was seen, by "name/process id".
     """
 
     stdout: str
@@ -37,11 +37,12 @@ class Took:
     cpu: dict[str, float]
 
 
-def run(command: list[str], *, watch: bool = False) -> Took:
+def run(command: list[str], *, watch: bool = False, memory: bool = True) -> Took:
     """Run a command from the repository's root.
 
     Args:
-        watch: sample memory and CPU seconds of its processes, which takes time from it.
+        watch: sample CPU seconds and, with ``memory``, memory of its processes, which takes time
+            from it.
 
     Raises:
         SystemExit: the command failed; with the end of what it wrote.
@@ -50,7 +51,7 @@ def run(command: list[str], *, watch: bool = False) -> Took:
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    watcher = _Watcher(process.pid) if watch else None
+    watcher = _Watcher(process.pid, memory=memory) if watch else None
     try:
         stdout, stderr = process.communicate()
     finally:
@@ -67,7 +68,8 @@ def run(command: list[str], *, watch: bool = False) -> Took:
 class _Watcher:
     """Samples a process and its descendants until told to stop."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, memory: bool) -> None:
+        self._memory = memory
         self._root = psutil.Process(pid)
         self._peak = 0
         self._cpu: dict[str, float] = {}
@@ -90,9 +92,10 @@ class _Watcher:
     def _look(self, process: psutil.Process) -> int:
         """Bytes of a process now; remembers its CPU seconds."""
         with suppress(psutil.NoSuchProcess, OSError, ValueError):
-            name = (process.cmdline() or [process.name()])[0]
             times = process.cpu_times()
-            self._cpu[f"{name}/{process.pid}"] = times.user + times.system
+            self._cpu[f"{process.name()}/{process.pid}"] = times.user + times.system
+            if not self._memory:
+                return 0
             rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
             line = next(text for text in rollup.splitlines() if text.startswith("Pss:"))
             return int(line.split()[1]) << 10
