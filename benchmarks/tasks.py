@@ -102,6 +102,18 @@ def _first_two_d(case: Case) -> torch.Tensor:
     return two_d.multiply(case.engine, pattern, case.tile, case.width)
 
 
+def _edge_values_sent(case: Case, *, per_column: bool) -> torch.Tensor:
+    return graph_exchange.multiply_weighted(
+        case.engine,
+        case.graph,
+        case.tile,
+        case.csr.rows,
+        case.values,
+        case.width,
+        per_column=per_column,
+    )
+
+
 def _construct(case: Case) -> torch.Tensor:
     _, csr = case.engine.construct(*read_edges(case.share()), case.nodes)
     return torch.cat([csr.indptr, csr.cols])
@@ -129,9 +141,8 @@ PRIMITIVES: dict[str, dict[str, Variant]] = {
     },
     "spmm_with_edge_values": {
         "ours": lambda c: c.engine.weighted_spmm(c.sources, c.tile, c.values, c.width),
-        "graph_exchange": lambda c: graph_exchange.multiply_weighted(
-            c.engine, c.graph, c.tile, c.csr.rows, c.values, c.width
-        ),
+        "graph_exchange": lambda c: _edge_values_sent(c, per_column=False),
+        "graph_exchange_table_2": lambda c: _edge_values_sent(c, per_column=True),
     },
     "overlap": {
         "ours": _first_use,

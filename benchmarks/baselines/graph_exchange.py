@@ -57,14 +57,24 @@ def multiply_weighted(
     rows: int,
     values: torch.Tensor,
     width: int,
+    *,
+    per_column: bool,
 ) -> torch.Tensor:
-    """As :func:`multiply`, with a factor per non-zero and head, ``values`` [nnz, H]."""
+    """As :func:`multiply`, with a factor per non-zero and head, ``values`` [nnz, H].
+
+    Args:
+        per_column: send a factor for each of our D/M columns, as the paper's edge features are
+            and its Table 2 counts them; else one for each of our heads.
+    """
     own = engine.own_heads(values, width)
+    heads = own.shape[1]
+    copies = tile.shape[1] // heads if per_column else 1
+    own = own.repeat_interleave(copies, dim=1)
     factors = engine.channel("graph").all_to_all([own[chosen] for chosen in pattern.chosen])
     partial = []
     for (indptr, indices), theirs in zip(pattern.theirs, factors, strict=True):
         sums = tile.new_zeros(len(indptr) - 1, tile.shape[1])
-        engine.add_heads(sums, indptr, indices, tile, theirs, width, values.shape[1])
+        engine.add_heads(sums, indptr, indices, tile, theirs[:, ::copies], width, values.shape[1])
         partial.append(sums)
     return _add_up(engine, pattern, partial, tile.new_zeros(rows, tile.shape[1]))
 
