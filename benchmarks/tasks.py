@@ -28,6 +28,7 @@ from benchmarks.baselines import (
 from benchmarks.dataset import rmat
 from benchmarks.engine import DEPTH, Engine, read_edges
 from benchmarks.support.workers import World
+from embertide.kernels.csr import Csr
 
 HEADS = 4
 GROUPS = 8
@@ -68,16 +69,21 @@ class Case:
         order = torch.randperm(nodes, generator=generator)
         self.loaded_ids = order[rank :: grid.world].clone()
         self.loaded = x[self.loaded_ids]
-        remote = int(len(torch.unique(self.csr.cols)) * (grid.graph - 1) / grid.graph)
-        self.group_rows = max(1, -(-engine.longest(remote) // GROUPS))
+        self.group_rows = self._group_rows(self.csr, grid.graph)
+        pair_rows = self._group_rows(self.sub_range, grid.world)
         self.batch_rows = max(1, -(-nodes // grid.world // GROUPS))
         self.files = sorted(shape.folder.glob("*.parquet"))
         self.sources = engine.tile_sources(ranges, self.csr, self.group_rows)
-        self.whole_rows = engine.row_sources(ranges, self.csr, self.group_rows)
-        self.own_rows = engine.row_sources(ranges, self.sub_range, self.group_rows)
+        self.whole_rows = engine.row_sources(ranges, self.csr, pair_rows)
+        self.own_rows = engine.row_sources(ranges, self.sub_range, pair_rows)
         self.values = torch.rand(self.csr.nnz, HEADS, generator=generator)
         self.graph = graph_exchange.send_graph(engine, ranges, self.csr)
         self.block = two_d.prepare(engine, ranges, self.csr)
+
+    def _group_rows(self, csr: Csr, holders: int) -> int:
+        """Slots a group, so that what the other holders have comes in ``GROUPS`` groups."""
+        remote = len(torch.unique(csr.cols)) * (holders - 1) // holders
+        return max(1, -(-self.engine.longest(remote) // GROUPS))
 
     def share(self) -> list[Path]:
         """The edge files that this rank reads."""

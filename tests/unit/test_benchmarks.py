@@ -65,7 +65,8 @@ def test_primitives_agree_with_their_baselines(run: Command) -> None:
     found = run("primitives", *small, "--loopback", "--grid", "4x2")
     (case,) = found["cases"]
     gemm, spmm = case["primitives"]["gemm"], case["primitives"]["spmm"]
-    assert gemm["all_reduce"]["total_bytes"] == gemm["ours"]["total_bytes"]  # Table 1, M = 2
+    # Table 1 with M = 2, and 8 bytes a rank that say how much comes.
+    assert gemm["all_reduce"]["total_bytes"] == gemm["ours"]["total_bytes"] + 64
     assert spmm["two_d"]["total_bytes"] > spmm["ours"]["total_bytes"]  # Table 2
 
 
