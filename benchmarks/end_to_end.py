@@ -1,122 +1,167 @@
-"""Whole commands side by side: ``embertide run`` on several grids against one DGL script.
+"""Whole commands side by side: Embertide against DGL, PyG and a lean torch script.
 
-Both start from the same parquet files and end with written embeddings; processes, imports and
-all are in the time. The two take turns, and each figure is a median of the turns; what to
-quote is the ratio. Embertide also verifies what it wrote and publishes it atomically.
+    .venv/bin/python -m benchmarks.end_to_end --scale 16 --grid 1x1 2x1
 
-    python benchmarks/end_to_end.py --scale 20 --conv gcn gat --grid 1x1 2x1 2x2 --turns 3
+Every system reads the same files, computes the same embeddings and writes them; they take
+turns, and each figure is a median over the rounds. *wall* is the whole command, *work* is wall
+less what happens before the first file is read (interpreter, imports, processes). Before a run
+the cached pages of its inputs are dropped. A last round, not timed, measures the memory of all
+processes together and compares every system's embeddings with the first one's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.dataset import make
+from benchmarks.machine import limits
+from benchmarks.peers import ours
+from benchmarks.support.commands import Took, drop_cached, run
+from benchmarks.support.rounds import Run, alternate, middle, ratio, save, table
+
+PEERS = ("torch_csr", "dgl_full_graph", "dgl_layer_wise", "pyg_layer_wise")
+MOST_ERROR = 1e-3
+"""Largest difference between two systems' embeddings, whose size is about one."""
+
+Embeddings = npt.NDArray[np.float32]
 
 
-def make_job(folder: Path, scale: int, conv: str, heads: int) -> Path:
-    """An RMAT graph of edge factor 20 with 128-wide features and a 3-layer model."""
-    if not folder.exists():
-        embertide = [sys.executable, "-m", "embertide", "synth", str(folder), "-q"]
-        size = ["--scale", str(scale), "--conv", conv]
-        subprocess.run([*embertide, *size, "--heads", str(heads)], check=True)
-    return folder / "job.yaml"
+class Case:
+    """One graph, model and feature format; runs any system on it."""
+
+    def __init__(self, data: Path, work: Path, conv: str, features: str, settle: float) -> None:
+        self.data, self.work, self.conv, self.features = data, work, conv, features
+        self.settle = settle
+
+    def peer(self, name: str, *, watch: bool = False) -> Run:
+        """Run a peer; its seconds, and with ``watch`` its memory and embeddings."""
+        out = self.work / f"{name}.npy"
+        module = ["-W", "ignore", "-m", f"benchmarks.peers.{name}"]
+        given = ["--data", self.data, "--conv", self.conv, "--features", self.features]
+        took = self._run([sys.executable, *module, *map(str, given), "--out", str(out)], watch)
+        stages = json.loads(took.stdout.splitlines()[-1])["stages"]
+        found = _seconds(took, stages, took.wall - stages["import"])
+        return found | ({"embeddings": np.load(out)} if watch else {})
+
+    def grid(self, shape: str, *, watch: bool = False) -> Run:
+        """Run Embertide on a grid."""
+        output = self.work / f"ours-{shape}"
+        shutil.rmtree(output, ignore_errors=True)
+        job = ours.write_job(self.data, self.conv, self.features, output)
+        took = self._run(ours.command(job, shape), watch)
+        report = ours.report(took.stdout)
+        inside = report["total_seconds"]
+        found = _seconds(took, {"import": took.wall - inside, **report["stages"]}, inside)
+        return found | ({"embeddings": _published(output)} if watch else {})
+
+    def _run(self, command: list[str], watch: bool) -> Took:
+        drop_cached(self.data)
+        time.sleep(self.settle)
+        return run(command, watch=watch)
 
 
-def timed(command: list[str]) -> tuple[float, list[dict[str, Any]]]:
-    """Seconds of the whole command, and the JSON lines it printed."""
-    start = time.perf_counter()
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    seconds = time.perf_counter() - start
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return seconds, [json.loads(line) for line in lines]
+def _seconds(took: Took, stages: dict[str, float], work: float) -> Run:
+    return {
+        "wall": took.wall,
+        "work": work,
+        "infer": stages["infer"],
+        "stages": stages,
+        "others": took.others,
+        "peak_bytes": took.peak_bytes,
+    }
 
 
-def run_ours(job: Path, grid: str) -> dict[str, Any]:
-    """One run; its wall seconds beside its own report."""
-    command = [sys.executable, "-m", "embertide", "run", str(job), "--grid", grid, "--json"]
-    wall, events = timed(command)
-    shutil.rmtree(job.parent / "embeddings")
-    return {"wall": wall, **events[-1]}
+def _published(output: Path) -> Embeddings:
+    """The published embeddings in the order of node ids."""
+    from embertide.storage.opening import open_storage
+    from embertide.versions.reading import iter_embeddings
 
-
-def run_dgl(job: Path, threads: int) -> dict[str, Any]:
-    """One run of the baseline script."""
-    with tempfile.TemporaryDirectory(dir=job.parent) as out:
-        script = [sys.executable, "-W", "ignore", str(HERE / "dgl_baseline.py")]
-        wall, events = timed([*script, str(job.parent), out, "--threads", str(threads)])
-    return {"wall": wall, "stages": events[-1]}
-
-
-def compare(job: Path, grids: list[str], turns: int, threads: int) -> dict[str, Any]:
-    """Take turns; everything measured."""
-    found: dict[str, Any] = {"dgl": [], **{grid: [] for grid in grids}}
-    for turn in range(turns):
-        found["dgl"].append(run_dgl(job, threads))
-        for grid in grids:
-            found[grid].append(run_ours(job, grid))
-        print(f"  turn {turn + 1} of {turns}", file=sys.stderr)
+    uri = f"file://{output / 'embeddings'}"
+    batches = list(iter_embeddings(open_storage(uri), uri))
+    ids = np.concatenate([batch[0] for batch in batches])
+    found = np.empty((len(ids), batches[0][1].shape[1]), np.float32)
+    found[ids] = np.concatenate([batch[1] for batch in batches])
     return found
 
 
-def show(title: str, found: dict[str, Any]) -> None:
-    """A line for the baseline and one per grid."""
-    print(f"\n{title}")
-    base = statistics.median(run["wall"] for run in found["dgl"])
-    forward = statistics.median(run["stages"]["forward"] for run in found["dgl"])
-    print(f"  {'dgl':6} wall {base:7.2f} s   forward {forward:7.2f} s")
-    for grid, runs in found.items():
-        if grid == "dgl":
-            continue
-        wall = statistics.median(run["wall"] for run in runs)
-        infer = statistics.median(run["stages"]["infer"] for run in runs)
-        ratios = [a["wall"] / b["wall"] for a, b in zip(runs, found["dgl"], strict=True)]
-        rate = statistics.median(run["ingest_edges_per_second"] for run in runs)
-        memory = [m for run in runs for m in run["memory"]]
-        used = max(m["peak_bytes"] - m["baseline_bytes"] for m in memory)
-        planned = memory[0]["planned_bytes"]
-        print(
-            f"  {grid:6} wall {wall:7.2f} s   infer   {infer:7.2f} s   ratio"
-            f" {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-            f"   ingest+csr {rate / 1e6:.1f} M edges/s"
-            f"   memory {used / 2**20:.0f} MiB, planned {planned / 2**20:.0f}"
-        )
+def measure(case: Case, peers: list[str], grids: list[str], rounds: int) -> dict[str, Run]:
+    """System -> medians, ratios to the fastest peer, memory and error."""
+    systems: dict[str, Callable[..., Run]] = {
+        name: lambda name=name, **more: case.peer(name, **more) for name in peers
+    }
+    systems |= {f"ours {s}": lambda s=s, **more: case.grid(s, **more) for s in grids}
+    runs = alternate(systems, rounds, f"{case.data.name} {case.conv} {case.features}")
+    found = {name: middle(of) for name, of in runs.items()}
+    for key in ("wall", "work", "infer"):
+        fastest = min(peers, key=lambda name: found[name][key])
+        for name, of in runs.items():
+            found[name][f"{key}_ratio"] = ratio(of, runs[fastest], key)
+    first: Embeddings | None = None
+    for name, system in systems.items():
+        watched = system(watch=True)
+        embeddings = watched.pop("embeddings")
+        first = embeddings if first is None else first
+        found[name]["peak_bytes"] = watched["peak_bytes"]
+        found[name]["max_error"] = float(np.abs(embeddings - first).max())
+        if not found[name]["max_error"] < MOST_ERROR:
+            sys.exit(f"{name} is wrong: it differs by {found[name]['max_error']}")
+    return found
+
+
+def show(title: str, found: dict[str, Run]) -> None:
+    """A table of one case."""
+    head = ["system", "wall s", "work s", "infer s", "wall ratio", "work ratio", "infer ratio"]
+    keys = ["wall", "work", "infer", "wall_ratio", "work_ratio", "infer_ratio"]
+    rows: list[list[Any]] = [
+        [name, *(run[k] for k in keys), round(run["peak_bytes"] / 2**20), f"{run['max_error']:.1e}"]
+        for name, run in found.items()
+    ]
+    print(f"\n{title}\n\n" + table([*head, "peak MiB", "max error"], rows), flush=True)
 
 
 def main() -> None:
-    """Measure all asked-for combinations."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, nargs="+", default=[18])
+    """Measure all asked-for cases."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", type=int, nargs="+", default=[16], help="2^scale nodes")
     parser.add_argument("--conv", nargs="+", default=["gcn", "gat"], choices=["gcn", "gat"])
+    parser.add_argument("--features", nargs="+", default=["npy"], choices=["npy", "parquet"])
     parser.add_argument("--grid", nargs="+", default=["1x1", "2x1", "1x2", "2x2"])
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--work", type=Path, help="where graphs are kept between calls")
-    parser.add_argument("--out", type=Path, help="write everything measured as JSON")
-    options = parser.parse_args()
-    work = options.work or Path(tempfile.mkdtemp(prefix="embertide-bench-"))
-    everything = {}
-    for scale in options.scale:
-        for conv in options.conv:
-            folder = work / f"{conv}-{scale}"
-            job = make_job(folder, scale, conv, options.heads if conv == "gat" else 1)
-            found = compare(job, options.grid, options.turns, os.cpu_count() or 1)
-            show(f"RMAT scale {scale}, edge factor 20, 3-layer {conv}, D = 128", found)
-            everything[f"{conv}-{scale}"] = found
-    if options.out:
-        options.out.write_text(json.dumps(everything, indent=1))
-    if options.work is None:
-        shutil.rmtree(work)
+    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--settle", type=float, default=2.0, help="idle seconds before each run")
+    parser.add_argument("--no-limits", action="store_true", help="skip the machine's limits")
+    parser.add_argument("--work", type=Path, help="where data sets are kept between calls")
+    parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="embertide-bench-") as folder:
+        work = given.work or Path(folder)
+        found: Run = {"machine": {} if given.no_limits else limits(work), "cases": []}
+        for scale in given.scale:
+            data = make(work / f"rmat-{scale}", scale=scale)
+            sizes = json.loads((data / "dataset.json").read_text())
+            for conv in given.conv:
+                for features in given.features:
+                    case = Case(data, Path(folder), conv, features, given.settle)
+                    systems = measure(case, given.peers, given.grid, given.rounds)
+                    title = f"scale {scale}, {conv}, {features} features"
+                    about = {"scale": scale, "conv": conv, "features": features}
+                    size = {key: sizes[key] for key in ("nodes", "edges")}
+                    found["cases"].append({**about, **size, "systems": systems})
+                    show(title, systems)
+        save("end_to_end", found, given.out)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,99 @@
+"""SPMM that sends the graph and gets partial results back (Deal, section 3.4, "Exchange G0").
+
+Each rank sends the holder of some columns the non-zeros in those columns; the holder multiplies
+them with its tile and returns the partial sums, of rows that have any, which are added up. Edge
+values, which every layer computes anew, travel with every use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.engine import Engine
+from embertide.grid import RowRanges
+from embertide.kernels.csr import Csr
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What peers gave us to multiply; rows that each returns, and non-zeros that each has of us."""
+
+    theirs: list[tuple[torch.Tensor, torch.Tensor]]
+    rows: list[torch.Tensor]
+    chosen: list[torch.Tensor]
+
+
+def send_graph(engine: Engine, ranges: RowRanges, csr: Csr) -> Pattern:
+    """Send each holder its columns' non-zeros: 8 bytes a row that has any, 4 a non-zero.
+
+    Collective: every rank of the graph axis must call.
+    """
+    channel = engine.channel("graph")
+    counts, columns, rows, taken = [], [], [], []
+    for q in range(engine.grid.graph):
+        start, stop = ranges.partition(q)
+        chosen = (csr.cols >= start) & (csr.cols < stop)
+        before = torch.cat([torch.zeros(1, dtype=torch.int64), chosen.cumsum(0)])
+        lengths = before[csr.indptr].diff()
+        present = lengths.nonzero().squeeze(1)
+        rows.append(present)
+        taken.append(chosen.nonzero().squeeze(1))
+        counts.append(lengths[present])
+        columns.append((csr.cols[chosen] - start).to(torch.int32))
+    lengths_of, columns_of = channel.all_to_all(counts), channel.all_to_all(columns)
+    theirs = []
+    for lengths, indices in zip(lengths_of, columns_of, strict=True):
+        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+        theirs.append((indptr.to(torch.int32), indices))
+    return Pattern(theirs, rows, taken)
+
+
+def multiply_weighted(
+    engine: Engine,
+    pattern: Pattern,
+    tile: torch.Tensor,
+    rows: int,
+    values: torch.Tensor,
+    width: int,
+    *,
+    per_column: bool,
+) -> torch.Tensor:
+    """As :func:`multiply`, with a factor per non-zero and head, ``values`` [nnz, H].
+
+    Args:
+        per_column: send a factor for each of our D/M columns, as the paper's edge features are
+            and its Table 2 counts them; else one for each of our heads.
+    """
+    own = engine.own_heads(values, width)
+    heads = own.shape[1]
+    copies = tile.shape[1] // heads if per_column else 1
+    own = own.repeat_interleave(copies, dim=1)
+    factors = engine.channel("graph").all_to_all([own[chosen] for chosen in pattern.chosen])
+    partial = []
+    for (indptr, indices), theirs in zip(pattern.theirs, factors, strict=True):
+        sums = tile.new_zeros(len(indptr) - 1, tile.shape[1])
+        engine.add_heads(sums, indptr, indices, tile, theirs[:, ::copies], width, values.shape[1])
+        partial.append(sums)
+    return _add_up(engine, pattern, partial, tile.new_zeros(rows, tile.shape[1]))
+
+
+def multiply(engine: Engine, pattern: Pattern, tile: torch.Tensor, rows: int) -> torch.Tensor:
+    """[N/P, D/M] from partial sums. Collective: every rank of the graph axis must call."""
+    partial = []
+    for indptr, indices in pattern.theirs:
+        sums = tile.new_zeros(len(indptr) - 1, tile.shape[1])
+        engine.add_product(sums, indptr, indices, tile)
+        partial.append(sums)
+    return _add_up(engine, pattern, partial, tile.new_zeros(rows, tile.shape[1]))
+
+
+def _add_up(
+    engine: Engine, pattern: Pattern, partial: list[torch.Tensor], out: torch.Tensor
+) -> torch.Tensor:
+    """Return the partial sums to whom they belong, and add up ours."""
+    returned = engine.channel("graph").all_to_all(partial)
+    for present, sums in zip(pattern.rows, returned, strict=True):
+        out.index_add_(0, present, sums)
+    return out

@@ -1,0 +1,28 @@
+"""SDDMM by duplicated computation (Deal, section 3.4, approach (i), Table 3)."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.engine import Engine
+from embertide.primitives.sources import Sources
+
+
+def all_scores(
+    engine: Engine,
+    sources: Sources,
+    keys: torch.Tensor,
+    queries: torch.Tensor,
+    heads: int,
+) -> torch.Tensor:
+    """[nnz of the partition, H]: every one of its M workers computes all of them.
+
+    Gathers the queries of the whole partition and fetches the keys of all its sources, in the
+    same groups and with the same overlap as ours. Collective: every rank must call.
+
+    Args:
+        sources: of the partition's non-zeros over whole rows.
+        keys: [N/(P*M), D] of the sources' ends, as ``queries`` of the targets' ends.
+    """
+    gathered = engine.channel("feature").all_gather(queries)
+    return engine.sddmm(sources, keys, torch.cat(gathered), heads)

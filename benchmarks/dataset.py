@@ -1,0 +1,147 @@
+"""Make the files that the end-to-end benchmark reads: a graph, features in no order, models.
+
+    .venv/bin/python -m benchmarks.dataset FOLDER --scale 16
+
+RMAT with the paper's probabilities {0.57, 0.19, 0.19, 0.05} and 20 edges a node (Deal, section
+4.1), labels permuted. Self-loops are left out, so that "a self-loop at every node" is the same
+graph for every system. Edges are parquet, features both npy and parquet, models both GCN and
+GAT with DGL's names of parameters. The same options give the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+HEADS, LAYERS = 4, 3
+QUADRANTS = (0.57, 0.19, 0.19)
+_DRAWN = 1 << 22
+
+
+def make(folder: Path, *, scale: int, degree: int = 20, width: int = 128, files: int = 16) -> Path:
+    """Write the data set, unless it is there already; returns ``folder``."""
+    described = folder / "dataset.json"
+    options = {"scale": scale, "degree": degree, "width": width, "files": files}
+    if described.exists() and json.loads(described.read_text())["options"] == options:
+        return folder
+    nodes = 1 << scale
+    source, destination = rmat(scale, degree << scale)
+    _write_edges(folder / "edges", source, destination, files)
+    _write_features(folder, nodes, width, files)
+    for conv in ("gcn", "gat"):
+        _write_model(folder / "models" / conv, conv, width)
+    sizes = {"nodes": nodes, "edges": len(source), "width": width}
+    described.write_text(json.dumps({"options": options, **sizes}))
+    return folder
+
+
+def rmat(
+    scale: int, edges: int, seed: int = 0
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """About ``edges`` sources and destinations: those drawn less the self-loops among them."""
+    generator = np.random.default_rng(seed)
+    names = generator.permutation(1 << scale)
+    parts = []
+    for at in range(0, edges, _DRAWN):
+        source, destination = _draw(generator, scale, min(_DRAWN, edges - at))
+        other = source != destination
+        parts.append((names[source[other]], names[destination[other]]))
+    sources, destinations = zip(*parts, strict=True)
+    return np.concatenate(sources), np.concatenate(destinations)
+
+
+def _draw(
+    generator: np.random.Generator, scale: int, count: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    a, b, c = QUADRANTS
+    source, destination = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for _ in range(scale):
+        place = generator.random(count, dtype=np.float32)
+        source = source << 1 | (place >= a + b)
+        destination = destination << 1 | (((place >= a) & (place < a + b)) | (place >= a + b + c))
+    return source, destination
+
+
+def _write_edges(
+    folder: Path, source: npt.NDArray[np.int64], destination: npt.NDArray[np.int64], files: int
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    ends = zip(np.array_split(source, files), np.array_split(destination, files), strict=True)
+    for number, (src, dst) in enumerate(ends):
+        found = pa.table({"src": src, "dst": dst})
+        pq.write_table(found, folder / f"part-{number:02}.parquet", compression="zstd")
+
+
+def _write_features(folder: Path, nodes: int, width: int, files: int) -> None:
+    generator = np.random.default_rng(1)
+    places = [folder / name for name in ("features/ids", "features/x", "features-parquet")]
+    for place in places:
+        place.mkdir(parents=True, exist_ok=True)
+    ids_npy, x_npy, both = places
+    for number, ids in enumerate(np.array_split(generator.permutation(nodes), files)):
+        x = generator.standard_normal((len(ids), width), dtype=np.float32)
+        np.save(ids_npy / f"part-{number:02}.npy", ids)
+        np.save(x_npy / f"part-{number:02}.npy", x)
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), width)
+        pq.write_table(
+            pa.table({"id": ids, "x": vectors}),
+            both / f"part-{number:02}.parquet",
+            compression="none",
+            use_dictionary=False,
+        )
+
+
+def _write_model(folder: Path, conv: str, width: int) -> None:
+    """DGL's parameters for three layers of equal width, uniform as Glorot has them."""
+    from safetensors.numpy import save_file
+
+    generator = np.random.default_rng(2)
+    folder.mkdir(parents=True, exist_ok=True)
+    weights: dict[str, npt.NDArray[np.float32]] = {}
+
+    def draw(name: str, shape: tuple[int, ...], bound: float) -> None:
+        weights[name] = generator.uniform(-bound, bound, shape).astype(np.float32)
+
+    for layer in range(LAYERS):
+        glorot, head = (6 / (2 * width)) ** 0.5, width // HEADS
+        if conv == "gcn":
+            draw(f"layers.{layer}.weight", (width, width), glorot)
+        else:
+            draw(f"layers.{layer}.fc.weight", (width, width), glorot)
+            for end in ("attn_l", "attn_r"):
+                draw(f"layers.{layer}.{end}", (1, HEADS, head), (6 / (head + HEADS)) ** 0.5)
+        draw(f"layers.{layer}.bias", (width,), 0.1)
+    save_file(weights, folder / "weights.safetensors")
+    (folder / "model.yaml").write_text(yaml.safe_dump(_description(conv)))
+
+
+def _description(conv: str) -> dict[str, Any]:
+    layers: list[dict[str, Any]] = [{"conv": conv} for _ in range(LAYERS)]
+    for layer in layers[:-1]:
+        layer["activation"] = "relu"
+    return {"library": "dgl", "layers": layers}
+
+
+def main() -> None:
+    """Make the files."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--scale", type=int, default=16, help="2^scale nodes")
+    parser.add_argument("--degree", type=int, default=20, help="edges drawn per node")
+    parser.add_argument("--width", type=int, default=128, help="columns of the features")
+    options = parser.parse_args()
+    make(options.folder, scale=options.scale, degree=options.degree, width=options.width)
+
+
+if __name__ == "__main__":
+    main()

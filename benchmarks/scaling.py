@@ -1,0 +1,151 @@
+"""Weak and strong scaling of whole runs over 1, 2, 4 and 8 workers of one machine.
+
+    .venv/bin/python -m benchmarks.scaling
+
+More workers than cores take turns, so wall-clock time says little about eight machines. What
+carries over is counted: bytes and messages per worker, each worker's peak memory beyond its
+imports, and the *critical path*, the CPU seconds of the worker that used most of them (user and
+system, sampled while it runs; one thread each). *efficiency* is edges per second and worker on
+that path, compared with one worker (Deal, section 4.3, Fig. 15). Strong: one graph for all;
+weak: twice the nodes for twice the workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.dataset import make
+from benchmarks.machine import limits
+from benchmarks.peers import ours
+from benchmarks.support.commands import drop_cached, run
+from benchmarks.support.rounds import Run, alternate, middle, save, table
+
+GRIDS = ("1x1", "2x1", "2x2", "4x2")
+WORKER = "embertide-"
+"""What worker processes are called, before their rank."""
+
+
+def one_run(data: Path, conv: str, grid: str, work: Path) -> Run:
+    """A run of the command, watched."""
+    output = work / f"scaling-{grid}"
+    shutil.rmtree(output, ignore_errors=True)
+    job = ours.write_job(data, conv, "npy", output)
+    drop_cached(data)
+    took = run(ours.command(job, grid, threads=1), watch=True, memory=False)
+    report = ours.report(took.stdout)
+    shutil.rmtree(output)
+    cpu = [seconds for name, seconds in took.cpu.items() if name.startswith(WORKER)]
+    memory = [rank["peak_bytes"] - rank["baseline_bytes"] for rank in report["memory"]]
+    workers = len(memory)
+    traffic = report["traffic"]
+    return {
+        "wall": took.wall,
+        "work": report["total_seconds"],
+        "critical_cpu": max(cpu, default=0.0),
+        "total_cpu": sum(cpu),
+        "bytes": sum(entry["bytes_received"] for entry in traffic) / workers,
+        "messages": sum(entry["messages"] for entry in traffic) / workers,
+        "peak_bytes": max(memory),
+        "total_peak_bytes": sum(memory),
+        "planned_bytes": max(rank["planned_bytes"] for rank in report["memory"]),
+        "edges": report["edges"],
+        "stages": report["stages"],
+        "others": took.others,
+    }
+
+
+def efficiency(found: Run) -> None:
+    """Add each grid's edges per second and worker on the critical path, by the first one's."""
+    rates = {}
+    for grid, of in found.items():
+        workers = int(grid.split("x")[0]) * int(grid.split("x")[1])
+        rates[grid] = of["edges"] / max(of["critical_cpu"], 1e-3) / workers
+    first = next(iter(rates.values()))
+    for grid, rate in rates.items():
+        found[grid]["efficiency"] = round(rate / first, 4)
+
+
+def show(title: str, found: Run) -> None:
+    """One table."""
+    mib = 2**20
+    rows: list[list[Any]] = [
+        [
+            grid,
+            of["wall"],
+            of["critical_cpu"],
+            of["efficiency"],
+            of["bytes"] / mib,
+            int(of["messages"]),
+            of["peak_bytes"] / mib,
+            of["planned_bytes"] / mib,
+        ]
+        for grid, of in found.items()
+    ]
+    head = [
+        "grid",
+        "wall s",
+        "critical CPU s",
+        "efficiency",
+        "MiB received a worker",
+        "messages a worker",
+        "peak MiB",
+        "planned MiB",
+    ]
+    print(f"\n{title}\n\n" + table(head, rows), flush=True)
+
+
+def main() -> None:
+    """Measure strong and weak scaling of both models."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scale", type=int, default=18, help="2^scale nodes, strong")
+    parser.add_argument("--weak-scale", type=int, default=16, help="2^scale nodes of one worker")
+    parser.add_argument("--conv", nargs="+", default=["gcn", "gat"], choices=["gcn", "gat"])
+    parser.add_argument("--grid", nargs="+", default=list(GRIDS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-limits", action="store_true", help="skip the machine's limits")
+    parser.add_argument("--work", type=Path, help="where data sets are kept between calls")
+    parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="embertide-bench-") as folder:
+        work = given.work or Path(folder)
+        found: Run = {"machine": {} if given.no_limits else limits(work), "cases": []}
+        for kind in ("strong", "weak"):
+            for conv in given.conv:
+                data = {grid: make_for(kind, grid, given, work) for grid in given.grid}
+                systems = {
+                    grid: lambda grid=grid, conv=conv, data=data: one_run(
+                        data[grid], conv, grid, Path(folder)
+                    )
+                    for grid in given.grid
+                }
+                runs = alternate(systems, given.rounds, f"{kind} {conv}")
+                medians = {grid: middle(of) for grid, of in runs.items()}
+                efficiency(medians)
+                sizes = {grid: _scale(path) for grid, path in data.items()}
+                about = {"kind": kind, "conv": conv, "scales": sizes}
+                found["cases"].append({**about, "grids": medians})
+                show(f"{kind} scaling, {conv}", medians)
+        save("scaling", found, given.out)
+
+
+def make_for(kind: str, grid: str, given: argparse.Namespace, work: Path) -> Path:
+    """The data set of a grid: the same for all, or as many nodes more as there are workers."""
+    p, m = map(int, grid.split("x"))
+    scale = given.scale if kind == "strong" else given.weak_scale + (p * m).bit_length() - 1
+    return make(work / f"rmat-{scale}", scale=scale)
+
+
+def _scale(data: Path) -> int:
+    options = json.loads((data / "dataset.json").read_text())["options"]
+    return int(options["scale"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the commands share: rounds, results, worker processes, shaped networks, figures."""

@@ -1,0 +1,112 @@
+"""Running one command from cold files, and what it took: seconds, and memory of all processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from benchmarks.support.rounds import ROOT, Load
+
+_EVERY_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Took:
+    """A command that ended well.
+
+    Attributes:
+        wall: seconds from its start to its end.
+        others: cores kept busy by processes that are not ours.
+        peak_bytes: largest sum of what its processes hold, shared pages counted once; 0 where
+            it was not watched.
+        cpu: CPU seconds of every process that was seen, by "name/process id".
+    """
+
+    stdout: str
+    wall: float
+    others: float
+    peak_bytes: int
+    cpu: dict[str, float]
+
+
+def run(command: list[str], *, watch: bool = False, memory: bool = True) -> Took:
+    """Run a command from the repository's root.
+
+    Args:
+        watch: sample CPU seconds and, with ``memory``, memory of its processes, which takes time
+            from it.
+
+    Raises:
+        SystemExit: the command failed; with the end of what it wrote.
+    """
+    load, start = Load(), time.perf_counter()
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    watcher = _Watcher(process.pid, memory=memory) if watch else None
+    try:
+        stdout, stderr = process.communicate()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    wall = time.perf_counter() - start
+    if process.returncode:
+        sys.exit(f"{' '.join(command)}\nfailed:\n{(stderr + stdout)[-3000:]}")
+    peak, cpu = watcher.stop() if watcher else (0, {})
+    return Took(stdout, wall, load.others(), peak, cpu)
+
+
+class _Watcher:
+    """Samples a process and its descendants until told to stop."""
+
+    def __init__(self, pid: int, *, memory: bool) -> None:
+        self._memory = memory
+        self._root = psutil.Process(pid)
+        self._peak = 0
+        self._cpu: dict[str, float] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def stop(self) -> tuple[int, dict[str, float]]:
+        """Peak bytes, and CPU seconds by process name and id."""
+        self._over.set()
+        self._thread.join()
+        return self._peak, self._cpu
+
+    def _watch(self) -> None:
+        while not self._over.wait(_EVERY_SECONDS):
+            with suppress(psutil.NoSuchProcess):
+                family = [self._root, *self._root.children(recursive=True)]
+                self._peak = max(self._peak, sum(map(self._look, family)))
+
+    def _look(self, process: psutil.Process) -> int:
+        """Bytes of a process now; remembers its CPU seconds."""
+        with suppress(psutil.NoSuchProcess, OSError, ValueError):
+            times = process.cpu_times()
+            self._cpu[f"{process.name()}/{process.pid}"] = times.user + times.system
+            if not self._memory:
+                return 0
+            rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+            line = next(text for text in rollup.splitlines() if text.startswith("Pss:"))
+            return int(line.split()[1]) << 10
+        return 0
+
+
+def drop_cached(folder: Path) -> None:
+    """Ask the kernel to forget the pages of all files below a folder."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            handle = os.open(path, os.O_RDONLY)
+            os.fsync(handle)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(handle)

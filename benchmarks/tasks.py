@@ -1,0 +1,241 @@
+"""What the ranks of the primitives' benchmark do; imported by the fork server.
+
+A :class:`Case` is one graph on one grid as one rank holds it. Every primitive is a dictionary
+of variants ``(case) -> tensor``; "ours" comes first, the others are baselines of the paper.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.baselines import (
+    construction,
+    features,
+    gemm,
+    graph_exchange,
+    sddmm,
+    two_d,
+    ungrouped,
+)
+from benchmarks.dataset import rmat
+from benchmarks.engine import DEPTH, Engine, read_edges
+from benchmarks.support.workers import World
+from embertide.kernels.csr import Csr
+
+HEADS = 4
+GROUPS = 8
+"""Groups in which a partition's remote rows come, so that there is something to overlap."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A case: the grid, the graph and the width; ``folder`` holds its edges as files."""
+
+    p: int
+    m: int
+    scale: int
+    width: int
+    folder: Path
+
+
+class Case:
+    """One rank's share of a graph, in every layout that a primitive wants. Collective."""
+
+    def __init__(self, rank: int, shape: Shape) -> None:
+        self.shape = shape
+        self.engine = engine = Engine(rank, shape.p, shape.m)
+        grid, nodes = engine.grid, 1 << shape.scale
+        self.nodes, self.width = nodes, shape.width
+        source, destination = rmat(shape.scale, 20 << shape.scale)
+        self.ranges = ranges = engine.cut(destination, nodes)
+        start, stop = ranges.partition(grid.p)
+        first, last = ranges.worker(rank)
+        self.csr = engine.csr(source, destination, start, stop, nodes)
+        self.sub_range = self.csr.slice(first - start, last - start)
+        generator = torch.Generator().manual_seed(1)
+        x = torch.randn(nodes, shape.width, generator=generator)
+        self.weight = torch.randn(shape.width, shape.width, generator=generator)
+        self.weight /= shape.width**0.5
+        self.tile = x[start:stop, engine.columns(shape.width)].contiguous()
+        self.rows = x[first:last].contiguous()
+        order = torch.randperm(nodes, generator=generator)
+        self.loaded_ids = order[rank :: grid.world].clone()
+        self.loaded = x[self.loaded_ids]
+        self.group_rows = self._group_rows(self.csr, grid.graph)
+        pair_rows = self._group_rows(self.sub_range, grid.world)
+        self.batch_rows = max(1, -(-nodes // grid.world // GROUPS))
+        self.files = sorted(shape.folder.glob("*.parquet"))
+        self.sources = engine.tile_sources(ranges, self.csr, self.group_rows)
+        self.whole_rows = engine.row_sources(ranges, self.csr, pair_rows)
+        self.own_rows = engine.row_sources(ranges, self.sub_range, pair_rows)
+        self.values = torch.rand(self.csr.nnz, HEADS, generator=generator)
+        self.graph = graph_exchange.send_graph(engine, ranges, self.csr)
+        self.block = two_d.prepare(engine, ranges, self.csr)
+
+    def _group_rows(self, csr: Csr, holders: int) -> int:
+        """Slots a group, so that what the other holders have comes in ``GROUPS`` groups."""
+        remote = len(torch.unique(csr.cols)) * (holders - 1) // holders
+        return max(1, -(-self.engine.longest(remote) // GROUPS))
+
+    def share(self) -> list[Path]:
+        """The edge files that this rank reads."""
+        return self.files[self.engine.grid.rank :: self.engine.grid.world]
+
+
+Variant = Callable[[Case], torch.Tensor]
+
+
+def _first_use(case: Case) -> torch.Tensor:
+    sources = case.engine.tile_sources(case.ranges, case.csr, case.group_rows)
+    return case.engine.spmm(sources, case.tile)
+
+
+def _first_graph_exchange(case: Case) -> torch.Tensor:
+    pattern = graph_exchange.send_graph(case.engine, case.ranges, case.csr)
+    return graph_exchange.multiply(case.engine, pattern, case.tile, case.csr.rows)
+
+
+def _first_two_d(case: Case) -> torch.Tensor:
+    pattern = two_d.prepare(case.engine, case.ranges, case.csr)
+    return two_d.multiply(case.engine, pattern, case.tile, case.width)
+
+
+def _edge_values_sent(case: Case, *, per_column: bool) -> torch.Tensor:
+    return graph_exchange.multiply_weighted(
+        case.engine,
+        case.graph,
+        case.tile,
+        case.csr.rows,
+        case.values,
+        case.width,
+        per_column=per_column,
+    )
+
+
+def _construct(case: Case) -> torch.Tensor:
+    _, csr = case.engine.construct(*read_edges(case.share()), case.nodes)
+    return torch.cat([csr.indptr, csr.cols])
+
+
+def _construct_single(case: Case) -> torch.Tensor:
+    _, csr = construction.single_reader(case.engine, case.files, case.nodes)
+    return torch.cat([csr.indptr, csr.cols])
+
+
+PRIMITIVES: dict[str, dict[str, Variant]] = {
+    "gemm": {
+        "ours": lambda c: c.engine.gemm(c.ranges, c.tile, c.weight),
+        "all_reduce": lambda c: gemm.all_reduce_gemm(c.engine, c.tile, c.weight),
+    },
+    "spmm": {
+        "ours": lambda c: c.engine.spmm(c.sources, c.tile),
+        "graph_exchange": lambda c: graph_exchange.multiply(c.engine, c.graph, c.tile, c.csr.rows),
+        "two_d": lambda c: two_d.multiply(c.engine, c.block, c.tile, c.width),
+    },
+    "spmm_with_ids": {
+        "ours": _first_use,
+        "graph_exchange": _first_graph_exchange,
+        "two_d": _first_two_d,
+    },
+    "spmm_with_edge_values": {
+        "ours": lambda c: c.engine.weighted_spmm(c.sources, c.tile, c.values, c.width),
+        "graph_exchange": lambda c: _edge_values_sent(c, per_column=False),
+        "graph_exchange_table_2": lambda c: _edge_values_sent(c, per_column=True),
+    },
+    "overlap": {
+        "ours": _first_use,
+        "unpipelined": lambda c: ungrouped.unpipelined(
+            c.engine, c.ranges, c.csr, c.tile, c.group_rows
+        ),
+        "one_exchange": lambda c: ungrouped.one_exchange(
+            c.engine, c.ranges, c.csr, c.tile, c.group_rows
+        ),
+        "neither": lambda c: ungrouped.neither(
+            c.engine, c.ranges, c.csr, c.tile, (DEPTH + 1) * c.group_rows
+        ),
+    },
+    "sddmm": {
+        "ours": lambda c: c.engine.gather_scores(c.engine.sddmm(c.own_rows, c.rows, c.rows, HEADS)),
+        "duplicated": lambda c: sddmm.all_scores(c.engine, c.whole_rows, c.rows, c.rows, HEADS),
+    },
+    "features": {
+        "ours": lambda c: c.engine.land(c.ranges, c.loaded_ids, c.loaded, c.weight, c.batch_rows),
+        "redistribute": lambda c: features.redistribute_then_compute(
+            c.engine, c.ranges, c.loaded_ids, c.loaded, c.weight, c.batch_rows
+        ),
+    },
+    "construction": {"ours": _construct, "single_reader": _construct_single},
+}
+
+_state: dict[str, Case] = {}
+"""This process's case; tasks come one by one and share it."""
+
+
+def prepare(world: World, shape: Shape) -> dict[str, Any]:
+    """Make the case that the following measurements are of. Collective: every rank must call."""
+    _state.clear()
+    case = _state["case"] = Case(world.rank, shape)
+    return {"nonzeros": case.csr.nnz, "rows": case.csr.rows, "group_rows": case.group_rows}
+
+
+def measure(_world: World, primitive: str, variant: str) -> dict[str, float]:
+    """Run one variant once, from a barrier on. Collective: every rank must call."""
+    case = _state["case"]
+    work = PRIMITIVES[primitive][variant]
+    _reset_peak()
+    case.engine.barrier()
+    case.engine.reset()
+    before, cpu, start = _resident("VmRSS"), time.process_time(), time.perf_counter()
+    result = work(case)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    peak = max(0, _resident("VmHWM") - before)
+    del result
+    return {"seconds": seconds, "cpu": cpu, "peak_bytes": peak, **case.engine.moved()}
+
+
+def compare(_world: World, primitive: str, variant: str) -> float:
+    """Largest difference of a variant's result from ours, as a share of our largest value.
+
+    Collective: every rank must call.
+    """
+    case = _state["case"]
+    ours, other = (PRIMITIVES[primitive][name](case) for name in ("ours", variant))
+    if not ours.numel():
+        return 0.0
+    return float((ours - other).abs().max() / ours.abs().max().clamp(min=1e-30))
+
+
+def bandwidth(world: World, mib: int) -> float:
+    """Gbit/s that every rank receives while each sends to all. Collective."""
+    engine = Engine(world.rank, world.size, 1)
+    block = torch.zeros((mib << 18) // max(1, world.size - 1))
+    channel = engine.channel("world")
+    seconds = []
+    for _ in range(3):
+        engine.barrier()
+        start = time.perf_counter()
+        channel.all_to_all([block] * world.size)
+        seconds.append(time.perf_counter() - start)
+    received = block.nbytes * (world.size - 1)
+    return received * 8 / float(np.median(seconds)) / 1e9
+
+
+def _reset_peak() -> None:
+    """Let the kernel count this process's peak anew."""
+    if os.access("/proc/self/clear_refs", os.W_OK):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _resident(field: str) -> int:
+    """Bytes of a memory figure of this process."""
+    text = Path("/proc/self/status").read_text()
+    line = next(line for line in text.splitlines() if line.startswith(field + ":"))
+    return int(line.split()[1]) << 10

@@ -1,0 +1,162 @@
+"""Every benchmark runs at a tiny scale, and what it compares agrees; nothing is timed here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from benchmarks.support import network, rounds, svg
+from tests.support.paths import ROOT
+
+COMMANDS = ("dataset", "end_to_end", "kernels", "machine", "primitives", "report", "scaling")
+HAS_DGL = importlib.util.find_spec("dgl") is not None
+
+Command = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Command:
+    """Run a command; what it kept."""
+
+    def run_it(name: str, *words: str) -> dict[str, Any]:
+        out = tmp_path / f"{name}.json"
+        command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}", *words]
+        done = subprocess.run(
+            [*command, "--out", str(out)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(out.read_text())
+
+    return run_it
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_how_to_call_it(name: str) -> None:
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"-m benchmarks.{name}" in done.stdout
+
+
+def test_systems_agree_from_end_to_end(run: Command) -> None:
+    dgl = ["dgl_full_graph", "dgl_layer_wise"] if HAS_DGL else []
+    small = ["--scale", "8", "--rounds", "1", "--settle", "0", "--no-limits", "--conv", "gat"]
+    peers = ["--peers", "torch_csr", "pyg_layer_wise", *dgl]
+    found = run("end_to_end", *small, *peers, "--features", "parquet", "--grid", "2x1")
+    (case,) = found["cases"]
+    assert set(case["systems"]) == {*peers[1:], "ours 2x1"}
+    for system in case["systems"].values():
+        assert system["max_error"] < 1e-4
+        assert system["wall"] > system["work"] > 0
+
+
+@pytest.mark.distributed
+def test_primitives_agree_with_their_baselines(run: Command) -> None:
+    small = ["--scale", "8", "--width", "16", "--rounds", "1", "--mib", "1", "--no-limits"]
+    found = run("primitives", *small, "--loopback", "--grid", "4x2")
+    (case,) = found["cases"]
+    gemm, spmm = case["primitives"]["gemm"], case["primitives"]["spmm"]
+    # Table 1 with M = 2, and 8 bytes a rank that say how much comes.
+    assert gemm["all_reduce"]["total_bytes"] == gemm["ours"]["total_bytes"] + 64
+    assert spmm["two_d"]["total_bytes"] > spmm["ours"]["total_bytes"]  # Table 2
+
+
+@pytest.mark.skipif(not HAS_DGL, reason="no wheel of dgl for this Python and machine")
+def test_kernels_agree_with_their_rivals(run: Command) -> None:
+    found = run("kernels", "--scale", "8", "--rounds", "1", "--mib", "8")
+    assert found["kernels"]["spmm_sum"]["rivals"].keys() == {"dgl", "torch"}
+
+
+def test_scaling_counts_bytes_and_cpu(run: Command) -> None:
+    small = ["--scale", "8", "--weak-scale", "8", "--rounds", "1", "--no-limits", "--conv", "gcn"]
+    found = run("scaling", *small, "--grid", "1x1", "2x1")
+    strong, weak = (case["grids"] for case in found["cases"])
+    assert strong["1x1"]["bytes"] == 0 < strong["2x1"]["bytes"] < weak["2x1"]["bytes"]
+    assert all(of["critical_cpu"] > 0 for of in (*strong.values(), *weak.values()))
+
+
+def test_page_is_made_from_what_there_is(tmp_path: Path) -> None:
+    run = {"seconds": 1.0, "bytes": 2, "messages": 3, "peak_bytes": 4, "ratio": 2.0}
+    case = {"gigabits": 1.0, "reached": 0.9, "grid": "1x8"}
+    results = {
+        "where": rounds.where(),
+        "machine": {},
+        **{"workers": 8, "scale": 13, "width": 128, "qdisc": "tbf"},
+        "cases": [{**case, "primitives": {"gemm": {"ours": run, "all_reduce": run}}}],
+    }
+    (tmp_path / "primitives.json").write_text(json.dumps(results))
+    words = ["--results", str(tmp_path), "--out", str(tmp_path / "page.md")]
+    subprocess.run([sys.executable, "-m", "benchmarks.report", *words], cwd=ROOT, check=True)
+    page = (tmp_path / "page.md").read_text()
+    assert "the same direction" in page
+    figure = tmp_path / "page" / "primitive-gemm.svg"
+    assert figure.name in page
+    assert ElementTree.parse(figure).getroot().tag.endswith("svg")
+
+
+def test_variants_take_turns_and_ratios_are_of_rounds() -> None:
+    order: list[str] = []
+
+    def variant(name: str, seconds: list[float]) -> Callable[[], dict[str, Any]]:
+        def once() -> dict[str, Any]:
+            order.append(name)
+            return {"seconds": seconds.pop(0), "stages": {"infer": 1.0}}
+
+        return once
+
+    runs = rounds.alternate({"a": variant("a", [1, 2, 9]), "b": variant("b", [2, 4, 3])}, 3)
+    assert "".join(order) == "abbaab"
+    assert rounds.middle(runs["a"]) == {"seconds": 2, "stages": {"infer": 1.0}}
+    assert rounds.ratio(runs["b"], runs["a"], "seconds") == 2
+
+
+def test_figures_leave_out_what_was_not_measured() -> None:
+    drawn = svg.bars("Title", "s", ["x", "y"], [svg.Series("a<b", [1.0, None])])
+    root = ElementTree.fromstring(drawn)
+    names = [element.text for element in root.iter() if element.tag.endswith("title")]
+    assert names == ["a<b: 1 s"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may have a network")
+def test_network_says_what_it_lacks() -> None:
+    with pytest.raises(network.NoNetwork), network.network(1):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+def test_namespaces_are_gone_after_an_error() -> None:
+    def ours() -> set[str]:
+        listed = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True)
+        return {name for name in listed.stdout.split() if f"bench-{os.getpid()}-" in name}
+
+    def interrupted() -> None:
+        with network.network(2) as links:
+            links.shape(1)
+            assert len(ours()) == 3
+            raise KeyboardInterrupt
+
+    try:
+        interrupted()
+    except network.NoNetwork as lacking:
+        pytest.skip(str(lacking))
+    except KeyboardInterrupt:
+        assert ours() == set()
+
+
+def test_dataset_is_the_same_each_time(tmp_path: Path) -> None:
+    from benchmarks.dataset import rmat
+
+    source, destination = rmat(6, 500)
+    again = rmat(6, 500)
+    assert np.array_equal(source, again[0])
+    assert not (source == destination).any()
+    assert max(source.max(), destination.max()) < 64
