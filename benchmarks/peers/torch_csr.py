@@ -69,13 +69,15 @@ def gat(graph: Graph, h: Any, weights: dict[str, Any]) -> Any:
     for layer in range(LAYERS):
         own = {name: weights[f"layers.{layer}.{name}"] for name in ("attn_l", "attn_r", "bias")}
         z = h @ weights[f"layers.{layer}.fc.weight"].T
-        by_head = z.view(graph.nodes, HEADS, -1)
+        width = z.shape[1] // HEADS
+        # One product for all heads: a column of the matrix has one head's numbers.
         sources, targets = (
-            (by_head * own[end]).sum(-1).T.contiguous() for end in ("attn_l", "attn_r")
+            (z @ torch.block_diag(*own[end].view(HEADS, width, 1))).T.contiguous()
+            for end in ("attn_l", "attn_r")
         )
         h = torch.empty_like(z)
         for head in range(HEADS):
-            columns = slice(head * by_head.shape[2], (head + 1) * by_head.shape[2])
+            columns = slice(head * width, (head + 1) * width)
             bound = F.leaky_relu(sources[head].max() + targets[head], SLOPE)
             values = sources[head].index_select(0, graph.columns)
             values.add_(targets[head].index_select(0, graph.rows))
