@@ -114,7 +114,7 @@ class Rank:
         mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
         locations = locate_features(self.ctx, self.ranges, self.ids, mine)
         graphs = layer_graphs(self.ctx, program, self.ranges, self.sub_range, self.keys, _NoClock())
-        loaded = loaded_features(self.ctx, RawFeatures([], features[mine]), mine)
+        loaded = loaded_features(self.ctx, RawFeatures([], features[mine], placed=False), mine)
         return infer(self.ctx, program, self.ranges, graphs, loaded, locations).numpy()
 
 
