@@ -1,12 +1,11 @@
 #include "attention_lanes.hpp"
+#include "prefetch.hpp"
 
 namespace embertide::EMBERTIDE_ISA {
 namespace {
 
 constexpr int kBatch = 32;       // non-zeros whose scores are held at a time
 constexpr int kVectors = 8;      // summed at a time, in registers
-constexpr int64_t kAhead = 8;    // non-zeros between a row's prefetch and its use
-constexpr int64_t kScoresAhead = 32;
 constexpr float kNone = -__builtin_inff();
 
 // As many heads as a vector has lanes, and their columns [low, high).
@@ -37,15 +36,20 @@ Group group_at(const Attention& a, int64_t first, int64_t low) {
     return {first, heads, low, high};
 }
 
-inline void prefetch(const float* row, int64_t values) {
-    for (int64_t v = 0; v < values; v += 16) __builtin_prefetch(row + v);
+// Asks for columns [from, from + width) of the rows that non-zeros after `e` need.
+inline void prefetch(const Batch& b, const Numbers& indices, int64_t e, const float* rows,
+                     int64_t stride, int64_t from, int64_t width) {
+    if (e + kFar < b.end_of_task)
+        prefetch_far(rows + at(indices, e + kFar) * stride + from, width);
+    if (e + kNear < b.end_of_task)
+        prefetch_near(rows + at(indices, e + kNear) * stride + from, width);
 }
 
 void additive_scores(const Attention& a, const Group& g, int64_t row, Batch& b) {
     const float* source = a.source + g.first;
     const Floats target = load_some(a.target + row * a.target_stride + g.first, g.heads);
     for (int i = 0; i < b.count; ++i) {
-        const int64_t e = b.begin + i, next = e + kScoresAhead;
+        const int64_t e = b.begin + i, next = e + kFar;
         if (next < b.end_of_task) __builtin_prefetch(source + at(a.indices, next) * a.source_stride);
         const Floats given = load_some(source + at(a.indices, e) * a.source_stride, g.heads);
         b.shares[i] = leaky(given + target, a.slope);
@@ -57,9 +61,8 @@ void pair_scores_of(const Attention& a, const Group& g, int64_t row, Batch& b) {
     const int64_t width = a.per_head, from = g.first * width;
     const float* query = a.target + row * a.target_stride + from;
     for (int i = 0; i < b.count; ++i) {
-        const int64_t e = b.begin + i, next = e + kAhead;
-        if (next < b.end_of_task)
-            prefetch(a.source + at(a.indices, next) * a.source_stride + from, g.heads * width);
+        const int64_t e = b.begin + i;
+        prefetch(b, a.indices, e, a.source, a.source_stride, from, g.heads * width);
         const float* key = a.source + at(a.indices, e) * a.source_stride + from;
         float scores[kLanes] = {};
         for (int h = 0; h < g.heads; ++h) {
@@ -124,11 +127,8 @@ void add_panel(const Attention& a, const Group& g, const Batch& b, const Factors
         value[v] = f.fresh ? Floats{} : load(sums + start[v]) * permute(f.before, head[v]);
     }
     for (int i = 0; i < b.count; ++i) {
-        const int64_t e = b.begin + i, next = e + kAhead;
-        if (next < b.end_of_task) {
-            const float* row = a.x + at(a.indices, next) * a.x_stride;
-            for (int v = 0; v < N; v += 16 / kLanes) __builtin_prefetch(row + start[v]);
-        }
+        const int64_t e = b.begin + i;
+        prefetch(b, a.indices, e, a.x, a.x_stride, low, width);
         const float* row = a.x + at(a.indices, e) * a.x_stride;
         const Floats share = b.shares[i];
         for (int v = 0; v < N; ++v) value[v] += permute(share, head[v]) * load(row + start[v]);
@@ -145,9 +145,8 @@ void add_narrow(const Attention& a, const Group& g, const Batch& b, const Factor
     Floats value{};
     if (!f.fresh) value = load_some(sums + low, width) * permute(f.before, head);
     for (int i = 0; i < b.count; ++i) {
-        const int64_t e = b.begin + i, next = e + kAhead;
-        if (next < b.end_of_task)
-            __builtin_prefetch(a.x + at(a.indices, next) * a.x_stride + low);
+        const int64_t e = b.begin + i;
+        prefetch(b, a.indices, e, a.x, a.x_stride, low, width);
         const float* row = a.x + at(a.indices, e) * a.x_stride + low;
         value += permute(b.shares[i], head) * load_some(row, width);
     }

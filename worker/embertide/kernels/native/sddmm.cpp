@@ -45,6 +45,7 @@ void pair_scores(Matrix<float> out, std::optional<AnyNumbers> rows, AnyNumbers i
         p.vector = vector->data();
     }
     require(row_stride(out, "out") == p.heads, "out: contiguous");
+    p.nonzeros = nonzeros;
     p.key = key.data();
     p.query = query.data();
     p.key_stride = row_stride(key, "key");

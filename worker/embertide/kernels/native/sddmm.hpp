@@ -7,6 +7,7 @@ namespace embertide {
 
 // Strides count values.
 struct PairScores {
+    int64_t nonzeros;
     Numbers rows, indptr, indices, edges;
     const float *key, *query, *vector;  // vector: GATv2's, null for dot products
     int64_t key_stride, query_stride, heads, per_head;

@@ -1,21 +1,20 @@
 #include "sddmm.hpp"
 
 #include "attention_lanes.hpp"
+#include "prefetch.hpp"
 
 namespace embertide::EMBERTIDE_ISA {
 namespace {
-
-constexpr int64_t kAhead = 8;  // non-zeros between a key's prefetch and its use
 
 template <bool kDot>
 void score_row(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
     const int64_t width = p.heads * p.per_head;
     const float* query = p.query + (p.rows.data ? at(p.rows, row) : row) * p.query_stride;
     for (int64_t e = begin; e < end; ++e) {
-        if (e + kAhead < end) {
-            const float* next = p.key + at(p.indices, e + kAhead) * p.key_stride;
-            for (int64_t f = 0; f < width; f += 16) __builtin_prefetch(next + f);
-        }
+        if (e + kFar < p.nonzeros)
+            prefetch_far(p.key + at(p.indices, e + kFar) * p.key_stride, width);
+        if (e + kNear < p.nonzeros)
+            prefetch_near(p.key + at(p.indices, e + kNear) * p.key_stride, width);
         const float* key = p.key + at(p.indices, e) * p.key_stride;
         float* out = p.out + (p.edges.data ? at(p.edges, e) : e) * p.heads;
         for (int64_t h = 0; h < p.heads; ++h) {

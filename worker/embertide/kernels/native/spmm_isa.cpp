@@ -1,11 +1,10 @@
 #include "spmm.hpp"
 
 #include "lanes.hpp"
+#include "prefetch.hpp"
 
 namespace embertide::EMBERTIDE_ISA {
 namespace {
-
-constexpr int64_t kAhead = 8;  // non-zeros; enough to hide a miss at 512 bytes a row
 
 inline int64_t row_start(const Gather& g, int64_t row) {
     return g.wide_indptr ? static_cast<const int64_t*>(g.indptr)[row]
@@ -20,10 +19,12 @@ inline void reduce(const Gather& g, int64_t column, int64_t begin, int64_t end,
     const float *x = g.x + column, *weights = g.weights, *scale = g.source_scale;
     const int64_t stride = g.x_stride, nnz = g.nnz;
     for (int64_t e = begin; e < end; ++e) {
-        if (e + kAhead < nnz) {
-            const float* next = x + index[e + kAhead] * stride;
-            for (int i = 0; i < lanes * vectors; i += 16) __builtin_prefetch(next + i);
+        if (e + kFar < nnz) {
+            const Index far = index[e + kFar];
+            prefetch_far(x + far * stride, lanes * vectors);
+            if (scale) __builtin_prefetch(scale + far);
         }
+        if (e + kNear < nnz) prefetch_near(x + index[e + kNear] * stride, lanes * vectors);
         const float* row = x + index[e] * stride;
         float factor = weights ? weights[e] : 1.0f;
         if (scale) factor *= scale[index[e]];
