@@ -33,6 +33,12 @@ def test_rows_of_torch_and_numpy_are_gathered():
 
 
 @needs_native
+def test_arrays_without_rows_are_taken():
+    empty, none = np.empty((0, 33), np.float32), np.empty(0, np.int64)
+    native.lib.gather_rows(empty, torch.from_numpy(empty), none)
+
+
+@needs_native
 def test_a_wrong_array_is_refused():
     with pytest.raises(TypeError):
         native.lib.gather_rows(torch.empty(2, 3).double(), torch.empty(2, 3), torch.zeros(2).long())
