@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -49,16 +50,23 @@ def _launch_and_note_forks(settings: WorkerSettings, rendezvous: Rendezvous | No
     return launch(settings, rendezvous)
 
 
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A temporary folder whose path is short enough for sockets in it, whatever pytest's is."""
+    with tempfile.TemporaryDirectory(prefix="em-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 def test_workers_are_forked_while_nothing_else_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else one of some hundred runs stands still: a worker waits for a lock nobody holds."""
     files = write_job(tmp_path / "job", make_graph(), make_features(WIDTH))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(scratch))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr(embertide.launch.sequence, "launch", _launch_and_note_forks)
     run_job(files.job, grid=GridShape.of(2, 2), threads=1)
-    assert (tmp_path / "forks").read_text().split() == ["1"] * 4
+    assert (scratch / "forks").read_text().split() == ["1"] * 4
 
 
 def test_beside_a_thread_nothing_is_forked() -> None:
