@@ -27,10 +27,10 @@ using InMatrix = nb::ndarray<const T, nb::ndim<2>, nb::device::cpu>;
 // Every entry point with these releases the GIL; they must not touch Python objects.
 using NoGil = nb::call_guard<nb::gil_scoped_release>;
 
-// Values between the starts of two rows.
+// Values between the starts of two rows. Without rows, strides may be anything.
 template <typename M>
 int64_t row_stride(const M& matrix, const char* name) {
-    if (matrix.shape(1) > 1 && matrix.stride(1) != 1)
+    if (matrix.shape(0) > 0 && matrix.shape(1) > 1 && matrix.stride(1) != 1)
         throw std::invalid_argument(std::string(name) + ": values of a row must be contiguous");
     return matrix.shape(0) > 1 ? matrix.stride(0) : static_cast<int64_t>(matrix.shape(1));
 }
