@@ -4,7 +4,8 @@ Without the garbage collector, which would look through every object over and ov
 tenth less time. Frozen, the objects' pages stay shared with the processes that are forked.
 
 torch is told to ask for huge pages: tensors of a run are large, and their first touch costs a fifth
-of the time then. Where the system has none, nothing changes. Large arrays go back to the system as they are freed.
+of the time then. Where the system has none, nothing changes. Large arrays go back to the system as
+they are freed.
 """
 
 # ruff: noqa: E402, F401  # imported for others, after what comes first
