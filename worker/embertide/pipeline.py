@@ -72,6 +72,7 @@ def run(
             expected = _expected(ctx, inputs, program, ids)
         with clock.stage("ingest"):
             edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
+            release_memory()
         with clock.stage("csr"):
             ranges = choose_ranges(ctx, edges, ids.count)
             sub_range = build_graph(ctx, edges, ranges)
