@@ -15,7 +15,7 @@ from embertide.primitives.graph import edge_needs
 from embertide.primitives.shuffle import ROUND_EDGES
 from embertide.spec.manifest import EmbeddingJob
 
-_OVERHEAD = 72 << 20
+_OVERHEAD = 56 << 20
 """Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
 _MAPPING_BYTES = 128 << 20
 """At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
