@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -193,6 +194,14 @@ def test_native_and_torch_agree(
     out = torch.empty(len(lengths), width)
     reduce_rows(out, block, x, factors, NOTHING, reduce=reduce)
     close(out, expected_rows(block, x, factors, reduce, None, len(lengths)))
+
+
+def test_products_of_no_rows(path: str) -> None:
+    """As of a worker that loaded nothing: numpy's empty arrays have strides of 0."""
+    rows = torch.from_numpy(np.empty((0, 8), np.float32))[0:5]
+    out = torch.empty(0, 4)
+    multiply(out, rows, torch.ones(4, 8), NOTHING)
+    assert out.shape == (0, 4)
 
 
 def test_empty_blocks(path: str) -> None:

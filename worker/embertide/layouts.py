@@ -40,7 +40,7 @@ class Loaded:
     Attributes:
         ids: [n] int64 dense node ids in the order of the rows, over all chunks.
         data: [n, D] float32.
-        placed: this rank has all rows, in the order of their dense ids: ``ids`` counts from 0.
+        placed: this rank has all rows, in the order of their dense ids; ``ids`` is empty then.
     """
 
     ids: torch.Tensor

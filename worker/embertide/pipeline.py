@@ -24,7 +24,6 @@ from embertide.stages.features import (
     load_features,
     loaded_features,
     locate_features,
-    located,
     map_ids,
 )
 from embertide.stages.infer import Graphs, infer
@@ -73,10 +72,11 @@ def run(
             expected = _expected(ctx, inputs, program, ids)
         with clock.stage("ingest"):
             edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
+            release_memory()
         with clock.stage("csr"):
             ranges = choose_ranges(ctx, edges, ids.count)
             sub_range = build_graph(ctx, edges, ranges)
-            dense, locations = located(raw, dense, locate_features(ctx, ranges, ids, dense))
+            locations = locate_features(ctx, ranges, ids, dense)
             names, keys = ids.original(ranges)
             clock.edges = sum(ctx.exchange.all_objects(sub_range.nnz))
         del edges, ids

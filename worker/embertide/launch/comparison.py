@@ -93,6 +93,9 @@ def prepare_check(
     def embed(ctx: RunContext, program: Program) -> torch.Tensor:
         graphs = layer_graphs(ctx, program, ranges, sub_range, keys, clock)
         loaded = loaded_features(ctx, raw, dense)
+        if loaded.placed:
+            # Layers may change them in place, and the next program reads them again.
+            loaded.data = loaded.data.clone()
         return infer(ctx, program, ranges, graphs, loaded, locations)
 
     return Check(ctx=ctx, ranges=ranges, expected=expected, embed=embed)

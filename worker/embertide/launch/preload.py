@@ -4,7 +4,8 @@ Without the garbage collector, which would look through every object over and ov
 tenth less time. Frozen, the objects' pages stay shared with the processes that are forked.
 
 torch is told to ask for huge pages: tensors of a run are large, and their first touch costs a fifth
-of the time then. Where the system has none, nothing changes.
+of the time then. Where the system has none, nothing changes. Large arrays go back to the system as
+they are freed.
 """
 
 # ruff: noqa: E402, F401  # imported for others, after what comes first
@@ -17,6 +18,8 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 import embertide.launch.worker
 import embertide.planning.estimate
+from embertide.telemetry.memory import return_large_arrays
 
+return_large_arrays()
 gc.freeze()
 gc.enable()

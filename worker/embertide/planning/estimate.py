@@ -12,12 +12,13 @@ from dataclasses import replace
 
 from embertide.errors import GridError
 from embertide.models.order import order_steps
-from embertide.models.program import EdgeStep, Program
+from embertide.models.program import Program
 from embertide.models.read import read_model
 from embertide.planning.duration import basis, seconds_range, work_of
-from embertide.planning.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size, tensor_peak
+from embertide.planning.footprint import FLOAT_BYTES, ID_BYTES, Size
 from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, check_model, list_inputs
+from embertide.planning.memory import planned_memory
 from embertide.planning.sizing import (
     container_bytes,
     machine_bytes,
@@ -26,7 +27,6 @@ from embertide.planning.sizing import (
     worker_bytes,
 )
 from embertide.planning.traffic import planned_traffic
-from embertide.primitives.graph import edge_needs
 from embertide.spec.edges import EdgeInput
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -37,18 +37,6 @@ from embertide.telemetry.report import Estimate, GridNeeds, InputSize
 _TEXT_BYTES_PER_EDGE = 16
 _MOST_PARTITIONS = 256
 """Of a grid that the manifest does not give; more workers than that must be asked for."""
-_OVERHEAD = 96 << 20
-"""Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
-
-_HASHED_ID_BYTES = 40
-"""Of a node with int64 or string ids: its hash (two words), its id at the owner of the hash and at
-the owner of its row, and its sampling key, 8 bytes each. The text of strings is not counted."""
-_OWN_NODE_BYTES = LOCATION_BYTES + ID_BYTES
-"""Of a node of our sub-range during the layers: the location of its features, and its id."""
-_LOCAL_ROW_BYTES = 8
-"""Of a row in the local block: the end of its run (int32), and its degree (float32)."""
-_POSITION_BYTES = 4
-"""Of a non-zero's position in the CSR, which blocks carry for pair attention: int32."""
 
 
 def estimate_job(
@@ -165,7 +153,7 @@ def estimate_program(
         group_bytes=inference.group_bytes,
         depth=inference.depth,
     )
-    memory = _memory(job, inputs, program, size)
+    memory = planned_memory(job, inputs, program, size)
     traffic = planned_traffic(program, size)
     exchanged = sum(t.bytes_per_worker for t in traffic) * size.workers
     output, cores, notes = _output_bytes(job, nodes, program.output_width), os.cpu_count() or 1, []
@@ -230,53 +218,3 @@ def _edges(edge: EdgeInput, inputs: Inputs) -> tuple[int, bool]:
         and edge.self_loops == "keep"
     )
     return rows * (1 if edge.directed else 2), exact
-
-
-def _memory(job: EmbeddingJob, inputs: Inputs, program: Program, size: Size) -> dict[str, int]:
-    """Bytes of the fullest worker per stage, beyond its imports."""
-    world = size.workers
-    hashed = job.spec.input.nodes[0].ids != "dense"
-    ids = _HASHED_ID_BYTES * size.nodes // world if hashed else 0
-    row = FLOAT_BYTES * inputs.width + ID_BYTES
-    loaded = row * inputs.feature_rows // world + ids
-    index, weight = _edge_bytes(job, size)
-    edges = size.edges / world
-    held = edges * (2 * index + weight)
-    packing = held + edges * ID_BYTES
-    # Weights are put in the order of the sorted keys, so for a moment there are two copies.
-    sorting = edges * (ID_BYTES + index + 2 * weight)
-    partition, graph = _graph(job, program, size)
-    own = _OWN_NODE_BYTES * size.nodes / world
-    stages = {
-        "features": loaded,
-        "ingest": loaded + held,
-        "csr": loaded + max(packing, sorting) + (partition if size.feature > 1 else 0),
-        "infer": graph + ids + tensor_peak(program, size) + own,
-        "publish": graph + ids + size.tensor(program.output_width),
-    }
-    return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
-
-
-def _edge_bytes(job: EmbeddingJob, size: Size) -> tuple[int, int]:
-    """Bytes of one end of an edge and of its weight."""
-    weighted = job.spec.input.edges[0].columns.weight is not None
-    return 4 if size.nodes < 2**31 else 8, FLOAT_BYTES if weighted else 0
-
-
-def _graph(job: EmbeddingJob, program: Program, size: Size) -> tuple[float, float]:
-    """Bytes of a partition's CSR, and of the layer graphs that are made of it.
-
-    A layer graph is the CSR, without its columns where nothing reads them again, and its blocks.
-    """
-    index, weight = _edge_bytes(job, size)
-    needs = edge_needs(program)
-    edges, rows = size.edges / size.graph, size.nodes / size.graph
-    partition = edges * (index + weight) + ID_BYTES * rows
-    blocks = 0.0
-    if size.graph > 1:
-        position = _POSITION_BYTES if needs.positions else 0
-        blocks = edges * (index + weight + position)
-        blocks += size.pattern(max(program.widths.values())) + _LOCAL_ROW_BYTES * rows
-        partition -= 0 if needs.again else edges * index
-    single = any(isinstance(step, EdgeStep) and step.loops == "single" for step in program.steps)
-    return partition, partition * (2 if single and needs.again else 1) + blocks

@@ -27,7 +27,6 @@ from embertide.kernels.spmm import (
 )
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel, Pending
-from embertide.primitives.gemm import linear
 from embertide.primitives.sources import Sources
 
 
@@ -233,23 +232,17 @@ def spmm_linear(
     weight: torch.Tensor,
     reduction: Reduction,
     last: Epilogue,
-    *,
-    depth: int,
 ) -> torch.Tensor:
-    """As :func:`spmm`, multiplied by a weight before the epilogue; for tensors with all columns.
-
-    On an axis of one rank the sums never exist as a whole. Collective: every rank of the
-    sources' axis must call.
+    """As :func:`spmm`, multiplied by a weight before the epilogue; the sums never exist as a whole.
 
     Args:
+        sources: all held by this rank.
+        operand: with all columns.
         weight: [D', D].
 
     Returns:
         [outputs, D'].
     """
-    if sources.axis.size > 1:
-        sums = spmm(channel, sources, operand, reduction, NOTHING, depth=depth)
-        return linear(sums, weight, last)
     out = empty_rows(operand.local, sources.outputs, len(weight))
     block = sources.local
     factors = reduction.factors(block, operand.scale)

@@ -70,6 +70,13 @@ class Tensors:
             self.loaded.release()
         self._alive[name] = {shard.layout: shard}
 
+    def read(self, name: str) -> None:
+        """The step under way is done with the tensor: frees it where no later one reads it."""
+        if self.dies(name):
+            self._alive.pop(name, None)
+            if name == self._program.input:
+                self.loaded.release()
+
     def dies(self, name: str) -> bool:
         """No step after this one reads the tensor, so it may be changed in place."""
         return self._last[name] <= self._at

@@ -186,14 +186,15 @@ def _dense_ids(ctx: RunContext, ids: NodeIds, raw: RawFeatures) -> npt.NDArray[n
 
     Collective: every rank must call.
     """
-    found: list[npt.NDArray[np.int64]] = []
-    unknown, first = 0, None
+    loaded = np.empty(sum(map(len, raw.ids)), np.int64)
+    unknown, first, at = 0, None, 0
     for batch, (dense,) in ids.find_all((batch, [batch]) for batch in raw.ids):
         missing = np.flatnonzero(dense < 0)
         if len(missing) and first is None:
             first = _name(batch, int(missing[0]))
         unknown += len(missing)
-        found.append(dense)
+        loaded[at : at + len(dense)] = dense
+        at += len(dense)
     bad = [pair for pair in ctx.exchange.all_objects((unknown, first)) if pair[0]]
     if bad:
         total, name, uri = sum(n for n, _ in bad), bad[0][1], ctx.nodes.features.uri
@@ -201,7 +202,7 @@ def _dense_ids(ctx: RunContext, ids: NodeIds, raw: RawFeatures) -> npt.NDArray[n
             f"{uri}: {total} feature row{'s' if total > 1 else ''} of unknown nodes,"
             f" first node id {name!r}; {_known(ctx.nodes, ids.count)}"
         )
-    return np.concatenate([np.empty(0, np.int64), *found])
+    return loaded
 
 
 def _known(node: NodeInput, count: int) -> str:
@@ -288,19 +289,7 @@ def _refuse(
     )
 
 
-def located(
-    raw: RawFeatures, dense: npt.NDArray[np.int64], locations: torch.Tensor
-) -> tuple[npt.NDArray[np.int64], torch.Tensor]:
-    """The dense id of each row that is held, and where each node's row is.
-
-    Differs from what was read where rows were placed: by now they are known to be all nodes', once.
-    """
-    if not raw.placed:
-        return dense, locations
-    ids = torch.arange(len(raw.values))
-    return ids.numpy(), torch.stack([torch.zeros_like(ids), ids], 1)
-
-
 def loaded_features(ctx: RunContext, raw: RawFeatures, dense: npt.NDArray[np.int64]) -> Loaded:
-    """Loaded rows with their dense ids, on the device."""
-    return Loaded(torch.from_numpy(dense), raw.values.to(ctx.device), raw.placed)
+    """Loaded rows with their dense ids, on the device; placed rows need no ids."""
+    ids = torch.from_numpy(dense[:0] if raw.placed else dense)
+    return Loaded(ids, raw.values.to(ctx.device), raw.placed)

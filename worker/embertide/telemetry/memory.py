@@ -17,6 +17,10 @@ import psutil
 import pyarrow as pa
 
 _STATUS = Path("/proc/self/status")
+_M_MMAP_THRESHOLD = -3
+"""Of glibc's malloc.h."""
+_LARGE_BYTES = 4 << 20
+"""More than a batch, whose memory is used again at once."""
 
 
 def allocated_bytes() -> int:
@@ -26,6 +30,17 @@ def allocated_bytes() -> int:
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
     return int(psutil.Process().memory_info().rss)
+
+
+def return_large_arrays() -> None:
+    """Let large arrays have pages of their own, which go back to the system as they are freed.
+
+    glibc would raise its limit to 32 MiB with the first of them that is freed, and keep what
+    lies below in heaps whose holes stay: a tenth of a run's memory. Processes that are forked
+    inherit this; other C libraries have no such call.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def release_memory() -> None:

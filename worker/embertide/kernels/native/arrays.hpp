@@ -27,7 +27,7 @@ using InMatrix = nb::ndarray<const T, nb::ndim<2>, nb::device::cpu>;
 // Every entry point with these releases the GIL; they must not touch Python objects.
 using NoGil = nb::call_guard<nb::gil_scoped_release>;
 
-// Values between the starts of two rows. Strides of an empty array mean nothing.
+// Values between the starts of two rows. Without rows, strides may be anything.
 template <typename M>
 int64_t row_stride(const M& matrix, const char* name) {
     if (matrix.shape(0) > 0 && matrix.shape(1) > 1 && matrix.stride(1) != 1)

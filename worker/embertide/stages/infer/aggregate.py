@@ -13,7 +13,7 @@ from embertide.models.fuse import Run
 from embertide.models.program import Aggregate
 from embertide.primitives.directory import look_up
 from embertide.primitives.exchange import Channel
-from embertide.primitives.gemm import ring_gemm
+from embertide.primitives.gemm import linear, ring_gemm
 from embertide.primitives.graph import LayerGraph
 from embertide.primitives.landing import loaded_operand
 from embertide.primitives.sources import LoadedHolders, Sources
@@ -26,30 +26,40 @@ def run_aggregate(execution: Execution, run: Run, step: Aggregate) -> Shard:
 
     A ``tile``; ``rows`` behind a product. Collective: every rank must call.
     """
-    graph = execution.graphs(step.layer).variant(step)
-    weighted = step.edge_weight and graph.csr.weights is not None
-    source, target = _norms(step, graph, weighted)
-    # One worker puts its rows in order instead: a pattern of its own would cost more than the copy.
-    if execution.grid.world > 1 and execution.tensors.is_loaded(step.x):
-        over = _over_loaded(execution, step, graph, source)
-    else:
-        x = execution.tensors.get(step.x, "tile", execution.channel(step)).data
-        over = execution.channel(step, "graph", "spmm"), graph.tiles(), tile_operand(x, source)
-    reduction = Reduction(step.reduce, weighted, target)
+    over, reduction = _over(execution, step)
     width, depth = execution.program.widths[run.out], execution.depth
     if run.linear is None:
         last = execution.epilogue(run, "tile")
         return Shard("tile", spmm(*over, reduction, last, depth=depth), width)
     last, weight = execution.epilogue(run, "rows"), execution.param(run.linear.weight)
-    if execution.grid.feature == 1:
-        return Shard("rows", spmm_linear(*over, weight, reduction, last, depth=depth), width)
+    if execution.grid.world == 1:
+        return Shard("rows", spmm_linear(*over, weight, reduction, last), width)
     sums = spmm(*over, reduction, NOTHING, depth=depth)
+    # What was summed makes room for the product.
+    del over
+    execution.tensors.read(step.x)
+    if execution.grid.feature == 1:
+        return Shard("rows", linear(sums, weight, last), width)
     data = ring_gemm(execution.channel(run.linear), execution.ranges, sums, weight, last)
     return Shard("rows", data, width)
 
 
 Over = tuple[Channel, Sources, Operand]
 """What a sum runs over."""
+
+
+def _over(execution: Execution, step: Aggregate) -> tuple[Over, Reduction]:
+    """What a step sums, and how. Collective: every rank must call."""
+    graph = execution.graphs(step.layer).variant(step)
+    weighted = step.edge_weight and graph.csr.weights is not None
+    source, target = _norms(step, graph, weighted)
+    reduction = Reduction(step.reduce, weighted, target)
+    # One worker puts its rows in order instead: a pattern of its own would cost more than the copy.
+    if execution.grid.world > 1 and execution.tensors.is_loaded(step.x):
+        return _over_loaded(execution, step, graph, source), reduction
+    x = execution.tensors.get(step.x, "tile", execution.channel(step)).data
+    channel = execution.channel(step, "graph", "spmm")
+    return (channel, graph.tiles(), tile_operand(x, source)), reduction
 
 
 def _over_loaded(

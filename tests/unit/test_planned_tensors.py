@@ -1,0 +1,95 @@
+"""The largest tensors of a program: what fused runs, landing and layouts save and cost."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from embertide.models.program import Affine, Aggregate, Attend, Linear, Program, Step
+from embertide.planning.footprint import Size
+from embertide.planning.tensors import tensor_peak
+from embertide.spec.grid import GridShape
+
+NODES, GROUP = 1000, 16
+ONE = 4.0 * NODES
+"""Bytes of a tensor of width 1."""
+
+
+def size(graph: int = 1, feature: int = 1) -> Size:
+    grid = GridShape.of(graph, feature)
+    return Size(nodes=NODES, edges=1 << 20, grid=grid, group_bytes=GROUP, depth=1)
+
+
+def program(*steps: Step, **widths: int) -> Program:
+    return Program(steps=steps, params={"w": torch.zeros(1, 1)}, widths=widths, layers=1)
+
+
+def peak(
+    of: Program, size: Size, *, placed: bool = False, building: float = 0.0, block: float = 0.0
+) -> float:
+    return tensor_peak(of, size, placed=placed, building=building, block=block)
+
+
+def sum_of(x: str, out: str) -> Aggregate:
+    return Aggregate(out=out, layer=0, x=x)
+
+
+def product_of(x: str, out: str) -> Linear:
+    return Linear(out=out, layer=0, x=x, weight="w")
+
+
+SUM_AND_PRODUCT = program(sum_of("x", "sums"), product_of("sums", "out"), x=10, sums=10, out=7)
+
+
+def test_alone_a_sum_and_its_product_make_one_tensor() -> None:
+    assert peak(SUM_AND_PRODUCT, size(), placed=True) == 17 * ONE
+
+
+def test_rows_that_are_not_placed_are_put_in_order_first() -> None:
+    assert peak(SUM_AND_PRODUCT, size()) == 20 * ONE
+
+
+def test_among_many_the_sums_exist_and_the_summed_tensor_makes_room() -> None:
+    one = program(
+        product_of("x", "a"), sum_of("a", "s"), product_of("s", "out"), x=1, a=10, s=10, out=7
+    )
+    groups = 4 * GROUP
+    # A sum of 10 beside what was summed; the product of 7 comes when that is gone.
+    assert peak(one, size(2)) == 20 * ONE / 2 + groups
+    late = program(
+        product_of("x", "a"), sum_of("a", "s"), product_of("s", "out"), x=1, a=10, s=10, out=30
+    )
+    assert peak(late, size(2)) == 40 * ONE / 2
+
+
+def test_products_land_beside_the_loaded_rows_in_batches() -> None:
+    landed = program(product_of("x", "out"), x=20, out=10)
+    assert peak(landed, size(2)) == 30 * ONE / 2 + 5 * GROUP
+
+
+def test_a_tensor_in_two_layouts_counts_twice() -> None:
+    steps = (
+        product_of("x", "a"),
+        product_of("a", "b"),
+        sum_of("b", "c"),
+        Affine(out="out", layer=0, x="c", shift="w"),
+    )
+    both = program(*steps, x=1, a=10, b=10, c=10, out=10)
+    # `b` comes as rows and is summed as a tile.
+    assert peak(both, size(1, 2)) == 20 * ONE / 2
+
+
+@pytest.mark.parametrize("graph", [1, 2])
+def test_attention_keeps_maxima_and_sums_where_groups_follow_each_other(graph: int) -> None:
+    attend = Attend(out="out", layer=0, x="a", source="s", target="t", heads=1)
+    attending = program(
+        product_of("x", "a"), product_of("x", "s"), product_of("x", "t"), attend,
+        x=1, a=10, s=1, t=1, out=10,
+    )  # fmt: skip
+    found = peak(attending, size(graph))
+    scores = 0.0 if graph == 1 else 2 * ONE / 2 + 4 * size(2).unique() + 4 * GROUP
+    assert found == pytest.approx(22 * ONE / graph + scores)
+
+
+def test_a_graph_that_is_being_built_counts_beside_what_is_alive_then() -> None:
+    assert peak(SUM_AND_PRODUCT, size(), placed=True, building=50 * ONE) == 60 * ONE

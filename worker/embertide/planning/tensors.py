@@ -1,0 +1,185 @@
+"""The largest tensors a program holds at a time, found by walking its runs of steps in order.
+
+The walk follows what :mod:`embertide.stages.infer` does: which tensors are alive, in which
+layouts, and what a run allocates beside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from embertide.models import program as steps
+from embertide.models.fuse import Run, runs
+from embertide.models.program import Program, Step
+from embertide.planning.footprint import FLOAT_BYTES, Size
+
+_LANDING_BATCHES = 5
+"""Of products of loaded rows: the result, and two batches each to be sent and received."""
+_SOURCE_BYTES = 14
+"""Of a source whose row is looked up at its loader."""
+_ROWS = (steps.Linear, steps.HeadDot, steps.HeadMean, steps.LayerNorm, steps.RowNormalize)
+_IN_PLACE = (steps.Affine, steps.Activation, steps.DivideByDegree)
+
+
+def tensor_peak(
+    program: Program, size: Size, *, placed: bool, building: float, block: float
+) -> float:
+    """Bytes of the tensors alive in the fullest moment of the layers.
+
+    Args:
+        placed: the input is in order from the start.
+        building: bytes that the layer graph takes while it is built, beyond what stays of it.
+        block: bytes of the blocks of a sum over features where they were loaded.
+    """
+    walk = _Walk(program, size, building, block)
+    walk.alive[program.input] = {"rows" if placed else "loaded"}
+    for run in runs(program):
+        walk.at += len(run.steps)
+        layout = walk.run(run)
+        last = {name: at for name, at in walk.last.items() if at > walk.at}
+        walk.alive = {name: kept for name, kept in walk.alive.items() if name in last}
+        walk.alive[run.out] = {layout}
+    walk.get(program.output, "rows")
+    return max(walk.peak, walk.held())
+
+
+@dataclass
+class _Walk:
+    """The state of a walk: ``at`` is the number of the run's last step."""
+
+    program: Program
+    size: Size
+    building: float
+    block: float
+    at: int = -1
+    peak: float = 0.0
+    alive: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.last = {
+            name: at for at, step in enumerate(self.program.steps) for name in step.reads()
+        }
+        self.last[self.program.output] = len(self.program.steps)
+
+    def tensor(self, name: str) -> float:
+        """Bytes of one worker's part, in any layout."""
+        return self.size.tensor(self.program.widths[name])
+
+    def held(self) -> float:
+        """Bytes of what is alive."""
+        return sum(self.tensor(name) * len(layouts) for name, layouts in self.alive.items())
+
+    def need(self, more: float) -> None:
+        """What is allocated beside what is alive."""
+        self.peak = max(self.peak, self.held() + more)
+
+    def dies(self, name: str) -> bool:
+        """Whether no later run reads a tensor."""
+        return self.last[name] <= self.at
+
+    def get(self, name: str, layout: str) -> str:
+        """A tensor in a layout; with one slice all are the same, but for loaded rows."""
+        layouts = self.alive[name]
+        if layout in layouts or ("loaded" not in layouts and self.size.feature == 1):
+            return layout
+        self.need(self.tensor(name))
+        kept = set() if "loaded" in layouts or self.dies(name) else layouts
+        self.alive[name] = {*kept, layout}
+        return layout
+
+    def any(self, name: str) -> str:
+        """A tensor in the layout it has; loaded ones as rows."""
+        layouts = self.alive[name] - {"loaded"}
+        return min(layouts) if layouts else self.get(name, "rows")
+
+    def build(self) -> None:
+        """The first step over edges builds the graph."""
+        self.need(self.building)
+        self.building = 0.0
+
+    def run(self, run: Run) -> str:
+        """A run of steps; the layout of its result."""
+        if run.aggregate is not None:
+            return self._aggregate(run, run.aggregate)
+        if run.linear is not None:
+            return self._linear(run, run.linear)
+        (step,) = run.steps
+        if isinstance(step, steps.Attend | steps.PairAttend):
+            return self._attend(step)
+        return self._node_step(step)
+
+    def _aggregate(self, run: Run, step: steps.Aggregate) -> str:
+        width, more = self.program.widths[step.x], 0.0
+        if "loaded" in self.alive[step.x] and self.size.workers > 1:
+            more = self.block + _SOURCE_BYTES * self.size.unique()
+            more += self.tensor(step.x) if self.size.feature > 1 else 0.0
+        else:
+            self.get(step.x, "tile")
+        self.build()
+        sums, out = self.size.tensor(width), self.tensor(run.out)
+        if run.linear is None or self.size.workers == 1:
+            self.need(more + out + self.size.in_flight(width))
+            return "tile" if run.linear is None else "rows"
+        self.need(more + sums + self.size.in_flight(width))
+        if self.dies(step.x):
+            del self.alive[step.x]
+        self.need(sums + out)
+        return "rows"
+
+    def _linear(self, run: Run, step: steps.Linear) -> str:
+        out = self.tensor(run.out)
+        if "loaded" not in self.alive[step.x]:
+            self.need(out)
+            return "rows"
+        batch = min(float(self.size.group_bytes), out) if self.size.workers > 1 else 0.0
+        self.need(out + _LANDING_BATCHES * batch)
+        readers = [other for other in self.program.steps if run.out in other.reads()]
+        whole = run.out == self.program.output or any(
+            isinstance(other, (*_ROWS, steps.Concat))
+            or (isinstance(other, steps.PairAttend) and run.out in (other.key, other.query))
+            for other in readers
+        )
+        return "rows" if whole else "tile"
+
+    def _attend(self, step: steps.Attend | steps.PairAttend) -> str:
+        if isinstance(step, steps.PairAttend):
+            ends, layout = (step.key, step.query), "rows" if self.size.workers == 1 else "tile"
+        else:
+            ends, layout = (step.source, step.target), "tile"
+        for name in ends:
+            self.get(name, "rows")
+        self.get(step.x, layout)
+        self.build()
+        width = self.program.widths[step.x]
+        out = self.tensor(step.out)
+        self.need(out + _scores(step, self.size) + self.size.in_flight(width))
+        return "tile"
+
+    def _node_step(self, step: Step) -> str:
+        names = step.reads()
+        if isinstance(step, _IN_PLACE):
+            layout = self.any(names[0])
+        elif isinstance(step, steps.Combine | steps.Maximum):
+            tiles = all("tile" in self.alive[name] for name in names)
+            layout = "tile" if tiles else "rows"
+        else:
+            layout = "rows"
+        for name in names:
+            self.get(name, layout)
+        changed = isinstance(step, (*_IN_PLACE, steps.Combine)) and self.dies(names[-1])
+        self.need(0.0 if changed else self.tensor(step.out))
+        return layout
+
+
+def _scores(step: steps.Attend | steps.PairAttend, size: Size) -> float:
+    """Bytes of scores, of what is exchanged of them, and of a softmax over several blocks."""
+    mine, rows = FLOAT_BYTES * size.heads(step.heads), size.nodes / size.graph
+    if isinstance(step, steps.Attend):
+        # Of both ends where slices exchange them; maxima and sums where groups follow each other.
+        per_row = (3 if size.feature > 1 else 0) + (2 if size.graph > 1 else 0)
+        return mine * (rows * per_row + (size.unique() if size.graph > 1 else 0.0))
+    if size.workers == 1:
+        return 0.0
+    # Scores of our sub-range's edges, what of them is sent, and the shares of the partition's.
+    own = FLOAT_BYTES * step.heads * size.edges / size.workers
+    return own + (own + 2 * mine * size.edges / size.graph if size.feature > 1 else 0.0)
