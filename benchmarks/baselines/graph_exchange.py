@@ -19,7 +19,7 @@ from embertide.kernels.csr import Csr
 
 @dataclass(frozen=True)
 class Pattern:
-    """What peers gave us to multiply, where we add what each returns, and which non-zeros it has."""
+    """What peers gave us to multiply, where we add what each returns, which non-zeros it has."""
 
     theirs: list[Block]
     rows: list[Block]
