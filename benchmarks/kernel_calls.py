@@ -96,7 +96,7 @@ def spmm_linear(bench: Bench) -> Calls:
 
 def _close_to_largest(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Equal to float32 rounding of sums of sums, whose parts cancel out."""
-    return bool((a - b).abs().max() <= 1e-5 * b.abs().max())
+    return bool((a - b).abs().max() <= 1e-4 * b.abs().max())
 
 
 def dense(bench: Bench) -> Calls:
