@@ -101,21 +101,30 @@ def measure(case: Case, peers: list[str], grids: list[str], rounds: int) -> dict
         name: lambda name=name, **more: case.peer(name, **more) for name in peers
     }
     systems |= {f"ours {s}": lambda s=s, **more: case.grid(s, **more) for s in grids}
-    runs = alternate(systems, rounds, f"{case.data.name} {case.conv} {case.features}")
+    watched = compare(systems)
+    title = f"{case.data.name} {case.conv} {case.features}"
+    runs = alternate(systems, rounds, title) if rounds else {n: [r] for n, r in watched.items()}
     found = {name: middle(of) for name, of in runs.items()}
     for key in ("wall", "work", "infer"):
         fastest = min(peers, key=lambda name: found[name][key])
         for name, of in runs.items():
             found[name][f"{key}_ratio"] = ratio(of, runs[fastest], key)
+    for name, of in found.items():
+        of |= {key: watched[name][key] for key in ("peak_bytes", "max_error")}
+    return found
+
+
+def compare(systems: dict[str, Callable[..., Run]]) -> dict[str, Run]:
+    """Run each system once, watched; ends the command where embeddings differ."""
+    found: dict[str, Run] = {}
     first: Embeddings | None = None
     for name, system in systems.items():
-        watched = system(watch=True)
-        embeddings = watched.pop("embeddings")
+        found[name] = system(watch=True)
+        embeddings = found[name].pop("embeddings")
         first = embeddings if first is None else first
-        found[name]["peak_bytes"] = watched["peak_bytes"]
-        found[name]["max_error"] = float(np.abs(embeddings - first).max())
-        if not found[name]["max_error"] < MOST_ERROR:
-            sys.exit(f"{name} is wrong: it differs by {found[name]['max_error']}")
+        error = found[name]["max_error"] = float(np.abs(embeddings - first).max())
+        if not error < MOST_ERROR:
+            sys.exit(f"{name} is wrong: it differs by {error}")
     return found
 
 
@@ -140,7 +149,7 @@ def main() -> None:
     parser.add_argument("--features", nargs="+", default=["npy"], choices=["npy", "parquet"])
     parser.add_argument("--grid", nargs="+", default=["1x1", "2x1", "1x2", "2x2"])
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="0: only compare the results")
     parser.add_argument("--settle", type=float, default=2.0, help="idle seconds before each run")
     parser.add_argument("--no-limits", action="store_true", help="skip the machine's limits")
     parser.add_argument("--work", type=Path, help="where data sets are kept between calls")

@@ -15,16 +15,20 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import AxisName, ColumnSlices, Grid, RowRanges
-from embertide.kernels import nodewise
-from embertide.kernels.block import Block, add_rows, no_weights
-from embertide.kernels.csr import Csr, build_csr, pack
+from embertide.kernels.attention import add_shares
+from embertide.kernels.block import Block
+from embertide.kernels.csr import Csr
+from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
+from embertide.kernels.heads import HeadColumns, PairScore, RowSums
+from embertide.kernels.rows import gather_rows
+from embertide.kernels.spmm import NOTHING, Factors, reduce_rows
 from embertide.layouts import Loaded
 from embertide.primitives import attention, gemm
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.landing import land
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.primitives.sources import RangeHolders, Sources, find_sources
-from embertide.primitives.spmm import spmm, tile_operand
+from embertide.primitives.spmm import Reduction, spmm, tile_operand
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.stages.csr import build_graph, choose_ranges, cut_ranges, gather_partition
@@ -48,12 +52,16 @@ spec:
 
 
 class Engine:
-    """One rank's primitives on a P x M grid. Every method is collective on its axis."""
+    """One rank's primitives on a P x M grid. Every method is collective on its axis.
+
+    All bytes go through the network: links are what is compared, and ranks of one host would
+    read each other's memory.
+    """
 
     def __init__(self, rank: int, p: int, m: int) -> None:
         self.grid = Grid(GridShape.of(p, m), rank)
         self.recorder = CountingRecorder()
-        self.exchange = Exchange(self.grid, torch.device("cpu"), self.recorder)
+        self.exchange = Exchange(self.grid, torch.device("cpu"), self.recorder, direct=False)
         nowhere: Any = None  # no stage that runs here touches storage
         job = load_manifest(_MANIFEST)
         self._ctx = RunContext(job, self.exchange, nowhere, lambda _progress: None)
@@ -106,41 +114,46 @@ class Engine:
         nodes: int,
     ) -> Csr:
         """The CSR of in-edges of nodes start..stop, from all edges; not collective."""
-        mine = (destination >= start) & (destination < stop)
-        keys = pack(destination[mine] - start, source[mine], nodes)
-        return build_csr(keys, None, stop - start, nodes, first=start)
+        if start > 0 or stop < nodes:
+            mine = (destination >= start) & (destination < stop)
+            source, destination = source[mine], destination[mine]
+        return sort_edges(source, destination, start, stop, nodes)
 
     # -- local compute, the same for ours and for the baselines ----------------------------
 
-    def add_product(
-        self, out: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, source: torch.Tensor
-    ) -> None:
-        """out[i] += sum of source[j] over row i; every row is present."""
-        add_rows(out, Block(None, indptr, indices), source, no_weights)
+    def linear(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """x @ weight.T."""
+        return gemm.linear(x, weight.contiguous(), NOTHING)
 
-    def add_heads(
-        self,
-        out: torch.Tensor,
-        indptr: torch.Tensor,
-        indices: torch.Tensor,
-        source: torch.Tensor,
-        values: torch.Tensor,
-        width: int,
-        heads: int,
-    ) -> None:
-        """As :meth:`add_product`, with a factor [nnz, heads of our columns] per non-zero."""
-        columns = self.columns(width)
-        spans = attention.head_spans(heads, width, columns.start, columns.stop)
-        block = Block(None, indptr, indices)
-        for number, (_, span) in enumerate(spans):
-            factors, part = values[:, number].contiguous(), source[:, span].contiguous()
-            add_rows(out[:, span], block, part, lambda c, f=factors: f[c.span])
+    def take(self, source: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """source[rows], a copy."""
+        return gather_rows(source, rows)
+
+    def block(
+        self, indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor | None = None
+    ) -> Block:
+        """Non-zeros that products are taken with; ``rows`` are int32 rows of the result."""
+        return Block(rows, indptr, indices)
+
+    def add_product(self, out: torch.Tensor, block: Block, source: torch.Tensor) -> None:
+        """out[i] += sum of source[j] over row i of the block."""
+        reduce_rows(out, block, source, Factors(), NOTHING, accumulate=True)
+
+    def product_by_heads(
+        self, block: Block, source: torch.Tensor, values: torch.Tensor, heads: HeadColumns
+    ) -> torch.Tensor:
+        """Sums of source[j] over all rows, with a factor [nnz, heads of our columns] each."""
+        sums = RowSums.begin(source, len(block.indptr) - 1, heads)
+        add_shares(sums, block, source, values.contiguous(), weighted=False)
+        return sums.out
+
+    def heads(self, heads: int, width: int) -> HeadColumns:
+        """Our columns of a tensor whose columns are those of some heads."""
+        return attention.head_columns(self.grid, heads, width, self.grid.m)
 
     def own_heads(self, values: torch.Tensor, width: int) -> torch.Tensor:
         """[nnz, H] -> the heads that our columns belong to."""
-        columns, heads = self.columns(width), values.shape[1]
-        spans = attention.head_spans(heads, width, columns.start, columns.stop)
-        return values[:, [head for head, _ in spans]]
+        return values[:, self.heads(values.shape[1], width).span].contiguous()
 
     # -- primitives ------------------------------------------------------------------------
 
@@ -148,10 +161,9 @@ class Engine:
         """[N/P, D/M] -> [N/P, D'/M]: the ring there, and the ring back."""
         channel = self.channel("feature")
         if self.grid.feature == 1:
-            return gemm.linear(tile, weight, None)
-        return gemm.rows_to_tile(
-            channel, ranges, gemm.ring_gemm(channel, ranges, tile, weight, None)
-        )
+            return gemm.linear(tile, weight, NOTHING)
+        rows = gemm.ring_gemm(channel, ranges, tile, weight, NOTHING)
+        return gemm.rows_to_tile(channel, ranges, rows)
 
     def tile_sources(self, ranges: RowRanges, csr: Csr, group_rows: int) -> Sources:
         """The exchange pattern of a partition's rows over tiles."""
@@ -179,19 +191,19 @@ class Engine:
 
     def spmm(self, sources: Sources, tile: torch.Tensor) -> torch.Tensor:
         """[N/P, D/M] sums over in-neighbours."""
-        return spmm(self.channel("graph"), sources, tile_operand(tile), depth=DEPTH)
+        operand = tile_operand(tile)
+        return spmm(self.channel("graph"), sources, operand, Reduction(), NOTHING, depth=DEPTH)
 
     def weighted_spmm(
         self, sources: Sources, tile: torch.Tensor, values: torch.Tensor, width: int
     ) -> torch.Tensor:
         """[N/P, D/M] sums weighted per head by ``values`` [nnz, H], in the CSR's order."""
-        return attention.attend(
+        return attention.weigh(
             self.channel("graph"),
             sources,
             tile,
-            lambda chunk: values[chunk.edges],
-            heads=values.shape[1],
-            width=width,
+            self.own_heads(values, width),
+            heads=self.heads(values.shape[1], width),
             depth=DEPTH,
             weighted=False,
         )
@@ -200,19 +212,12 @@ class Engine:
         self, sources: Sources, keys: torch.Tensor, queries: torch.Tensor, heads: int
     ) -> torch.Tensor:
         """[nnz, H] dot products of keys [N/(P*M), D] and the rows' queries [rows, D]."""
-        return attention.sddmm(
-            self.channel("world"),
-            sources,
-            keys,
-            queries,
-            lambda key, query: nodewise.pair_dot(key, query, heads),
-            heads=heads,
-            depth=DEPTH,
-        )
+        score = PairScore(kind="dot", heads=heads)
+        return attention.sddmm(self.channel("world"), sources, keys, queries, score, depth=DEPTH)
 
-    def gather_scores(self, scores: torch.Tensor) -> torch.Tensor:
-        """[nnz of the partition, H] from the scores of its M sub-ranges."""
-        return gemm.gather_rows(self.channel("feature"), scores)
+    def gather_scores(self, scores: torch.Tensor, width: int) -> torch.Tensor:
+        """[nnz of the partition, heads of our columns] from the scores of its M sub-ranges."""
+        return attention.scatter_heads(self.channel("feature"), scores, width)
 
     def land(
         self,
@@ -227,7 +232,7 @@ class Engine:
             self.channel("world"),
             ranges,
             Loaded(ids, rows),
-            (lambda x: x) if weight is None else (lambda x: gemm.linear(x, weight, None)),
+            (lambda x: x) if weight is None else (lambda x: gemm.linear(x, weight, NOTHING)),
             layout="tile",
             width=rows.shape[1] if weight is None else len(weight),
             batch_rows=batch_rows,
@@ -243,6 +248,24 @@ class Engine:
         ranges = choose_ranges(self._ctx, edges, nodes)
         sub_range = build_graph(self._ctx, edges, ranges)
         return ranges, gather_partition(self._ctx, ranges, sub_range)
+
+
+def sort_edges(
+    source: npt.NDArray[np.integer[Any]],
+    destination: npt.NDArray[np.integer[Any]],
+    start: int,
+    stop: int,
+    nodes: int,
+) -> Csr:
+    """The CSR of nodes start..stop from exactly the edges that lead there."""
+    shift = bucket_shift(stop - start)
+    counts = np.zeros((1, bucket_count(stop - start)), np.int64)
+    count_edges(destination, np.array([start, stop], np.int64), shift, counts)
+    sorter = EdgeSorter(
+        counts[0], shift, first=start, rows=stop - start, nodes=nodes, weighted=False
+    )
+    sorter.add_edges(destination, source, None)
+    return sorter.finish(remove_duplicates=False)
 
 
 def _histogram(destination: npt.NDArray[np.int64], nodes: int) -> tuple[npt.NDArray[np.int64], int]:

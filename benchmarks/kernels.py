@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.kernels --scale 18
 
 *share* is the least that a kernel must read and write by the time it takes, as a part of what
-this machine reached in the same run (copy bandwidth of all cores, or random gathers of 512
-bytes); above 1 means that caches help. *ratio* is our seconds by the rival's, round by round.
+this machine reached in the same run (copy bandwidth of all cores, random gathers of 512 bytes,
+or products); above 1 means that caches help. *ratio* is our seconds by the rival's, round by round.
 Inputs are in memory; results are compared with the rival's before anything is measured.
 """
 
@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.kernel_calls import KERNELS, Bench, Calls
+from benchmarks.kernel_calls import KERNELS
+from benchmarks.kernel_inputs import Bench, Calls
 from benchmarks.machine import limits
 from benchmarks.support.rounds import Run, alternate, middle, ratio, save, table
 from embertide.kernels import native
@@ -46,9 +47,9 @@ def measure(name: str, calls: Calls, rounds: int, machine: Run) -> Run:
         "seconds": seconds,
         "items": what,
         "millions_per_second": round(items / seconds / 1e6, 3),
-        "gb_per_second": round(calls.bytes / seconds / 1e9, 3),
+        "billions_per_second": round(calls.least / seconds / 1e9, 3),
         "limit": calls.limit,
-        "share": round(calls.bytes / seconds / 1e9 / bound, 4),
+        "share": round(calls.least / seconds / 1e9 / bound, 4),
         "rivals": {
             rival: {"seconds": middle(of)["seconds"], "ratio": ratio(runs["ours"], of, "seconds")}
             for rival, of in runs.items()
@@ -73,13 +74,13 @@ def show(found: dict[str, Run]) -> None:
             name,
             run["seconds"],
             f"{run['millions_per_second']:.1f} M {run['items']}/s",
-            run["gb_per_second"],
+            run["billions_per_second"],
             run["share"],
             ", ".join(f"{rival} {of['ratio']:.2f}" for rival, of in run["rivals"].items()),
         ]
         for name, run in found.items()
     ]
-    head = ["kernel", "seconds", "rate", "GB/s", "share of limit", "ratio to rivals"]
+    head = ["kernel", "seconds", "rate", "GB/s or GFLOP/s", "share of limit", "ratio to rivals"]
     print("\n" + table(head, rows))
 
 

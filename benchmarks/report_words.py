@@ -98,5 +98,5 @@ seconds of the busiest worker), by one worker's. Everything is in it, reading an
 well.""",
     "kernels": """*Share* is the least a kernel must read and write by its time, as a part of
 what the machine reached in the same run: random gathers of 512 bytes for sums over neighbours,
-else copy bandwidth. Below 1, our seconds by theirs means that ours is faster.""",
+operations for products, else copy bandwidth. Our seconds by theirs: below 1 ours is faster.""",
 }

@@ -120,6 +120,11 @@ def _edge_values_sent(case: Case, *, per_column: bool) -> torch.Tensor:
     )
 
 
+def _sddmm(case: Case) -> torch.Tensor:
+    scores = case.engine.sddmm(case.own_rows, case.rows, case.rows, HEADS)
+    return case.engine.gather_scores(scores, case.width)
+
+
 def _construct(case: Case) -> torch.Tensor:
     _, csr = case.engine.construct(*read_edges(case.share()), case.nodes)
     return torch.cat([csr.indptr, csr.cols])
@@ -163,7 +168,7 @@ PRIMITIVES: dict[str, dict[str, Variant]] = {
         ),
     },
     "sddmm": {
-        "ours": lambda c: c.engine.gather_scores(c.engine.sddmm(c.own_rows, c.rows, c.rows, HEADS)),
+        "ours": _sddmm,
         "duplicated": lambda c: sddmm.all_scores(c.engine, c.whole_rows, c.rows, c.rows, HEADS),
     },
     "features": {

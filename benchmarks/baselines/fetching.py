@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from embertide.primitives.exchange import Channel
+from benchmarks.engine import Engine
 
 
 def ask(
-    channel: Channel, nodes: torch.Tensor, bounds: tuple[int, ...]
+    engine: Engine, nodes: torch.Tensor, bounds: tuple[int, ...]
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """Send every holder the rows that we need of it.
 
-    Collective: every rank of the axis must call.
+    Collective: every rank of the graph axis must call.
 
     Args:
         nodes: [k] ids in any order, the same one twice if need be.
@@ -30,9 +30,11 @@ def ask(
     wanted = (nodes[order].long() - first).split(counts)
     place = torch.empty(len(nodes), dtype=torch.int64)
     place[order] = torch.arange(len(nodes))
-    return channel.all_to_all(list(wanted)), place
+    return engine.channel("graph").all_to_all(list(wanted)), place
 
 
-def answer(channel: Channel, asked: list[torch.Tensor], tile: torch.Tensor) -> torch.Tensor:
+def answer(engine: Engine, asked: list[torch.Tensor], tile: torch.Tensor) -> torch.Tensor:
     """[k, width] the rows that we asked for, by holder. Collective: as :func:`ask`."""
-    return torch.cat(channel.all_to_all([tile.index_select(0, rows) for rows in asked]))
+    return torch.cat(
+        engine.channel("graph").all_to_all([engine.take(tile, rows) for rows in asked])
+    )

@@ -18,7 +18,7 @@ def all_reduce_gemm(engine: Engine, tile: torch.Tensor, weight: torch.Tensor) ->
         weight: [D', D].
     """
     columns = engine.columns(weight.shape[1])
-    partial = tile @ weight[:, columns].T
+    partial = engine.linear(tile, weight[:, columns])
     slices = [engine.columns(len(weight), m) for m in range(engine.grid.feature)]
     mine = engine.channel("feature").all_to_all([partial[:, s].contiguous() for s in slices])
     out = mine[engine.grid.m]

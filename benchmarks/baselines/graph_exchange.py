@@ -13,15 +13,16 @@ import torch
 
 from benchmarks.engine import Engine
 from embertide.grid import RowRanges
+from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What peers gave us to multiply; rows that each returns, and non-zeros that each has of us."""
+    """What peers gave us to multiply, where we add what each returns, which non-zeros it has."""
 
-    theirs: list[tuple[torch.Tensor, torch.Tensor]]
-    rows: list[torch.Tensor]
+    theirs: list[Block]
+    rows: list[Block]
     chosen: list[torch.Tensor]
 
 
@@ -38,7 +39,8 @@ def send_graph(engine: Engine, ranges: RowRanges, csr: Csr) -> Pattern:
         before = torch.cat([torch.zeros(1, dtype=torch.int64), chosen.cumsum(0)])
         lengths = before[csr.indptr].diff()
         present = lengths.nonzero().squeeze(1)
-        rows.append(present)
+        each = torch.arange(len(present) + 1, dtype=torch.int32)
+        rows.append(engine.block(each, each[:-1], present.int()))
         taken.append(chosen.nonzero().squeeze(1))
         counts.append(lengths[present])
         columns.append((csr.cols[chosen] - start).to(torch.int32))
@@ -46,7 +48,7 @@ def send_graph(engine: Engine, ranges: RowRanges, csr: Csr) -> Pattern:
     theirs = []
     for lengths, indices in zip(lengths_of, columns_of, strict=True):
         indptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
-        theirs.append((indptr.to(torch.int32), indices))
+        theirs.append(engine.block(indptr.to(torch.int32), indices))
     return Pattern(theirs, rows, taken)
 
 
@@ -66,25 +68,23 @@ def multiply_weighted(
         per_column: send a factor for each of our D/M columns, as the paper's edge features are
             and its Table 2 counts them; else one for each of our heads.
     """
-    own = engine.own_heads(values, width)
-    heads = own.shape[1]
-    copies = tile.shape[1] // heads if per_column else 1
+    own, heads = engine.own_heads(values, width), engine.heads(values.shape[1], width)
+    copies = tile.shape[1] // heads.count if per_column else 1
     own = own.repeat_interleave(copies, dim=1)
     factors = engine.channel("graph").all_to_all([own[chosen] for chosen in pattern.chosen])
-    partial = []
-    for (indptr, indices), theirs in zip(pattern.theirs, factors, strict=True):
-        sums = tile.new_zeros(len(indptr) - 1, tile.shape[1])
-        engine.add_heads(sums, indptr, indices, tile, theirs[:, ::copies], width, values.shape[1])
-        partial.append(sums)
+    partial = [
+        engine.product_by_heads(block, tile, theirs[:, ::copies], heads)
+        for block, theirs in zip(pattern.theirs, factors, strict=True)
+    ]
     return _add_up(engine, pattern, partial, tile.new_zeros(rows, tile.shape[1]))
 
 
 def multiply(engine: Engine, pattern: Pattern, tile: torch.Tensor, rows: int) -> torch.Tensor:
     """[N/P, D/M] from partial sums. Collective: every rank of the graph axis must call."""
     partial = []
-    for indptr, indices in pattern.theirs:
-        sums = tile.new_zeros(len(indptr) - 1, tile.shape[1])
-        engine.add_product(sums, indptr, indices, tile)
+    for block in pattern.theirs:
+        sums = tile.new_zeros(len(block.indptr) - 1, tile.shape[1])
+        engine.add_product(sums, block, tile)
         partial.append(sums)
     return _add_up(engine, pattern, partial, tile.new_zeros(rows, tile.shape[1]))
 
@@ -95,5 +95,5 @@ def _add_up(
     """Return the partial sums to whom they belong, and add up ours."""
     returned = engine.channel("graph").all_to_all(partial)
     for present, sums in zip(pattern.rows, returned, strict=True):
-        out.index_add_(0, present, sums)
+        engine.add_product(out, present, sums)
     return out

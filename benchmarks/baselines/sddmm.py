@@ -15,7 +15,7 @@ def all_scores(
     queries: torch.Tensor,
     heads: int,
 ) -> torch.Tensor:
-    """[nnz of the partition, H]: every one of its M workers computes all of them.
+    """[nnz of the partition, heads of our columns]: each of its M workers computes all scores.
 
     Gathers the queries of the whole partition and fetches the keys of all its sources, in the
     same groups and with the same overlap as ours. Collective: every rank must call.
@@ -25,4 +25,5 @@ def all_scores(
         keys: [N/(P*M), D] of the sources' ends, as ``queries`` of the targets' ends.
     """
     gathered = engine.channel("feature").all_gather(queries)
-    return engine.sddmm(sources, keys, torch.cat(gathered), heads)
+    scores = engine.sddmm(sources, keys, torch.cat(gathered), heads)
+    return engine.own_heads(scores, keys.shape[1])

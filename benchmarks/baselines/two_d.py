@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.engine import Engine
 from embertide.grid import RowRanges, even_bounds
+from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
 
 
@@ -20,10 +21,8 @@ from embertide.kernels.csr import Csr
 class Pattern:
     """The non-zeros of our block over the rows that will come, and what others ask of us."""
 
-    indptr: torch.Tensor
-    indices: torch.Tensor
+    block: Block
     asked: list[torch.Tensor]
-    unique: int
 
 
 def prepare(engine: Engine, ranges: RowRanges, csr: Csr) -> Pattern:
@@ -39,13 +38,13 @@ def prepare(engine: Engine, ranges: RowRanges, csr: Csr) -> Pattern:
         inside = needed[(needed >= start) & (needed < stop)].long() - start
         wanted += [inside] * engine.grid.feature
     asked = engine.channel("world").all_to_all(wanted)
-    return Pattern(before[csr.indptr], indices, asked, len(needed))
+    return Pattern(engine.block(before[csr.indptr], indices), asked)
 
 
 def multiply(engine: Engine, pattern: Pattern, tile: torch.Tensor, width: int) -> torch.Tensor:
     """[N/P, D/M]. Collective: every rank must call."""
     m_count = engine.grid.feature
-    sent = [tile.index_select(0, rows) for rows in pattern.asked]
+    sent = [engine.take(tile, rows) for rows in pattern.asked]
     # What a rank keeps for itself fixes the width of what it receives: send flat.
     came = engine.channel("world").all_to_all([rows.reshape(-1) for rows in sent])
     rows = torch.cat(
@@ -60,8 +59,8 @@ def multiply(engine: Engine, pattern: Pattern, tile: torch.Tensor, width: int) -
             for p in range(engine.grid.graph)
         ]
     )
-    partial = tile.new_zeros(len(pattern.indptr) - 1, width)
-    engine.add_product(partial, pattern.indptr, pattern.indices, rows)
+    partial = tile.new_zeros(len(pattern.block.indptr) - 1, width)
+    engine.add_product(partial, pattern.block, rows)
     slices = [partial[:, engine.columns(width, m)].contiguous() for m in range(m_count)]
     mine = engine.channel("feature").all_to_all(slices)
     return torch.stack(mine).sum(0) if m_count > 1 else mine[0]

@@ -24,14 +24,13 @@ def neither(
 ) -> torch.Tensor:
     """[N/P, D/M]; the buffer holds ``group_rows`` rows. Collective on the graph axis."""
     out = tile.new_zeros(csr.rows, tile.shape[1])
-    channel = engine.channel("graph")
     for at in range(0, engine.longest(csr.nnz), group_rows):
         span = slice(min(at, csr.nnz), min(at + group_rows, csr.nnz))
-        asked, place = ask(channel, csr.cols[span], ranges.partitions)
-        rows = answer(channel, asked, tile)
+        asked, place = ask(engine, csr.cols[span], ranges.partitions)
+        rows = answer(engine, asked, tile)
         indptr = csr.indptr.clamp(span.start, span.stop) - span.start
         first, last = _touched(indptr)
-        engine.add_product(out[first:last], indptr[first : last + 1], place, rows)
+        engine.add_product(out[first:last], engine.block(indptr[first : last + 1], place), rows)
     return out
 
 
@@ -55,10 +54,9 @@ def unpipelined(
     slot = torch.zeros(ranges.nodes, dtype=torch.int32)
     slot[remote.long()] = torch.arange(len(remote), dtype=torch.int32)
     slots = torch.where(own, -1, slot[csr.cols.long()])
-    channel = engine.channel("graph")
     for at in range(0, engine.longest(len(remote)), group_rows):
-        asked, place = ask(channel, remote[at : at + group_rows], ranges.partitions)
-        rows = answer(channel, asked, tile)
+        asked, place = ask(engine, remote[at : at + group_rows], ranges.partitions)
+        rows = answer(engine, asked, tile)
         chosen = (slots >= at) & (slots < at + group_rows)
         if chosen.any():
             _add(engine, out, csr, chosen, place[slots[chosen].long() - at], rows)
@@ -82,4 +80,4 @@ def _add(
 ) -> None:
     """Add the product of some of the non-zeros."""
     before = torch.cat([torch.zeros(1, dtype=torch.int64), chosen.cumsum(0)])
-    engine.add_product(out, before[csr.indptr], indices.to(torch.int64), source)
+    engine.add_product(out, engine.block(before[csr.indptr], indices), source)

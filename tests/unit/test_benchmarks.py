@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -31,8 +32,14 @@ def run(tmp_path: Path) -> Command:
     def run_it(name: str, *words: str) -> dict[str, Any]:
         out = tmp_path / f"{name}.json"
         command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}", *words]
+        # Threads that wait for each other cost more than graphs of this size.
         done = subprocess.run(
-            [*command, "--out", str(out)], cwd=ROOT, capture_output=True, text=True, check=False
+            [*command, "--out", str(out)],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads(out.read_text())
@@ -41,15 +48,19 @@ def run(tmp_path: Path) -> Command:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_says_how_to_call_it(name: str) -> None:
-    command = [sys.executable, "-m", f"benchmarks.{name}", "--help"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert f"-m benchmarks.{name}" in done.stdout
+def test_help_says_how_to_call_it(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"benchmarks.{name}").main()
+    assert not ended.value.code
+    assert f"-m benchmarks.{name}" in capsys.readouterr().out
 
 
 def test_systems_agree_from_end_to_end(run: Command) -> None:
     dgl = ["dgl_full_graph", "dgl_layer_wise"] if HAS_DGL else []
-    small = ["--scale", "8", "--rounds", "1", "--settle", "0", "--no-limits", "--conv", "gat"]
+    small = ["--scale", "8", "--rounds", "0", "--settle", "0", "--no-limits", "--conv", "gat"]
     peers = ["--peers", "torch_csr", "pyg_layer_wise", *dgl]
     found = run("end_to_end", *small, *peers, "--features", "parquet", "--grid", "2x1")
     (case,) = found["cases"]
@@ -78,10 +89,10 @@ def test_kernels_agree_with_their_rivals(run: Command) -> None:
 
 def test_scaling_counts_bytes_and_cpu(run: Command) -> None:
     small = ["--scale", "8", "--weak-scale", "8", "--rounds", "1", "--no-limits", "--conv", "gcn"]
-    found = run("scaling", *small, "--grid", "1x1", "2x1")
-    strong, weak = (case["grids"] for case in found["cases"])
-    assert strong["1x1"]["bytes"] == 0 < strong["2x1"]["bytes"] < weak["2x1"]["bytes"]
-    assert all(of["critical_cpu"] > 0 for of in (*strong.values(), *weak.values()))
+    found = run("scaling", *small, "--grid", "2x1")
+    strong, weak = (case["grids"]["2x1"] for case in found["cases"])
+    assert 0 < strong["bytes"] < weak["bytes"]
+    assert min(strong["critical_cpu"], weak["critical_cpu"]) > 0
 
 
 def test_page_is_made_from_what_there_is(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ class Exchange:
         device: where exchanged tensors live (``cpu`` with gloo, ``cuda`` with NCCL).
         recorder: receives every transfer, whichever way it goes.
         timeout: seconds after which a silent peer of this host counts as lost.
+        direct: whether peers of the same host may be read directly.
     """
 
     def __init__(
@@ -79,13 +80,15 @@ class Exchange:
         device: torch.device,
         recorder: Recorder,
         timeout: float = _TIMEOUT_SECONDS,
+        *,
+        direct: bool = True,
     ) -> None:
         self.grid = grid
         self.device = device
         self.recorder = recorder
         self.links: dict[int, Link] = {}
         self._network = Network()
-        if grid.world > 1 and device.type == "cpu":
+        if direct and grid.world > 1 and device.type == "cpu":
             self.links = meet(grid.rank, self.all_objects, timeout)
 
     def channel(self, axis: AxisName, primitive: str, layer: int = -1) -> Channel:
