@@ -97,11 +97,6 @@ class Chunk:
         return None if self.block.weights is None else self.block.weights[self.span]
 
     @property
-    def edges(self) -> torch.Tensor | slice:
-        """Positions in the CSR that the block was cut from."""
-        return self.span if self.block.edges is None else self.block.edges[self.span]
-
-    @property
     def rows(self) -> torch.Tensor | slice:
         """[rows] output rows, a slice where they are consecutive."""
         every = slice(self.first, self.last)
@@ -135,19 +130,6 @@ def sum_chunk(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) 
     )
 
 
-def add_chunk(out: torch.Tensor, chunk: Chunk, values: torch.Tensor) -> None:
-    """out[row] += values for the chunk's rows; ``out`` may be a column slice."""
-    if isinstance(chunk.rows, slice):
-        out[chunk.rows] += values
-    else:
-        out.index_add_(0, chunk.rows, values)
-
-
 def segment_max(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """[rows, width] maximum of each run of rows of ``values``; -inf for an empty run."""
     return torch.segment_reduce(values, "max", lengths=lengths, axis=0, initial=float("-inf"))
-
-
-def segment_sum(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """[rows, width] sum of each run of rows of ``values``; zero for an empty run."""
-    return torch.segment_reduce(values, "sum", lengths=lengths, axis=0, initial=0)

@@ -216,20 +216,6 @@ class Channel:
         """
         return self.all_to_all([tensor] * self.axis.size)
 
-    def all_gather_joined(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Every rank's ``tensor`` (lengths may differ) as one, in axis order.
-
-        Collective: every rank of the axis must call.
-        """
-        lengths = torch.full((self.axis.size, 1), len(tensor), dtype=torch.int64)
-        counts = self.sizes(lengths)[:, 0].tolist()
-        joined = tensor.new_empty((sum(counts), *tensor.shape[1:]))
-        parts = joined.split(counts)
-        others = self.axis.others()
-        tensor = parts[self.axis.index].copy_(tensor)
-        self.start([(i, tensor) for i in others], [(i, parts[i]) for i in others]).wait()
-        return joined
-
     def all_reduce(self, values: torch.Tensor) -> torch.Tensor:
         """Sum over the axis, on every rank of it, on the CPU; for small tensors.
 
