@@ -150,9 +150,12 @@ class _Walk:
             self.get(name, "rows")
         self.get(step.x, layout)
         self.build()
+        scores = _scores(step, self.size)
+        if isinstance(step, steps.PairAttend) and self.size.workers > 1:
+            # Scored and exchanged before the result is there.
+            self.need(_shared(step, self.size))
         width = self.program.widths[step.x]
-        out = self.tensor(step.out)
-        self.need(out + _scores(step, self.size) + self.size.in_flight(width))
+        self.need(self.tensor(step.out) + scores + self.size.in_flight(width))
         return "tile"
 
     def _node_step(self, step: Step) -> str:
@@ -172,14 +175,19 @@ class _Walk:
 
 
 def _scores(step: steps.Attend | steps.PairAttend, size: Size) -> float:
-    """Bytes of scores, of what is exchanged of them, and of a softmax over several blocks."""
+    """Bytes of scores, and of a softmax over several blocks, beside the result."""
     mine, rows = FLOAT_BYTES * size.heads(step.heads), size.nodes / size.graph
     if isinstance(step, steps.Attend):
         # Of both ends where slices exchange them; maxima and sums where groups follow each other.
         per_row = (3 if size.feature > 1 else 0) + (2 if size.graph > 1 else 0)
         return mine * (rows * per_row + (size.unique() if size.graph > 1 else 0.0))
-    if size.workers == 1:
-        return 0.0
-    # Scores of our sub-range's edges, what of them is sent, and the shares of the partition's.
+    return 0.0 if size.workers == 1 else mine * size.edges / size.graph
+
+
+def _shared(step: steps.PairAttend, size: Size) -> float:
+    """Bytes of our sub-range's scores; where slices exchange them, of what is sent and received."""
     own = FLOAT_BYTES * step.heads * size.edges / size.workers
-    return own + (own + 2 * mine * size.edges / size.graph if size.feature > 1 else 0.0)
+    if size.feature == 1:
+        return own
+    received = FLOAT_BYTES * size.heads(step.heads) * size.edges / size.graph
+    return 2 * own + 2 * received
