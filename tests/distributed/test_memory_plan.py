@@ -41,4 +41,8 @@ def test_the_fullest_worker_takes_what_is_planned(
 ) -> None:
     job = benchmark.SHAPES[shape].make(tmp_path / "job", times)
     found = benchmark.measure(job, grid)
-    assert found["taken"] == pytest.approx(found["planned"], rel=WITHIN), found
+    by_stage = ", ".join(
+        f"{stage} {found['taken_stages'][stage]} of {planned}"
+        for stage, planned in found["planned_stages"].items()
+    )
+    assert found["taken"] == pytest.approx(found["planned"], rel=WITHIN), by_stage
