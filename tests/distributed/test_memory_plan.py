@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from tests.support.paths import ROOT
+from benchmarks.memory import SHAPES, measure
 
 pytestmark = pytest.mark.distributed
 
@@ -19,28 +16,18 @@ CASES = [
     ("wide-int64", 0.5, "2x1"),
     ("weights", 0.5, "1x2"),
     ("gat", 0.5, "2x1"),
-    ("dotgat", 0.5, "1x2"),
+    ("dotgat", 1.0, "1x2"),
 ]
 """Shape of ``benchmarks/memory.py``, how much of it, grid."""
 WITHIN = 0.2
 
 
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("memory", ROOT / "benchmarks" / "memory.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["memory"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize(("shape", "times", "grid"), CASES)
 def test_the_fullest_worker_takes_what_is_planned(
-    benchmark: ModuleType, tmp_path: Path, shape: str, times: float, grid: str
+    tmp_path: Path, shape: str, times: float, grid: str
 ) -> None:
-    job = benchmark.SHAPES[shape].make(tmp_path / "job", times)
-    found = benchmark.measure(job, grid)
+    job = SHAPES[shape].make(tmp_path / "job", times)
+    found = measure(job, grid)
     by_stage = ", ".join(
         f"{stage} {found['taken_stages'][stage]} of {planned}"
         for stage, planned in found["planned_stages"].items()
