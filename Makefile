@@ -103,7 +103,7 @@ sanitize: $(STAMP) $(filter .cache/%,$(UV))
 	  && mv wheel/embertide/kernels/native/_native*.so . && rm -rf wheel
 	@LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0 EMBERTIDE_NATIVE="$$(ls $(SANITIZED)/_native*.so)" \
-	  $(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_native*.py $(ARGS)
+	  $(BIN)/python -m pytest -q -p no:cacheprovider $(JOBS) tests/unit/test_native*.py $(ARGS)
 
 format: $(STAMP)
 	@$(BIN)/ruff format

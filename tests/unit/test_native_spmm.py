@@ -88,9 +88,16 @@ def expected_rows(
     return found
 
 
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
 def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     scale = float(expected.abs().max()) if expected.numel() else 0.0
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=2e-5 * (1 + scale))
+    # torch adds the terms of a long row one after the other, in float32.
+    relative = 1e-3 if native.lib is None else 1e-4
+    torch.testing.assert_close(found.double(), expected, rtol=relative, atol=2e-5 * (1 + scale))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "max"])
