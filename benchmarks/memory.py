@@ -106,6 +106,7 @@ def measure(job: Path, grid: str) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("shapes", nargs="*", help=f"of {', '.join(SHAPES)}; default: all")
+    parser.add_argument("--grid", action="append", help="instead of a shape's own; may be repeated")
     parser.add_argument("--times", type=float, default=1.0, help="multiplies nodes and edges")
     parser.add_argument("--within", type=float, default=0.2, help="a share of the plan")
     parser.add_argument("--json", type=Path, help="write all numbers there")
@@ -115,7 +116,7 @@ def main() -> int:
         shape = SHAPES[name]
         with tempfile.TemporaryDirectory(prefix="embertide-memory-") as folder:
             job = shape.make(Path(folder) / name, asked.times)
-            for grid in shape.grids:
+            for grid in asked.grid or shape.grids:
                 found = results[f"{name} {grid}"] = measure(job, grid)
                 ratio = found["taken"] / found["planned"]
                 if abs(ratio - 1) > asked.within:
