@@ -95,9 +95,7 @@ def seed() -> None:
 
 def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     scale = float(expected.abs().max()) if expected.numel() else 0.0
-    # torch adds the terms of a long row one after the other, in float32.
-    relative = 1e-3 if native.lib is None else 1e-4
-    torch.testing.assert_close(found.double(), expected, rtol=relative, atol=2e-5 * (1 + scale))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=2e-5 * (1 + scale))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "max"])
