@@ -12,8 +12,19 @@ import pytest
 import yaml
 
 from embertide.cli import main
+from embertide.kernels import native
 from tests.support.cli import JOB, Engine
 from tests.support.manifests import EXAMPLE
+
+
+@pytest.fixture(params=["native", "fallback"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which kernels do the work: the compiled ones, or torch's and numpy's in their place."""
+    if request.param == "fallback":
+        monkeypatch.setattr(native, "lib", None)
+    elif native.lib is None:
+        pytest.skip(native.describe())
+    return str(request.param)
 
 
 @pytest.fixture

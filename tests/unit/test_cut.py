@@ -21,14 +21,6 @@ Entry = tuple[int, int, float, int]
 RELAXED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 
 
-@pytest.fixture(params=["native", "numpy"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "numpy":
-        monkeypatch.setattr(native, "lib", None)
-    elif native.lib is None:
-        pytest.skip(native.describe())
-
-
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[Csr, int]:
     """A CSR of any sources, and N; sometimes one row has most of the non-zeros."""

@@ -31,13 +31,7 @@ HEADS = [
 ]
 
 
-@pytest.fixture(params=["native", "torch"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "torch":
-        monkeypatch.setattr(native, "lib", None)
-    elif native.lib is None:
-        pytest.skip(native.describe())
-    return str(request.param)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def random(*shape: int, seed: int = 1) -> torch.Tensor:
@@ -186,7 +180,7 @@ def test_pairs(
 
 
 def test_results_do_not_depend_on_threads(kernels: str) -> None:
-    if kernels == "torch":
+    if kernels == "fallback":
         pytest.skip("torch's own threads")
     block = make_block([3] * 9000 + LENGTHS["hub"] + [20] * 5000, torch.int32)
     rows, heads = len(block.indptr) - 1, HEADS[3]
@@ -215,7 +209,7 @@ def test_large_and_small_scores_stay_finite() -> None:
 
 
 def test_wrong_arrays_are_refused(kernels: str) -> None:
-    if kernels == "torch":
+    if kernels == "fallback":
         pytest.skip("torch's own messages")
     heads, block = HEADS[3], make_block([3, 2], torch.int32)
     x, target = random(SOURCES, 128), random(2, 4)

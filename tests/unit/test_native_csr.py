@@ -21,16 +21,6 @@ from embertide.kernels.edge_sort import (
 )
 from embertide.kernels.sample import sample_rows
 
-KINDS = ["native", "numpy"]
-
-
-@pytest.fixture(params=KINDS)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "numpy":
-        monkeypatch.setattr(native, "lib", None)
-    elif native.lib is None:
-        pytest.skip(native.describe())
-
 
 def edges(
     size: int, rows: int, nodes: int, hub: float = 0.0, kind: type = np.int32

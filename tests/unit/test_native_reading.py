@@ -5,15 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from embertide.kernels import native, reading
+from embertide.kernels import reading
 
-
-@pytest.fixture(params=["native", "fallback"], autouse=True)
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "fallback":
-        monkeypatch.setattr(native, "lib", None)
-    elif native.lib is None:
-        pytest.skip(native.describe())
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 @pytest.mark.parametrize("width", [1, 3, 17, 128, 129])

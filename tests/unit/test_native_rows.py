@@ -12,17 +12,7 @@ WIDTHS = (1, 3, 17, 128, 129)
 COUNTS = (0, 1, 5000)
 
 
-@pytest.fixture(params=["native", "torch"])
-def lib(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Which of the two does the work."""
-    if request.param == "torch":
-        monkeypatch.setattr(native, "lib", None)
-    elif native.lib is None:
-        pytest.skip(native.describe())
-    return str(request.param)
-
-
-@pytest.mark.usefixtures("lib")
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("scaled", [False, True])
@@ -37,7 +27,7 @@ def test_rows_of_column_slices_are_gathered(width: int, count: int, scaled: bool
     assert torch.equal(out, expected)
 
 
-@pytest.mark.usefixtures("lib")
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("count", COUNTS)
 def test_rows_are_scattered_into_column_slices(width: int, count: int) -> None:
@@ -48,7 +38,7 @@ def test_rows_are_scattered_into_column_slices(width: int, count: int) -> None:
     assert torch.equal(out, expected)
 
 
-@pytest.mark.usefixtures("lib")
+@pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("row", [-1, 4])
 def test_a_row_that_is_not_there_is_refused(row: int) -> None:
     with pytest.raises((ValueError, IndexError)):

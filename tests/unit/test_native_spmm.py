@@ -29,15 +29,6 @@ HUB = 40_000
 """Non-zeros of the longest row: more than two tasks of the native kernels."""
 
 
-@pytest.fixture(params=["native", "torch"])
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "torch":
-        monkeypatch.setattr(native, "lib", None)
-    elif native.lib is None:
-        pytest.skip(native.describe())
-    return str(request.param)
-
-
 @pytest.fixture
 def three_threads() -> Iterator[None]:
     yield
@@ -101,7 +92,7 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
 @pytest.mark.parametrize("reduce", ["sum", "max"])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_rows_of_any_width(path: str, width: int, dtype: torch.dtype, reduce: Reduce) -> None:
+def test_rows_of_any_width(kernels: str, width: int, dtype: torch.dtype, reduce: Reduce) -> None:
     block = random_block([3, 0, 1, 40, 0, 7], 50, dtype=dtype)
     x = torch.randn(50, width)
     factors = Factors(block.weights, torch.rand(50) + 0.5, torch.rand(6) + 0.5)
@@ -111,7 +102,7 @@ def test_rows_of_any_width(path: str, width: int, dtype: torch.dtype, reduce: Re
 
 
 @pytest.mark.parametrize("reduce", ["sum", "max"])
-def test_a_hub_longer_than_a_task(path: str, reduce: Reduce, three_threads: None) -> None:
+def test_a_hub_longer_than_a_task(kernels: str, reduce: Reduce, three_threads: None) -> None:
     block = random_block([2, HUB, 0, 5, HUB // 2, 1], 999)
     x, weight = torch.randn(999, 20), torch.randn(7, 20)
     expected = expected_rows(block, x, Factors(), reduce, None, 6)
@@ -128,7 +119,7 @@ def test_a_hub_longer_than_a_task(path: str, reduce: Reduce, three_threads: None
 
 
 @pytest.mark.parametrize("reduce", ["sum", "max"])
-def test_groups_touch_only_their_rows(path: str, reduce: Reduce) -> None:
+def test_groups_touch_only_their_rows(kernels: str, reduce: Reduce) -> None:
     block = random_block([3, 1, 2, HUB], 30, rows=9)
     x, start = torch.randn(30, 12), torch.randn(9, 12)
     target = torch.rand(9)
@@ -138,7 +129,7 @@ def test_groups_touch_only_their_rows(path: str, reduce: Reduce) -> None:
     close(out, expected_rows(block, x, factors, reduce, start, 9))
 
 
-def test_column_slices_are_read_and_written(path: str) -> None:
+def test_column_slices_are_read_and_written(kernels: str) -> None:
     block = random_block([3, 0, 8], 20)
     x, out = torch.randn(20, 40), torch.zeros(3, 40)
     reduce_rows(out[:, 5:24], block, x[:, 11:30], Factors(), NOTHING)
@@ -151,7 +142,7 @@ def test_column_slices_are_read_and_written(path: str) -> None:
     ("kind", "slope"), [("none", 0), ("relu", 0), ("leaky_relu", 0.1), ("elu", 2)]
 )
 @pytest.mark.parametrize("width", [1, 17, 128])
-def test_bias_and_activation(path: str, width: int, kind: str, slope: float) -> None:
+def test_bias_and_activation(kernels: str, width: int, kind: str, slope: float) -> None:
     block = random_block([3, 0, 1, 40], 50)
     x, bias = torch.randn(50, 24), torch.randn(width)
     weight = torch.randn(width, 24)
@@ -176,7 +167,7 @@ def test_bias_and_activation(path: str, width: int, kind: str, slope: float) -> 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_products_of_any_shape(path: str, width: int, columns: int) -> None:
+def test_products_of_any_shape(kernels: str, width: int, columns: int) -> None:
     for rows in (0, 1, 23, 300):
         x, weight = torch.randn(rows, columns), torch.randn(width, columns)
         out = torch.empty(rows, width)
@@ -201,7 +192,7 @@ def test_native_and_torch_agree(
     close(out, expected_rows(block, x, factors, reduce, None, len(lengths)))
 
 
-def test_products_of_no_rows(path: str) -> None:
+def test_products_of_no_rows(kernels: str) -> None:
     """As of a worker that loaded nothing: numpy's empty arrays have strides of 0."""
     rows = torch.from_numpy(np.empty((0, 8), np.float32))[0:5]
     out = torch.empty(0, 4)
@@ -209,7 +200,7 @@ def test_products_of_no_rows(path: str) -> None:
     assert out.shape == (0, 4)
 
 
-def test_empty_blocks(path: str) -> None:
+def test_empty_blocks(kernels: str) -> None:
     block = Block(None, torch.zeros(1, dtype=torch.int32), torch.zeros(0, dtype=torch.int32))
     reduce_rows(torch.empty(0, 4), block, torch.empty(0, 4), Factors(), NOTHING)
     reduce_linear(torch.empty(0, 2), block, torch.empty(0, 4), torch.ones(2, 4), Factors(), NOTHING)
