@@ -16,7 +16,7 @@ def test_rows_are_put_in_place(width: int, rows: int) -> None:
     random = np.random.default_rng(width)
     values = random.normal(size=(rows, width)).astype(np.float32)
     order = random.permutation(rows)
-    to = reading.empty_rows(rows + 1, width)
+    to = np.empty((rows + 1, width), np.float32)
     to[rows] = 7
     assert reading.place_rows(to, values, order)
     assert np.array_equal(to[order], values)

@@ -10,6 +10,7 @@ from embertide.context import RunContext
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
+from embertide.kernels.memory import release_idle
 from embertide.models.order import order_steps
 from embertide.models.program import Program
 from embertide.models.read import read_files
@@ -88,6 +89,7 @@ def run(
             del raw, dense
             embeddings = infer(ctx, program, ranges, graphs, loaded, locations)
             del graphs, locations
+            release_idle()
             release_memory()
         with clock.stage("publish"):
             compared = None

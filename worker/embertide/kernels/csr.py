@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from embertide.kernels import native
+from embertide.kernels.memory import empty_as
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def _with_loops(csr: Csr, loop_weight: float, *, single: bool) -> Csr:
     indptr = torch.empty_like(csr.indptr)
     fill.count_loops(csr.indptr, csr.cols, csr.first, single, indptr)
     nnz = int(indptr[-1])
-    cols = csr.cols.new_empty(nnz)
-    weights = None if csr.weights is None else csr.weights.new_empty(nnz)
+    cols = empty_as(csr.cols, nnz)
+    weights = None if csr.weights is None else empty_as(csr.weights, nnz)
     fill.fill_loops(
         csr.indptr,
         csr.cols,

@@ -8,6 +8,8 @@ from typing import Literal
 
 import torch
 
+from embertide.kernels.memory import empty_as
+
 
 @dataclass(frozen=True)
 class HeadColumns:
@@ -104,7 +106,7 @@ class RowSums:
             x: any tensor of the sources' type, on their device.
             softmax_blocks: how many blocks one softmax goes over.
         """
-        sums = cls(x.new_empty(outputs, heads.stop - heads.start), heads)
+        sums = cls(empty_as(x, outputs, heads.stop - heads.start), heads)
         if softmax_blocks > 1:
             sums.top, sums.total = (x.new_empty(outputs, heads.count) for _ in range(2))
         return sums

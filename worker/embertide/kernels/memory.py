@@ -1,7 +1,8 @@
 """Memory for large tensors: on huge pages where the system has them.
 
 A gather of random rows from 4 KiB pages misses the translation cache on nearly every row, and the
-first touch of each page is a fault. The pages belong to the tensor and go back with it.
+first touch of each page is a fault. Pages of a tensor that is gone are kept for the next one of
+about its size, until another size or :func:`release_idle` is asked for.
 """
 
 from __future__ import annotations
@@ -25,8 +26,14 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.T
     return pages[:size].view(dtype).view(shape)
 
 
-def empty_rows(like: torch.Tensor, rows: int, width: int) -> torch.Tensor:
-    """[rows, width] with the dtype and device of another tensor, uninitialised."""
+def empty_as(like: torch.Tensor, *shape: int) -> torch.Tensor:
+    """A tensor with the dtype and device of another one, uninitialised."""
     if like.device.type == "cpu":
-        return empty((rows, width), like.dtype)
-    return like.new_empty(rows, width)
+        return empty(shape, like.dtype)
+    return like.new_empty(shape)
+
+
+def release_idle() -> None:
+    """Give pages that no tensor uses back to the system."""
+    if native.lib is not None:
+        native.lib.release_pages()

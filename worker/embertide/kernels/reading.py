@@ -14,14 +14,6 @@ Ids = npt.NDArray[np.int64]
 Float32s = npt.NDArray[np.float32]
 
 
-def empty_rows(rows: int, width: int) -> Float32s:
-    """``[rows, width]``, in huge pages where the system has them: far fewer first touches.
-
-    numpy asks for those, torch does not.
-    """
-    return np.empty((rows, width), np.float32)
-
-
 def place_rows(to: Float32s, values: Float32s, rows: Ids | None = None) -> bool:
     """``to[rows] = values``; whether all values are finite.
 

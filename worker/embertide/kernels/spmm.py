@@ -8,7 +8,7 @@ applied to a row while it is in registers. Elsewhere they run in chunks on torch
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -49,23 +49,31 @@ class Factors:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What happens to every finished row: ``activation(row + bias)``.
+    """What happens to every finished row: ``scale * activation(row + bias)``.
 
     Attributes:
         bias: [width] or None.
         activation: one that :func:`is_fusible` accepts.
         slope: leaky_relu's negative slope, or elu's alpha.
+        scale: [outputs] one factor for each row, or None.
     """
 
     bias: torch.Tensor | None = None
     activation: str = "none"
     slope: float = 0.0
+    scale: torch.Tensor | None = None
 
     def apply_(self, rows: torch.Tensor) -> torch.Tensor:
         """The epilogue on its own, in place."""
         if self.bias is not None:
             rows += self.bias
-        return rows if self.activation == "none" else activate_(rows, self.activation, self.slope)
+        if self.activation != "none":
+            activate_(rows, self.activation, self.slope)
+        return rows if self.scale is None else rows.mul_(self.scale.unsqueeze(1))
+
+    def part(self, which: torch.Tensor | slice) -> Epilogue:
+        """The epilogue of some of the rows."""
+        return self if self.scale is None else replace(self, scale=self.scale[which])
 
 
 NOTHING = Epilogue()
@@ -88,7 +96,7 @@ def reduce_rows(
     accumulate: bool = False,
     empty: float = 0.0,
 ) -> None:
-    """out[i] = epilogue(target_i * reduce over the block's row i of w * source_j * x[j]).
+    """out[i] = epilogue_i(target_i * reduce over the block's row i of w * source_j * x[j]).
 
     Args:
         out: [outputs, width]; rows may be apart, as in a column slice.
@@ -105,7 +113,7 @@ def reduce_rows(
             factors.weights,
             factors.source,
             factors.target,
-            *_codes(last),
+            _finish(last),
             accumulate,
             reduce == "max",
             empty,
@@ -117,7 +125,7 @@ def reduce_rows(
         if accumulate:
             there = out[chunk.rows]
             values = there.add_(values) if reduce == "sum" else torch.maximum(there, values)
-        out[chunk.rows] = last.apply_(values)
+        out[chunk.rows] = last.part(chunk.rows).apply_(values)
 
 
 def reduce_linear(
@@ -149,15 +157,14 @@ def reduce_linear(
             factors.weights,
             factors.source,
             factors.target,
-            *_codes(last),
-            False,
+            _finish(last),
             reduce == "max",
         )
         return
     source = source.contiguous()
     for chunk in block.chunks():
         values = _reduce_chunk(chunk, source, factors, reduce, 0.0)
-        out[chunk.rows] = last.apply_(values @ weight.T)
+        out[chunk.rows] = last.part(chunk.rows).apply_(values @ weight.T)
 
 
 def multiply(
@@ -176,12 +183,14 @@ def multiply(
         weight: [D', D], contiguous.
     """
     if native.lib is not None and out.device.type == "cpu" and x.dtype == torch.float32:
-        native.lib.dense(out, x, weight, *_codes(last), accumulate)
+        native.lib.dense(out, x, weight, _finish(last), accumulate)
         return
     for at in range(0, len(x), _DENSE_ROWS):
-        rows = out[at : at + _DENSE_ROWS]
-        product = x[at : at + _DENSE_ROWS] @ weight.T
-        rows.copy_(last.apply_(product.add_(rows) if accumulate else product))
+        span = slice(at, at + _DENSE_ROWS)
+        product = x[span] @ weight.T
+        if accumulate:
+            product += out[span]
+        out[span] = last.part(span).apply_(product)
 
 
 def _is_native(out: torch.Tensor, block: Block, source: torch.Tensor) -> bool:
@@ -192,8 +201,8 @@ def _is_native(out: torch.Tensor, block: Block, source: torch.Tensor) -> bool:
     )
 
 
-def _codes(last: Epilogue) -> tuple[torch.Tensor | None, int, float]:
-    return last.bias, _ACTIVATIONS.index(last.activation), last.slope
+def _finish(last: Epilogue) -> tuple[torch.Tensor | None, int, float, torch.Tensor | None]:
+    return last.bias, _ACTIVATIONS.index(last.activation), last.slope, last.scale
 
 
 def _reduce_chunk(

@@ -25,6 +25,8 @@ class Run:
         linear: the product, if any.
         shift: the bias, if any, by the name of its parameter.
         activation: the last step, if it is one.
+        reader: the sum that alone reads the result, if the next step is one whose norm has
+            factors of sources: the run may multiply them to its rows, and so once per node.
     """
 
     steps: tuple[Step, ...]
@@ -32,6 +34,7 @@ class Run:
     linear: Linear | None = None
     shift: str | None = None
     activation: Activation | None = None
+    reader: Aggregate | None = None
 
     @property
     def x(self) -> str:
@@ -83,11 +86,17 @@ def _run_at(program: Program, at: int) -> Run:
         assert isinstance(activated, Activation)
         activation = activated
         taken.append(activation)
-    return Run(tuple(taken), aggregate, linear, shift, activation)
+    reader = rest[0] if rest and _scales_sources(rest[0]) and follows(rest[0]) else None
+    assert reader is None or isinstance(reader, Aggregate)
+    return Run(tuple(taken), aggregate, linear, shift, activation, reader)
 
 
 def _is_bias(step: Step) -> bool:
     return isinstance(step, Affine) and step.scale is None
+
+
+def _scales_sources(step: Step) -> bool:
+    return isinstance(step, Aggregate) and step.norm not in ("none", "in")
 
 
 def _is_fusible(step: Step) -> bool:

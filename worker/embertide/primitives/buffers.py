@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from embertide.kernels.memory import empty_as
+
 
 class Buffers:
     """``count`` flat buffers that are used in turn; with a count of 0, a new one each time.
@@ -19,8 +21,8 @@ class Buffers:
     def take(self, number: int, values: int) -> torch.Tensor:
         """[values] of buffer ``number`` modulo their count, which grows where it is too small."""
         if not self._held:
-            return self._like.new_empty(values)
+            return empty_as(self._like, values)
         at = number % len(self._held)
         if self._held[at].numel() < values:
-            self._held[at] = self._like.new_empty(values)
+            self._held[at] = empty_as(self._like, values)
         return self._held[at][:values]

@@ -16,7 +16,7 @@ from itertools import islice
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
-from embertide.kernels.memory import empty_rows
+from embertide.kernels.memory import empty_as
 from embertide.kernels.spmm import NOTHING, Epilogue, multiply
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel, Pending
@@ -27,7 +27,7 @@ BLOCK_ROWS = 1 << 14
 
 def linear(x: torch.Tensor, weight: torch.Tensor, last: Epilogue) -> torch.Tensor:
     """epilogue(x @ weight.T) for a tensor with all its columns, in any row order."""
-    out = empty_rows(x, len(x), len(weight))
+    out = empty_as(x, len(x), len(weight))
     multiply(out, x, weight, last)
     return out
 
@@ -54,12 +54,12 @@ def ring_gemm(
     """
     slices = ColumnSlices(weight.shape[1], channel.grid.feature)
     start, stop = ranges.within(channel.grid.rank)
-    out = empty_rows(tile, stop - start, len(weight))
+    out = empty_as(tile, stop - start, len(weight))
     axis = channel.axis
     final = (axis.index + 1) % axis.size
     for m, span, block in ring_blocks(channel, ranges, tile, slices):
         factor = weight[:, slice(*slices.bounds(m))].contiguous()
-        done = last if m == final else NOTHING
+        done = last.part(span) if m == final else NOTHING
         multiply(out[span], block, factor, done, accumulate=m != axis.index)
     return out
 
@@ -75,7 +75,7 @@ def tile_to_rows(
         return tile
     slices = ColumnSlices(width, channel.grid.feature)
     start, stop = ranges.within(channel.grid.rank)
-    out = tile.new_empty(stop - start, width)
+    out = empty_as(tile, stop - start, width)
     for m, span, block in ring_blocks(channel, ranges, tile, slices):
         out[span, slice(*slices.bounds(m))] = block
     return out
@@ -149,7 +149,7 @@ def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> tor
         return rows
     slices = ColumnSlices(rows.shape[1], grid.feature)
     start, stop = ranges.partition(grid.p)
-    out = rows.new_empty(stop - start, slices.size(grid.m))
+    out = empty_as(rows, stop - start, slices.size(grid.m))
     out[slice(*ranges.within(grid.rank))] = rows[:, slice(*slices.bounds(grid.m))]
     buffers = Buffers(2, rows)
     flying: deque[Pending] = deque()

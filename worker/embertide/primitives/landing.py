@@ -16,6 +16,7 @@ from itertools import accumulate
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
+from embertide.kernels.memory import empty_as
 from embertide.kernels.owners import split_by_owner
 from embertide.kernels.rows import gather_rows, scatter_rows
 from embertide.layouts import Layout, Loaded, Shard
@@ -64,7 +65,8 @@ def land(
     grid = channel.grid
     slices = ColumnSlices(width, 1 if layout == "rows" else grid.feature)
     mine = ranges.worker(grid.rank) if layout == "rows" else ranges.partition(grid.p)
-    out = loaded.data.new_empty(mine[1] - mine[0], slices.size(grid.m if layout == "tile" else 0))
+    columns = slices.size(grid.m if layout == "tile" else 0)
+    out = empty_as(loaded.data, mine[1] - mine[0], columns)
     bounds = ranges.workers if layout == "rows" else ranges.partitions
     rounds = -(-max(channel.exchange.all_objects(len(loaded.ids))) // batch_rows)
     batches = [slice(n * batch_rows, (n + 1) * batch_rows) for n in range(rounds)]

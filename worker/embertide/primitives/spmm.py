@@ -15,7 +15,7 @@ from itertools import islice
 import torch
 
 from embertide.kernels.block import Block
-from embertide.kernels.memory import empty_rows
+from embertide.kernels.memory import empty_as
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import (
     NOTHING,
@@ -203,7 +203,7 @@ def spmm(
         [outputs, width] in the ``tile`` layout.
     """
     width, reduce = operand.local.shape[1], reduction.reduce
-    out = empty_rows(operand.local, sources.outputs, width)
+    out = empty_as(operand.local, sources.outputs, width)
     whole = not sources.remote
     # With groups to come the bias goes in first and the activation waits for the last of them.
     first = last if whole else Epilogue(last.bias if reduce == "sum" else None)
@@ -243,7 +243,7 @@ def spmm_linear(
     Returns:
         [outputs, D'].
     """
-    out = empty_rows(operand.local, sources.outputs, len(weight))
+    out = empty_as(operand.local, sources.outputs, len(weight))
     block = sources.local
     factors = reduction.factors(block, operand.scale)
     with channel.computing():

@@ -19,8 +19,9 @@ from embertide.errors import InputError
 from embertide.grid import RowRanges
 from embertide.kernels.csr import id_type
 from embertide.kernels.ids import Ids
+from embertide.kernels.memory import empty
 from embertide.kernels.owners import place_locations, split_by_owner
-from embertide.kernels.reading import Float32s, empty_rows, place_rows
+from embertide.kernels.reading import Float32s, place_rows
 from embertide.layouts import Loaded
 from embertide.primitives.idmap import DenseIds, HashedIds, NodeIds
 from embertide.readers.feature_schema import FeatureSchema
@@ -70,7 +71,8 @@ def load_features(ctx: RunContext, splits: list[Split], schema: FeatureSchema) -
     first_rows = [0, *accumulate(split.stop - split.start for split in splits)]
     rows = first_rows[-1]
     nodes = node.count if placed and node.count is not None else rows
-    loading = _Loading(ctx, schema, empty_rows(nodes, schema.width), rows, placed)
+    values = empty((nodes, schema.width)).numpy()
+    loading = _Loading(ctx, schema, values, rows, placed)
     found = map_splits(list(zip(splits, first_rows, strict=False)), loading.load, ctx.threads)
     bad = sum(split.bad for split in found)
     first = next((split.first_bad for split in found if split.bad), None)

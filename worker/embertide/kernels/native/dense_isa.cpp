@@ -3,6 +3,7 @@
 #include "spmm.hpp"
 
 #include "lanes.hpp"
+#include "prefetch.hpp"
 
 namespace embertide::EMBERTIDE_ISA {
 namespace {
@@ -10,15 +11,33 @@ namespace {
 constexpr int kLanes = EMBERTIDE_LANES, kPanel = 2 * kLanes, kRows = EMBERTIDE_TILE_ROWS;
 using Wide = Vec<kLanes>;
 
+// Asks for what lies ahead, a row every few steps of the innermost loop.
+template <typename Index>
+struct Asking {
+    const Index* next;
+    const Index* end;
+    const float* x;
+    int64_t stride, width, every;
+
+    inline void step(int64_t at) {
+        if (next < end && at % every == 0) prefetch_far(x + *next++ * stride, width);
+    }
+};
+struct Silent {
+    inline void step(int64_t) {}
+};
+
 // One tile: `rows` <= kRows rows of x with the panel; only `columns` <= kPanel of it are stored.
+template <typename Meanwhile>
 inline void tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, const float* panel,
                  int64_t first, int64_t columns, float* out, int64_t out_stride,
-                 const Epilogue& last) {
+                 const Epilogue& last, const float* scale, Meanwhile& meanwhile) {
     const float* from[kRows];
     // Rows beyond the end repeat the last one and are not stored.
     for (int r = 0; r < kRows; ++r) from[r] = x + (r < rows ? r : rows - 1) * x_stride;
     Wide low[kRows] = {}, high[kRows] = {};
     for (int64_t at = 0; at < k; ++at) {
+        meanwhile.step(at);
         const Wide a = load<kLanes>(panel + at * kPanel);
         const Wide b = load<kLanes>(panel + at * kPanel + kLanes);
         for (int r = 0; r < kRows; ++r) {
@@ -31,13 +50,14 @@ inline void tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, cons
         if (r >= rows) break;
         float values[kPanel];
         float* to = out + r * out_stride + first;
+        const float factor = scale ? scale[r] : 1.0f;
         if (columns == kPanel) {
             for (int half = 0; half < 2; ++half) {
                 Wide value = half ? high[r] : low[r];
                 const int64_t at = half * kLanes;
                 if (last.accumulate) value += load<kLanes>(to + at);
                 if (last.bias) value += load<kLanes>(last.bias + first + at);
-                store<kLanes>(to + at, activate<kLanes>(value, last));
+                store<kLanes>(to + at, activate<kLanes>(value, last) * splat<kLanes>(factor));
             }
             continue;
         }
@@ -47,9 +67,42 @@ inline void tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, cons
             float value = values[c];
             if (last.accumulate) value += to[c];
             if (last.bias) value += last.bias[first + c];
-            to[c] = activate<1>(value, last);
+            to[c] = activate<1>(value, last) * factor;
         }
     }
+}
+
+struct Tiles {
+    const float* x;
+    int64_t x_stride, rows, k;
+    const float* packed;
+    int64_t n;
+    float* out;
+    int64_t out_stride;
+};
+
+template <typename Meanwhile>
+void run(const Tiles& t, const Epilogue& last, Meanwhile& meanwhile) {
+    const float* panel = t.packed;
+    for (int64_t first = 0; first < t.n; first += kPanel, panel += kPanel * t.k) {
+        const int64_t columns = t.n - first < kPanel ? t.n - first : kPanel;
+        for (int64_t row = 0; row < t.rows; row += kRows)
+            tile(t.x + row * t.x_stride, t.x_stride, t.rows - row < kRows ? t.rows - row : kRows,
+                 t.k, panel, first, columns, t.out + row * t.out_stride, t.out_stride, last,
+                 last.row_scale ? last.row_scale + row : nullptr, meanwhile);
+    }
+}
+
+template <typename Index>
+void ask_meanwhile(const Tiles& t, const Epilogue& last, Ahead& ahead) {
+    const Gather& g = *ahead.of;
+    const Index* indices = static_cast<const Index*>(g.indices);
+    const int64_t steps = (t.rows + kRows - 1) / kRows * ((t.n + kPanel - 1) / kPanel) * t.k;
+    const int64_t count = ahead.end - ahead.next;
+    const int64_t every = count > 0 && steps > count ? steps / count : 1;
+    Asking<Index> asking{indices + ahead.next, indices + ahead.end, g.x, g.x_stride, g.width, every};
+    run(t, last, asking);
+    ahead.next = asking.next - indices;
 }
 
 }  // namespace
@@ -64,12 +117,15 @@ void pack_weight(const float* weight, int64_t n, int64_t k, float* packed) {
 }
 
 void dense_rows(const float* x, int64_t x_stride, int64_t rows, int64_t k, const float* packed,
-                int64_t n, float* out, int64_t out_stride, const Epilogue& last) {
-    for (int64_t first = 0; first < n; first += kPanel, packed += kPanel * k) {
-        const int64_t columns = n - first < kPanel ? n - first : kPanel;
-        for (int64_t row = 0; row < rows; row += kRows)
-            tile(x + row * x_stride, x_stride, rows - row < kRows ? rows - row : kRows, k, packed,
-                 first, columns, out + row * out_stride, out_stride, last);
+                int64_t n, float* out, int64_t out_stride, const Epilogue& last, Ahead* ahead) {
+    const Tiles tiles{x, x_stride, rows, k, packed, n, out, out_stride};
+    if (!ahead) {
+        Silent silent;
+        run(tiles, last, silent);
+    } else if (ahead->of->wide_indices) {
+        ask_meanwhile<int64_t>(tiles, last, *ahead);
+    } else {
+        ask_meanwhile<int32_t>(tiles, last, *ahead);
     }
 }
 

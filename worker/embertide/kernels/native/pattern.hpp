@@ -39,8 +39,10 @@ public:
     const std::vector<Run>& tasks() const { return tasks_; }
     const Long* long_row(int64_t task) const;
 
-private:
+    // The first non-zero of a row; of rows(), one past the last.
     int64_t start(int64_t row) const;
+
+private:
     void check_order() const;
     void find_sources();
     void cut();

@@ -1,9 +1,11 @@
 #include "spmm.hpp"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
 #include <memory>
+#include <tuple>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
@@ -18,6 +20,7 @@ using Weight = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::c
 
 constexpr int64_t kRows = 1024;           // rows of a task of a dense product
 constexpr int64_t kCached = 24 * 1024;    // floats of aggregated rows between the two products
+constexpr int64_t kAsked = 96 * 1024;     // floats of sources that are asked for during a product
 constexpr int64_t kTileMultiple = 24;     // of the rows of a tile on every instruction set
 
 const float* data_of(const Factors& factors, int64_t size, const char* what) {
@@ -26,11 +29,21 @@ const float* data_of(const Factors& factors, int64_t size, const char* what) {
     return factors->data();
 }
 
-Epilogue epilogue(const Factors& bias, int64_t width, int activation, float slope,
-                  bool accumulate) {
+// Bias, activation, its slope and the rows' factors, of an out of [rows, width].
+using Last = std::tuple<Factors, int, float, Factors>;
+
+Epilogue epilogue(const Last& last, int64_t rows, int64_t width, bool accumulate) {
+    const auto& [bias, activation, slope, row_scale] = last;
     require(activation >= 0 && activation <= 3, "activation: not one of the four");
     return {data_of(bias, width, "bias: one value for each column of out"),
-            static_cast<Activation>(activation), slope, accumulate};
+            static_cast<Activation>(activation), slope, accumulate,
+            data_of(row_scale, rows, "row_scale: one for each row of out")};
+}
+
+// The epilogue of rows that are counted from row `at` on.
+Epilogue from_row(Epilogue last, int64_t at) {
+    if (last.row_scale) last.row_scale += at;
+    return last;
 }
 
 Gather gather_of(const Pattern& pattern, const InMatrix<float>& x, const Factors& weights,
@@ -61,13 +74,13 @@ std::unique_ptr<float[]> reduce_pieces(const Pattern& pattern, const Gather& g) 
 }
 
 void spmm(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Factors weights,
-          Factors source_scale, Factors target_scale, Factors bias, int activation, float slope,
-          bool accumulate, bool maximum, float empty) {
+          Factors source_scale, Factors target_scale, Last finish, bool accumulate, bool maximum,
+          float empty) {
     require(out.shape(1) == x.shape(1), "out: as wide as x");
     Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
     g.maximum = maximum;
     g.empty = empty;
-    const Epilogue last = epilogue(bias, g.width, activation, slope, accumulate);
+    const Epilogue last = epilogue(finish, out.shape(0), g.width, accumulate);
     if (!g.width) return;
     const int64_t stride = row_stride(out, "out");
     const auto partial = reduce_pieces(pattern, g);
@@ -84,6 +97,17 @@ void spmm(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Factors 
     });
 }
 
+// Where a chunk that starts at row `at` ends: a multiple of a tile's rows, not much over `most`
+// non-zeros.
+int64_t chunk_end(const Pattern& pattern, int64_t at, int64_t end, int64_t rows, int64_t most) {
+    const int64_t first = at < end ? pattern.start(at) : 0;
+    int64_t stop = std::min(at + kTileMultiple, end);
+    while (stop < end && stop + kTileMultiple <= at + rows &&
+           pattern.start(std::min(stop + kTileMultiple, end)) - first <= most)
+        stop = std::min(stop + kTileMultiple, end);
+    return stop;
+}
+
 std::unique_ptr<float[]> pack(const Weight& weight) {
     const int64_t n = weight.shape(0), k = weight.shape(1);
     std::unique_ptr<float[]> packed(new float[EMBERTIDE_PICK(packed_floats)(n, k)]);
@@ -94,15 +118,15 @@ std::unique_ptr<float[]> pack(const Weight& weight) {
 // out = epilogue(spmm(x) @ weight.T): a few rows at a time are reduced into a buffer that stays in
 // the cache, and multiplied from there.
 void spmm_linear(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Weight weight,
-                 Factors weights, Factors source_scale, Factors target_scale, Factors bias,
-                 int activation, float slope, bool accumulate, bool maximum) {
+                 Factors weights, Factors source_scale, Factors target_scale, Last finish,
+                 bool maximum) {
     const int64_t n = weight.shape(0), k = weight.shape(1);
     require(static_cast<int64_t>(x.shape(1)) == k, "weight: one column for each column of x");
     require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
     require(!pattern.scatters(), "pattern: must hold every row of out");
     Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
     g.maximum = maximum;
-    const Epilogue last = epilogue(bias, n, activation, slope, accumulate), none{};
+    const Epilogue last = epilogue(finish, out.shape(0), n, false), none{};
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
     const int64_t out_stride = row_stride(out, "out");
     const auto packed = pack(weight);
@@ -110,34 +134,40 @@ void spmm_linear(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, W
     const auto run = EMBERTIDE_PICK(gather_reduce);
     const auto join = EMBERTIDE_PICK(join_pieces);
     const auto multiply = EMBERTIDE_PICK(dense_rows);
+    const int64_t most = std::max<int64_t>(1, kAsked / k);
     // A row's stride is no multiple of 4 KiB, which would put a tile's rows into one cache set.
     const int64_t stride = (k + 15) / 16 * 16 + 16;
     const int64_t rows = std::max<int64_t>(1, kCached / stride / kTileMultiple) * kTileMultiple;
     parallel_for(pattern.tasks().size(), [&](int64_t task) {
         const auto [begin, end] = pattern.tasks()[task];
         const auto* hub = pattern.long_row(task);
+        // Reduced row by row, a hub excepted, which is there in pieces.
+        const int64_t ordinary = end - (hub ? 1 : 0);
         std::unique_ptr<float[]> buffer(new float[rows * stride]);
-        for (int64_t at = begin; at < end; at += rows) {
-            const int64_t stop = std::min(at + rows, end);
-            const bool joins = hub && stop == end;
-            run(g, none, at, stop - joins, true, buffer.get(), stride);
-            if (joins)
+        Gather mine = g;
+        for (int64_t at = begin, stop; at < end; at = stop) {
+            stop = chunk_end(pattern, at, end, rows, most);
+            run(mine, none, at, std::min(stop, ordinary), true, buffer.get(), stride);
+            if (stop > ordinary)
                 join(g, none, hub->row, partial.get() + hub->first_piece * k, hub->pieces,
                      buffer.get() + (hub->row - at) * stride);
+            const int64_t next = std::min(chunk_end(pattern, stop, end, rows, most), ordinary);
+            Ahead ahead{&g, pattern.start(stop), next > stop ? pattern.start(next) : 0};
+            ahead.end = std::min(ahead.end, ahead.next + most);
             multiply(buffer.get(), stride, stop - at, k, packed.get(), n,
-                     out.data() + at * out_stride, out_stride, last);
+                     out.data() + at * out_stride, out_stride, from_row(last, at), &ahead);
+            mine.asked = ahead.next;
         }
     });
 }
 
-void dense(Matrix<float> out, InMatrix<float> x, Weight weight, Factors bias, int activation,
-           float slope, bool accumulate) {
+void dense(Matrix<float> out, InMatrix<float> x, Weight weight, Last finish, bool accumulate) {
     const int64_t n = weight.shape(0), k = weight.shape(1);
     require(static_cast<int64_t>(x.shape(1)) == k, "weight: one column for each column of x");
     require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
     require(x.shape(0) == out.shape(0), "out: one row for each row of x");
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
-    const Epilogue last = epilogue(bias, n, activation, slope, accumulate);
+    const Epilogue last = epilogue(finish, out.shape(0), n, accumulate);
     const int64_t x_stride = row_stride(x, "x"), out_stride = row_stride(out, "out");
     const auto packed = pack(weight);
     const auto multiply = EMBERTIDE_PICK(dense_rows);
@@ -147,7 +177,7 @@ void dense(Matrix<float> out, InMatrix<float> x, Weight weight, Factors bias, in
                     [&](int64_t begin, int64_t end) {
         for (int64_t at = begin; at < end; at += rows)
             multiply(x.data() + at * x_stride, x_stride, std::min(rows, end - at), k, packed.get(),
-                     n, out.data() + at * out_stride, out_stride, last);
+                     n, out.data() + at * out_stride, out_stride, from_row(last, at), nullptr);
     });
 }
 
@@ -161,18 +191,15 @@ void bind_spmm(nb::module_& m) {
         .def_prop_ro("outputs", &Pattern::outputs);
     m.def("spmm", spmm, nb::arg("pattern"), nb::arg("out").noconvert(), nb::arg("x").noconvert(),
           nb::arg("weights").noconvert().none(), nb::arg("source_scale").noconvert().none(),
-          nb::arg("target_scale").noconvert().none(), nb::arg("bias").noconvert().none(),
-          nb::arg("activation"), nb::arg("slope"), nb::arg("accumulate"), nb::arg("maximum"),
-          nb::arg("empty"), NoGil());
+          nb::arg("target_scale").noconvert().none(), nb::arg("last"), nb::arg("accumulate"),
+          nb::arg("maximum"), nb::arg("empty"), NoGil());
     m.def("spmm_linear", spmm_linear, nb::arg("pattern"), nb::arg("out").noconvert(),
           nb::arg("x").noconvert(), nb::arg("weight").noconvert(),
           nb::arg("weights").noconvert().none(), nb::arg("source_scale").noconvert().none(),
-          nb::arg("target_scale").noconvert().none(), nb::arg("bias").noconvert().none(),
-          nb::arg("activation"), nb::arg("slope"), nb::arg("accumulate"), nb::arg("maximum"),
+          nb::arg("target_scale").noconvert().none(), nb::arg("last"), nb::arg("maximum"),
           NoGil());
     m.def("dense", dense, nb::arg("out").noconvert(), nb::arg("x").noconvert(),
-          nb::arg("weight").noconvert(), nb::arg("bias").noconvert().none(),
-          nb::arg("activation"), nb::arg("slope"), nb::arg("accumulate"), NoGil());
+          nb::arg("weight").noconvert(), nb::arg("last"), nb::arg("accumulate"), NoGil());
 }
 
 }  // namespace embertide

@@ -10,12 +10,13 @@ namespace embertide {
 
 enum class Activation : int { none, relu, leaky_relu, elu };
 
-// What happens to a row before it is stored: out = activation(value [+ out] + bias).
+// What happens to a row before it is stored: out = row_scale * activation(value [+ out] + bias).
 struct Epilogue {
-    const float* bias;  // one value per column, or null
+    const float* bias;       // one value per column, or null
     Activation activation;
-    float slope;      // of leaky_relu; alpha of elu
-    bool accumulate;  // add to (for maxima: keep the larger of) what is there
+    float slope;             // of leaky_relu; alpha of elu
+    bool accumulate;         // add to (for maxima: keep the larger of) what is there
+    const float* row_scale;  // factor of each output row, or null
 };
 
 // The non-zeros and their sources; the same for every row of a call.
@@ -31,6 +32,13 @@ struct Gather {
     int64_t x_stride, width, nnz;
     bool maximum;
     float empty;  // maximum of a row without non-zeros, before the epilogue
+    int64_t asked = 0;  // sources of the non-zeros before this one were asked for already
+};
+
+// Sources that are asked for while something else is computed: those of non-zeros [next, end).
+struct Ahead {
+    const Gather* of;
+    int64_t next, end;
 };
 
 // Smallest and largest of `count` int32 or int64 values; count is at least 1.
@@ -53,9 +61,10 @@ EMBERTIDE_KERNEL(void, join_pieces, const Gather& g, const Epilogue& last, int64
 EMBERTIDE_KERNEL(int64_t, packed_floats, int64_t n, int64_t k)
 EMBERTIDE_KERNEL(void, pack_weight, const float* weight, int64_t n, int64_t k, float* packed)
 
-// out[i] = epilogue(x[i] @ weight.T) for `rows` rows.
+// out[i] = epilogue(x[i] @ weight.T) for `rows` rows. All of `ahead` is asked for meanwhile, since
+// the product leaves the memory idle.
 EMBERTIDE_KERNEL(void, dense_rows, const float* x, int64_t x_stride, int64_t rows, int64_t k,
                  const float* packed, int64_t n, float* out, int64_t out_stride,
-                 const Epilogue& last)
+                 const Epilogue& last, Ahead* ahead)
 
 }  // namespace embertide

@@ -11,17 +11,27 @@ inline int64_t row_start(const Gather& g, int64_t row) {
                          : static_cast<const int32_t*>(g.indptr)[row];
 }
 
+// Factors of a row: of what was reduced, and of what is stored.
+struct Ends {
+    float first = 1.0f, last = 1.0f;
+};
+
+inline Ends ends_of(const Gather& g, const Epilogue& last, int64_t out) {
+    return {g.target_scale ? g.target_scale[out] : 1.0f,
+            last.row_scale ? last.row_scale[out] : 1.0f};
+}
+
 // Columns [0, lanes * vectors) of non-zeros [begin, end), in registers.
 template <int lanes, int vectors, bool maximum, typename Index>
 inline void reduce(const Gather& g, int64_t column, int64_t begin, int64_t end,
                    Vec<lanes> (&sums)[vectors]) {
     const Index* index = static_cast<const Index*>(g.indices);
     const float *x = g.x + column, *weights = g.weights, *scale = g.source_scale;
-    const int64_t stride = g.x_stride, nnz = g.nnz;
+    const int64_t stride = g.x_stride, nnz = g.nnz, asked = g.asked;
     for (int64_t e = begin; e < end; ++e) {
         if (e + kFar < nnz) {
             const Index far = index[e + kFar];
-            prefetch_far(x + far * stride, lanes * vectors);
+            if (e + kFar >= asked) prefetch_far(x + far * stride, lanes * vectors);
             if (scale) __builtin_prefetch(scale + far);
         }
         if (e + kNear < nnz) prefetch_near(x + index[e + kNear] * stride, lanes * vectors);
@@ -40,54 +50,54 @@ inline void reduce(const Gather& g, int64_t column, int64_t begin, int64_t end,
 }
 
 template <int lanes>
-inline void finish(const Gather& g, const Epilogue& last, int64_t column, float factor,
+inline void finish(const Gather& g, const Epilogue& last, int64_t column, Ends ends,
                    Vec<lanes> value, float* to) {
-    value *= splat<lanes>(factor);
+    value *= splat<lanes>(ends.first);
     if (last.accumulate) {
         const Vec<lanes> there = load<lanes>(to + column);
         value = g.maximum ? larger<lanes>(value, there) : value + there;
     }
     if (last.bias) value += load<lanes>(last.bias + column);
-    store<lanes>(to + column, activate<lanes>(value, last));
+    store<lanes>(to + column, activate<lanes>(value, last) * splat<lanes>(ends.last));
 }
 
 template <int lanes, int vectors, bool maximum, typename Index>
 inline void reduce_columns(const Gather& g, const Epilogue& last, int64_t column, int64_t begin,
-                           int64_t end, float factor, float* to) {
+                           int64_t end, Ends ends, float* to) {
     const float start = !maximum ? 0.0f : begin == end ? g.empty : -__builtin_inff();
     Vec<lanes> sums[vectors];
     for (int v = 0; v < vectors; ++v) sums[v] = splat<lanes>(start);
     reduce<lanes, vectors, maximum, Index>(g, column, begin, end, sums);
     for (int v = 0; v < vectors; ++v)
-        finish<lanes>(g, last, column + v * lanes, factor, sums[v], to);
+        finish<lanes>(g, last, column + v * lanes, ends, sums[v], to);
 }
 
 // All columns of one row: the widest runs of registers first.
 template <bool maximum, typename Index>
-void reduce_row(const Gather& g, const Epilogue& last, int64_t begin, int64_t end, float factor,
+void reduce_row(const Gather& g, const Epilogue& last, int64_t begin, int64_t end, Ends ends,
                 float* to) {
     constexpr int lanes = EMBERTIDE_LANES, most = EMBERTIDE_SUM_VECTORS;
     int64_t at = 0;
     const int64_t width = g.width;
     for (; at + lanes * most <= width; at += lanes * most)
-        reduce_columns<lanes, most, maximum, Index>(g, last, at, begin, end, factor, to);
+        reduce_columns<lanes, most, maximum, Index>(g, last, at, begin, end, ends, to);
     for (; at + lanes * most / 2 <= width; at += lanes * most / 2)
-        reduce_columns<lanes, most / 2, maximum, Index>(g, last, at, begin, end, factor, to);
+        reduce_columns<lanes, most / 2, maximum, Index>(g, last, at, begin, end, ends, to);
     for (; at + lanes * most / 4 <= width; at += lanes * most / 4)
-        reduce_columns<lanes, most / 4, maximum, Index>(g, last, at, begin, end, factor, to);
+        reduce_columns<lanes, most / 4, maximum, Index>(g, last, at, begin, end, ends, to);
     for (; at + lanes <= width; at += lanes)
-        reduce_columns<lanes, 1, maximum, Index>(g, last, at, begin, end, factor, to);
+        reduce_columns<lanes, 1, maximum, Index>(g, last, at, begin, end, ends, to);
     if constexpr (lanes > 8)
         for (; at + 8 <= width; at += 8)
-            reduce_columns<8, 1, maximum, Index>(g, last, at, begin, end, factor, to);
+            reduce_columns<8, 1, maximum, Index>(g, last, at, begin, end, ends, to);
     if constexpr (lanes > 4)
         for (; at + 4 <= width; at += 4)
-            reduce_columns<4, 1, maximum, Index>(g, last, at, begin, end, factor, to);
+            reduce_columns<4, 1, maximum, Index>(g, last, at, begin, end, ends, to);
     for (; at < width; ++at)
-        reduce_columns<1, 1, maximum, Index>(g, last, at, begin, end, factor, to);
+        reduce_columns<1, 1, maximum, Index>(g, last, at, begin, end, ends, to);
 }
 
-using ReduceRow = void (*)(const Gather&, const Epilogue&, int64_t, int64_t, float, float*);
+using ReduceRow = void (*)(const Gather&, const Epilogue&, int64_t, int64_t, Ends, float*);
 
 ReduceRow pick(const Gather& g) {
     if (g.maximum) return g.wide_indices ? reduce_row<true, int64_t> : reduce_row<true, int32_t>;
@@ -119,27 +129,26 @@ void gather_reduce(const Gather& g, const Epilogue& last, int64_t begin, int64_t
     const ReduceRow run = pick(g);
     for (int64_t row = begin; row < end; ++row) {
         const int64_t out = g.rows ? g.rows[row] : row;
-        const float factor = g.target_scale ? g.target_scale[out] : 1.0f;
-        run(g, last, row_start(g, row), row_start(g, row + 1), factor,
+        run(g, last, row_start(g, row), row_start(g, row + 1), ends_of(g, last, out),
             to + (packed ? row - begin : out) * stride);
     }
 }
 
 void reduce_piece(const Gather& g, int64_t begin, int64_t end, float* to) {
-    pick(g)(g, Epilogue{}, begin, end, 1.0f, to);
+    pick(g)(g, Epilogue{}, begin, end, Ends{}, to);
 }
 
 void join_pieces(const Gather& g, const Epilogue& last, int64_t row, const float* pieces,
                  int64_t count, float* to) {
     const int64_t out = g.rows ? g.rows[row] : row;
-    const float factor = g.target_scale ? g.target_scale[out] : 1.0f;
+    const Ends ends = ends_of(g, last, out);
     for (int64_t column = 0; column < g.width; ++column) {
         float value = pieces[column];
         for (int64_t piece = 1; piece < count; ++piece) {
             const float other = pieces[piece * g.width + column];
             value = g.maximum ? (other > value ? other : value) : value + other;
         }
-        finish<1>(g, last, column, factor, value, to);
+        finish<1>(g, last, column, ends, value, to);
     }
 }
 

@@ -19,6 +19,7 @@ from embertide.primitives.landing import loaded_operand
 from embertide.primitives.sources import LoadedHolders, Sources
 from embertide.primitives.spmm import Operand, Reduction, spmm, spmm_linear, tile_operand
 from embertide.stages.infer.execution import Execution
+from embertide.stages.infer.norms import norms
 
 
 def run_aggregate(execution: Execution, run: Run, step: Aggregate) -> Shard:
@@ -29,9 +30,9 @@ def run_aggregate(execution: Execution, run: Run, step: Aggregate) -> Shard:
     over, reduction = _over(execution, step)
     width, depth = execution.program.widths[run.out], execution.depth
     if run.linear is None:
-        last = execution.epilogue(run, "tile")
+        last = execution.scaling_epilogue(run, "tile")
         return Shard("tile", spmm(*over, reduction, last, depth=depth), width)
-    last, weight = execution.epilogue(run, "rows"), execution.param(run.linear.weight)
+    last, weight = execution.scaling_epilogue(run, "rows"), execution.param(run.linear.weight)
     if execution.grid.world == 1:
         return Shard("rows", spmm_linear(*over, weight, reduction, last), width)
     sums = spmm(*over, reduction, NOTHING, depth=depth)
@@ -52,7 +53,9 @@ def _over(execution: Execution, step: Aggregate) -> tuple[Over, Reduction]:
     """What a step sums, and how. Collective: every rank must call."""
     graph = execution.graphs(step.layer).variant(step)
     weighted = step.edge_weight and graph.csr.weights is not None
-    source, target = _norms(step, graph, weighted)
+    source, target = norms(step, graph)
+    if step.x in execution.scaled:
+        source = None
     reduction = Reduction(step.reduce, weighted, target)
     # One worker puts its rows in order instead: a pattern of its own would cost more than the copy.
     if execution.grid.world > 1 and execution.tensors.is_loaded(step.x):
@@ -81,28 +84,3 @@ def _over_loaded(
     )
     operand = loaded_operand(execution.grid, loaded, scale)
     return channel, graph.loaded(holders), operand
-
-
-def _norms(
-    step: Aggregate, graph: LayerGraph, weighted: bool
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Factors of our rows as sources and as targets, [N/P] each.
-
-    Collective where the norm needs out-degrees: every rank of the graph axis must call.
-    """
-    if step.norm == "none":
-        return None, None
-    if step.norm == "sym_in_weighted":
-        degree = graph.weighted_in_degree() if weighted else graph.in_degree()
-        factor = degree.rsqrt()
-        factor.masked_fill_(torch.isinf(factor), 0.0)
-        return factor, factor
-    if step.norm == "sym_in":
-        factor = graph.in_degree().clamp_(min=1).rsqrt_()
-        return factor, factor
-    if step.norm == "in":
-        return None, graph.in_degree().clamp_(min=1).reciprocal_()
-    out_degree = graph.out_degree().clamp(min=1)
-    if step.norm == "out":
-        return out_degree.reciprocal(), None
-    return out_degree.rsqrt(), graph.in_degree().clamp_(min=1).rsqrt_()

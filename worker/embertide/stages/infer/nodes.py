@@ -45,12 +45,14 @@ def run_linear(execution: Execution, run: Run, step: steps.Linear) -> Shard:
     Collective: every rank must call.
     """
     tensors, channel = execution.tensors, execution.channel(step)
-    weight, last = execution.param(step.weight), execution.epilogue(run, "rows")
+    weight = execution.param(step.weight)
     if tensors.is_loaded(step.x):
+        last = execution.epilogue(run, "rows")
         layout: Layout = "rows" if tensors.wants_rows(run.out) else "tile"
         return tensors.land(
             lambda x: linear(x, weight, last), layout=layout, width=len(weight), layer=step.layer
         )
+    last = execution.scaling_epilogue(run, "rows")
     if tensors.has(step.x, "rows") or execution.grid.feature == 1:
         data = linear(tensors.get(step.x, "rows", channel).data, weight, last)
     else:
