@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -144,11 +145,14 @@ def test_column_slices_are_read_and_written(kernels: str) -> None:
 @pytest.mark.parametrize("width", [1, 17, 128])
 def test_bias_and_activation(kernels: str, width: int, kind: str, slope: float) -> None:
     block = random_block([3, 0, 1, 40], 50)
-    x, bias = torch.randn(50, 24), torch.randn(width)
+    x, bias, scale = torch.randn(50, 24), torch.randn(width), torch.rand(4)
     weight = torch.randn(width, 24)
-    last = Epilogue(bias, kind, slope)
+    last, exact = (
+        Epilogue(bias, kind, slope, scale),
+        Epilogue(bias.double(), kind, slope, scale.double()),
+    )
     sums = expected_rows(block, x, Factors(), "sum", None, 4)
-    expected = Epilogue(bias.double(), kind, slope).apply_(sums @ weight.double().T)
+    expected = exact.apply_(sums @ weight.double().T)
     fused, apart, plain = (torch.empty(4, width) for _ in range(3))
     reduce_linear(fused, block, x, weight, Factors(), last)
     close(fused, expected)
@@ -158,11 +162,34 @@ def test_bias_and_activation(kernels: str, width: int, kind: str, slope: float) 
     multiply(apart, sums[:, :9].float(), weight[:, :9].contiguous(), NOTHING)
     multiply(apart, sums[:, 9:].float(), weight[:, 9:].contiguous(), last, accumulate=True)
     close(apart, expected)
-    last = Epilogue(bias, kind, slope)
     x = torch.randn(50, width)
     reduce_rows(plain, block, x, Factors(), last)
     sums = expected_rows(block, x, Factors(), "sum", None, 4)
-    close(plain, Epilogue(bias.double(), kind, slope).apply_(sums))
+    close(plain, exact.apply_(sums))
+
+
+@pytest.mark.parametrize("width", [3, 128, 400])
+def test_a_product_over_many_tiles(kernels: str, width: int) -> None:
+    """Rows with and without non-zeros, and some with more than is asked for in advance."""
+    lengths = torch.randint(0, 40, (3000,))
+    lengths[::500] = 2000
+    lengths[1500:1600] = 0
+    block = random_block(lengths.tolist(), 700)
+    x, weight, factors = torch.randn(700, width), torch.randn(9, width), Factors()
+    last = Epilogue(torch.randn(9), "relu", 0.0, torch.rand(3000))
+    exact = replace(last, bias=last.bias.double(), scale=last.scale.double())
+    out = torch.empty(3000, 9)
+    reduce_linear(out, block, x, weight, factors, last)
+    sums = expected_rows(block, x, factors, "sum", None, 3000)
+    close(out, exact.apply_(sums @ weight.double().T))
+
+
+def test_factors_must_fit_the_rows() -> None:
+    if native.lib is None:
+        pytest.skip("torch broadcasts")
+    block, x = random_block([1, 2], 5), torch.randn(5, 4)
+    with pytest.raises(ValueError, match="row_scale: one for each row of out"):
+        reduce_rows(torch.empty(2, 4), block, x, Factors(), Epilogue(scale=torch.ones(3)))
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

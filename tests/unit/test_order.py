@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,6 +53,14 @@ def test_rows_are_summed_where_they_are_narrow(
         if isinstance(step, Aggregate):
             assert ordered.widths[step.x] == ordered.widths[step.out]
     assert len(runs(ordered)) == sum(1 if kind is Aggregate else 2 for kind in first)
+
+
+def test_the_next_sum_alone_lets_its_factors_be_multiplied_early() -> None:
+    sums, *_, last = runs(order_steps(gcn(8, 8, 8), 1))
+    assert sums.reader == last.aggregate
+    assert last.reader is None
+    shared = replace(gcn(8, 8, 8), outputs=("0.relu",))
+    assert all(run.reader is None for run in runs(order_steps(shared, 1)))
 
 
 @pytest.mark.parametrize("workers", [1, 4])
