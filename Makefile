@@ -94,6 +94,8 @@ lint: $(STAMP)
 # The kernels' tests with a build that stops at the first access out of bounds or undefined step.
 # Python itself is not instrumented, so the sanitizers' runtime is loaded before it.
 SANITIZED := .cache/sanitized
+# The code of each instruction set is tested; one that the processor lacks is replaced by a lesser.
+ISAS ?= avx512 avx2 baseline
 sanitize: $(STAMP) $(filter .cache/%,$(UV))
 	@echo "[sanitize] building the kernels with ASan and UBSan"
 	@$(UV) build --quiet --wheel --python $(BIN)/python --out-dir $(SANITIZED) \
@@ -101,9 +103,11 @@ sanitize: $(STAMP) $(filter .cache/%,$(UV))
 	  --config-setting cmake.define.EMBERTIDE_SANITIZE=ON
 	@cd $(SANITIZED) && rm -f _native*.so && $(CURDIR)/$(BIN)/python -m zipfile -e embertide-*.whl wheel \
 	  && mv wheel/embertide/kernels/native/_native*.so . && rm -rf wheel
-	@LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 EMBERTIDE_NATIVE="$$(ls $(SANITIZED)/_native*.so)" \
-	  $(BIN)/python -m pytest -q -p no:cacheprovider $(JOBS) tests/unit/test_native*.py $(ARGS)
+	@for isa in $(ISAS); do \
+	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 EMBERTIDE_NATIVE="$$(ls $(SANITIZED)/_native*.so)" EMBERTIDE_ISA=$$isa \
+	  $(BIN)/python -m pytest -q -p no:cacheprovider $(JOBS) -k "not fallback" tests/unit/test_native*.py $(ARGS) \
+	  || exit; done
 
 format: $(STAMP)
 	@$(BIN)/ruff format
