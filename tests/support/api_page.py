@@ -22,14 +22,11 @@ Schema = dict[str, Any]
 _URI: Schema = TypeAdapter(Uri).json_schema()
 _ANY_FIELDS = "x-kubernetes-preserve-unknown-fields"
 _WORDS = {"integer": "whole number", "string": "text", "boolean": "true, false"}
-_BOUNDS = {
-    "minimum": "at least {}",
-    "maximum": "at most {}",
-    "minLength": "characters: at least {}",
-    "maxLength": "characters: at most {}",
-    "minItems": "items: at least {}",
-    "maxItems": "items: at most {}",
-}
+_BOUNDS = (
+    ("minimum", "maximum", ""),
+    ("minLength", "maxLength", " characters"),
+    ("minItems", "maxItems", " items"),
+)
 
 
 def page() -> str:
@@ -41,8 +38,8 @@ def page() -> str:
     lines = [
         "# EmbeddingJob",
         "",
-        f"`apiVersion: {definition['group']}/{version['name']}`, `kind: {names['kind']}`; short name"
-        f" `{naming.SHORT_NAME}`, {definition['scope'].lower()}. {root['description']}",
+        f"`apiVersion: {definition['group']}/{version['name']}`, `kind: {names['kind']}`;"
+        f" short name `{naming.SHORT_NAME}`, {definition['scope'].lower()}. {root['description']}",
         "",
         "This page is generated from the custom resource definition that the chart installs;",
         "`kubectl explain ej.spec` says the same. A field that is not listed is refused. Paths in",
@@ -125,9 +122,6 @@ def _default(schema: Schema) -> str:
 def _meaning(schema: Schema) -> str:
     """The description with the bounds and rules of the field itself."""
     inner = schema.get("items", {}) if schema.get("type") == "array" else {}
-    bounds = [text.format(schema[key]) for key, text in _BOUNDS.items() if key in schema]
-    if schema.get("exclusiveMinimum") is True:
-        bounds[0] = f"more than {schema['minimum']}"
     if _is_uri(schema):
         return _cell(schema["description"])
     rules = [
@@ -135,13 +129,24 @@ def _meaning(schema: Schema) -> str:
     ]
     if "properties" in schema or "properties" in inner:
         rules = []  # said in the object's own section
-    said = [schema.get("description", ""), _sentence(bounds), *map(_sentence, ([r] for r in rules))]
+    said = [schema.get("description", ""), *map(_sentence, [*_bounds(schema), *rules])]
     return _cell(" ".join(part for part in said if part))
 
 
-def _sentence(parts: list[str]) -> str:
-    text = ", ".join(parts)
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+def _bounds(schema: Schema) -> Iterator[str]:
+    """Such as "at least 1", "more than 0" or "1 to 63 characters"."""
+    for low, high, unit in _BOUNDS:
+        least, most = schema.get(low), schema.get(high)
+        if least is not None and most is not None:
+            yield (f"{least} to {most}" if least != most else f"exactly {least}") + unit
+        elif least is not None:
+            yield f"{'more than' if schema.get('exclusiveMinimum') else 'at least'} {least}{unit}"
+        elif most is not None:
+            yield f"at most {most}{unit}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _cell(text: str) -> str:
