@@ -32,9 +32,8 @@ DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/READM
 STARTS = (ROOT, ROOT / "worker/embertide", ROOT / "operator/embertide_operator", ROOT / "tests")
 CHART = ROOT / "charts" / "embertide"
 
-COMMAND = re.compile(
-    r"(?!.*(?:──|   ))(?:\w+=\S+ )*(?:helm|kubectl|docker|docker/\S+|make|embertide|cosign|pip|uv)(?: |$)"
-)
+PROGRAMS = r"helm|kubectl|docker|docker/\S+|make|embertide|cosign|pip|uv"
+COMMAND = re.compile(rf"(?!.*(?:──|   ))(?:\w+=\S+ )*(?:{PROGRAMS})(?: |$)")
 NEWCOMER = ("README.md", "docs/guide.md")
 """Their ``embertide`` commands run in ``tests/distributed/test_newcomer.py``."""
 LEFT_OUT = {
