@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from embertide.spec.naming import USER_ID
+
+Number = TypeVar("Number", int, float)
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -37,12 +38,14 @@ def _user(text: str) -> int | None:
     return _number(int, text, 1, _LARGEST_USER, allowed) if text else None
 
 
-def _number(kind: Callable[[str], Any], text: str, least: float, most: float, allowed: str) -> Any:
+def _number(
+    kind: Callable[[str], Number], text: str, least: float, most: float, allowed: str
+) -> Number:
     try:
         value = kind(text)
     except ValueError:
-        value = math.nan
-    if not least <= value <= most:
+        raise ValueError(allowed) from None
+    if not least <= value <= most:  # so written, it refuses nan as well
         raise ValueError(allowed)
     return value
 

@@ -97,12 +97,12 @@ def test_json_logs_are_one_object_a_line(root_logger: logging.Logger) -> None:
     assert root_logger.level == logging.WARNING
 
 
-def test_text_logs_begin_with_time_and_level(root_logger: logging.Logger) -> None:
+def test_text_logs_have_level_and_message(root_logger: logging.Logger) -> None:
     logs.configure(read())
     formatter = root_logger.handlers[-1].formatter
     assert formatter is not None
     record = logging.LogRecord("embertide", logging.INFO, "x.py", 1, "hello", (), None)
-    assert formatter.format(record).endswith(" INFO hello")
+    assert formatter.format(record).endswith(" [INFO    ] hello")
     assert logging.getLogger("kopf").level == logging.WARNING
 
 
