@@ -18,4 +18,6 @@ def configure(settings: Settings) -> None:
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     logging.getLogger().setLevel(level)
     for name in _LIBRARIES:
-        logging.getLogger(name).setLevel(level if level == logging.DEBUG else logging.WARNING)
+        logging.getLogger(name).setLevel(
+            level if level == logging.DEBUG else max(level, logging.WARNING)
+        )
