@@ -16,7 +16,7 @@ from embertide.submit.firing import Firing, own_job, time_of_job
 from embertide.submit.template import job_of, to_object
 from tests.support.manifests import put
 
-FIRING = Firing.at(datetime(2026, 11, 22, 2, 0, tzinfo=UTC), ZoneInfo("Europe/Berlin"))
+FIRING = Firing.at(datetime(2026, 11, 22, 2, 0, tzinfo=UTC), ZoneInfo("Europe/Berlin"), automatic=True)
 
 
 def submitted(data: dict[str, Any], path: Path, firing: Firing = FIRING) -> dict[str, Any]:
@@ -99,6 +99,12 @@ def test_refused(
     with pytest.raises(ManifestError) as caught:
         submitted(put(example, path, value), tmp_path)
     assert message in str(caught.value)
+
+
+def test_a_job_by_hand_may_vanish_at_once(example: dict[str, Any], tmp_path: Path) -> None:
+    by_hand = Firing.at(FIRING.time, ZoneInfo("UTC"))
+    found = submitted(put(example, "spec.ttlSecondsAfterFinished", 0), tmp_path, by_hand)
+    assert found["spec"]["ttlSecondsAfterFinished"] == 0
 
 
 def test_all_problems_at_once(example: dict[str, Any], tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def _firing(at: str | None, time_zone: str) -> Firing:
         from embertide.submit.cluster import Cluster
 
         time = time_of_job(Cluster.connect(None).kubernetes_job(name))
-    return Firing.at(time, zone)
+    return Firing.at(time, zone, automatic=bool(name))
 
 
 def _job(path: Path, firing: Firing) -> EmbeddingJob:

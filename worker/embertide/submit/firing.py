@@ -23,14 +23,20 @@ SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 @dataclass(frozen=True)
 class Firing:
-    """The scheduled minute, in the schedule's time zone."""
+    """One firing of a schedule.
+
+    Attributes:
+        time: the minute, in the schedule's time zone.
+        automatic: whether a Kubernetes Job stands for it, whose pods may be started again.
+    """
 
     time: datetime
+    automatic: bool
 
     @classmethod
-    def at(cls, time: datetime, zone: ZoneInfo) -> Firing:
+    def at(cls, time: datetime, zone: ZoneInfo, *, automatic: bool = False) -> Firing:
         """The firing of the minute that contains ``time``."""
-        return cls(time.astimezone(zone).replace(second=0, microsecond=0))
+        return cls(time.astimezone(zone).replace(second=0, microsecond=0), automatic)
 
     @property
     def utc(self) -> str:

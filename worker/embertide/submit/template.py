@@ -52,7 +52,10 @@ def to_object(job: EmbeddingJob, namespace: str | None = None) -> dict[str, Any]
 def _prepared(data: dict[str, Any], firing: Firing) -> tuple[dict[str, Any], list[tuple[Loc, str]]]:
     problems: list[tuple[Loc, str]] = []
     filled = _fill(data, (), firing, problems)
-    return filled, [*problems, *_of_schedules(data)]
+    more = _of_name(data.get("metadata"))
+    if firing.automatic:
+        more += _of_ttl(data.get("spec"))
+    return filled, [*problems, *more]
 
 
 def _fill(value: Any, loc: Loc, firing: Firing, problems: list[tuple[Loc, str]]) -> Any:
@@ -72,28 +75,33 @@ def _fill(value: Any, loc: Loc, firing: Firing, problems: list[tuple[Loc, str]])
         return value
 
 
-def _of_schedules(data: dict[str, Any]) -> list[tuple[Loc, str]]:
-    """What a job of its own may be, and one of a schedule not."""
-    problems: list[tuple[Loc, str]] = []
-    meta, spec = data.get("metadata"), data.get("spec")
+def _of_name(meta: Any) -> list[tuple[Loc, str]]:
+    """What the name of a schedule may not be."""
     name = meta.get("name") if isinstance(meta, dict) else None
-    if isinstance(name, str) and "{" in name:
+    if not isinstance(name, str):
+        return []
+    if "{" in name:
         message = f"is {name!r}; must have no placeholder, since the scheduled minute is added"
-        problems.append((_NAME, message))
-    elif isinstance(name, str) and len(name) > naming.MAX_SCHEDULE_NAME:
-        message = (
-            f"has {len(name)} characters; a schedule's can have {naming.MAX_SCHEDULE_NAME}, since "
-            "the scheduled minute is added (products-20261122-0300)"
-        )
-        problems.append((_NAME, message))
+        return [(_NAME, message)]
+    if len(name) <= naming.MAX_SCHEDULE_NAME:
+        return []
+    message = (
+        f"has {len(name)} characters; a schedule's can have {naming.MAX_SCHEDULE_NAME}, since the "
+        "scheduled minute is added (products-20261122-0300)"
+    )
+    return [(_NAME, message)]
+
+
+def _of_ttl(spec: Any) -> list[tuple[Loc, str]]:
+    """While a finished job exists, another pod of its firing does not start it again."""
     ttl = spec.get(_TTL) if isinstance(spec, dict) else None
-    if isinstance(ttl, int) and 0 <= ttl < MIN_TTL_SECONDS:
-        message = (
-            f"is {ttl}; must be at least {MIN_TTL_SECONDS} in a schedule: while the finished job "
-            "is there, a firing that comes twice does not start it again"
-        )
-        problems.append((("spec", _TTL), message))
-    return problems
+    if not isinstance(ttl, int) or not 0 <= ttl < MIN_TTL_SECONDS:
+        return []
+    message = (
+        f"is {ttl}; must be at least {MIN_TTL_SECONDS} in a schedule: while the finished job is "
+        "there, a firing that comes twice does not start it again"
+    )
+    return [(("spec", _TTL), message)]
 
 
 def _with_hint(error: ManifestError) -> ManifestError:
