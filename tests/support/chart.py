@@ -35,16 +35,18 @@ def run(*command: str, input: str | None = None) -> subprocess.CompletedProcess[
 
 
 def template(
-    values: Values, release: str = "embertide", namespace: str = "embertide"
+    values: Values, release: str = "embertide", chart: Path = CHART
 ) -> subprocess.CompletedProcess[str]:
     """``helm template`` with a file of values, however it ends."""
-    command = ("helm", "template", release, str(CHART), "--namespace", namespace, *_KUBERNETES)
+    command = ("helm", "template", release, str(chart), "--namespace", "tools", *_KUBERNETES)
     return run(*command, "--values", "-", input=json.dumps(values))
 
 
-def render(values: Values | None = None, release: str = "embertide") -> list[Object]:
-    """Every object of a release."""
-    made = template(values or {}, release)
+def render(
+    values: Values | None = None, release: str = "embertide", chart: Path = CHART
+) -> list[Object]:
+    """Every object of a release in namespace ``tools``."""
+    made = template(values or {}, release, chart)
     assert made.returncode == 0, made.stderr
     return [item for item in yaml.safe_load_all(made.stdout) if item]
 
