@@ -6,15 +6,26 @@ Jobs are suspended, so that nothing runs.
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
+from threading import Barrier
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
 
 from embertide.cli import main
+from embertide.submit.cluster import Cluster
+from embertide.submit.create import create
+from embertide.submit.firing import Firing
+from embertide.submit.policy import Policy
+from embertide.submit.template import job_of
 from tests.support.cluster.jobs import Inputs, Jobs
 
 pytestmark = pytest.mark.cluster
@@ -87,6 +98,38 @@ def test_waiting_ends_when_the_job_is_deleted(submit: Submit, jobs: Jobs) -> Non
         deleted.result()
     assert code == 10
     assert f"{name} was deleted before it ended" in out
+
+
+def test_a_signal_ends_waiting_and_not_the_job(submit: Submit, jobs: Jobs, tmp_path: Path) -> None:
+    name = "products-20261122-0200"
+    assert submit("--at=2026-11-22T02:00Z")[0] == 0
+    command = [sys.executable, "-m", "embertide", "submit", str(tmp_path / "job.yaml"), "--wait"]
+    options = ["-n", jobs.namespace, "--at=2026-11-22T02:00Z"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline().startswith(f"{name} exists")
+        assert waiting.stdout.readline().startswith(f"{name}: ")
+        waiting.send_signal(signal.SIGTERM)
+        assert waiting.wait(30) == 130
+    assert list(jobs.statuses()) == [name]
+
+
+def test_of_pods_that_submit_at_once_one_creates(
+    submit: Submit, jobs: Jobs, tmp_path: Path
+) -> None:
+    submit("--at=now", "--dry-run")
+    firing = Firing.at(datetime(2026, 11, 22, 2, tzinfo=UTC), ZoneInfo("UTC"))
+    job, at_once = job_of(tmp_path / "job.yaml", firing), Barrier(4)
+
+    def attempt(_number: int) -> str:
+        cluster = Cluster.connect(jobs.namespace)
+        at_once.wait()
+        return create(cluster, job, firing, Policy.FORBID).event
+
+    with ThreadPoolExecutor(4) as pods:
+        events = sorted(pods.map(attempt, range(4)))
+    assert events == ["created", "exists", "exists", "exists"]
+    assert list(jobs.statuses()) == ["products-20261122-0200"]
 
 
 def test_a_name_of_another_schedule(submit: Submit, jobs: Jobs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,13 @@ def test_the_example_is_what_the_chart_makes() -> None:
         objects["ConfigMap"]["data"] = yaml.safe_load(objects["ConfigMap"]["data"]["job.yaml"])
     for kind, item in example.items():
         assert without_labels(made[kind]) == without_labels(item), kind
+
+
+def test_the_values_of_the_documentation() -> None:
+    text = (ROOT / "docs/schedules.md").read_text()
+    (block,) = (b for b in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "schedules:" in b)
+    objects = rendered(*yaml.safe_load(block)["schedules"])
+    assert chart.only(objects, "CronJob")["metadata"]["namespace"] == "shop"
 
 
 def test_what_a_schedule_says_stands_in_its_cron_job() -> None:
