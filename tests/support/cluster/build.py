@@ -60,6 +60,7 @@ ALL = (
     ),
     Module("coredns", ("coredns",)),
     Module("helm", ("helm",)),
+    Module("charts", ("glua", "kubeconform")),
 )
 
 
