@@ -98,7 +98,8 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         folder.read_order() if alone else _broadcast_order(folder, rank, device)
     )
     on_progress = StageReporter(_reporter(settings, folder, rank), "plan")
-    recorder, clock = CountingRecorder(), Clock(MemoryWatch(), on_progress)
+    recorder = CountingRecorder()
+    clock = Clock(MemoryWatch(), on_progress, recorder)
     ctx = RunContext(
         job,
         Exchange(Grid(settings.grid, rank), device, recorder, settings.timeout_seconds),

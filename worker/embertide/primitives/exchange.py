@@ -126,7 +126,9 @@ class Exchange:
         if self.grid.world == 1:
             return [value]
         result: list[Any] = [None] * self.grid.world
+        start = time.perf_counter()
         dist.all_gather_object(result, value)
+        self.recorder.met(time.perf_counter() - start)
         return result
 
     def barrier(self) -> None:

@@ -42,6 +42,9 @@ class Recorder(Protocol):
     def computed(self, label: Label, seconds: float) -> None:
         """The worker computed while data of the same primitive travelled."""
 
+    def met(self, seconds: float) -> None:
+        """The worker exchanged a small object with all others, or waited until they came to it."""
+
 
 class NullRecorder:
     """Discards every transfer, for tests and tools that need no counts."""
@@ -56,6 +59,9 @@ class NullRecorder:
         """Discard it."""
 
     def computed(self, label: Label, seconds: float) -> None:
+        """Discard it."""
+
+    def met(self, seconds: float) -> None:
         """Discard it."""
 
 
@@ -89,10 +95,15 @@ Key = tuple[str, str, int]
 
 
 class CountingRecorder:
-    """Keeps totals in memory. ``messages`` counts messages sent."""
+    """Keeps totals in memory. ``messages`` counts messages sent.
+
+    Attributes:
+        met_seconds: in which all workers met, and no transfer of any label was under way.
+    """
 
     def __init__(self) -> None:
         self.totals: dict[Key, Totals] = {}
+        self.met_seconds = 0.0
 
     def at(self, key: Key) -> Totals:
         """The totals of an axis, primitive and layer."""
@@ -123,6 +134,16 @@ class CountingRecorder:
     def computed(self, label: Label, seconds: float) -> None:
         """Add seconds computed while data travelled."""
         self._at(label).compute_seconds += seconds
+
+    def met(self, seconds: float) -> None:
+        """Add seconds in which all workers met."""
+        self.met_seconds += seconds
+
+    def seconds(self) -> tuple[float, float]:
+        """Seconds waited, meetings included, and computed while data travelled, all together."""
+        entries = self.totals.values()
+        waited = self.met_seconds + sum(entry.wait_seconds for entry in entries)
+        return waited, sum(entry.compute_seconds for entry in entries)
 
     def traffic(self) -> list[Traffic]:
         """All totals, in a stable order."""

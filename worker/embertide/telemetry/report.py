@@ -60,12 +60,105 @@ class RankMemory:
 
 
 @dataclass(frozen=True)
+class Span:
+    """A stage of one worker, or its share in one layer, which lies within ``infer``.
+
+    ``layer`` is -1 for a whole stage; the conversion of the last layer's result has the number of
+    layers. ``start`` and ``end`` are seconds since the first worker began, on all workers' common
+    clock. ``wait_seconds`` of them were blocked on peers, ``compute_seconds`` were computed while
+    data travelled.
+    """
+
+    stage: str
+    layer: int
+    start: float
+    end: float
+    wait_seconds: float
+    compute_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class WorkerReport:
+    """What one worker held, sent and did when.
+
+    ``nodes`` and ``edges`` are those of its sub-range: its rows, and the edges into them.
+    ``peers_on_host`` are those whose memory it could read directly.
+    """
+
+    rank: int
+    nodes: int
+    edges: int
+    bytes_sent: int
+    bytes_received: int
+    wait_seconds: float
+    compute_seconds: float
+    peers_on_host: int
+    spans: list[Span] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> WorkerReport:
+        """Rebuild it from plain values."""
+        return cls(**{**data, "spans": [Span(**span) for span in data["spans"]]})
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """A layer of ``model.yaml``: its ``conv`` and the columns of its result."""
+
+    conv: str
+    width: int
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What was run with: the model as it was read, and the settings that decide a run's speed.
+
+    ``parameters`` counts the model's values, ``graph_layers`` its layers that read edges, ``cores``
+    those of rank 0's machine; ``group_bytes`` and ``depth`` are the manifest's.
+    """
+
+    library: str
+    input_width: int
+    parameters: int
+    layers: list[LayerFacts]
+    graph_layers: int
+    device: str
+    threads: int
+    cores: int
+    group_bytes: int
+    depth: int
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> RunFacts:
+        """Rebuild them from plain values."""
+        return cls(**{**data, "layers": [LayerFacts(**layer) for layer in data["layers"]]})
+
+
+@dataclass(frozen=True)
+class PlannedTraffic:
+    """Predicted traffic of one worker: bytes it sends for one primitive of one layer."""
+
+    axis: str
+    primitive: str
+    layer: int
+    bytes_per_worker: int
+    messages: int
+
+
+@dataclass(frozen=True)
 class RunReport:
     """One published version and what it cost.
 
     ``stages`` maps a stage to its seconds in the order they ran, the slowest rank counting.
     ``current`` says whether LATEST names the version. ``kernels`` says what computed: native code
-    and its instruction set, or torch and why.
+    and its instruction set, or torch and why. ``planned_memory`` maps a stage to the bytes of the
+    fullest worker beyond its imports. Reports of releases that kept no ``workers``, plans or
+    ``facts`` have none.
     """
 
     version: str
@@ -85,6 +178,10 @@ class RunReport:
     warnings: list[str] = field(default_factory=list)
     current: bool = True
     kernels: str = ""
+    workers: list[WorkerReport] = field(default_factory=list)
+    planned_memory: dict[str, int] = field(default_factory=dict)
+    planned_traffic: list[PlannedTraffic] = field(default_factory=list)
+    facts: RunFacts | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""
@@ -99,6 +196,11 @@ class RunReport:
                 "grid": GridShape.of(*data["grid"]),
                 "traffic": [Traffic(**item) for item in data["traffic"]],
                 "memory": [RankMemory(**item) for item in data["memory"]],
+                "workers": [WorkerReport.from_json(item) for item in data.get("workers", [])],
+                "planned_traffic": [
+                    PlannedTraffic(**item) for item in data.get("planned_traffic", [])
+                ],
+                "facts": RunFacts.from_json(data["facts"]) if data.get("facts") else None,
             }
         )
 
@@ -138,17 +240,6 @@ class InputSize:
     uri: str
     size: int
     kind: str
-
-
-@dataclass(frozen=True)
-class PlannedTraffic:
-    """Predicted traffic of one worker: bytes it sends for one primitive of one layer."""
-
-    axis: str
-    primitive: str
-    layer: int
-    bytes_per_worker: int
-    messages: int
 
 
 @dataclass(frozen=True, kw_only=True)
