@@ -80,9 +80,7 @@ class Browser:
 
     def screenshot(self, *, whole: bool = True) -> bytes:
         """The page as a PNG, or only what the window shows of it."""
-        answer = self._call(
-            "Page.captureScreenshot", format="png", captureBeyondViewport=whole
-        )
+        answer = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         return base64.b64decode(answer["data"])
 
     def close(self) -> None:

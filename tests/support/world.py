@@ -120,9 +120,7 @@ class Rank:
         clock = _NoClock()
         graphs = layer_graphs(self.ctx, program, self.ranges, self.sub_range, self.keys, clock)
         loaded = loaded_features(self.ctx, RawFeatures([], features[mine], placed=False), mine)
-        return infer(
-            self.ctx, program, self.ranges, graphs, loaded, locations, clock
-        ).numpy()
+        return infer(self.ctx, program, self.ranges, graphs, loaded, locations, clock).numpy()
 
 
 def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

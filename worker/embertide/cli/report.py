@@ -52,7 +52,7 @@ def report(
     [bold]Examples[/bold]
 
       embertide report job.yaml --open
-      embertide report job.yaml --version 20261121T041922Z-3fa9c1
+      embertide report job.yaml --version V --out v.html
       embertide report --output s3://shop/out --out out.html
       embertide report job.yaml --json   # the data, no page
     """

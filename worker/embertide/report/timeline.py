@@ -25,23 +25,29 @@ def timeline(run: Run) -> Html | None:
     scale = Scale(run.seconds, round_duration)
     shown = shown_workers(run.workers, _SHOWN)
     rows = [_row(run, worker, scale) for worker in shown]
-    note = (
-        "Times are since the first worker began; workers' clocks are aligned where all of them"
-        " meet. The hatched strip below a stage is how much of it was spent waiting, not when."
-    )
-    if len(shown) < len(run.workers):
-        note = (
-            f"{len(shown)} of {len(run.workers)} workers: those that waited least, for whom others"
-            f" waited, and those that waited most. {note}"
-        )
     drawn = figure(
         "Stages of each worker",
         [*rows, axis(scale, "")],
         _table(run),
         legend=_legend(run),
-        note=note,
+        note=_note(run, len(shown)),
     )
     return section("timeline", "Timeline", _lead(run), drawn)
+
+
+def _note(run: Run, shown: int) -> str | None:
+    if run.alone:
+        return None
+    note = (
+        "Times are since the first worker began; workers' clocks are aligned where all of them"
+        " meet. The hatched strip below a stage is how much of it was spent waiting, not when."
+    )
+    if shown == len(run.workers):
+        return note
+    return (
+        f"{shown} of {len(run.workers)} workers: those that waited least, for whom others waited,"
+        f" and those that waited most. {note}"
+    )
 
 
 def shown_workers(workers: list[WorkerReport], most: int) -> list[WorkerReport]:
@@ -80,7 +86,7 @@ def _stage(span: Span, scale: Scale) -> list[Html]:
     """Its bar with its name, and how much of it was waiting."""
     says = (
         f"{span.stage}: {duration(span.seconds)}, from {duration(span.start)} to"
-        f" {duration(span.end)}; {duration(span.wait_seconds)} waiting"
+        f" {duration(span.end)}"
     )
     if span.stage == "sample":
         return [bar(scale, span.start, span.end, "sample", says, y=14, height=5)]
