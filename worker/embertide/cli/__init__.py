@@ -59,7 +59,7 @@ def _root(
       embertide run job.yaml --grid 2x2    # publish a version
       embertide check job.yaml --against F # is it your model?
       embertide versions job.yaml          # what is published
-      embertide report job.yaml --open     # where the time went
+      embertide report job.yaml --open     # where time went
       embertide neighbors job.yaml ID      # look at it
       embertide rollback job.yaml previous # go back
     """
