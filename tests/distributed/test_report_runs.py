@@ -1,4 +1,4 @@
-"""Real runs and what their reports say: times on one clock, shares that add up, plans beside them."""
+"""Real runs and what their reports say: one clock, shares that add up, plans beside them."""
 
 from __future__ import annotations
 
