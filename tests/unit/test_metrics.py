@@ -21,6 +21,7 @@ from embertide_operator.kubernetes_api import request_of
 from embertide_operator.metrics import Metrics
 from embertide_operator.outputs import follow
 from embertide_operator.status import Draft
+from tests.support.metric_page import PAGE, page
 from tests.support.operator_world import NOW, World, raw_job
 
 ALL = [*WORKER_METRICS, *OPERATOR_METRICS]
@@ -38,6 +39,10 @@ def test_names_follow_prometheus_practice(metric: Metric) -> None:
 
 def test_names_are_told_apart() -> None:
     assert len({metric.name for metric in ALL}) == len(ALL)
+
+
+def test_the_page_of_metrics_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.metric_page"
 
 
 def test_every_worker_series_has_coordinates() -> None:
