@@ -59,8 +59,8 @@ class KubernetesApi:
     Every method raises :class:`ApiError` unless it says otherwise.
     """
 
-    def __init__(self, client: ApiClient, namespace: str = "") -> None:
-        self._client, self._namespace = client, namespace
+    def __init__(self, client: ApiClient, namespaces: tuple[str, ...] = ()) -> None:
+        self._client, self._namespaces = client, namespaces
         self._http = urllib3.PoolManager(num_pools=50, retries=False)
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -74,7 +74,8 @@ class KubernetesApi:
 
     def jobs(self) -> list[Object]:
         """All EmbeddingJobs in the namespaces that this operator watches."""
-        return self._list("EmbeddingJob", self._namespace, {})
+        watched = self._namespaces or ("",)  # "" lists all namespaces at once
+        return [job for name in watched for job in self._list("EmbeddingJob", name, {})]
 
     def pods(self, namespace: str, job: str) -> list[Object]:
         """A job's pods: workers of every attempt, and the planner."""

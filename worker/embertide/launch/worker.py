@@ -137,7 +137,14 @@ def _broadcast_order(folder: RunFolder, rank: int, device: torch.device) -> dict
 def _snapshot(
     ctx: RunContext, order: WorkOrder, clock: Clock, recorder: CountingRecorder
 ) -> Snapshot:
-    return clock.snapshot(ctx.grid.rank, order.planned_bytes, recorder)
+    return clock.snapshot(
+        ctx.grid.rank,
+        order.planned_bytes,
+        recorder,
+        order.planned_traffic,
+        ctx.work,
+        ctx.storage.stats,
+    )
 
 
 def _device(name: str, rank: int) -> torch.device:

@@ -229,14 +229,14 @@ RUN_WAIT_SECONDS = _run("exchange_wait_seconds", "seconds",
     "Time that all workers together were blocked waiting for data in the last run, in seconds.",
     "axis", "primitive")
 RUN_WAIT_LONGEST_SECONDS = _run("exchange_longest_wait_seconds", "seconds",
-    "Time that the worker that waited longest was blocked waiting for data in the last run, in "
-    "seconds.", "axis", "primitive")
+    "Time that each layer's longest waiting worker was blocked in the last run, in seconds.",
+    "axis", "primitive")
 RUN_OVERLAPPED_SECONDS = _run("exchange_overlapped_compute_seconds", "seconds",
     "Computation that all workers together overlapped with communication in the last run, in "
     "seconds.", "axis", "primitive")
 RUN_IMBALANCE_RATIO = _run("exchange_imbalance_ratio", "ratio",
-    "Bytes that the busiest worker sent over the mean of all workers in the last run; 1 is "
-    "balanced.", "axis", "primitive")
+    "Bytes that each layer's busiest worker sent over the mean of all workers in the last run; "
+    "1 is balanced.", "axis", "primitive")
 RUN_GROUPS = _run("exchange_groups", "",
     "Groups that all workers received in the last run.", "axis", "primitive")
 RUN_GROUP_BYTES = _run("exchange_group_largest_bytes", "bytes",

@@ -9,8 +9,9 @@ from embertide.kernels import native
 from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
 from embertide.telemetry.clock import Clock
-from embertide.telemetry.recorder import CountingRecorder
+from embertide.telemetry.recorder import CountingRecorder, sum_traffic
 from embertide.telemetry.report import RunReport
+from embertide.telemetry.transfers import TransferStats
 from embertide.versions.catalog import VersionInfo
 
 NOT_CURRENT = (
@@ -35,16 +36,16 @@ def gather_report(
         warnings: of the run, for its user.
     """
     mine = clock.rank_memory(ctx.grid.rank, order.planned_bytes)
-    gathered = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals))
+    transfers = ctx.storage.stats.copy()
+    gathered = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals, transfers))
     if published is None:
         return None
-    totals = CountingRecorder()
-    for _, _, counted in gathered:
-        for key, traffic in counted.items():
-            totals.at(key).add(traffic)
+    s3 = TransferStats()
+    for _, _, _, counted in gathered:
+        s3.add(counted)
     # Ranks work side by side, so the slowest counts.
     stages = {
-        name: max(seconds.get(name, 0.0) for seconds, _, _ in gathered) for name in clock.seconds
+        name: max(seconds.get(name, 0.0) for seconds, *_ in gathered) for name in clock.seconds
     }
     edges = clock.edges
     return RunReport(
@@ -60,9 +61,11 @@ def gather_report(
         total_seconds=time.perf_counter() - clock.began,
         ingest_edges_per_second=edges / max(1e-9, stages["ingest"] + stages["csr"]),
         infer_edges_per_second=edges * program.layers / max(1e-9, stages["infer"]),
-        traffic=totals.traffic(),
-        memory=[memory for _, memory, _ in gathered],
+        traffic=sum_traffic([totals for _, _, totals, _ in gathered]),
+        memory=[memory for _, memory, *_ in gathered],
         warnings=[*warnings, *([] if published.current else [NOT_CURRENT])],
         current=published.current,
         kernels=native.describe(),
+        planned_traffic=order.planned_traffic,
+        s3=s3,
     )

@@ -12,7 +12,8 @@ import psutil
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.report import RankMemory, Snapshot
+from embertide.telemetry.report import PlannedTraffic, RankMemory, Snapshot
+from embertide.telemetry.transfers import TransferStats, Work
 
 
 @dataclass
@@ -51,7 +52,15 @@ class Clock:
         watch = self.memory
         return RankMemory(rank, watch.baseline, watch.peak, planned_bytes, dict(watch.peaks))
 
-    def snapshot(self, rank: int, planned_bytes: int, recorder: CountingRecorder) -> Snapshot:
+    def snapshot(
+        self,
+        rank: int,
+        planned_bytes: int,
+        recorder: CountingRecorder,
+        planned_traffic: list[PlannedTraffic],
+        work: Work,
+        s3: TransferStats,
+    ) -> Snapshot:
         """All of this worker's metrics right now; any thread may call."""
         now = time.perf_counter()
         under_way, seconds = dict(self.under_way), dict(self.seconds)
@@ -66,4 +75,8 @@ class Clock:
             nodes=self.nodes,
             edges=self.edges,
             traffic=recorder.traffic(),
+            planned_traffic=planned_traffic,
+            rows_done=dict(work.rows),
+            edges_done=dict(work.edges),
+            s3=s3.copy(),
         )
