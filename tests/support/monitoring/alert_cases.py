@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 Series = dict[str, str]
 
 _JOB = 'job_namespace="shop", job_name="products"'
+_ACCEPTED = f'{_JOB}, condition="Accepted"'
 _RUN = f'{_JOB}, attempt="1"'
 _OUTPUT = 'job_namespace="shop", output="s3://shop/products"'
 _OPERATOR = 'namespace="embertide", pod="operator-1"'
@@ -53,7 +54,7 @@ def healthy() -> Series:
         f'embertide_operator_api_requests_total{{{_OPERATOR}, verb="get", code="200"}}': "0+60x120",
         f'embertide_job_info{{{_OUTPUT}, job_name="products"}}': "1x120",
         f'embertide_job_phase{{{_JOB}, phase="Running"}}': "1x120",
-        f'embertide_job_condition{{{_JOB}, condition="Accepted", reason="Valid"}}': "1x120",
+        f'embertide_job_condition{{{_ACCEPTED}, reason="Valid"}}': "1x120",
         f"embertide_job_progress_ratio{{{_JOB}}}": "0+0.005x120",
         f"embertide_job_failures{{{_JOB}}}": "0x120",
         f'embertide_job_workers{{{_JOB}, state="ready"}}': "4x120",
@@ -142,8 +143,8 @@ CASES = (
         {
             _RUNNING: "",
             f'embertide_job_phase{{{_JOB}, phase="Pending"}}': "1x120",
-            f'embertide_job_condition{{{_JOB}, condition="Accepted", reason="Valid"}}': "",
-            f'embertide_job_condition{{{_JOB}, condition="Accepted", reason="InvalidSpec"}}': "0x120",
+            f'embertide_job_condition{{{_ACCEPTED}, reason="Valid"}}': "",
+            f'embertide_job_condition{{{_ACCEPTED}, reason="InvalidSpec"}}': "0x120",
         },
         {**_NAME, "reason": "InvalidSpec"},
         at=7,

@@ -1,7 +1,9 @@
-"""The chart's rule files: what is in them, and copies with other durations for tests."""
+"""The chart's rule files: what is in them, and copies with shorter durations for tests."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ RUNBOOKS = ROOT / "docs" / "runbooks"
 Rule = dict[str, Any]
 
 
-def rules() -> list[Rule]:
+def rules(files: list[Path] = FILES) -> list[Rule]:
     """Every recording rule and alert."""
-    return [rule for path in FILES for rule in _rules(yaml.safe_load(path.read_text()))]
+    contents = [yaml.safe_load(path.read_text()) for path in files]
+    return [rule for content in contents for rule in _rules(content)]
 
 
 def alerts() -> dict[str, Rule]:
@@ -31,17 +34,29 @@ def recorded() -> dict[str, Rule]:
     return {rule["record"]: rule for rule in rules() if "record" in rule}
 
 
-def impatient_copies(folder: Path, wait: str = "1s") -> list[Path]:
-    """Copies of the rule files in which every alert waits only so long before it fires."""
+def impatient_copies(
+    folder: Path, waits: Mapping[str, str], ranges: Mapping[str, str]
+) -> list[Path]:
+    """Copies of the rule files that differ only in durations.
+
+    Args:
+        waits: how long an alert holds before it fires; others keep theirs.
+        ranges: shorter ranges of vectors by those of the files, such as ``5m``.
+    """
     copies = []
     for path in FILES:
-        groups = yaml.safe_load(path.read_text())
-        for rule in _rules(groups):
-            if "alert" in rule:
-                rule["for"] = wait
+        content = yaml.safe_load(path.read_text())
+        for rule in _rules(content):
+            rule["expr"] = _shorter(rule["expr"], ranges)
+            if rule.get("alert") in waits:
+                rule["for"] = waits[rule["alert"]]
         copies.append(folder / path.name)
-        copies[-1].write_text(yaml.safe_dump(groups))
+        copies[-1].write_text(yaml.safe_dump(content))
     return copies
+
+
+def _shorter(expression: str, ranges: Mapping[str, str]) -> str:
+    return re.sub(r"\[(\w+)\]", lambda found: f"[{ranges[found[1]]}]", expression)
 
 
 def _rules(content: dict[str, Any]) -> list[Rule]:

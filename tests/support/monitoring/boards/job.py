@@ -77,7 +77,7 @@ def _overview(board: Board) -> None:
     numbers = (
         (
             "Phase",
-            "Phase of the job.",
+            "Phase of the job, as kubectl get ej shows it.",
             now(f"max by (phase) (embertide_job_phase{{{_JOB}}}) == 1", "{{phase}}"),
             {"text_mode": "name"},
             "none",
