@@ -61,6 +61,7 @@ ALL = (
     ),
     Module("coredns", ("coredns",)),
     Module("helm", ("helm",)),
+    Module("charts", ("glua", "kubeconform")),
 )
 
 
