@@ -17,6 +17,9 @@ CONDITIONS = (
     "Published",
     "Complete",
     "Failed",
+    "Fresh",
+    "Ready",
+    "Stalled",
 )
 _LONGEST_MESSAGE = 1024
 
