@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,7 +27,8 @@ def install(cluster: KubernetesCluster, release: str) -> str:
         "worker.pullPolicy": "Never",
         **_QUICK,
     }
-    options = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+    # As JSON: --set would make strings of fractions, which the chart's schema refuses.
+    options = [f"--set-json={key}={json.dumps(value)}" for key, value in values.items()]
     namespace = ("--namespace", NAMESPACE, "--create-namespace")
     cluster.helm("upgrade", "--install", release, str(_CHART), *namespace, *options)
     name = f"{release}-operator"
