@@ -74,6 +74,20 @@ def test_every_runbook_has_an_alert() -> None:
     assert sorted(path.stem for path in RUNBOOKS.glob("*.md")) == sorted(alerts())
 
 
+def test_the_page_about_monitoring_lists_every_alert() -> None:
+    text = (RUNBOOKS.parent / "monitoring.md").read_text()
+    listed = re.findall(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \| .+ \|$", text, re.M)
+    assert {name: severity for name, file, severity in listed if file == name} == {
+        name: alert["labels"]["severity"] for name, alert in alerts().items()
+    }
+
+
+@pytest.mark.parametrize("path", sorted(RUNBOOKS.glob("*.md")), ids=lambda path: path.stem)
+def test_links_of_a_runbook_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
 @pytest.mark.parametrize("name", recorded())
 def test_recording_rules_are_named_level_metric_operation(name: str) -> None:
     assert re.fullmatch(rf"{_LEVEL}:embertide_[a-z0-9_]+:[a-z0-9_]+", name)

@@ -378,7 +378,7 @@ def _operator(board: Board) -> None:
     board.add(
         graph(
             "Duration of requests to the Kubernetes API",
-            "99th percentile by verb; watches are not counted.",
+            "The 99th percentile by verb; watches are not counted.",
             "s",
             Query(
                 "histogram_quantile(0.99, sum by (le, verb) (rate("
