@@ -199,6 +199,7 @@ def _monitors(cluster: KubernetesCluster) -> list[dict[str, Any]]:
     """The chart's, as they would be installed."""
     chart = str(ROOT / "charts" / "embertide")
     enabled = [f"--set={name}.enabled=true" for name in ("podMonitor", "serviceMonitor")]
-    shown = ("--show-only", "templates/monitors.yaml")
+    # Without it helm template assumes an old Kubernetes, which the chart refuses.
+    shown = ("--kube-version=1.28.0", "--show-only=templates/monitors.yaml")
     text = cluster.helm("template", RELEASE, chart, "--namespace", NAMESPACE, *enabled, *shown)
     return list(yaml.safe_load_all(text))
