@@ -191,7 +191,7 @@ class KubernetesApi:
         content_type: str = "application/json",
     ) -> Object:
         headers = {"Accept": "application/json", "Content-Type": content_type}
-        verb, resource = _request_of(method, path, content_type)
+        verb, resource = request_of(method, path, content_type)
         code, started = "unanswered", time.monotonic()
         prepared = self._client.param_serialize(
             method,
@@ -236,7 +236,7 @@ def _path(kind: str, namespace: str, name: str = "") -> str:
     return f"{prefix}{middle}/{plural}" + (f"/{name}" if name else "")
 
 
-def _request_of(method: str, path: str, content_type: str) -> tuple[str, str]:
+def request_of(method: str, path: str, content_type: str) -> tuple[str, str]:
     """The verb and the resource of a request, as Kubernetes' own metrics name them."""
     # /apis/GROUP/VERSION or /api/v1, namespaces/NAME for one namespace, PLURAL, NAME, subresource.
     _, root, *rest = path.split("/")

@@ -38,7 +38,8 @@ class OutputRecord:
     """One output of the jobs of one namespace. Times are RFC 3339 in UTC, "" for never.
 
     Attributes:
-        first_job: when the first known job was created, ``last_job`` when the newest was.
+        first_job: when the first known job was created, ``last_job`` when the newest was, which is
+            called ``newest``.
         max_age: the newest job's freshness objective in seconds.
         last_success: when a job last published it: ``job``, as ``version``.
         last_failure: when a job last failed without further retries.
@@ -48,6 +49,7 @@ class OutputRecord:
     output: str
     first_job: str
     last_job: str
+    newest: str
     max_age: int | None = None
     last_success: str = ""
     job: str = ""
@@ -77,20 +79,19 @@ def follow(records: Records, jobs: Iterable[Object]) -> dict[Key, OutputRecord]:
     """The records with what these jobs say; the same again changes nothing."""
     found = dict(records)
     for job in jobs:
-        created = job["metadata"]["creationTimestamp"]
+        created, name = job["metadata"]["creationTimestamp"], job["metadata"]["name"]
         key = key_of(job)
-        old = found.get(key) or OutputRecord(*key, first_job=created, last_job=created)
-        found[key] = _with(old, job, created)
+        found[key] = _with(found.get(key) or OutputRecord(*key, created, created, name), job)
     return found
 
 
-def _with(record: OutputRecord, job: Object, created: str) -> OutputRecord:
+def _with(record: OutputRecord, job: Object) -> OutputRecord:
+    created, name = job["metadata"]["creationTimestamp"], job["metadata"]["name"]
     record = replace(record, first_job=min(record.first_job, created))
-    if created >= record.last_job:
-        record = replace(record, last_job=created, max_age=objective_of(job))
+    if (created, name) >= (record.last_job, record.newest):
+        record = replace(record, last_job=created, newest=name, max_age=objective_of(job))
     if (published := published_at(job)) > record.last_success:
         version = ((job["status"].get("output") or {}).get("version")) or ""
-        name = job["metadata"]["name"]
         record = replace(record, last_success=published, job=name, version=version)
     if is_true(job, "Failed"):
         failed = str(job["status"].get("completionTime") or "")

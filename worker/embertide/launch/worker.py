@@ -108,7 +108,9 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         settings.threads,
     )
     take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds
-    with folder.writing_snapshots(rank, take, period) if period else nullcontext():
+    nothing = nullcontext(lambda: None)
+    with folder.writing_snapshots(rank, take, period) if period else nothing as write:
+        clock.on_stage_over = write
         report = run(ctx, order, recorder, clock)
     if report is not None:
         folder.write_report(report)

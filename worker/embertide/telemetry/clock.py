@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -27,6 +27,7 @@ class Clock:
         nodes: N, 0 until it is known.
         edges: E, 0 until it is known.
         began: when the run began (perf_counter).
+        on_stage_over: called when a stage is over; a short one would fall between two snapshots.
     """
 
     memory: MemoryWatch
@@ -36,6 +37,7 @@ class Clock:
     nodes: int = 0
     edges: int = 0
     began: float = field(default_factory=time.perf_counter)
+    on_stage_over: Callable[[], None] = lambda: None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -46,6 +48,7 @@ class Clock:
         yield
         del self.under_way[name]
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        self.on_stage_over()
 
     def rank_memory(self, rank: int, planned_bytes: int) -> RankMemory:
         """What was planned beside what was used."""
