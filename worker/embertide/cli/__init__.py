@@ -20,6 +20,7 @@ from embertide.cli.help import exit_code_help, help_of
 from embertide.cli.neighbors import neighbors
 from embertide.cli.plan import plan
 from embertide.cli.run import run
+from embertide.cli.submit import submit
 from embertide.cli.synth import synth
 from embertide.cli.versions import rollback, versions
 
@@ -60,11 +61,12 @@ def _root(
       embertide versions job.yaml          # what is published
       embertide neighbors job.yaml ID      # look at it
       embertide rollback job.yaml previous # go back
+      embertide submit job.yaml --at now   # on Kubernetes
     """
 
 
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
-for _command in (run, plan, check, versions, rollback, neighbors, synth, crd):
+for _command in (run, plan, check, versions, rollback, neighbors, submit, synth, crd):
     app.command(help=help_of(_command))(_command)
 
 

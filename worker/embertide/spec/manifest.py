@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from embertide.spec import naming
 from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
 from embertide.spec.cel import Rule, unchanged_once_accepted
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
@@ -25,7 +26,7 @@ from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.freshness import Freshness
 from embertide.spec.grid import GridShape
 from embertide.spec.inputs import Input
-from embertide.spec.loading import read_manifest
+from embertide.spec.loading import Prepare, parse_document, read_file, read_manifest
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
@@ -59,6 +60,7 @@ __all__ = [
     "StorageSettings",
     "Workers",
     "load_manifest",
+    "load_template",
     "normalise_uri",
 ]
 
@@ -79,7 +81,7 @@ _SERVER_FIELDS = frozenset(
 )
 
 
-_NAME, _MAX_NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$", 52
+_NAME, _MAX_NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$", naming.MAX_NAME
 
 
 class Metadata(SpecModel):
@@ -294,6 +296,18 @@ def load_manifest(text_or_path: str | Path) -> EmbeddingJob:
         ManifestError: every problem found, or the line and column of a YAML error.
     """
     return read_manifest(EmbeddingJob, text_or_path, _overlaps_anyway)
+
+
+def load_template(path: Path, prepare: Prepare) -> EmbeddingJob:
+    """Read the file of a job for a cluster, and check what ``prepare`` makes of it.
+
+    Relative paths are refused: they mean nothing on another machine.
+
+    Raises:
+        ManifestError: every problem found, those of ``prepare`` first.
+    """
+    text, source = read_file(path), str(path)
+    return parse_document(EmbeddingJob, text, source, None, _overlaps_anyway, prepare)
 
 
 def _overlaps_anyway(data: dict[str, Any], context: dict[str, Any]) -> list[tuple[Loc, str]]:
