@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,21 @@ def test_workers_meet_the_restricted_pod_security_standard() -> None:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
+
+
+@pytest.mark.parametrize("user", [1000660000, None])
+def test_workers_run_as_the_user_of_the_settings_or_as_the_clusters_choice(
+    user: int | None,
+) -> None:
+    settings = replace(SETTINGS, worker_user=user)
+    for child in (
+        children(job(), ATTEMPT, settings)[-1]["spec"]["template"],
+        planner(job(), ATTEMPT, settings),
+    ):
+        security = child["spec"]["securityContext"]
+        assert security["runAsNonRoot"] is True
+        ids = {security.get(key) for key in ("runAsUser", "runAsGroup", "fsGroup")}
+        assert ids == {user}
 
 
 def test_a_worker_is_told_its_attempt_and_its_rendezvous() -> None:

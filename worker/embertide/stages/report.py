@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from embertide.context import RunContext
 from embertide.kernels import native
@@ -13,7 +13,7 @@ from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
 from embertide.report import draw_page
 from embertide.telemetry.clock import Clock
-from embertide.telemetry.recorder import CountingRecorder, Key, Totals
+from embertide.telemetry.recorder import CountingRecorder, Key, Totals, sum_traffic
 from embertide.telemetry.report import (
     LayerFacts,
     RankMemory,
@@ -22,6 +22,7 @@ from embertide.telemetry.report import (
     Span,
     WorkerReport,
 )
+from embertide.telemetry.transfers import TransferStats
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.manifest import read_manifest
 from embertide.versions.run_reports import write_report
@@ -32,7 +33,16 @@ NOT_CURRENT = (
 )
 NOT_KEPT = "the version is published, but the report of its run could not be kept beside it: {}"
 
-_Gathered = tuple[dict[str, float], RankMemory, dict[Key, Totals], WorkerReport, float]
+
+@dataclass(frozen=True, kw_only=True)
+class _Share:
+    """What one rank tells rank 0; ``seconds`` are of its stages."""
+
+    seconds: dict[str, float]
+    memory: RankMemory
+    totals: dict[Key, Totals]
+    s3: TransferStats
+    worker: WorkerReport
 
 
 def run_facts(ctx: RunContext, description: Description, program: Program) -> RunFacts:
@@ -68,20 +78,25 @@ def gather_report(
         published: on rank 0; None on the others.
         warnings: of the run, for its user.
     """
-    memory = clock.rank_memory(ctx.grid.rank, order.planned_bytes)
-    own = clock.seconds, memory, recorder.totals, _worker(ctx, clock)
+    mine = _Share(
+        seconds=clock.seconds,
+        memory=clock.rank_memory(ctx.grid.rank, order.planned_bytes),
+        totals=recorder.totals,
+        s3=ctx.storage.stats.copy(),
+        worker=_worker(ctx, clock),
+    )
     # All leave it at the same moment, by which their clocks are aligned.
     ctx.exchange.barrier()
-    gathered: list[_Gathered] = ctx.exchange.all_objects((*own, clock.elapsed))
+    gathered: list[tuple[_Share, float]] = ctx.exchange.all_objects((mine, clock.elapsed))
     if published is None:
         return None
-    totals = CountingRecorder()
-    for _, _, counted, _, _ in gathered:
-        for key, traffic in counted.items():
-            totals.at(key).add(traffic)
+    shares = [share for share, _ in gathered]
+    longest = max(elapsed for _, elapsed in gathered)
+    s3 = TransferStats()
+    for share in shares:
+        s3.add(share.s3)
     # Ranks work side by side, so the slowest counts.
-    stages = {name: max(each[0].get(name, 0.0) for each in gathered) for name in clock.seconds}
-    longest = max(elapsed for *_, elapsed in gathered)
+    stages = {name: max(share.seconds.get(name, 0.0) for share in shares) for name in clock.seconds}
     edges = clock.edges
     return RunReport(
         version=order.version,
@@ -96,14 +111,15 @@ def gather_report(
         total_seconds=time.perf_counter() - clock.began,
         ingest_edges_per_second=edges / max(1e-9, stages["ingest"] + stages["csr"]),
         infer_edges_per_second=edges * facts.graph_layers / max(1e-9, stages["infer"]),
-        traffic=totals.traffic(),
-        memory=[memory for _, memory, _, _, _ in gathered],
+        traffic=sum_traffic([share.totals for share in shares]),
+        memory=[share.memory for share in shares],
         warnings=[*warnings, *([] if published.current else [NOT_CURRENT])],
         current=published.current,
         kernels=native.describe(),
-        workers=[_later(worker, longest - elapsed) for *_, worker, elapsed in gathered],
+        workers=[_later(share.worker, longest - elapsed) for share, elapsed in gathered],
         planned_memory=order.planned_memory,
         planned_traffic=order.planned_traffic,
+        s3=s3,
         facts=facts,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +12,8 @@ import psutil
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.report import RankMemory, Snapshot, Span
+from embertide.telemetry.report import PlannedTraffic, RankMemory, Snapshot, Span
+from embertide.telemetry.transfers import TransferStats, Work
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Clock:
         own_nodes, own_edges: of this worker's sub-range, 0 until they are known.
         began: when the run began (perf_counter).
         spans: stages and layers that are over, their times since ``began``.
+        on_stage_over: called when a stage is over; a short one would fall between two snapshots.
     """
 
     memory: MemoryWatch
@@ -42,6 +44,7 @@ class Clock:
     own_edges: int = 0
     began: float = field(default_factory=time.perf_counter)
     spans: list[Span] = field(default_factory=list)
+    on_stage_over: Callable[[], None] = lambda: None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -53,6 +56,7 @@ class Clock:
             yield
         del self.under_way[name]
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        self.on_stage_over()
 
     @contextmanager
     def layer(self, number: int) -> Iterator[None]:
@@ -90,7 +94,15 @@ class Clock:
         watch = self.memory
         return RankMemory(rank, watch.baseline, watch.peak, planned_bytes, dict(watch.peaks))
 
-    def snapshot(self, rank: int, planned_bytes: int, recorder: CountingRecorder) -> Snapshot:
+    def snapshot(
+        self,
+        rank: int,
+        planned_bytes: int,
+        recorder: CountingRecorder,
+        planned_traffic: list[PlannedTraffic],
+        work: Work,
+        s3: TransferStats,
+    ) -> Snapshot:
         """All of this worker's metrics right now; any thread may call."""
         now = time.perf_counter()
         under_way, seconds = dict(self.under_way), dict(self.seconds)
@@ -105,4 +117,8 @@ class Clock:
             nodes=self.nodes,
             edges=self.edges,
             traffic=recorder.traffic(),
+            planned_traffic=planned_traffic,
+            rows_done=dict(work.rows),
+            edges_done=dict(work.edges),
+            s3=s3.copy(),
         )

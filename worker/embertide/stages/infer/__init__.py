@@ -19,6 +19,7 @@ from embertide.stages.infer.aggregate import run_aggregate
 from embertide.stages.infer.edges import run_edge_step
 from embertide.stages.infer.execution import Execution, Graphs
 from embertide.stages.infer.nodes import run_linear, run_node_step
+from embertide.stages.infer.work import LayerWork
 from embertide.telemetry.clock import Clock
 
 __all__ = ["Graphs", "infer"]
@@ -60,13 +61,15 @@ def infer(
 def _run(execution: Execution, clock: Clock) -> torch.Tensor:
     """Every run of steps in order, then the output in the ``rows`` layout."""
     ctx, program, tensors = execution.ctx, execution.program, execution.tensors
-    done = 0
-    for run in runs(program):
+    done, planned = 0, runs(program)
+    work = LayerWork(execution, planned)
+    for run in planned:
         done += len(run.steps)
         layer = run.steps[-1].layer
         with clock.layer(layer):
             tensors.advance(done - 1)
             tensors.keep(run.out, _run_steps(execution, run))
+        work.done(run)
         ctx.progress("infer", done / len(program.steps), layer + 1, program.layers)
     with clock.layer(program.layers):
         tensors.advance(len(program.steps))
