@@ -28,8 +28,9 @@ def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
         print(f"embertide-operator: {error}", file=sys.stderr)
         return 2
     logs.configure(settings)
-    api = api_type(ApiClient(), settings.namespaces)
-    controller = Controller(api, settings, Metrics())
+    metrics = Metrics()
+    api = api_type(ApiClient(), settings.namespaces, metrics.requested)
+    controller = Controller(api, settings, metrics)
     server = serve(controller, settings.port)
     registry = kopf.OperatorRegistry()
     register(registry, controller)

@@ -15,6 +15,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LONGEST_SECONDS = 86400.0
+_LONGEST_RETENTION = 366 * 86400.0
 _LARGEST_PORT = 65535
 _LARGEST_USER = 2**31 - 1
 
@@ -26,6 +27,10 @@ def _setting(default: Any, parse: Callable[[str], Any] = str) -> Any:
 
 def _seconds(text: str) -> float:
     return _number(float, text, 0.001, _LONGEST_SECONDS, "a number of seconds above 0")
+
+
+def _long(text: str) -> float:
+    return _number(float, text, 1.0, _LONGEST_RETENTION, "a number of seconds above 0")
 
 
 def _port(text: str) -> int:
@@ -80,6 +85,9 @@ class Settings:
         backoff_seconds: back-off before the first retry; doubles with each, up to 5 minutes.
         resync_seconds: how often all unfinished jobs are reconciled, besides on events.
         stale_seconds: without a successful resync for this long, ``/healthz`` fails.
+        own_namespace: that of the operator, with the ConfigMap ``outputs_config_map``, in which it
+            keeps when each output was last published; "" keeps that in memory only.
+        output_retention_seconds: how long an output is remembered after its last job.
         log_level: messages below it are left out.
         log_format: ``text``, or ``json`` for one object a line.
         port: of ``/healthz`` and ``/metrics``.
@@ -93,6 +101,9 @@ class Settings:
     backoff_seconds: float = _setting(10.0, _seconds)
     resync_seconds: float = _setting(20.0, _seconds)
     stale_seconds: float = _setting(90.0, _seconds)
+    own_namespace: str = _setting("")
+    outputs_config_map: str = _setting("")
+    output_retention_seconds: float = _setting(14 * 86400.0, _long)
     log_level: str = _setting("info", _one_of(*LOG_LEVELS))
     log_format: str = _setting("text", _one_of(*LOG_FORMATS))
     port: int = _setting(8080, _port)

@@ -19,6 +19,10 @@
 {{ include "embertide.fullname" . }}-operator
 {{- end }}
 
+{{- define "embertide.outputsName" -}}
+{{ include "embertide.fullname" . }}-outputs
+{{- end }}
+
 {{- define "embertide.serviceAccountName" -}}
 {{ .Values.serviceAccount.name | default (include "embertide.operatorName" .) }}
 {{- end }}

@@ -33,11 +33,12 @@ class Module:
     binaries: tuple[str, ...]
     package: str = "tool"  # Go's word for all packages that go.mod lists as tools
     tags: str = ""
+    modules: Path = MODULES
 
     @property
     def folder(self) -> Path:
         """Where go.mod is."""
-        return MODULES / self.name
+        return self.modules / self.name
 
 
 ALL = (

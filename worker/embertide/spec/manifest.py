@@ -23,6 +23,7 @@ from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_p
 from embertide.spec.cel import Rule, unchanged_once_accepted
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
+from embertide.spec.freshness import Freshness
 from embertide.spec.grid import GridShape
 from embertide.spec.inputs import Input
 from embertide.spec.loading import Prepare, parse_document, read_file, read_manifest
@@ -45,6 +46,7 @@ __all__ = [
     "FeatureFormat",
     "FeatureInput",
     "FeatureScaling",
+    "Freshness",
     "GridShape",
     "IdKind",
     "Inference",
@@ -206,6 +208,11 @@ class JobSpec(SpecModel):
     )
     storage: StorageSettings = Field(
         default_factory=StorageSettings, description="How to access S3."
+    )
+    freshness: Freshness | None = Field(
+        default=None,
+        description="The freshness objective of the output, which the condition Fresh reports, "
+        "also after the job is complete. If unset, there is none.",
     )
     suspend: bool = Field(
         default=False,

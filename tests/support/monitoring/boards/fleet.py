@@ -1,0 +1,391 @@
+"""The dashboard of all jobs and outputs, and of the operator."""
+
+from __future__ import annotations
+
+from tests.support.monitoring.boards.grafana import (
+    ORANGE,
+    RED,
+    Board,
+    Json,
+    Query,
+    bars,
+    choice,
+    graph,
+    levels,
+    link,
+    now,
+    rows,
+    stat,
+    table,
+)
+
+UID = "embertide-fleet"
+
+_HERE = 'job_namespace=~"$namespace"'
+_OUTPUT = "by (job_namespace, output)"
+_JOB = "by (job_namespace, job_name)"
+_NAME = "{{job_namespace}}/{{job_name}}"
+_FRESH = levels((0.8, ORANGE), (1.0, RED))
+_ANY_IS_BAD = levels((1, RED))
+
+
+def fleet() -> Json:
+    """Grafana's JSON."""
+    board = Board(
+        UID,
+        "Embertide / Fleet",
+        "Every EmbeddingJob, how fresh its output is, and the operator that runs them.",
+        [
+            choice(
+                "namespace",
+                "Namespace",
+                "label_values(embertide_job_info, job_namespace)",
+                several=True,
+            )
+        ],
+        [link("Embertide / Job", "embertide-job")],
+    )
+    _overview(board)
+    _freshness(board)
+    _jobs(board)
+    _last_runs(board)
+    _operator(board)
+    return board.to_json()
+
+
+def _overview(board: Board) -> None:
+    board.section("Overview")
+    phase = f"embertide_job_phase{{{_HERE}, phase"
+    board.add(
+        stat(
+            "Running",
+            "Jobs whose workers are planned, started or at work.",
+            "none",
+            now(f'sum({phase}=~"Planning|Starting|Running|Restarting"}}) or vector(0)', "running"),
+        ),
+        4,
+        4,
+    )
+    board.add(
+        stat(
+            "Pending",
+            "Jobs that wait for another job with the same output, or were not accepted.",
+            "none",
+            now(f'sum({phase}="Pending"}}) or vector(0)', "pending"),
+        ),
+        4,
+        4,
+    )
+    board.add(
+        stat(
+            "Failed",
+            "Jobs that failed for good and still exist.",
+            "none",
+            now(f'sum({phase}="Failed"}}) or vector(0)', "failed"),
+            thresholds=_ANY_IS_BAD,
+        ),
+        4,
+        4,
+    )
+    board.add(
+        stat(
+            "Stale outputs",
+            "Outputs older than spec.freshness.maxAge of their newest job allows.",
+            "none",
+            now(
+                f"count(output:embertide_output_freshness:ratio{{{_HERE}}} > 1) or vector(0)",
+                "stale",
+            ),
+            thresholds=_ANY_IS_BAD,
+        ),
+        4,
+        4,
+    )
+    board.add(
+        stat(
+            "Alerts",
+            "Alerts of Embertide that fire; each links to its runbook.",
+            "none",
+            now(
+                'count(ALERTS{alertname=~"Embertide.*", alertstate="firing"}) or vector(0)',
+                "firing",
+            ),
+            thresholds=_ANY_IS_BAD,
+        ),
+        4,
+        4,
+    )
+    board.add(
+        stat(
+            "Operator",
+            "Version of every operator that is scraped.",
+            "none",
+            now("count by (version) (embertide_operator_info)", "{{version}}"),
+            text_mode="name",
+        ),
+        4,
+        4,
+    )
+
+
+def _freshness(board: Board) -> None:
+    board.section("Freshness of outputs")
+    success = f"max {_OUTPUT} (embertide_output_last_success_timestamp_seconds{{{_HERE}}})"
+    objective = f"max {_OUTPUT} (embertide_output_freshness_objective_seconds{{{_HERE}}})"
+    board.add(
+        table(
+            "Outputs",
+            "Every output: who published it last and when, its age, and the age it may reach.",
+            {
+                "output": ("Output", "string"),
+                "job_namespace": ("Namespace", "string"),
+                "job_name": ("Published by", "string"),
+                "Value #A": ("Published", "dateTimeAsIso"),
+                "Value #B": ("Age", "s"),
+                "Value #C": ("Allowed age", "s"),
+            },
+            rows(
+                f"1000 * {success} * on (job_namespace, output) group_left (job_name) "
+                f"max by (job_namespace, output, job_name) (embertide_output_info{{{_HERE}}})"
+            ),
+            rows(f"output:embertide_output_age_seconds:max{{{_HERE}}}"),
+            rows(objective),
+            hidden="__name__",
+        ),
+        16,
+    )
+    board.add(
+        bars(
+            "Used share of the allowed age",
+            "Age of each output over spec.freshness.maxAge; above 100% it is stale.",
+            "percentunit",
+            now(f"output:embertide_output_freshness:ratio{{{_HERE}}}", "{{output}}"),
+            maximum=1,
+            thresholds=_FRESH,
+        ),
+        8,
+    )
+    board.add(
+        graph(
+            "Age of outputs",
+            "Time since each output was last published; it drops to zero with every success.",
+            "s",
+            Query(f"output:embertide_output_age_seconds:max{{{_HERE}}}", "{{output}}"),
+            minimum=0,
+        ),
+        24,
+        7,
+    )
+
+
+def _jobs(board: Board) -> None:
+    board.section("Jobs")
+    known = "on (job_namespace, job_name)"
+    phase = f"max by (job_namespace, job_name, phase) (embertide_job_phase{{{_HERE}}} == 1)"
+    board.add(
+        table(
+            "Jobs",
+            "Every job that exists, with its progress and its attempts.",
+            {
+                "job_namespace": ("Namespace", "string"),
+                "job_name": ("Job", "string"),
+                "phase": ("Phase", "string"),
+                "Value #B": ("Progress", "percentunit"),
+                "Value #C": ("Attempt", "none"),
+                "Value #D": ("Failed attempts", "none"),
+                "Value #E": ("Started", "dateTimeAsIso"),
+            },
+            rows(phase),
+            rows(f"max {_JOB} (embertide_job_progress_ratio{{{_HERE}}})"),
+            rows(f"max {_JOB} (embertide_job_attempt{{{_HERE}}})"),
+            rows(f"max {_JOB} (embertide_job_failures{{{_HERE}}})"),
+            rows(f"1000 * max {_JOB} (embertide_job_start_timestamp_seconds{{{_HERE}}})"),
+            hidden="Value__#A",
+        ),
+        16,
+        9,
+    )
+    board.add(
+        graph(
+            "Jobs by phase",
+            "How many jobs are in each phase.",
+            "none",
+            Query(f"sum by (phase) (embertide_job_phase{{{_HERE}}}) > 0", "{{phase}}"),
+            stacked=True,
+            minimum=0,
+            decimals=0,
+        ),
+        8,
+        9,
+    )
+    board.add(
+        graph(
+            "Progress of running jobs",
+            "Share of each attempt that is done; it starts again at 0 with every attempt.",
+            "percentunit",
+            Query(
+                f"max {_JOB} (embertide_job_progress_ratio{{{_HERE}}}) and {known} "
+                f'(max {_JOB} (embertide_job_phase{{{_HERE}, phase=~"Running|Starting"}}) == 1)',
+                _NAME,
+            ),
+            minimum=0,
+            maximum=1,
+        ),
+        8,
+    )
+    board.add(
+        graph(
+            "Failed attempts",
+            "Attempts that failed within the last hour, by reason as in status.lastFailure.",
+            "none",
+            Query(
+                "sum by (reason) (increase(embertide_operator_attempt_failures_total"
+                f"{{{_HERE}}}[1h]))",
+                "{{reason}}",
+            ),
+            minimum=0,
+            decimals=0,
+        ),
+        8,
+    )
+    board.add(
+        graph(
+            "Duration of finished jobs",
+            "Median and 95th percentile of start to completion over a day, by result.",
+            "s",
+            *(
+                Query(
+                    f"histogram_quantile({q}, sum by (le, result) (increase("
+                    f"embertide_operator_job_duration_seconds_bucket{{{_HERE}}}[1d])))",
+                    f"{{{{result}}}}, {name}",
+                )
+                for q, name in ((0.5, "median"), (0.95, "95%"))
+            ),
+            minimum=0,
+        ),
+        8,
+    )
+
+
+def _last_runs(board: Board) -> None:
+    board.section("Last runs")
+    memory = [
+        f"max {_JOB} (embertide_last_run_memory_{kind}_bytes{{{_HERE}}})"
+        for kind in ("peak", "planned")
+    ]
+    sent = [
+        f"sum {_JOB} (embertide_last_run_exchange_{kind}{{{_HERE}}})"
+        for kind in ("sent_bytes", "planned_sent_bytes", "wait_seconds")
+    ]
+    board.add(
+        table(
+            "Last run of every job",
+            "What the last run that published took, beside what the plan expected. Memory is the "
+            "fullest worker's above its imports; waiting is summed over all workers.",
+            {
+                "job_namespace": ("Namespace", "string"),
+                "job_name": ("Job", "string"),
+                "Value #A": ("Duration", "s"),
+                "Value #B": ("Memory", "bytes"),
+                "Value #C": ("Planned memory", "bytes"),
+                "Value #D": ("Sent", "bytes"),
+                "Value #E": ("Planned to send", "bytes"),
+                "Value #F": ("Waited", "s"),
+            },
+            rows(f"max {_JOB} (embertide_last_run_duration_seconds{{{_HERE}}})"),
+            *map(rows, memory),
+            *map(rows, sent),
+        ),
+        24,
+    )
+
+
+def _operator(board: Board) -> None:
+    board.section("Operator")
+    board.add(
+        graph(
+            "Reconciliations",
+            "Reconciliations of jobs by outcome; conflict is harmless, refused and error are not.",
+            "ops",
+            Query(
+                "sum by (outcome) (rate(embertide_operator_reconciles_total[$__rate_interval]))",
+                "{{outcome}}",
+            ),
+            stacked=True,
+            minimum=0,
+        ),
+        8,
+    )
+    board.add(
+        graph(
+            "Duration of a reconciliation",
+            "Median and 99th percentile; most of it is time in the Kubernetes API.",
+            "s",
+            *(
+                Query(
+                    f"histogram_quantile({q}, sum by (le) (rate("
+                    "embertide_operator_reconcile_duration_seconds_bucket[$__rate_interval])))",
+                    name,
+                )
+                for q, name in ((0.5, "median"), (0.99, "99%"))
+            ),
+            minimum=0,
+        ),
+        8,
+    )
+    board.add(
+        graph(
+            "Queue",
+            "Jobs that are due for reconciliation and wait for it.",
+            "none",
+            Query("max by (namespace) (embertide_operator_queue_depth)", "{{namespace}}"),
+            minimum=0,
+            decimals=0,
+        ),
+        8,
+    )
+    board.add(
+        graph(
+            "Lateness",
+            "Time since the most overdue job was due, and since all jobs were last listed.",
+            "s",
+            Query(
+                "max by (namespace) (embertide_operator_queue_lateness_seconds)",
+                "overdue, {{namespace}}",
+            ),
+            Query(
+                "time() - max by (namespace) (embertide_operator_last_resync_timestamp_seconds)",
+                "since a resync, {{namespace}}",
+            ),
+            minimum=0,
+        ),
+        8,
+    )
+    board.add(
+        graph(
+            "Requests to the Kubernetes API",
+            "By HTTP status; 409 is a conflict, which is tried again.",
+            "reqps",
+            Query(
+                "sum by (code) (rate(embertide_operator_api_requests_total[$__rate_interval]))",
+                "{{code}}",
+            ),
+            stacked=True,
+            minimum=0,
+        ),
+        8,
+    )
+    board.add(
+        graph(
+            "Duration of requests to the Kubernetes API",
+            "The 99th percentile by verb; watches are not counted.",
+            "s",
+            Query(
+                "histogram_quantile(0.99, sum by (le, verb) (rate("
+                "embertide_operator_api_request_duration_seconds_bucket[$__rate_interval])))",
+                "{{verb}}",
+            ),
+            minimum=0,
+        ),
+        8,
+    )
