@@ -76,7 +76,7 @@ class Prometheus:
     def start(self) -> None:
         """Returns when it is ready; RuntimeError with its log where it ends."""
         command = [
-            self._binary,
+            str(self._binary),
             f"--config.file={self._folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={self._folder / 'data'}",
             f"--web.listen-address={self.address}",
