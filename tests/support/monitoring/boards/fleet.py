@@ -147,9 +147,8 @@ def _freshness(board: Board) -> None:
                 f"1000 * {success} * on (job_namespace, output) group_left (job_name) "
                 f"max by (job_namespace, output, job_name) (embertide_output_info{{{_HERE}}})"
             ),
-            rows(f"output:embertide_output_age_seconds:max{{{_HERE}}}"),
+            rows(f"max {_OUTPUT} (output:embertide_output_age_seconds:max{{{_HERE}}})"),
             rows(objective),
-            hidden="__name__",
         ),
         16,
     )
@@ -199,7 +198,7 @@ def _jobs(board: Board) -> None:
             rows(f"max {_JOB} (embertide_job_attempt{{{_HERE}}})"),
             rows(f"max {_JOB} (embertide_job_failures{{{_HERE}}})"),
             rows(f"1000 * max {_JOB} (embertide_job_start_timestamp_seconds{{{_HERE}}})"),
-            hidden="Value__#A",
+            hidden=("Value #A",),
         ),
         16,
         9,

@@ -123,12 +123,16 @@ def bucket_map(title: str, text: str, unit: str, expr: str) -> Json:
 
 
 def table(
-    title: str, text: str, columns: dict[str, tuple[str, str]], *queries: Query, hidden: str = ""
+    title: str,
+    text: str,
+    columns: dict[str, tuple[str, str]],
+    *queries: Query,
+    hidden: tuple[str, ...] = (),
 ) -> Json:
     """Series side by side, one row for each set of labels.
 
     ``columns`` maps a label, or ``Value #A`` for the first query, to its heading and unit, from
-    left to right. ``hidden`` names other labels, separated by spaces.
+    left to right. ``hidden`` names columns that are not shown.
     """
     panel = _panel("table", title, text, "short", list(queries))
     panel["fieldConfig"]["defaults"]["custom"] = {"align": "auto", "filterable": True}
@@ -136,7 +140,7 @@ def table(
         _override(heading, unit=unit) for heading, unit in columns.values()
     ]
     organize = {
-        "excludeByName": dict.fromkeys(("Time", *hidden.split()), True),
+        "excludeByName": dict.fromkeys(("Time", *hidden), True),
         "indexByName": {name: number for number, name in enumerate(columns)},
         "renameByName": {name: heading for name, (heading, _) in columns.items()},
     }

@@ -52,7 +52,7 @@ def job() -> Json:
 
 def _overview(board: Board) -> None:
     board.section("Overview")
-    numbers = (
+    numbers: tuple[tuple[str, str, Query, Json, str], ...] = (
         (
             "Phase",
             "Phase of the job, as kubectl get ej shows it.",
