@@ -31,14 +31,14 @@ def add_groups(board: Board) -> None:
             "Bytes that each worker sent to its group (., m): the workers of its column. Here "
             "features of neighbours move.",
             "bytes",
-            f"sum by ({RANKS}) ({last(sent, RUN + ', axis=~' + _quoted('graph|world'))})",
+            f"sum by ({RANKS}) ({last(sent, _along('graph'))})",
         ),
         (
             "Sent along the feature axis",
             "Bytes that each worker sent to its group (p, .): the workers of its row. Here columns "
             "turn into rows and back around every matrix product.",
             "bytes",
-            f"sum by ({RANKS}) ({last(sent, RUN + ', axis=~' + _quoted('feature|world'))})",
+            f"sum by ({RANKS}) ({last(sent, _along('feature'))})",
         ),
         (
             "Waited for others",
@@ -49,7 +49,7 @@ def add_groups(board: Board) -> None:
         ),
         (
             "Peak memory over plan",
-            "Measured peak above the baseline over the planned one.",
+            "Each worker's measured peak above the baseline over the planned one.",
             "percentunit",
             f"max by ({RANKS}) ({last('embertide_memory_peak_bytes')}) "
             f"/ max by ({RANKS}) ({last('embertide_memory_planned_bytes')})",
@@ -60,13 +60,12 @@ def add_groups(board: Board) -> None:
         ("graph", "feature_rank", "(., {{feature_rank}})"),
         ("feature", "graph_rank", "({{graph_rank}}, .)"),
     ):
-        chosen = f'{RUN}, axis="{axis}"'
         board.add(
             graph(
                 f"Groups of the {axis} axis: bytes",
                 f"Bytes per second within each group along the {axis} axis.",
                 "Bps",
-                Query(f"sum by ({rank}) ({rate(sent, chosen)})", name),
+                Query(f"sum by ({rank}) ({rate(sent, _along(axis))})", name),
                 minimum=0,
             ),
             6,
@@ -78,7 +77,7 @@ def add_groups(board: Board) -> None:
                 "on average.",
                 "percentunit",
                 Query(
-                    f"sum by ({rank}) ({rate(waited, chosen)}) "
+                    f"sum by ({rank}) ({rate(waited, _along(axis))}) "
                     f"/ count by ({rank}) (embertide_worker_info{{{RUN}}})",
                     name,
                 ),
@@ -121,8 +120,10 @@ def add_exchange(board: Board) -> None:
         10,
     )
     sent = last("embertide_exchange_sent_bytes_total")
-    overlapped = rate("embertide_exchange_overlapped_compute_seconds_total")
-    waited = rate("embertide_exchange_wait_seconds_sum")
+    overlapped, waited = (
+        f"sum by (primitive) (embertide_exchange_{metric}{{{RUN}}})"
+        for metric in ("overlapped_compute_seconds_total", "wait_seconds_sum")
+    )
     board.add(
         bucket_map(
             "Length of waits",
@@ -135,11 +136,11 @@ def add_exchange(board: Board) -> None:
     board.add(
         graph(
             "Communication hidden behind computation",
-            "Overlapped computation over itself plus waiting, by primitive: 100% is no waiting.",
+            "Overlapped computation over itself plus waiting, by primitive, since the attempt "
+            "began: 100% is no waiting.",
             "percentunit",
             Query(
-                f"sum by (primitive) ({overlapped}) / (sum by (primitive) ({overlapped}) "
-                f"+ sum by (primitive) ({waited}))",
+                f"{overlapped} / ({overlapped} + {waited} > 0)",
                 "{{primitive}}",
             ),
             minimum=0,
@@ -190,5 +191,5 @@ def add_exchange(board: Board) -> None:
     )
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"'
+def _along(axis: str) -> str:
+    return f'{RUN}, axis="{axis}"'
