@@ -70,7 +70,7 @@ def choice(
 ) -> Json:
     """A variable with the values of a ``label_values(...)`` query; ``several`` offers All."""
     return {
-        "allValue": ".+" if several else None,
+        **({"allValue": ".+"} if several else {}),
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]} if several else {},
         "datasource": SOURCE,
         "definition": values,
