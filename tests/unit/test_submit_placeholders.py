@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -9,6 +10,7 @@ import pytest
 
 from embertide.submit.firing import Firing, parse_time, parse_zone
 from embertide.submit.placeholders import fill
+from tests.support.paths import ROOT
 
 
 def at(text: str, zone: str = "UTC") -> datetime:
@@ -103,6 +105,16 @@ def test_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match="has ") as caught:
         fill(text, at("2026-11-22T03:05Z"))
     assert message in str(caught.value)
+
+
+def test_the_documentation_has_examples_that_hold() -> None:
+    text = (ROOT / "docs/schedules.md").read_text()
+    values = dict(re.findall(r"^\| `(\{date[^`]*)` \| `([^`]+)` \|$", text, re.MULTILINE))
+    assert values == {name: fill(name, at("2026-11-22T03:00Z")) for name in values}
+    assert values.keys() == {"{date}", "{datetime}"}
+    table = text.partition("## Placeholders")[2].partition("All are about")[0]
+    for name in re.findall(r"`(\{date[^`]*\})`", table):
+        assert "{" not in fill(name, at("2026-11-22T03:00Z"))
 
 
 def test_times_of_the_command_line() -> None:

@@ -16,7 +16,9 @@ from embertide.submit.firing import Firing, own_job, time_of_job
 from embertide.submit.template import job_of, to_object
 from tests.support.manifests import put
 
-FIRING = Firing.at(datetime(2026, 11, 22, 2, 0, tzinfo=UTC), ZoneInfo("Europe/Berlin"), automatic=True)
+FIRING = Firing.at(
+    datetime(2026, 11, 22, 2, 0, tzinfo=UTC), ZoneInfo("Europe/Berlin"), automatic=True
+)
 
 
 def submitted(data: dict[str, Any], path: Path, firing: Firing = FIRING) -> dict[str, Any]:
