@@ -1,4 +1,4 @@
-"""The dashboards are legible, ask for what exists, and follow the rules of Grafana's own linter."""
+"""The dashboards can be imported, say what they show, and ask for metrics that exist."""
 
 from __future__ import annotations
 

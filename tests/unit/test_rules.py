@@ -11,6 +11,8 @@ import yaml
 
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS
 from tests.support.monitoring.alert_cases import CASES, SILENT, Case, healthy
+from tests.support.monitoring.panels import FILES as DASHBOARDS
+from tests.support.monitoring.panels import load, queries
 from tests.support.monitoring.programs import Programs, build_programs
 from tests.support.monitoring.promql import exposed, metrics_in
 from tests.support.monitoring.rules import (
@@ -34,6 +36,20 @@ def programs() -> Programs:
 
 def test_promtool_finds_nothing_to_mend(programs: Programs) -> None:
     programs.check("check", "rules", "--lint=all", "--lint-fatal", *FILES)
+
+
+def test_promtool_understands_every_query_of_a_panel(programs: Programs, tmp_path: Path) -> None:
+    """Variables are replaced as Grafana does it."""
+    values = {"namespace": "shop", "job": "products", "attempt": "1"}
+    values |= {"__range": "6h", "__rate_interval": "1m"}
+    asked = [query for path in DASHBOARDS for query in queries(load(path))]
+    found = [
+        {"record": f"panel:query:number_{number}", "expr": query.expression(values)}
+        for number, query in enumerate(asked)
+    ]
+    path = tmp_path / "queries.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": found}]}))
+    assert f"{len(asked)} rules found" in programs.check("check", "rules", path)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)

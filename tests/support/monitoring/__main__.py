@@ -1,9 +1,7 @@
-"""``python -m tests.support.monitoring dashboards``: write the chart's dashboards anew."""
+"""``python -m tests.support.monitoring``: see command.py."""
 
 import sys
 
-from tests.support.monitoring.boards.writing import write
+from tests.support.monitoring.command import main
 
-if sys.argv[1:] != ["dashboards"]:
-    sys.exit(__doc__)
-write()
+sys.exit(main(sys.argv[1:]))

@@ -76,11 +76,10 @@ class Prometheus:
     def start(self) -> None:
         """Returns when it is ready; RuntimeError with its log where it ends."""
         command = [
-            self._binary,
+            str(self._binary),
             f"--config.file={self._folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={self._folder / 'data'}",
             f"--web.listen-address={self.address}",
-            "--web.enable-admin-api",
         ]
         log = self._folder / "prometheus.log"
         with log.open("wb") as out:
@@ -115,6 +114,13 @@ class Prometheus:
         return [
             Series(item["metric"], [_point(point) for point in item["values"]])
             for item in answer["result"]
+        ]
+
+    def newest(self, expression: str) -> list[Series]:
+        """The series of a selector at the end of what the server has kept, however long ago."""
+        last = self._ask("status/tsdb")["headStats"]["maxTime"] / 1000
+        return [
+            Series(series.labels, [(last, series.value)]) for series in self.query(expression, last)
         ]
 
     def alerts(self, state: str = "firing") -> list[dict[str, str]]:

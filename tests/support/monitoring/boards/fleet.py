@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from tests.support.monitoring.boards.fleet_operator import add_operator
 from tests.support.monitoring.boards.grafana import (
     ORANGE,
     RED,
-    Board,
     Json,
     Query,
     bars,
-    choice,
     graph,
     levels,
-    link,
     now,
     rows,
     stat,
     table,
 )
+from tests.support.monitoring.boards.layout import Board, choice, link
 
 UID = "embertide-fleet"
 
@@ -49,7 +48,7 @@ def fleet() -> Json:
     _freshness(board)
     _jobs(board)
     _last_runs(board)
-    _operator(board)
+    add_operator(board)
     return board.to_json()
 
 
@@ -148,9 +147,8 @@ def _freshness(board: Board) -> None:
                 f"1000 * {success} * on (job_namespace, output) group_left (job_name) "
                 f"max by (job_namespace, output, job_name) (embertide_output_info{{{_HERE}}})"
             ),
-            rows(f"output:embertide_output_age_seconds:max{{{_HERE}}}"),
+            rows(f"max {_OUTPUT} (output:embertide_output_age_seconds:max{{{_HERE}}})"),
             rows(objective),
-            hidden="__name__",
         ),
         16,
     )
@@ -200,7 +198,7 @@ def _jobs(board: Board) -> None:
             rows(f"max {_JOB} (embertide_job_attempt{{{_HERE}}})"),
             rows(f"max {_JOB} (embertide_job_failures{{{_HERE}}})"),
             rows(f"1000 * max {_JOB} (embertide_job_start_timestamp_seconds{{{_HERE}}})"),
-            hidden="Value__#A",
+            hidden=("Value #A",),
         ),
         16,
         9,
@@ -297,95 +295,4 @@ def _last_runs(board: Board) -> None:
             *map(rows, sent),
         ),
         24,
-    )
-
-
-def _operator(board: Board) -> None:
-    board.section("Operator")
-    board.add(
-        graph(
-            "Reconciliations",
-            "Reconciliations of jobs by outcome; conflict is harmless, refused and error are not.",
-            "ops",
-            Query(
-                "sum by (outcome) (rate(embertide_operator_reconciles_total[$__rate_interval]))",
-                "{{outcome}}",
-            ),
-            stacked=True,
-            minimum=0,
-        ),
-        8,
-    )
-    board.add(
-        graph(
-            "Duration of a reconciliation",
-            "Median and 99th percentile; most of it is time in the Kubernetes API.",
-            "s",
-            *(
-                Query(
-                    f"histogram_quantile({q}, sum by (le) (rate("
-                    "embertide_operator_reconcile_duration_seconds_bucket[$__rate_interval])))",
-                    name,
-                )
-                for q, name in ((0.5, "median"), (0.99, "99%"))
-            ),
-            minimum=0,
-        ),
-        8,
-    )
-    board.add(
-        graph(
-            "Queue",
-            "Jobs that are due for reconciliation and wait for it.",
-            "none",
-            Query("max by (namespace) (embertide_operator_queue_depth)", "{{namespace}}"),
-            minimum=0,
-            decimals=0,
-        ),
-        8,
-    )
-    board.add(
-        graph(
-            "Lateness",
-            "Time since the most overdue job was due, and since all jobs were last listed.",
-            "s",
-            Query(
-                "max by (namespace) (embertide_operator_queue_lateness_seconds)",
-                "overdue, {{namespace}}",
-            ),
-            Query(
-                "time() - max by (namespace) (embertide_operator_last_resync_timestamp_seconds)",
-                "since a resync, {{namespace}}",
-            ),
-            minimum=0,
-        ),
-        8,
-    )
-    board.add(
-        graph(
-            "Requests to the Kubernetes API",
-            "By HTTP status; 409 is a conflict, which is tried again.",
-            "reqps",
-            Query(
-                "sum by (code) (rate(embertide_operator_api_requests_total[$__rate_interval]))",
-                "{{code}}",
-            ),
-            stacked=True,
-            minimum=0,
-        ),
-        8,
-    )
-    board.add(
-        graph(
-            "Duration of requests to the Kubernetes API",
-            "The 99th percentile by verb; watches are not counted.",
-            "s",
-            Query(
-                "histogram_quantile(0.99, sum by (le, verb) (rate("
-                "embertide_operator_api_request_duration_seconds_bucket[$__rate_interval])))",
-                "{{verb}}",
-            ),
-            minimum=0,
-        ),
-        8,
     )

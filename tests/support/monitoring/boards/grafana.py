@@ -1,4 +1,4 @@
-"""Parts of a Grafana dashboard, and the layout of panels on its grid of 24 columns.
+"""Panels of a Grafana dashboard.
 
 Every panel is made by one of the functions below, which all take a title, a description, a unit
 by Grafana's name and the queries; so no panel can be without them.
@@ -6,14 +6,12 @@ by Grafana's name and the queries; so no panel can be without them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
 
-_COLUMNS = 24
-_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_REFRESH_ON_RANGE = 2
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 BLUE, GREEN, ORANGE, RED = "semi-dark-blue", "green", "orange", "red"
 
 
@@ -125,12 +123,16 @@ def bucket_map(title: str, text: str, unit: str, expr: str) -> Json:
 
 
 def table(
-    title: str, text: str, columns: dict[str, tuple[str, str]], *queries: Query, hidden: str = ""
+    title: str,
+    text: str,
+    columns: dict[str, tuple[str, str]],
+    *queries: Query,
+    hidden: tuple[str, ...] = (),
 ) -> Json:
     """Series side by side, one row for each set of labels.
 
     ``columns`` maps a label, or ``Value #A`` for the first query, to its heading and unit, from
-    left to right. ``hidden`` names other labels, separated by spaces.
+    left to right. ``hidden`` names columns that are not shown.
     """
     panel = _panel("table", title, text, "short", list(queries))
     panel["fieldConfig"]["defaults"]["custom"] = {"align": "auto", "filterable": True}
@@ -138,7 +140,7 @@ def table(
         _override(heading, unit=unit) for heading, unit in columns.values()
     ]
     organize = {
-        "excludeByName": dict.fromkeys(("Time", *hidden.split()), True),
+        "excludeByName": dict.fromkeys(("Time", *hidden), True),
         "indexByName": {name: number for number, name in enumerate(columns)},
         "renameByName": {name: heading for name, (heading, _) in columns.items()},
     }
@@ -176,112 +178,6 @@ def levels(*steps: tuple[float, str], base: str = GREEN) -> Json:
     }
 
 
-@dataclass
-class Board:
-    """A dashboard that is filled from left to right and top to bottom."""
-
-    uid: str
-    title: str
-    description: str
-    variables: list[Json]
-    links: list[Json] = field(default_factory=list)
-    _panels: list[Json] = field(default_factory=list)
-    _x: int = 0
-    _y: int = 0
-    _height: int = 0
-
-    def section(self, title: str) -> None:
-        """A heading over the panels that follow."""
-        self._break()
-        place = {"h": 1, "w": _COLUMNS, "x": 0, "y": self._y}
-        self._append({"type": "row", "title": title, "collapsed": False, "panels": []}, place)
-        self._y += 1
-
-    def add(self, panel: Json, width: int, height: int = 8) -> None:
-        """Place a panel beside the last one, or below where there is no room."""
-        if self._x + width > _COLUMNS:
-            self._break()
-        self._append(panel, {"h": height, "w": width, "x": self._x, "y": self._y})
-        self._x, self._height = self._x + width, max(self._height, height)
-
-    def _break(self) -> None:
-        self._x, self._y, self._height = 0, self._y + self._height, 0
-
-    def _append(self, panel: Json, place: Json) -> None:
-        self._panels.append({"id": len(self._panels) + 1, "gridPos": place, **panel})
-
-    def to_json(self) -> Json:
-        """The dashboard as Grafana imports it."""
-        return {
-            "annotations": {"list": []},
-            "description": self.description,
-            "editable": False,
-            "graphTooltip": 1,
-            "links": self.links,
-            "panels": self._panels,
-            "refresh": "30s",
-            "schemaVersion": 39,
-            "tags": ["embertide"],
-            "templating": {"list": [_source_variable(), *self.variables]},
-            "time": {"from": "now-6h", "to": "now"},
-            "timezone": "utc",
-            "title": self.title,
-            "uid": self.uid,
-            "version": 1,
-        }
-
-
-def choice(
-    name: str, label: str, values: str, *, several: bool = False, newest: bool = False
-) -> Json:
-    """A variable with the values of a ``label_values(...)`` query; ``several`` offers All."""
-    return {
-        "allValue": ".+" if several else None,
-        "current": {"selected": True, "text": ["All"], "value": ["$__all"]} if several else {},
-        "datasource": _SOURCE,
-        "definition": values,
-        "hide": 0,
-        "includeAll": several,
-        "label": label,
-        "multi": several,
-        "name": name,
-        "query": {"query": values, "refId": name},
-        "refresh": _REFRESH_ON_RANGE,
-        "sort": 4 if newest else 1,
-        "type": "query",
-    }
-
-
-def link(title: str, uid: str, variables: str = "") -> Json:
-    """A link to another dashboard."""
-    return {
-        "asDropdown": False,
-        "icon": "dashboard",
-        "includeVars": False,
-        "keepTime": True,
-        "tags": [],
-        "targetBlank": False,
-        "title": title,
-        "type": "link",
-        "url": f"/d/{uid}{variables}",
-    }
-
-
-def _source_variable() -> Json:
-    return {
-        "current": {},
-        "hide": 0,
-        "includeAll": False,
-        "label": "Data source",
-        "multi": False,
-        "name": "datasource",
-        "query": "prometheus",
-        "refresh": 1,
-        "regex": "",
-        "type": "datasource",
-    }
-
-
 def _panel(
     kind: str,
     title: str,
@@ -310,7 +206,7 @@ def _panel(
         "type": kind,
         "title": title,
         "description": text,
-        "datasource": _SOURCE,
+        "datasource": SOURCE,
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "targets": [_target(query, "ABCDEFGHIJ"[n]) for n, query in enumerate(queries)],
     }
@@ -318,7 +214,7 @@ def _panel(
 
 def _target(query: Query, letter: str) -> Json:
     return {
-        "datasource": _SOURCE,
+        "datasource": SOURCE,
         "editorMode": "code",
         "expr": query.expr,
         "format": query.format,

@@ -81,7 +81,7 @@ const clock = (time) => new Date(time * 1000).toISOString().slice(11, 19);
 
 const timeAxis = (frame, x, height, width) => {
   const step = [1, 2, 5, 10, 15, 30, 60, 120, 300].find((s) => (TIME[1] - TIME[0]) / s <= width / 80);
-  for (let t = Math.ceil(TIME[0] / step) * step; t <= TIME[1]; t += step)
+  for (let t = Math.ceil(TIME[0] / step) * step; x(t) <= width - 24; t += step)
     frame.append(svg("text", { x: x(t), y: height - 3, "text-anchor": "middle" }, clock(t)));
 };
 
@@ -181,7 +181,8 @@ const matrix = (panel, queries, options, body) => {
     for (const column of ranks(options.columnField)) {
       const one = series.find((s) => s.labels[options.rowField] === row && s.labels[options.columnField] === column);
       const value = one ? last(one) : NaN, share = high > low ? (value - low) / (high - low) : 0.3;
-      line.append(html("td", { style: `background:${heat(share)}` }, show(value, unit, decimals)));
+      const ink = share > 0.6 ? "#fff" : "#16171c";
+      line.append(html("td", { style: `background:${heat(share)};color:${ink}` }, show(value, unit, decimals)));
     }
     shown.append(line);
   }
@@ -277,4 +278,3 @@ for (const panel of BOARD.panels) {
   else body.append(html("div", { class: "empty" }, "No data"));
 }
 board.style.height = `${bottom + GAP}px`;
-document.body.dataset.height = document.documentElement.scrollHeight;

@@ -78,7 +78,15 @@ def _answer(
         found = prometheus.query(expression, end)
     else:
         found = prometheus.query_range(expression, begin, end, step)
+    if query.target["format"] == "table":
+        found = _with_all_labels(found)
     return [_to_json(series, query.target["legendFormat"]) for series in found]
+
+
+def _with_all_labels(found: list[Series]) -> list[Series]:
+    """A table's rows: a label that a series lacks, since it is empty, is an empty cell."""
+    empty = dict.fromkeys((name for series in found for name in series.labels), "")
+    return [Series(empty | series.labels, series.points) for series in found]
 
 
 def _to_json(series: Series, legend: str) -> Json:
