@@ -29,7 +29,14 @@ from tests.support.operator_world import SETTINGS, raw_job
 from tests.support.paths import ROOT
 
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
-STARTS = (ROOT, ROOT / "worker/embertide", ROOT / "operator/embertide_operator", ROOT / "tests")
+STARTS = (
+    ROOT,
+    ROOT / "worker/embertide",
+    ROOT / "operator/embertide_operator",
+    ROOT / "charts/embertide",
+    ROOT / "tests",
+    ROOT / "tests/support",
+)
 CHART = ROOT / "charts" / "embertide"
 
 PROGRAMS = r"helm|kubectl|docker|docker/\S+|make|embertide|cosign|pip|uv"
