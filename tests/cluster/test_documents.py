@@ -116,8 +116,8 @@ def test_the_documents_commands_run(terminal: Terminal, cluster: KubernetesClust
     done += run_all(terminal, "docs/sizing.md", "search")
     done += map(terminal.run, page[upgrade:])
     text = "\n".join(done)
-    for said in ("STATUS: deployed", "products condition met", "Normal  Published", "exchanged",
-                 'release "embertide" uninstalled'):  # fmt: skip
+    for said in ("STATUS: deployed", "Phase:          Succeeded", "condition met", "Completed",
+                 "exchanged", 'release "embertide" uninstalled'):  # fmt: skip
         assert said in text, f"{said!r} is not in\n{text}"
     assert cluster.try_kubectl("get", "embeddingjobs", "-A").returncode != 0, "the kind is gone"
 
