@@ -24,6 +24,7 @@ from embertide.report.numbers import (
 )
 from embertide.report.run import Run
 from embertide.telemetry.report import RunReport
+from embertide.telemetry.transfers import OperationStats, TransferStats
 from tests.support.cli import LARGE_REPORT
 from tests.support.run_reports import make_manifest, make_report
 
@@ -105,8 +106,10 @@ def test_the_first_lines_say_what_was_done() -> None:
         "1,048,576 nodes × 128 in 7.75 s over 20,971,520 edges, on a 2 × 2 grid of 4 workers."
         in text
     )
-    assert "1,000 of 1,000 rows agree" in text
-    assert "largest error 3.1 × 10⁻⁷ of the largest value; 0.001 is allowed" in text
+    assert (
+        "all agree1,000 rows; largest error 3.1 × 10⁻⁷ of the largest value; 0.001 is allowed"
+        in text
+    )
     assert "of the fullest worker, beyond its imports: 76 % of the plan" in text
     # 5 transfers of 64 MiB; of 4 workers each planned 40 MiB.
     assert "320.0 MiB moved, 200 % of the planned 160.0 MiB" in text
@@ -167,15 +170,18 @@ def test_uris(uri: str, shown: str) -> None:
     assert without_secrets(uri) == shown
 
 
-def test_what_earlier_releases_reported_is_drawn_too() -> None:
-    old = {
-        name: value
-        for name, value in LARGE_REPORT.to_json().items()
-        if name not in ("workers", "planned_memory", "planned_traffic", "facts")
-    }
-    page = Page(draw_page(RunReport.from_json(json.loads(json.dumps(old))), {}))
-    assert "timeline" not in page.attributes("id")
-    assert "memory" in page.attributes("id")
+def test_what_is_not_known_is_left_out() -> None:
+    page = Page(draw_page(LARGE_REPORT, {}))
+    assert {"memory", "model"} < set(page.attributes("id"))
+    assert {"timeline", "layers", "balance", "inputs"}.isdisjoint(page.attributes("id"))
+
+
+def test_requests_to_s3_are_listed() -> None:
+    assert "Requests to S3" not in draw()
+    s3 = TransferStats(5 << 20, 3 << 20, {"GetObject": OperationStats(12, 2, 1)})
+    text = Page(draw_page(make_report(1, 1, s3=s3), make_manifest())).text
+    assert "Requests to S3 by all workers: 5.0 MiB read, 3.0 MiB written" in text
+    assert "GetObject1221" in text
 
 
 def test_reports_keep_everything_as_json() -> None:
@@ -256,7 +262,10 @@ def test_shares_and_deviations() -> None:
         (Scale(0.05, round_duration), ["0 s", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms"]),
         (Scale(1.29, round_duration), ["0 s", "0.25 s", "0.5 s", "0.75 s", "1 s", "1.25 s"]),
         (Scale(382 << 20, round_size, 1024.0), [f"{n} MiB" for n in (64, 128, 192, 256, 320)]),
-        (Scale(1.5 * 2**30, round_size, 1024.0), ["256 MiB", "512 MiB", "768 MiB", "1 GiB"]),
+        (
+            Scale(1.5 * 2**30, round_size, 1024.0),
+            ["256 MiB", "512 MiB", "768 MiB", "1 GiB", "1.25 GiB"],
+        ),
         (Scale(0.0, round_duration), ["0 s"]),
     ],
 )

@@ -125,7 +125,24 @@ def settings(run: Run) -> Html:
         "Settings and software",
         None,
         tag("div", definitions({**entries, **libraries, **digest}), class_="facts"),
+        _store(run),
     )
+
+
+def _store(run: Run) -> Html | None:
+    """Requests to S3; None where nothing was asked of it."""
+    s3 = run.report.s3
+    if not s3.operations:
+        return None
+    rows: list[list[Child]] = [
+        [name, count(counted.requests), count(counted.retries), count(counted.errors)]
+        for name, counted in sorted(s3.operations.items())
+    ]
+    caption = (
+        f"Requests to S3 by all workers: {size(s3.bytes_read)} read, {size(s3.bytes_written)}"
+        " written"
+    )
+    return table(caption, ["Operation", "Requests", "Retries", "Errors"], rows)
 
 
 def _machine(run: Run) -> dict[str, Child]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from embertide.telemetry.format import human_bytes, human_count
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 """Between a number and its unit."""
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@")
 
@@ -52,8 +54,9 @@ def _duration(seconds: float) -> str:
 
 
 def round_size(count: float) -> str:
-    """Bytes on a scale: ``64 MiB``."""
-    return size(count).replace(f".0{NO_BREAK}", NO_BREAK)
+    """Bytes on a scale, all digits: ``64 MiB``, ``1.25 GiB``."""
+    unit = min(int(math.log2(max(1.0, count)) // 10), len(_BYTE_UNITS) - 1)
+    return f"{count / 1024**unit:g}{NO_BREAK}{_BYTE_UNITS[unit]}"
 
 
 def round_duration(seconds: float) -> str:

@@ -131,13 +131,13 @@ def _reference(run: Run) -> Html:
     found: dict[str, Any] | None = run.manifest.get("reference")
     if not found:
         return _tile("Reference", "none", "the model has none, or a fanout was sampled")
+    rows, beyond = found["rows"], found["beyond"]
     below = (
-        f"largest error {small(found['largest_error'])} of the largest value;"
+        f"{count(rows)} rows; largest error {small(found['largest_error'])} of the largest value;"
         f" {small(found['tolerance'])} is allowed"
     )
-    rows, beyond = found["rows"], found["beyond"]
-    agree = f"{count(rows - beyond)} of {count(rows)} rows agree"
-    return _tile("Reference", agree, below, "bad" if beyond else "good")
+    words = f"{count(beyond)} differ" if beyond else "all agree"
+    return _tile("Compared with reference", words, below, "bad" if beyond else "good")
 
 
 def navigation(sections: list[tuple[str, str]]) -> Html:
