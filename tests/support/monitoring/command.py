@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
 
 
 def draw_pictures(folder: Path) -> None:
-    """One PNG a dashboard, of the run that a stopped Prometheus has in its folder."""
+    """One picture a dashboard, of the run that a stopped Prometheus has in its folder."""
     prometheus = Prometheus(build_programs().prometheus, folder, [], RULES)
     prometheus.start()
     try:
@@ -51,9 +51,10 @@ def draw_pictures(folder: Path) -> None:
         (ended,) = prometheus.newest(
             f'embertide_job_completion_timestamp_seconds{{job_name="{_JOB}"}}'
         )
+        (last,) = prometheus.newest("max(embertide_job_completion_timestamp_seconds)")
         spans = {
             "job": (started.value, ended.value + _AFTER_SECONDS),
-            "fleet": (started.value, ended.points[-1][0]),
+            "fleet": (started.value, last.value),
         }
         for path in FILES:
             begin, end = spans[path.stem]
@@ -73,4 +74,4 @@ def _draw(path: Path, html: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "page.html")
         file.write_text(html)
-        picture(file, _IMAGES / f"dashboard-{path.stem}.png", load(path))
+        picture(file, _IMAGES / f"dashboard-{path.stem}.webp", load(path))

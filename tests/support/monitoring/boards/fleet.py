@@ -179,6 +179,10 @@ def _freshness(board: Board) -> None:
 def _jobs(board: Board) -> None:
     board.section("Jobs")
     known = "on (job_namespace, job_name)"
+    # Not increase(): the first failure for a reason is where its counter begins.
+    failures = f"embertide_operator_attempt_failures_total{{{_HERE}}}"
+    failed = f"sum by (reason) ({failures})"
+    failed_before = f"sum by (reason) ({failures} offset 1h)"
     phase = f"max by (job_namespace, job_name, phase) (embertide_job_phase{{{_HERE}}} == 1)"
     board.add(
         table(
@@ -233,14 +237,10 @@ def _jobs(board: Board) -> None:
     )
     board.add(
         graph(
-            "Failed attempts",
-            "Attempts that failed within the last hour, by reason as in status.lastFailure.",
+            "Failed attempts within an hour",
+            "Attempts that failed within the hour before, by reason as in status.lastFailure.",
             "none",
-            Query(
-                "sum by (reason) (increase(embertide_operator_attempt_failures_total"
-                f"{{{_HERE}}}[1h]))",
-                "{{reason}}",
-            ),
+            Query(f"clamp_min({failed} - ({failed_before} or 0 * {failed}), 0)", "{{reason}}"),
             minimum=0,
             decimals=0,
         ),
@@ -249,12 +249,13 @@ def _jobs(board: Board) -> None:
     board.add(
         graph(
             "Duration of finished jobs",
-            "Median and 95th percentile of start to completion over a day, by result.",
+            "Median and 95th percentile of start to completion since the operator was started, by "
+            "result.",
             "s",
             *(
                 Query(
-                    f"histogram_quantile({q}, sum by (le, result) (increase("
-                    f"embertide_operator_job_duration_seconds_bucket{{{_HERE}}}[1d])))",
+                    f"histogram_quantile({q}, sum by (le, result) "
+                    f"(embertide_operator_job_duration_seconds_bucket{{{_HERE}}}))",
                     f"{{{{result}}}}, {name}",
                 )
                 for q, name in ((0.5, "median"), (0.95, "95%"))
