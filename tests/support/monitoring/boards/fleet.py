@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from tests.support.monitoring.boards.fleet_operator import add_operator
 from tests.support.monitoring.boards.grafana import (
+    BLUE,
+    GRAY,
+    GREEN,
     ORANGE,
+    PURPLE,
     RED,
+    YELLOW,
     Json,
     Query,
     bars,
@@ -26,6 +31,16 @@ _JOB = "by (job_namespace, job_name)"
 _NAME = "{{job_namespace}}/{{job_name}}"
 _FRESH = levels((0.8, ORANGE), (1.0, RED))
 _ANY_IS_BAD = levels((1, RED))
+_PHASES = {
+    "Pending": GRAY,
+    "Planning": YELLOW,
+    "Starting": YELLOW,
+    "Running": BLUE,
+    "Restarting": ORANGE,
+    "Suspended": PURPLE,
+    "Succeeded": GREEN,
+    "Failed": RED,
+}
 
 
 def fleet() -> Json:
@@ -157,7 +172,11 @@ def _freshness(board: Board) -> None:
             "Used share of the allowed age",
             "Age of each output over spec.freshness.maxAge; above 100% it is stale.",
             "percentunit",
-            now(f"output:embertide_output_freshness:ratio{{{_HERE}}}", "{{output}}"),
+            now(
+                f"label_replace(output:embertide_output_freshness:ratio{{{_HERE}}}, "
+                '"name", "$1", "output", ".*?([^/]+)/*")',
+                "{{job_namespace}}/{{name}}",
+            ),
             maximum=1,
             thresholds=_FRESH,
         ),
@@ -195,6 +214,7 @@ def _jobs(board: Board) -> None:
                 "Value #B": ("Progress", "percentunit"),
                 "Value #C": ("Attempt", "none"),
                 "Value #D": ("Failed attempts", "none"),
+                "reason": ("Last failure", "string"),
                 "Value #E": ("Started", "dateTimeAsIso"),
             },
             rows(phase),
@@ -202,7 +222,11 @@ def _jobs(board: Board) -> None:
             rows(f"max {_JOB} (embertide_job_attempt{{{_HERE}}})"),
             rows(f"max {_JOB} (embertide_job_failures{{{_HERE}}})"),
             rows(f"1000 * max {_JOB} (embertide_job_start_timestamp_seconds{{{_HERE}}})"),
-            hidden=("Value #A",),
+            rows(
+                "max by (job_namespace, job_name, reason) "
+                f"(embertide_job_last_failure_info{{{_HERE}}})"
+            ),
+            hidden=("Value #A", "Value #F"),
         ),
         16,
         9,
@@ -214,6 +238,7 @@ def _jobs(board: Board) -> None:
             "none",
             Query(f"sum by (phase) (embertide_job_phase{{{_HERE}}}) > 0", "{{phase}}"),
             stacked=True,
+            colors=_PHASES,
             minimum=0,
             decimals=0,
         ),

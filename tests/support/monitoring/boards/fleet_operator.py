@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.monitoring.boards.grafana import Query, graph
+from tests.support.monitoring.boards.grafana import GREEN, ORANGE, RED, YELLOW, Query, graph
 from tests.support.monitoring.boards.layout import Board
 
 
@@ -18,6 +18,7 @@ def add_operator(board: Board) -> None:
                 "{{outcome}}",
             ),
             stacked=True,
+            colors={"ok": GREEN, "conflict": YELLOW, "refused": ORANGE, "error": RED},
             minimum=0,
         ),
         8,
