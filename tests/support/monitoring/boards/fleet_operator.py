@@ -7,6 +7,7 @@ from tests.support.monitoring.boards.layout import Board
 
 
 def add_operator(board: Board) -> None:
+    """The section and its panels."""
     board.section("Operator")
     board.add(
         graph(
