@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from embertide.spec.freshness import duration_seconds
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, output_of
-from embertide_operator.status import Draft, parse_time
+from embertide_operator.status import LONGEST_MESSAGE, Draft, parse_time
 
 NOT_CURRENT = "NotCurrent"
 """Reason of ``Published=True`` where LATEST names another version."""
@@ -81,7 +81,7 @@ def is_outdated(job: Object, last_success: str, now: datetime) -> bool:
         return bool(found)
     last = max(last_success, published_at(job))
     value, reason, message = _freshness(job, last, limit, now)
-    wanted = ("True" if value else "False", reason, message)
+    wanted = ("True" if value else "False", reason, message[:LONGEST_MESSAGE])
     return (found.get("status"), found.get("reason"), found.get("message")) != wanted
 
 

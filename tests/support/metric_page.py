@@ -49,8 +49,8 @@ sum by (axis, primitive) (embertide_exchange_sent_bytes_total)
   / sum by (axis, primitive) (embertide_exchange_planned_sent_bytes)
 ```
 
-`axis` is `graph`, `feature` or `world` (all workers); `layer` counts from 1 and is empty outside the
-layers. The size of a group is what was received over the number of groups.
+`axis` is `graph`, `feature` or `world` (all workers); `layer` counts from 1 and is empty outside
+the layers. The size of a group is what was received over the number of groups.
 
 Attempts are told apart by the label `attempt`: each starts its counters at 0. There are no
 checkpoints, since an attempt begins anew, and so no metric of their age. S3 is counted in the
@@ -77,7 +77,8 @@ away:
 time() - embertide_output_last_success_timestamp_seconds
   > embertide_output_freshness_objective_seconds
 # Never published, for longer than the objective.
-(time() - embertide_output_first_job_timestamp_seconds > embertide_output_freshness_objective_seconds)
+time() - embertide_output_first_job_timestamp_seconds
+  > embertide_output_freshness_objective_seconds
   unless embertide_output_last_success_timestamp_seconds
 ```
 
@@ -89,7 +90,7 @@ credentials of every job's store. A job's status is gone with the job, and one m
 would be one more definition to install and upgrade.
 
 Its series go when an output is abandoned: when it has no job any more, and for 14 days
-(`EMBERTIDE_OUTPUT_RETENTION_SECONDS`), or three times its objective where that is longer, none was
+(`outputRetentionSeconds`), or three times its objective where that is longer, none was
 created or has finished. To forget one at once, delete its jobs, remove its key from the ConfigMap
 (`kubectl edit`) and restart the operator.
 """

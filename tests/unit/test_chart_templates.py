@@ -166,6 +166,23 @@ def test_openshift_chooses_the_ids() -> None:
     assert environment["EMBERTIDE_WORKER_USER"] == ""
 
 
+@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["shop"]}])
+def test_the_record_of_outputs_is_the_operators_alone(values: dict[str, Any]) -> None:
+    """It may get and patch this one ConfigMap, whose data the chart does not have."""
+    objects = chart.render(values)
+    own = [o for o in objects if o["metadata"]["name"] == "embertide-outputs"]
+    assert "data" not in chart.only(own, "ConfigMap")
+    (rule,) = chart.only(own, "Role")["rules"]
+    assert (rule["resourceNames"], rule["verbs"]) == (["embertide-outputs"], ["get", "patch"])
+    role_of = chart.only(own, "RoleBinding")["roleRef"]
+    assert (role_of["kind"], role_of["name"]) == ("Role", "embertide-outputs")
+    deployment = chart.only(objects, "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    environment = {item["name"]: item["value"] for item in container["env"]}
+    place = environment["EMBERTIDE_OWN_NAMESPACE"], environment["EMBERTIDE_OUTPUTS_CONFIG_MAP"]
+    assert place == (deployment["metadata"]["namespace"], "embertide-outputs")
+
+
 def test_namespaces_get_a_role_each_and_the_cluster_none() -> None:
     objects = chart.render({"watchNamespaces": ["shop", "search"], "rbac": {"aggregate": False}})
     own = [o for o in objects if o["metadata"]["name"] == "embertide-operator"]

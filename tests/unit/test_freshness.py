@@ -86,6 +86,11 @@ def test_the_latest_success_of_any_job_counts() -> None:
     assert not is_outdated(world.job, newer, world.now)
 
 
+def test_a_long_location_is_not_set_anew_each_time() -> None:
+    world = published(freshness={"maxAge": "1h"}, output={"uri": "s3://shop/" + "x" * 2000})
+    assert not is_outdated(world.job, "", world.now)
+
+
 def test_an_objective_that_is_taken_back_leaves_no_condition() -> None:
     world = published(freshness={"maxAge": "1h"})
     del world.job["spec"]["freshness"]
