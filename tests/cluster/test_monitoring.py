@@ -63,7 +63,8 @@ class Watch:
 
     def over_time(self, expression: str, end: float | None = None) -> list[Series]:
         """The series of a query since the first job was applied, at every second."""
-        return self.prometheus.query_range(expression, self.begin, end or time.time())
+        # A second more, so that the newest samples lie before the last step.
+        return self.prometheus.query_range(expression, self.begin, end or time.time() + 1)
 
     def assert_data(self, expression: str, what: str) -> None:
         """The query has had a value that is a number."""
@@ -148,10 +149,10 @@ def test_a_healthy_run_fires_nothing(watch: Watch, healthy: float) -> None:
 @pytest.mark.parametrize("name", _FAULTS)
 def test_a_fault_fires_its_alert(name: str, faults: Watch) -> None:
     fired = faults.over_time(f'ALERTS{{alertname="{name}", alertstate="firing"}}')
-    for label, value in _FAULTS[name].items():
-        assert fired
-        assert all(one.labels[label].endswith(value) for one in fired), fired
-    assert all(one.labels["job_namespace"] == faults.jobs.namespace for one in fired)
+    wanted = {"job_namespace": faults.jobs.namespace, **_FAULTS[name]}
+    if "output" in wanted:
+        wanted["output"] = f"{faults.jobs.root}/{wanted['output']}"
+    assert any(wanted.items() <= one.labels.items() for one in fired), fired
 
 
 def test_nothing_else_fires(faults: Watch) -> None:

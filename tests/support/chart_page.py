@@ -79,9 +79,9 @@ leaves all user ids to the cluster.
 
 ## GitOps
 
-The condition `Ready` of an EmbeddingJob follows the convention that Flux, kpt and `helm --wait`
-read (kstatus). For Argo CD, `files/argocd-health.lua` says when a job is healthy: put it into the
-ConfigMap `argocd-cm` under `resource.customizations.health.embertide.dev_EmbeddingJob`.
+The conditions `Ready` and `Stalled` of an EmbeddingJob follow the convention that Flux, kpt and
+Helm 4 read (kstatus). For Argo CD, `files/argocd-health.lua` says when a job is healthy: put it
+into the ConfigMap `argocd-cm` under `resource.customizations.health.embertide.dev_EmbeddingJob`.
 """
 
 

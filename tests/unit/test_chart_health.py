@@ -1,4 +1,7 @@
-"""Argo CD's health of a job: the script, run by the Lua that Argo CD has (gopher-lua)."""
+"""What GitOps tools make of a job: Argo CD by our script, others by its conditions (kstatus).
+
+The script is run by the Lua that Argo CD has (gopher-lua), kstatus is the library itself.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,13 @@ def health(job: dict[str, Any], folder: Path) -> tuple[str, str]:
     return status, message
 
 
+def kstatus(job: dict[str, Any]) -> str:
+    """``InProgress``, ``Current`` or ``Failed``, as Flux, kpt and Helm 4 see a job."""
+    ran = chart.run("kstatus", input=json.dumps(job))
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.partition("|")[0]
+
+
 def _lua(value: Any) -> str:
     """A JSON value as Lua's tables, as Argo CD hands it over."""
     if isinstance(value, dict):
@@ -43,12 +53,15 @@ def test_a_job_from_its_creation_to_its_end(tmp_path: Path) -> None:
     world.reconcile()
     status, message = health(world.job, tmp_path)
     assert (status, message.partition(":")[0]) == ("Progressing", "Starting")
+    assert kstatus(world.job) == "InProgress"
     pods = world.pods(world.running(), world.running())
     world.reconcile(5, pods=pods, report=world.report())
     assert health(world.job, tmp_path)[1].startswith("Running: infer")
+    assert kstatus(world.job) == "InProgress"
     world.reconcile(5, pods=pods, report=world.report("succeeded"))
     version = world.status["versions"][-1]
     assert health(world.job, tmp_path) == ("Healthy", f"published version {version}")
+    assert kstatus(world.job) == "Current"
 
 
 def test_a_change_that_the_operator_has_not_seen_is_in_progress(tmp_path: Path) -> None:
@@ -56,23 +69,30 @@ def test_a_change_that_the_operator_has_not_seen_is_in_progress(tmp_path: Path) 
     world.reconcile()
     world.job["metadata"]["generation"] = 2
     assert health(world.job, tmp_path)[0] == "Progressing"
+    assert kstatus(world.job) == "InProgress"
 
 
 @pytest.mark.parametrize(
-    ("spec", "status", "said"),
+    ("spec", "status", "said", "stalled"),
     [
-        ({"suspend": True}, "Suspended", "spec.suspend is true"),
-        ({"workers": {"resources": {"limits": {"cpu": "much"}}}}, "Degraded", "cpu: is 'much'"),
+        ({"suspend": True}, "Suspended", "spec.suspend is true", "InProgress"),
+        (
+            {"workers": {"resources": {"limits": {"cpu": "much"}}}},
+            "Degraded",
+            "is 'much'",
+            "Failed",
+        ),
     ],
 )
 def test_what_waits_for_a_person(
-    spec: dict[str, Any], status: str, said: str, tmp_path: Path
+    spec: dict[str, Any], status: str, said: str, stalled: str, tmp_path: Path
 ) -> None:
     world = World(**spec)
     world.reconcile()
     found, message = health(world.job, tmp_path)
     assert found == status
     assert said in message
+    assert kstatus(world.job) == stalled
 
 
 def test_a_failed_job_says_why(tmp_path: Path) -> None:
@@ -82,3 +102,4 @@ def test_a_failed_job_says_why(tmp_path: Path) -> None:
     status, message = health(world.job, tmp_path)
     assert status == "Degraded"
     assert "activeDeadlineSeconds" in message
+    assert kstatus(world.job) == "Failed"

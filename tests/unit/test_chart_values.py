@@ -138,6 +138,7 @@ TAKEN: list[dict[str, Any]] = [
     {"worker": {"image": f"registry.example/worker:1@{DIGEST}", "runAsUser": None}},
     {"podLabels": {"example.com/team": "search", "sidecar.istio.io/inject": "false"}},
     {"serviceAccount": {"create": False, "name": "prepared"}},
+    {"podSecurityContext": {"runAsUser": 1000660000, "runAsGroup": 0, "fsGroup": 0}},
     {"resources": {"limits": {"cpu": 1, "memory": "1.5Gi"}}},
     {"extraEnv": [{"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}]},
     {"podMonitor": {"interval": "1m30s"}},

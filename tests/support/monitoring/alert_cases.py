@@ -202,6 +202,14 @@ CASES = (
         silent_at=29,
     ),
     Case(
+        "EmbertideS3Errors",
+        "writing fails before the worker was scraped for the first time",
+        {f'embertide_s3_errors_total{{{_worker(0)}, operation="PutObject"}}': "_x30 1x90"},
+        {**_NAME, "operation": "PutObject"},
+        at=35,
+        silent_at=29,
+    ),
+    Case(
         "EmbertideS3Retries",
         "the store asks to slow down: one of four requests is sent again",
         {

@@ -18,11 +18,14 @@ from tests.support.monitoring.drawing.page import page, picture
 from tests.support.monitoring.panels import FILES, load
 from tests.support.monitoring.programs import build_programs
 from tests.support.monitoring.prometheus import Prometheus
-from tests.support.monitoring.rules import FILES as RULES
 from tests.support.paths import ROOT
 
 _IMAGES = ROOT / "docs" / "images"
 _JOB = "healthy"
+_CHOSEN = f'job_name="{_JOB}"'
+_START = f"embertide_job_start_timestamp_seconds{{{_CHOSEN}}}"
+_END = "embertide_job_completion_timestamp_seconds"
+_KEPT = "15d"
 _AFTER_SECONDS = 8.0
 """How much is shown of what follows a run: until the operator has its report."""
 
@@ -41,19 +44,16 @@ def main(words: list[str]) -> int:
 
 
 def draw_pictures(folder: Path) -> None:
-    """One PNG a dashboard, of the run that a stopped Prometheus has in its folder."""
-    prometheus = Prometheus(build_programs().prometheus, folder, [], RULES)
+    """One picture a dashboard, of the run that a stopped Prometheus has in its folder."""
+    prometheus = Prometheus(build_programs().prometheus, folder, [], [])
     prometheus.start()
     try:
-        (started,) = prometheus.newest(
-            f'embertide_job_start_timestamp_seconds{{job_name="{_JOB}"}}'
-        )
-        (ended,) = prometheus.newest(
-            f'embertide_job_completion_timestamp_seconds{{job_name="{_JOB}"}}'
-        )
+        (started,) = prometheus.query(f"max by (job_namespace) (last_over_time({_START}[{_KEPT}]))")
+        (ended,) = prometheus.query(f"max(last_over_time({_END}{{{_CHOSEN}}}[{_KEPT}]))")
+        (last,) = prometheus.query(f"max(last_over_time({_END}[{_KEPT}]))")
         spans = {
             "job": (started.value, ended.value + _AFTER_SECONDS),
-            "fleet": (started.value, ended.points[-1][0]),
+            "fleet": (started.value, last.value),
         }
         for path in FILES:
             begin, end = spans[path.stem]
@@ -73,4 +73,4 @@ def _draw(path: Path, html: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "page.html")
         file.write_text(html)
-        picture(file, _IMAGES / f"dashboard-{path.stem}.png", load(path))
+        picture(file, _IMAGES / f"dashboard-{path.stem}.webp", load(path))

@@ -31,7 +31,7 @@ class PanelQuery:
 
     def expression(self, variables: Mapping[str, str]) -> str:
         """PromQL without variables; KeyError for one that is not given."""
-        return re.sub(r"\$(\w+)", lambda found: variables[found[1]], self.target["expr"])
+        return re.sub(r"\$([a-z_]\w*)", lambda found: variables[found[1]], self.target["expr"])
 
 
 def load(path: Path) -> Json:

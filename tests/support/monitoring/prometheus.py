@@ -116,13 +116,6 @@ class Prometheus:
             for item in answer["result"]
         ]
 
-    def newest(self, expression: str) -> list[Series]:
-        """The series of a selector at the end of what the server has kept, however long ago."""
-        last = self._ask("status/tsdb")["headStats"]["maxTime"] / 1000
-        return [
-            Series(series.labels, [(last, series.value)]) for series in self.query(expression, last)
-        ]
-
     def alerts(self, state: str = "firing") -> list[dict[str, str]]:
         """Labels of the alerts in a state, ``firing`` or ``pending``."""
         found = self._ask("alerts")["alerts"]

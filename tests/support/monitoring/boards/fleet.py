@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.monitoring.boards.fleet_jobs import add_jobs, add_last_runs
 from tests.support.monitoring.boards.fleet_operator import add_operator
 from tests.support.monitoring.boards.grafana import (
     ORANGE,
@@ -22,8 +23,6 @@ UID = "embertide-fleet"
 
 _HERE = 'job_namespace=~"$namespace"'
 _OUTPUT = "by (job_namespace, output)"
-_JOB = "by (job_namespace, job_name)"
-_NAME = "{{job_namespace}}/{{job_name}}"
 _FRESH = levels((0.8, ORANGE), (1.0, RED))
 _ANY_IS_BAD = levels((1, RED))
 
@@ -46,8 +45,8 @@ def fleet() -> Json:
     )
     _overview(board)
     _freshness(board)
-    _jobs(board)
-    _last_runs(board)
+    add_jobs(board)
+    add_last_runs(board)
     add_operator(board)
     return board.to_json()
 
@@ -157,7 +156,11 @@ def _freshness(board: Board) -> None:
             "Used share of the allowed age",
             "Age of each output over spec.freshness.maxAge; above 100% it is stale.",
             "percentunit",
-            now(f"output:embertide_output_freshness:ratio{{{_HERE}}}", "{{output}}"),
+            now(
+                f"label_replace(output:embertide_output_freshness:ratio{{{_HERE}}}, "
+                '"name", "$1", "output", ".*?([^/]+)/*")',
+                "{{job_namespace}}/{{name}}",
+            ),
             maximum=1,
             thresholds=_FRESH,
         ),
@@ -173,126 +176,4 @@ def _freshness(board: Board) -> None:
         ),
         24,
         7,
-    )
-
-
-def _jobs(board: Board) -> None:
-    board.section("Jobs")
-    known = "on (job_namespace, job_name)"
-    phase = f"max by (job_namespace, job_name, phase) (embertide_job_phase{{{_HERE}}} == 1)"
-    board.add(
-        table(
-            "Jobs",
-            "Every job that exists, with its progress and its attempts.",
-            {
-                "job_namespace": ("Namespace", "string"),
-                "job_name": ("Job", "string"),
-                "phase": ("Phase", "string"),
-                "Value #B": ("Progress", "percentunit"),
-                "Value #C": ("Attempt", "none"),
-                "Value #D": ("Failed attempts", "none"),
-                "Value #E": ("Started", "dateTimeAsIso"),
-            },
-            rows(phase),
-            rows(f"max {_JOB} (embertide_job_progress_ratio{{{_HERE}}})"),
-            rows(f"max {_JOB} (embertide_job_attempt{{{_HERE}}})"),
-            rows(f"max {_JOB} (embertide_job_failures{{{_HERE}}})"),
-            rows(f"1000 * max {_JOB} (embertide_job_start_timestamp_seconds{{{_HERE}}})"),
-            hidden=("Value #A",),
-        ),
-        16,
-        9,
-    )
-    board.add(
-        graph(
-            "Jobs by phase",
-            "How many jobs are in each phase.",
-            "none",
-            Query(f"sum by (phase) (embertide_job_phase{{{_HERE}}}) > 0", "{{phase}}"),
-            stacked=True,
-            minimum=0,
-            decimals=0,
-        ),
-        8,
-        9,
-    )
-    board.add(
-        graph(
-            "Progress of running jobs",
-            "Share of each attempt that is done; it starts again at 0 with every attempt.",
-            "percentunit",
-            Query(
-                f"max {_JOB} (embertide_job_progress_ratio{{{_HERE}}}) and {known} "
-                f'(max {_JOB} (embertide_job_phase{{{_HERE}, phase=~"Running|Starting"}}) == 1)',
-                _NAME,
-            ),
-            minimum=0,
-            maximum=1,
-        ),
-        8,
-    )
-    board.add(
-        graph(
-            "Failed attempts",
-            "Attempts that failed within the last hour, by reason as in status.lastFailure.",
-            "none",
-            Query(
-                "sum by (reason) (increase(embertide_operator_attempt_failures_total"
-                f"{{{_HERE}}}[1h]))",
-                "{{reason}}",
-            ),
-            minimum=0,
-            decimals=0,
-        ),
-        8,
-    )
-    board.add(
-        graph(
-            "Duration of finished jobs",
-            "Median and 95th percentile of start to completion over a day, by result.",
-            "s",
-            *(
-                Query(
-                    f"histogram_quantile({q}, sum by (le, result) (increase("
-                    f"embertide_operator_job_duration_seconds_bucket{{{_HERE}}}[1d])))",
-                    f"{{{{result}}}}, {name}",
-                )
-                for q, name in ((0.5, "median"), (0.95, "95%"))
-            ),
-            minimum=0,
-        ),
-        8,
-    )
-
-
-def _last_runs(board: Board) -> None:
-    board.section("Last runs")
-    memory = [
-        f"max {_JOB} (embertide_last_run_memory_{kind}_bytes{{{_HERE}}})"
-        for kind in ("peak", "planned")
-    ]
-    sent = [
-        f"sum {_JOB} (embertide_last_run_exchange_{kind}{{{_HERE}}})"
-        for kind in ("sent_bytes", "planned_sent_bytes", "wait_seconds")
-    ]
-    board.add(
-        table(
-            "Last run of every job",
-            "What the last run that published took, beside what the plan expected. Memory is the "
-            "fullest worker's above its imports; waiting is summed over all workers.",
-            {
-                "job_namespace": ("Namespace", "string"),
-                "job_name": ("Job", "string"),
-                "Value #A": ("Duration", "s"),
-                "Value #B": ("Memory", "bytes"),
-                "Value #C": ("Planned memory", "bytes"),
-                "Value #D": ("Sent", "bytes"),
-                "Value #E": ("Planned to send", "bytes"),
-                "Value #F": ("Waited", "s"),
-            },
-            rows(f"max {_JOB} (embertide_last_run_duration_seconds{{{_HERE}}})"),
-            *map(rows, memory),
-            *map(rows, sent),
-        ),
-        24,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.support.monitoring.boards.grafana import Query, graph
+from tests.support.monitoring.boards.grafana import GREEN, ORANGE, RED, YELLOW, Query, graph
 from tests.support.monitoring.boards.layout import Board
 
 
 def add_operator(board: Board) -> None:
+    """The section and its panels."""
     board.section("Operator")
     board.add(
         graph(
@@ -18,6 +19,7 @@ def add_operator(board: Board) -> None:
                 "{{outcome}}",
             ),
             stacked=True,
+            colors={"ok": GREEN, "conflict": YELLOW, "refused": ORANGE, "error": RED},
             minimum=0,
         ),
         8,

@@ -6,6 +6,7 @@ by Grafana's name and the queries; so no panel can be without them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ Json = dict[str, Any]
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 BLUE, GREEN, ORANGE, RED = "semi-dark-blue", "green", "orange", "red"
+YELLOW, PURPLE, GRAY = "yellow", "purple", "#8e8e8e"
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,20 @@ def stat(title: str, text: str, unit: str, query: Query, **field_options: Any) -
 
 
 def graph(
-    title: str, text: str, unit: str, *queries: Query, stacked: bool = False, **field_options: Any
+    title: str,
+    text: str,
+    unit: str,
+    *queries: Query,
+    stacked: bool = False,
+    colors: Mapping[str, str] | None = None,
+    **field_options: Any,
 ) -> Json:
-    """Lines over time; ``stacked`` ones are filled and add up."""
+    """Lines over time; ``stacked`` ones are filled and add up. ``colors`` are by legend."""
     panel = _panel("timeseries", title, text, unit, list(queries), **field_options)
+    panel["fieldConfig"]["overrides"] = [
+        _override(name, color={"fixedColor": color, "mode": "fixed"})
+        for name, color in (colors or {}).items()
+    ]
     panel["fieldConfig"]["defaults"]["custom"] = {
         "drawStyle": "line",
         "fillOpacity": 45 if stacked else 6,

@@ -22,6 +22,7 @@ _EXCHANGE = "by (axis, primitive, layer)"
 
 
 def add_groups(board: Board) -> None:
+    """The section and its panels."""
     board.section("Communication groups: rows are graph ranks p, columns are feature ranks m")
     sent = "embertide_exchange_sent_bytes_total"
     waited = "embertide_exchange_wait_seconds_sum"
@@ -88,6 +89,7 @@ def add_groups(board: Board) -> None:
 
 
 def add_exchange(board: Board) -> None:
+    """The section and its panels."""
     board.section("Exchange by axis, primitive and layer")
     metrics = (
         ("sum", "exchange_sent_bytes_total", "Sent", "bytes"),

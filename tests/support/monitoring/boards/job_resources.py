@@ -10,6 +10,7 @@ _AT = "({{graph_rank}}, {{feature_rank}})"
 
 
 def add_memory(board: Board) -> None:
+    """The section and its panels."""
     board.section("Memory")
     baseline = f"max by ({RANKS}) (embertide_memory_baseline_bytes{{{RUN}}})"
     planned = f"max by ({RANKS}) (embertide_memory_planned_bytes{{{RUN}}})"
@@ -38,6 +39,7 @@ def add_memory(board: Board) -> None:
 
 
 def add_storage(board: Board) -> None:
+    """The section and its panels."""
     board.section("S3")
     for title, text, unit, queries in (
         (
@@ -69,6 +71,7 @@ def add_storage(board: Board) -> None:
 
 
 def add_last_run(board: Board) -> None:
+    """The section and its panels."""
     board.section("Last run that published (from the job's status, after its workers are gone)")
     run = "embertide_last_run"
     board.add(

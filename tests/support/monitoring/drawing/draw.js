@@ -4,7 +4,8 @@
 
 const COLORS = ["#73bf69", "#f2cc0c", "#8ab8ff", "#ff780a", "#f2495c", "#5794f2", "#b877d9",
   "#705da0", "#37872d", "#fade2a"];
-const NAMED = { green: "#73bf69", orange: "#ff9830", red: "#f2495c", "semi-dark-blue": "#3274d9" };
+const NAMED = { green: "#73bf69", orange: "#ff9830", red: "#f2495c", "semi-dark-blue": "#3274d9",
+  yellow: "#fade2a", purple: "#b877d9" };
 const CELL = 30, GAP = 8, WIDTH = document.documentElement.clientWidth - 2 * GAP;
 
 const html = (tag, attributes = {}, ...children) => {
@@ -98,9 +99,12 @@ const area = (body) => {
 const timeseries = (panel, queries, body) => {
   const defaults = panel.fieldConfig.defaults, custom = defaults.custom;
   const lines = queries.flat();
+  const fixed = Object.fromEntries(panel.fieldConfig.overrides.map((o) =>
+    [o.matcher.options, o.properties.find((p) => p.id === "color")?.value.fixedColor]));
+  const colorFor = (n) => NAMED[fixed[lines[n].legend]] ?? fixed[lines[n].legend] ?? COLORS[n % COLORS.length];
   const legend = html("div", { class: "legend" });
   lines.forEach((line, n) => {
-    const dot = html("i", { style: `background:${COLORS[n % COLORS.length]}` });
+    const dot = html("i", { style: `background:${colorFor(n)}` });
     legend.append(html("span", {}, dot, `${line.legend}  ${show(last(line), defaults.unit, defaults.decimals)}`));
   });
   const holder = html("div", { style: "flex:1;min-height:0;display:flex" });
@@ -125,7 +129,7 @@ const timeseries = (panel, queries, body) => {
   }
   timeAxis(frame, x, height, width);
   drawn.forEach((points, n) => {
-    const color = COLORS[n % COLORS.length];
+    const color = colorFor(n);
     for (const part of connected(points)) {
       const path = part.map(([t, v], i) => `${i ? "L" : "M"}${x(t)},${y(v)}`).join("");
       const back = part.slice().reverse().map(([t, , u]) => `L${x(t)},${y(stacked ? u : low)}`).join("");

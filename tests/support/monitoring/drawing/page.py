@@ -52,8 +52,8 @@ def page(
     )
 
 
-def picture(html: Path, png: Path, dashboard: Json) -> None:
-    """Draw a page into a PNG as high as the dashboard; RuntimeError without Chromium."""
+def picture(html: Path, image: Path, dashboard: Json) -> None:
+    """Draw a page into a PNG or WebP as high as the dashboard; RuntimeError without Chromium."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise RuntimeError("pictures are drawn by Chromium: apt-get install chromium")
@@ -61,7 +61,7 @@ def picture(html: Path, png: Path, dashboard: Json) -> None:
     height = _HEAD_PIXELS + cells * _CELL_PIXELS
     options = ("--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu")
     size = f"--window-size={_WIDTH},{height}"
-    command = [browser, *options, size, f"--screenshot={png}", html.as_uri()]
+    command = [browser, *options, size, f"--screenshot={image}", html.as_uri()]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 
