@@ -15,13 +15,12 @@ import yaml
 from embertide.spec import naming
 from embertide.submit.firing import SCHEDULED, time_of_job
 from tests.support.cluster.fixture import KubernetesCluster
-from tests.support.cluster.installation import NAMESPACE, RELEASE
+from tests.support.cluster.installation import CHART, NAMESPACE, RELEASE
 from tests.support.cluster.jobs import Inputs, Jobs, Manifest, workers
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.cluster
 
-_CHART = ROOT / "charts" / "embertide"
 _NEVER = {"schedule": "0 0 1 1 *", "suspend": True}
 
 
@@ -124,7 +123,7 @@ def _upgrade(cluster: KubernetesCluster, folder: Path, schedules: list[Manifest]
     values = folder / "values.json"
     values.write_text(json.dumps({"schedules": schedules}))
     options = ("--namespace", NAMESPACE, "--reuse-values", "--values", str(values))
-    cluster.helm("upgrade", RELEASE, str(_CHART), *options)
+    cluster.helm("upgrade", RELEASE, str(CHART), *options)
 
 
 def _next_minute() -> datetime:
