@@ -72,7 +72,7 @@ test: $(STAMP)
 cluster: $(STAMP)
 	@$(BIN)/python -m tests.support.cluster up
 
-# Debian packages that the test cluster needs; Go comes from https://go.dev/dl.
+# Debian packages that the test cluster needs, and a browser; Go comes from https://go.dev/dl.
 cluster-packages:
 	@packages="$$($(PYTHON) -m tests.support.cluster packages)" || exit 1; \
 	if dpkg --status $$packages >/dev/null 2>&1; then echo "[cluster] all packages are installed"; \

@@ -1,10 +1,10 @@
 # The image of the operator, without PyTorch.
 #
-#   docker build -f docker/operator.Dockerfile -t embertide-operator .
+#   docker build --file docker/operator.Dockerfile \
+#     $(docker/build-arguments operator | sed 's/^/--build-arg=/') .
 #
-# BASE  any image with Python 3.11 or later and its venv module; pin it by digest
-#       (python:3.11-slim-bookworm@sha256:...) where builds have to be repeatable
-ARG BASE=docker.io/library/python:3.11-slim-bookworm
+# BASE  any image with Python 3.11 or later and its venv module; docker/base-images.env pins it
+ARG BASE
 
 # Build tools; not part of the image.
 FROM ${BASE} AS tools
@@ -53,3 +53,15 @@ ENV PATH="/opt/embertide/venv/bin:${PATH}" \
 USER 65532:65532
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["python", "-m", "embertide_operator"]
+
+# What was built from what: docker/build-arguments prints these, and nothing else depends on them.
+ARG BASE
+ARG SOURCE=
+ARG REVISION=
+ARG VERSION=
+ARG CREATED=
+LABEL org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.base.name="${BASE}"

@@ -1,13 +1,12 @@
 # The image of the workers and the planner of an EmbeddingJob.
 #
-#   docker build -f docker/worker.Dockerfile -t embertide-worker .
+#   docker build --file docker/worker.Dockerfile \
+#     $(docker/build-arguments worker-cpu | sed 's/^/--build-arg=/') .
 #
-# BASE         any image with Python 3.11 or later and its venv module; pin it by digest
-#              (python:3.11-slim-bookworm@sha256:...) where builds have to be repeatable
-# TORCH_INDEX  an additional package index with other builds of the PyTorch version in uv.lock.
-#              Empty: the CUDA build, which also runs without a GPU.
-#              https://download.pytorch.org/whl/cpu: the CPU build, a tenth of the size
-ARG BASE=docker.io/library/python:3.11-slim-bookworm
+# BASE   any image with Python 3.11 or later and its venv module; docker/base-images.env pins it
+# TORCH  cuda: the build in uv.lock, which also runs without a GPU.
+#        cpu: the build in docker/torch-cpu.txt, a tenth of the size
+ARG BASE
 
 # Build tools; not part of the image.
 FROM ${BASE} AS tools
@@ -17,18 +16,10 @@ RUN python3 -m venv /opt/tools && /opt/tools/bin/pip install --no-cache-dir "uv=
 WORKDIR /source
 
 FROM tools AS requirements
-ARG TORCH_INDEX=
+ARG TORCH=cuda
 COPY pyproject.toml uv.lock ./
-RUN set -eu; \
-    export="/opt/tools/bin/uv export --quiet --locked --no-emit-project --extra worker"; \
-    mkdir /requirements; \
-    if [ -z "${TORCH_INDEX}" ]; then \
-        ${export} -o /requirements/locked.txt; \
-    else \
-        ${export} --prune torch -o /requirements/locked.txt; \
-        ${export} --no-hashes -o /requirements/versions.txt; \
-        grep '^torch==' /requirements/versions.txt > /requirements/torch.txt; \
-    fi
+COPY docker/export-requirements docker/torch-cpu.txt docker/
+RUN UV=/opt/tools/bin/uv docker/export-requirements "${TORCH}" /requirements
 
 FROM tools AS package
 # Compiles the native kernels; without it the image would fall back to those of torch.
@@ -42,7 +33,6 @@ RUN --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
     /opt/tools/bin/uv build --wheel --out-dir /dist
 
 FROM ${BASE} AS image
-ARG TORCH_INDEX=
 LABEL org.opencontainers.image.title="embertide-worker" \
       org.opencontainers.image.description="Computes embeddings of all nodes of a graph" \
       org.opencontainers.image.licenses="Apache-2.0"
@@ -59,9 +49,8 @@ RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
         VIRTUAL_ENV=/opt/embertide/venv; \
     python3 -m venv --without-pip venv; \
     /opt/tools/bin/uv pip install --require-hashes -r requirements/locked.txt; \
-    if [ -n "${TORCH_INDEX}" ]; then \
-        /opt/tools/bin/uv pip install --index "${TORCH_INDEX}" --index-strategy unsafe-best-match \
-            --constraint requirements/versions.txt -r requirements/torch.txt; \
+    if [ -f requirements/torch.txt ]; then \
+        /opt/tools/bin/uv pip install --require-hashes --no-deps -r requirements/torch.txt; \
     fi
 
 COPY --from=package /dist/ dist/
@@ -76,3 +65,15 @@ ENV PATH="/opt/embertide/venv/bin:${PATH}" \
 USER 65532:65532
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["python", "-m", "embertide.pod"]
+
+# What was built from what: docker/build-arguments prints these, and nothing else depends on them.
+ARG BASE
+ARG SOURCE=
+ARG REVISION=
+ARG VERSION=
+ARG CREATED=
+LABEL org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.base.name="${BASE}"

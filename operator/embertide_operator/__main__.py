@@ -10,6 +10,7 @@ import kopf
 from kubernetes import config
 from kubernetes.client import ApiClient
 
+from embertide_operator import logs
 from embertide_operator.controller import Controller
 from embertide_operator.handlers import register
 from embertide_operator.health import serve
@@ -20,27 +21,26 @@ from embertide_operator.settings import Settings
 
 def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
     """Run until a signal; returns the exit code: 2 for invalid settings, else 0."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    for name in ("kopf", "urllib3", "kubernetes"):
-        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         settings = Settings.from_environment(os.environ)
         config.load_config()
     except (ValueError, config.ConfigException) as error:
         print(f"embertide-operator: {error}", file=sys.stderr)
         return 2
-    api = api_type(ApiClient(), settings.namespace)
-    controller = Controller(api, settings, Metrics())
+    logs.configure(settings)
+    metrics = Metrics()
+    api = api_type(ApiClient(), settings.namespaces, metrics.requested)
+    controller = Controller(api, settings, metrics)
     server = serve(controller, settings.port)
     registry = kopf.OperatorRegistry()
     register(registry, controller)
-    where = settings.namespace or "all namespaces"
+    where = ", ".join(settings.namespaces) or "all namespaces"
     logging.getLogger("embertide").info("watching EmbeddingJobs in %s", where)
     kopf.run(
         registry=registry,
         standalone=True,
-        clusterwide=not settings.namespace,
-        namespaces=[settings.namespace] if settings.namespace else [],
+        clusterwide=not settings.namespaces,
+        namespaces=settings.namespaces,
     )
     server.shutdown()
     return 0

@@ -15,6 +15,7 @@ from embertide_operator.children import (
     planner,
     spec_hash,
 )
+from embertide_operator.conditions import NOT_CURRENT
 from embertide_operator.decision import Decision, count_workers, is_stuck, pod_deletion, stop_pods
 from embertide_operator.failures import (
     Failure,
@@ -241,10 +242,11 @@ def _complete(seen: Observed, draft: Draft, report: WorkerStatus) -> Decision:
     if report.progress is not None:
         _progress(report.progress, draft)
     draft["output"] = output.model_dump(by_alias=True, exclude={"current"})
+    draft["report"] = report.report.to_object() if report.report is not None else None
     draft["phase"], draft["completionTime"] = "Succeeded", timestamp(draft.now)
     draft["attemptStartTime"] = None
     where = f"{output.rows} rows x {output.dim} at {output.uri}"
-    draft.set("Published", True, "Published" if output.current else "NotCurrent", where)
+    draft.set("Published", True, "Published" if output.current else NOT_CURRENT, where)
     draft.set("Progressing", False, "Complete", "the version is published")
     draft.set("Complete", True, "Published", f"version {output.version}")
     draft.add_event("Published", f"version {output.version}: {where}")

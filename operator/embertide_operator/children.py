@@ -17,6 +17,10 @@ SPEC_HASH = f"{naming.GROUP}/spec-hash"
 """On the StatefulSet: hash of the part of the spec that its workers were started with."""
 APPLIED_HASH = f"{naming.GROUP}/applied-hash"
 """On every child: hash of what was applied, so that it is applied again only if it differs."""
+_GANG_SIZE = "scheduling.volcano.sh/group-min-member"
+"""On the StatefulSet: how many pods Volcano, if it schedules them, has to find room for at once."""
+_QUEUE = "kueue.x-k8s.io/queue-name"
+"""A label of the job that its StatefulSet takes over: the queue in which Kueue holds its pods."""
 
 
 def needs_plan(job: EmbeddingJob) -> bool:
@@ -90,7 +94,12 @@ def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Obje
     """The workers. ``OnDelete``: a changed template applies to the next attempt only."""
     head = _head("apps/v1", "StatefulSet", job, attempt.uid)
     head["metadata"]["labels"][naming.LABEL_ATTEMPT] = str(attempt.number)
-    head["metadata"]["annotations"] = {SPEC_HASH: spec_hash(job)}
+    head["metadata"]["annotations"] = {
+        SPEC_HASH: spec_hash(job),
+        _GANG_SIZE: str(attempt.grid.workers),
+    }
+    if _QUEUE in job.metadata.labels:
+        head["metadata"]["labels"][_QUEUE] = job.metadata.labels[_QUEUE]
     return {
         **head,
         "spec": {

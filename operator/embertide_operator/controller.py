@@ -14,11 +14,13 @@ from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
 from embertide_operator.advance import REFUSED
+from embertide_operator.conditions import is_outdated
 from embertide_operator.decision import Decision
 from embertide_operator.events import event_object
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import is_finished, observe, output_of
+from embertide_operator.outputs import Outputs
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft
@@ -38,6 +40,7 @@ class Controller:
     """The controller of one operator process: workers that reconcile jobs from a queue.
 
     Attributes:
+        outputs: what is known of the jobs' outputs.
         resynced: monotonic time of the last successful resync.
     """
 
@@ -46,7 +49,15 @@ class Controller:
     metrics: Metrics
     queue: WorkQueue = field(default_factory=WorkQueue)
     resynced: float = field(default_factory=time.monotonic)
-    _outputs: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    outputs: Outputs = field(init=False)
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    def __post_init__(self) -> None:
+        self.outputs = Outputs(self.api, self.settings)
+        known = self.outputs
+        self.metrics.watch(
+            self.queue.depth, self.queue.lateness, lambda: list(known.records.values())
+        )
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -66,16 +77,28 @@ class Controller:
         """Queue all unfinished jobs periodically, so that a missed event only costs time."""
         while True:
             try:
-                jobs = await asyncio.to_thread(self.api.jobs)
+                jobs = await asyncio.to_thread(self._list_jobs)
             except ApiError as error:
                 log.warning("cannot list EmbeddingJobs: %s", error)
             else:
-                self.metrics.jobs(jobs)
                 for job in jobs:
-                    if not is_finished(job) or _has_ttl(job):
+                    if self._needs_reconciling(job):
                         await self.queue.add(_key(job))
                 self.resynced = time.monotonic()
             await asyncio.sleep(self.settings.resync_seconds)
+
+    def _list_jobs(self) -> list[Object]:
+        """All jobs; what they say of their outputs is kept."""
+        jobs = self.api.jobs()
+        now = datetime.now(UTC)
+        self.outputs.note_all(jobs, now)
+        self.metrics.resynced(jobs, now.timestamp())
+        return jobs
+
+    def _needs_reconciling(self, job: Object) -> bool:
+        if not is_finished(job) or _has_ttl(job):
+            return True
+        return is_outdated(job, self.outputs.last_success(job), datetime.now(UTC))
 
     async def _reconcile(self, key: Key) -> float | None:
         """Reconcile one job; seconds until the next time, None for never."""
@@ -84,9 +107,10 @@ class Controller:
         try:
             job = await asyncio.to_thread(self.api.get, "EmbeddingJob", *key)
             if job is None:
+                self.metrics.job_gone(*key)
                 return None
             # Jobs with the same output are reconciled one at a time: only one can start.
-            async with self._outputs.setdefault(output_of(job), asyncio.Lock()):
+            async with self._locks.setdefault(output_of(job), asyncio.Lock()):
                 return await asyncio.to_thread(self._reconcile_job, job)
         except ApiError as error:
             if error.conflict:
@@ -109,7 +133,14 @@ class Controller:
         job = self.api.get("EmbeddingJob", meta["namespace"], meta["name"]) or {}
         if not job:
             return None
-        seen = observe(self.api, job, all_children=self._wants_all_children(job))
+        # Before anything is done: a job whose time to live is over is deleted below.
+        self.outputs.note(job)
+        seen = observe(
+            self.api,
+            job,
+            all_children=self._wants_all_children(job),
+            last_success=self.outputs.last_success(job),
+        )
         decision = decide(seen, self.settings, datetime.now(UTC))
         job = self._write(job, decision.draft)
         try:
@@ -134,7 +165,10 @@ class Controller:
         if draft.fields == (job.get("status") or {}):
             return job
         if not (job["metadata"].get("deletionTimestamp")):
+            before = job.get("status") or {}
             job = self.api.write_status(job, draft.fields)
+            self.metrics.job_written(before, job, draft)
+            self.outputs.note(job)
         for event in draft.events:
             meta = job["metadata"]
             log.info("%s/%s: %s: %s", meta["namespace"], meta["name"], event.reason, event.message)

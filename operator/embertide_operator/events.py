@@ -1,7 +1,7 @@
 """Kubernetes Events about a job. Their reasons:
 
 Accepted Rejected Waiting Planned AttemptStarted WorkersReady StageStarted AttemptFailed
-SpecChanged Suspended Resumed ChildRefused Published Completed Failed
+SpecChanged Suspended Resumed ChildRefused Published Completed Failed Stale
 """
 
 from __future__ import annotations

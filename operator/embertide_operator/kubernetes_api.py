@@ -7,6 +7,8 @@ the operator itself, and server-side apply must send only the fields that the op
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +19,8 @@ from kubernetes.client.exceptions import ApiException
 from embertide.spec.naming import API_VERSION_NAME, FIELD_MANAGER, GROUP, LABEL_JOB, PLURAL
 
 Object = dict[str, Any]
+OnRequest = Callable[[str, str, str, float], None]
+"""Told of every request: verb, resource, HTTP status (or ``unanswered``), seconds."""
 
 JOBS = (f"/apis/{GROUP}/{API_VERSION_NAME}", PLURAL)
 _ROUTES = {
@@ -28,6 +32,7 @@ _ROUTES = {
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
 }
+_VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 _TIMEOUT_SECONDS = 15.0
 _STATUS_TIMEOUT_SECONDS = 2.0
 
@@ -57,10 +62,20 @@ class KubernetesApi:
     """Reads and writes objects. Blocking and thread-safe.
 
     Every method raises :class:`ApiError` unless it says otherwise.
+
+    Args:
+        namespaces: those whose jobs are listed; none means all.
+        on_request: may be called from several threads.
     """
 
-    def __init__(self, client: ApiClient, namespace: str = "") -> None:
-        self._client, self._namespace = client, namespace
+    def __init__(
+        self,
+        client: ApiClient,
+        namespaces: tuple[str, ...] = (),
+        on_request: OnRequest = lambda *_: None,
+    ) -> None:
+        self._client, self._namespaces = client, namespaces
+        self._on_request = on_request
         self._http = urllib3.PoolManager(num_pools=50, retries=False)
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -74,7 +89,8 @@ class KubernetesApi:
 
     def jobs(self) -> list[Object]:
         """All EmbeddingJobs in the namespaces that this operator watches."""
-        return self._list("EmbeddingJob", self._namespace, {})
+        watched = self._namespaces or ("",)  # "" lists all namespaces at once
+        return [job for name in watched for job in self._list("EmbeddingJob", name, {})]
 
     def pods(self, namespace: str, job: str) -> list[Object]:
         """A job's pods: workers of every attempt, and the planner."""
@@ -117,6 +133,16 @@ class KubernetesApi:
         path = _path("EmbeddingJob", meta["namespace"], meta["name"]) + "/status"
         return self._call(
             "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, "application/merge-patch+json"
+        )
+
+    def patch_data(self, namespace: str, name: str, data: dict[str, str | None]) -> None:
+        """Set keys of a ConfigMap that exists, or remove them where the value is None."""
+        self._call(
+            "PATCH",
+            _path("ConfigMap", namespace, name),
+            {"fieldManager": FIELD_MANAGER},
+            {"data": data},
+            "application/merge-patch+json",
         )
 
     def create_event(self, event: Object) -> None:
@@ -165,6 +191,8 @@ class KubernetesApi:
         content_type: str = "application/json",
     ) -> Object:
         headers = {"Accept": "application/json", "Content-Type": content_type}
+        verb, resource = request_of(method, path, content_type)
+        code, started = "unanswered", time.monotonic()
         prepared = self._client.param_serialize(
             method,
             path + ("?" + urlencode(query) if query else ""),
@@ -174,12 +202,16 @@ class KubernetesApi:
         )
         try:
             answer = self._client.call_api(*prepared, _request_timeout=_TIMEOUT_SECONDS)
+            code = str(answer.status)
         except ApiException as error:
+            code = str(error.status or code)
             raise ApiError(
                 error.status or 500, _api_message(error.body, str(error.reason))
             ) from None
         except urllib3.exceptions.HTTPError as error:
             raise ApiError(503, f"the API server did not respond: {error}") from None
+        finally:
+            self._on_request(verb, resource, code, time.monotonic() - started)
         data = answer.read()
         if answer.status >= 400:
             raise ApiError(answer.status, _api_message(data, answer.reason or ""))
@@ -202,6 +234,21 @@ def _path(kind: str, namespace: str, name: str = "") -> str:
     prefix, plural = _ROUTES[kind]
     middle = f"/namespaces/{namespace}" if namespace else ""
     return f"{prefix}{middle}/{plural}" + (f"/{name}" if name else "")
+
+
+def request_of(method: str, path: str, content_type: str) -> tuple[str, str]:
+    """The verb and the resource of a request, as Kubernetes' own metrics name them."""
+    # /apis/GROUP/VERSION or /api/v1, namespaces/NAME for one namespace, PLURAL, NAME, subresource.
+    _, root, *rest = path.split("/")
+    rest = rest[2:] if root == "apis" else rest[1:]
+    if rest[0] == "namespaces":
+        rest = rest[2:]
+    resource = "/".join((rest[0], *rest[2:]))
+    if method == "GET":
+        return ("get" if rest[1:] else "list"), resource
+    if content_type.startswith("application/apply"):
+        return "apply", resource
+    return _VERBS[method], resource
 
 
 def _api_message(body: bytes | str | None, default: str) -> str:

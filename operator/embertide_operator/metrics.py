@@ -1,57 +1,128 @@
-"""The operator's metrics: reconciliations, jobs by phase, and the age of outputs."""
+"""The operator's metrics: its own work, and the series of jobs, last runs and outputs.
+
+Counters count what this process did; the series are made anew at each scrape from the jobs as they
+were last read and from the records of the outputs. Watches are kopf's, so they are not counted.
+"""
 
 from __future__ import annotations
 
-import time
-from collections import Counter as Tally
-from collections.abc import Iterable
+import importlib.metadata
+import platform
+from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import GaugeMetricFamily
 
-from embertide.spec.metric_names import JOBS, OUTPUT_AGE_SECONDS, RECONCILE_SECONDS, RECONCILES
+from embertide.spec import metric_names as names
+from embertide.spec.metric_names import Metric
+from embertide_operator.job_series import essentials, job_series, output_series, seconds
 from embertide_operator.kubernetes_api import Object
-from embertide_operator.observe import is_true, output_of
-from embertide_operator.status import parse_time
+from embertide_operator.outputs import OutputRecord
+from embertide_operator.status import Draft
+
+_RECONCILE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_API_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
+_JOB_BOUNDS = (30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 57600, 86400)
+_RESULTS = {"Succeeded": "succeeded", "Failed": "failed"}
 
 
 class Metrics:
     """Metrics that the controller updates, in their own registry."""
 
     def __init__(self) -> None:
+        # When a counter began is the process's start time.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        registry = self.registry
-        self._reconciles = Counter(
-            RECONCILES.name, RECONCILES.help, RECONCILES.labels, registry=registry
-        )
-        self._seconds = Histogram(RECONCILE_SECONDS.name, RECONCILE_SECONDS.help, registry=registry)
-        self._phases = Gauge(JOBS.name, JOBS.help, JOBS.labels, registry=registry)
-        self._published: dict[tuple[str, str], float] = {}
+        self._reconciles = self._counter(names.RECONCILES)
+        self._reconcile_seconds = self._histogram(names.RECONCILE_SECONDS, _RECONCILE_BOUNDS)
+        self._requests = self._counter(names.API_REQUESTS)
+        self._request_seconds = self._histogram(names.API_SECONDS, _API_BOUNDS)
+        self._attempts = self._counter(names.ATTEMPTS)
+        self._failures = self._counter(names.ATTEMPT_FAILURES)
+        self._job_seconds = self._histogram(names.JOB_SECONDS, _JOB_BOUNDS)
+        self._queue_depth = self._gauge(names.QUEUE_DEPTH)
+        self._lateness = self._gauge(names.QUEUE_LATENESS_SECONDS)
+        self._resync = self._gauge(names.LAST_RESYNC)
+        versions = importlib.metadata.version("embertide"), platform.python_version()
+        self._gauge(names.OPERATOR_INFO).labels(*versions).set(1)
+        self._jobs: dict[tuple[str, str], Object] = {}
+        self._outputs: Callable[[], Iterable[OutputRecord]] = tuple
         self.registry.register(self)
+
+    def _counter(self, metric: Metric) -> Counter:
+        return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def _gauge(self, metric: Metric) -> Gauge:
+        return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def _histogram(self, metric: Metric, bounds: Iterable[float]) -> Histogram:
+        return Histogram(
+            metric.name, metric.help, metric.labels, buckets=tuple(bounds), registry=self.registry
+        )
+
+    def watch(
+        self,
+        queue_depth: Callable[[], float],
+        lateness_seconds: Callable[[], float],
+        outputs: Callable[[], Iterable[OutputRecord]],
+    ) -> None:
+        """Ask these at each scrape, from the scrape's thread."""
+        self._queue_depth.set_function(queue_depth)
+        self._lateness.set_function(lateness_seconds)
+        self._outputs = outputs
 
     def reconciled(self, outcome: str, seconds: float) -> None:
         """Count one reconciliation and its duration."""
         self._reconciles.labels(outcome).inc()
-        self._seconds.observe(seconds)
+        self._reconcile_seconds.observe(seconds)
 
-    def jobs(self, jobs: list[Object]) -> None:
-        """Update phases and publication times from the jobs of a resync."""
-        phases = Tally((job.get("status") or {}).get("phase", "Pending") for job in jobs)
-        self._phases.clear()
-        for phase, count in phases.items():
-            self._phases.labels(phase).set(count)
-        for job in jobs:
-            done = (job.get("status") or {}).get("completionTime")
-            if done and is_true(job, "Published"):
-                at = (job["metadata"]["namespace"], output_of(job))
-                moment = parse_time(done).timestamp()
-                self._published[at] = max(moment, self._published.get(at, 0.0))
+    def requested(self, verb: str, resource: str, code: str, seconds: float) -> None:
+        """Count one request to the Kubernetes API; see :class:`KubernetesApi`."""
+        self._requests.labels(verb, resource, code).inc()
+        self._request_seconds.labels(verb).observe(seconds)
+
+    def resynced(self, jobs: list[Object], now: float) -> None:
+        """These are all jobs, at this time (seconds since the epoch)."""
+        self._resync.set(now)
+        self._jobs = {_key(job): essentials(job) for job in jobs}
+
+    def job_written(self, old: Object, job: Object, draft: Draft) -> None:
+        """A job's status was written: count what has happened since ``old``, its status before."""
+        self._jobs[_key(job)] = essentials(job)
+        namespace, new = job["metadata"]["namespace"], draft.fields
+        self._attempts.labels(namespace).inc(max(0, new["attempt"] - old.get("attempt", 0)))
+        if any(event.reason in ("AttemptFailed", "Failed") for event in draft.events):
+            self._failures.labels(namespace, _failure_reason(draft)).inc()
+        result = _RESULTS.get(new["phase"])
+        began, ended = seconds(new.get("startTime")), seconds(new.get("completionTime"))
+        if result and old.get("phase") != new["phase"] and began and ended:
+            self._job_seconds.labels(namespace, result).observe(ended - began)
+
+    def job_gone(self, namespace: str, name: str) -> None:
+        """The job was deleted."""
+        self._jobs.pop((namespace, name), None)
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The age of the newest published version of every output, at scrape time."""
-        metric = OUTPUT_AGE_SECONDS
-        age = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
-        for labels, moment in self._published.items():
-            age.add_metric(labels, time.time() - moment)
-        yield age
+        """The series of jobs, their last runs and all outputs, at scrape time."""
+        yield from job_series(list(self._jobs.values())).families()
+        yield from output_series(self._outputs()).families()
+
+
+def _failure_reason(draft: Draft) -> str:
+    """Why the attempt failed, also where that made the job fail for too many failures."""
+    reason = draft.condition("Failed").get("reason")
+    if reason in (None, "BackoffLimitExceeded"):
+        reason = draft["lastFailure"]["reason"]
+    return str(reason)
+
+
+def _key(job: Object) -> tuple[str, str]:
+    return job["metadata"]["namespace"], job["metadata"]["name"]

@@ -25,6 +25,7 @@ class Observed:
         pod_creation_error: why the StatefulSet could not create its pods; "" when no Event says.
         report: rank 0's ``/status``, None when it did not answer.
         competing_job: the job with the same output that runs first, and why; "" for none.
+        last_success: when the output was last published by any job; "" for never.
         all_children: whether every kind was read. Otherwise ``children`` may lack those that
             exist, as long as it has the StatefulSet.
     """
@@ -37,6 +38,7 @@ class Observed:
     pod_creation_error: str = ""
     report: WorkerStatus | None = None
     competing_job: str = ""
+    last_success: str = ""
     all_children: bool = True
 
     @property
@@ -98,7 +100,7 @@ def is_finished(job: Object) -> bool:
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
-def observe(api: KubernetesApi, job: Object, *, all_children: bool) -> Observed:
+def observe(api: KubernetesApi, job: Object, *, all_children: bool, last_success: str) -> Observed:
     """Read everything that belongs to a job.
 
     The StatefulSet is created last, so where it exists the other children are assumed to exist;
@@ -128,6 +130,7 @@ def observe(api: KubernetesApi, job: Object, *, all_children: bool) -> Observed:
         pod_creation_error=_pod_creation_error(api, namespace, children.get("StatefulSet"), pods),
         report=_rank_zero_status(api, pods, job),
         competing_job=_competing_job(api, job),
+        last_success=last_success,
         all_children=all_children or "StatefulSet" not in children,
     )
 

@@ -70,19 +70,21 @@ def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> 
     probe = {"httpGet": {"path": "/healthz", "port": "http"}, "timeoutSeconds": 5}
     container["readinessProbe"] = {**probe, "periodSeconds": 2}
     container["livenessProbe"] = {**probe, "periodSeconds": 20, "failureThreshold": 6}
-    return _template(job, container, naming.ROLE_WORKER, attempt.number)
+    return _template(job, settings, container, naming.ROLE_WORKER, attempt.number)
 
 
 def planner_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
     """The pod template of the planner, which runs once."""
     container = _container(job, settings, "plan")
     container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"memory": _PLANNER_MEMORY}}
-    template = _template(job, container, naming.ROLE_PLANNER, attempt.number)
+    template = _template(job, settings, container, naming.ROLE_PLANNER, attempt.number)
     template["spec"]["restartPolicy"] = "Never"
     return template
 
 
-def _template(job: EmbeddingJob, container: Object, role: str, attempt: int) -> Object:
+def _template(
+    job: EmbeddingJob, settings: Settings, container: Object, role: str, attempt: int
+) -> Object:
     ours = {naming.LABEL_ROLE: role, naming.LABEL_ATTEMPT: str(attempt)}
     ours["app.kubernetes.io/component"] = role
     spec: Object = {
@@ -92,13 +94,7 @@ def _template(job: EmbeddingJob, container: Object, role: str, attempt: int) -> 
         # to install one; a pod deleted before would run until its grace period is over.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": naming.USER_ID,
-            "runAsGroup": naming.USER_ID,
-            "fsGroup": naming.USER_ID,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": _pod_security(settings),
         "containers": [container],
         "volumes": [
             {"name": "job", "configMap": {"name": job.metadata.name}},
@@ -120,6 +116,12 @@ def _template(job: EmbeddingJob, container: Object, role: str, attempt: int) -> 
     merged = merge({"metadata": {"labels": {}}, "spec": spec}, given)
     merged["metadata"]["labels"] = {**merged["metadata"]["labels"], **labels(job), **ours}
     return merged
+
+
+def _pod_security(settings: Settings) -> Object:
+    user = settings.worker_user
+    ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    return {"runAsNonRoot": True, **ids, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:

@@ -19,6 +19,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
 from embertide_operator.advance import advance, check_deadline
 from embertide_operator.children import needs_plan
+from embertide_operator.conditions import set_fresh, set_ready
 from embertide_operator.decision import Decision, Deletion, stop_pods
 from embertide_operator.failures import Failure
 from embertide_operator.observe import Observed, is_finished
@@ -40,6 +41,17 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
     draft = Draft(seen.job, now)
     if seen.job["metadata"].get("deletionTimestamp"):
         return Decision(draft)
+    decision = _decide(seen, settings, draft)
+    set_ready(draft)
+    stale_after = set_fresh(draft, seen.job, seen.last_success)
+    if stale_after is not None:
+        sooner = [item for item in (stale_after, decision.requeue_after) if item is not None]
+        decision.requeue_after = min(sooner)
+    return decision
+
+
+def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
+    """The decision, but for the conditions that follow from the others."""
     if is_finished(seen.job):
         return _finished(seen, draft)
     job = read_job(seen.job, settings)

@@ -17,8 +17,11 @@ CONDITIONS = (
     "Published",
     "Complete",
     "Failed",
+    "Fresh",
+    "Ready",
+    "Stalled",
 )
-_LONGEST_MESSAGE = 1024
+LONGEST_MESSAGE = 1024
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Draft:
             "type": kind,
             "status": status,
             "reason": reason,
-            "message": message[:_LONGEST_MESSAGE],
+            "message": message[:LONGEST_MESSAGE],
             "observedGeneration": self._generation,
             "lastTransitionTime": timestamp(self.now) if changed else old["lastTransitionTime"],
         }

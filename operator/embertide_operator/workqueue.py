@@ -29,9 +29,15 @@ class WorkQueue:
         """Number of queued keys, due or not; those being processed do not count."""
         return len(self._due)
 
+    def depth(self) -> int:
+        """Number of keys that are due and not being processed; any thread may call."""
+        now = time.monotonic()
+        waiting = [due for key, due in self._due.copy().items() if key not in self._busy]
+        return sum(due <= now for due in waiting)
+
     def lateness(self) -> float:
         """Seconds since the most overdue key became due, keys being processed aside."""
-        waiting = [due for key, due in self._due.items() if key not in self._busy]
+        waiting = [due for key, due in self._due.copy().items() if key not in self._busy]
         return max(0.0, time.monotonic() - min(waiting, default=float("inf")))
 
     async def add(self, key: Key, after: float = 0.0) -> None:

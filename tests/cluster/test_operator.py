@@ -37,7 +37,7 @@ def test_it_dies_after_each_of_its_writes_and_nothing_is_lost_or_done_twice(
         assert len(written) < 60, written
         environment = os.environ | {
             "KUBECONFIG": str(jobs.cluster.kubeconfig),
-            "EMBERTIDE_NAMESPACE": jobs.namespace,
+            "EMBERTIDE_NAMESPACES": jobs.namespace,
             "EMBERTIDE_IMAGE": jobs.cluster.worker_image,
         }
         life = subprocess.run(

@@ -1,8 +1,7 @@
-"""README's blocks in order, as a newcomer would try them: own graph, own PyG model, own reader."""
+"""README's and the guide's blocks in order, as a newcomer would try them: own graph, own model."""
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import sys
@@ -17,14 +16,14 @@ import torch
 from torch import nn
 
 import embertide
+from tests.support.document_blocks import blocks
 from tests.support.exact import assert_exact
-from tests.support.paths import ROOT
 from tests.support.pyg import pyg
 
 pytestmark = pytest.mark.distributed
 
 NODES, EDGES, WIDTH = 300, 2000, 16
-README = (ROOT / "README.md").read_text()
+PAGES = ("README.md", "docs/guide.md")
 
 
 class Sage(nn.Module):
@@ -40,18 +39,18 @@ class Sage(nn.Module):
         return self.convs[1](x, edge_index)  # type: ignore[no-any-return]
 
 
-def blocks(language: str) -> list[str]:
-    """README's code blocks of a language, in order."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-    return [text for name, text in found if name == language]
+def texts(language: str) -> list[str]:
+    """The code blocks of a language in README, then in the guide."""
+    return [block.text for page in PAGES for block in blocks(page, language)]
 
 
 def commands() -> Iterator[list[str]]:
-    """Every ``embertide ...`` line of README's blocks, without its comment."""
-    for block in blocks(""):
-        for line in block.splitlines():
-            if line.startswith("embertide "):
-                yield shlex.split(line, comments=True)
+    """Every ``embertide ...`` line of blocks without a language."""
+    for page in PAGES:
+        for block in blocks(page, ""):
+            for line in block.commands:
+                if line.startswith("embertide "):
+                    yield shlex.split(line)
 
 
 @pytest.fixture
@@ -68,9 +67,9 @@ def folder(tmp_path: Path) -> Path:
     order = rng.permutation(len(ids))
     vectors = pa.array(list(features[order]), pa.list_(pa.float32()))
     pq.write_table(pa.table({"id": ids[order], "x": vectors}), tmp_path / "data/features/0.parquet")
-    (tmp_path / "job.yaml").write_text(blocks("yaml")[0])
+    (tmp_path / "job.yaml").write_text(texts("yaml")[0])
     (tmp_path / "model/model.yaml").write_text(
-        next(block for block in blocks("yaml") if block.startswith("library: pyg"))
+        next(block for block in texts("yaml") if block.startswith("library: pyg"))
     )
     torch.manual_seed(0)
     model = Sage()
@@ -92,7 +91,7 @@ def say(folder: Path, words: list[str]) -> str:
     return ended.stdout
 
 
-def test_readmes_commands_run_in_order(folder: Path) -> None:
+def test_the_commands_run_in_order(folder: Path) -> None:
     said: dict[str, str] = {}
     output = folder / "embeddings"
     say(folder, ["embertide", "run", "job.yaml"])  # yesterday's, to go back to

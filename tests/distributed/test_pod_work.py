@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
@@ -16,7 +17,7 @@ from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job
-from tests.support.pods import LocalPods, files, local_pods, samples
+from tests.support.pods import LocalPods, Pod, files, local_pods
 from tests.support.world import NODES, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
@@ -50,27 +51,96 @@ def check_output(status: WorkerStatus, job: JobFiles, version: str) -> None:
 
 
 def check_metrics(text: str, rank: int) -> None:
-    """Names are those of the module, and the traffic of layers is there."""
-    known = {metric.name for metric in metric_names.WORKER_METRICS}
-    found = samples(text)
-    families = {re.split(r"[{ ]", name)[0] for name in found}
-    assert families <= known
-    # Outside a container there is no limit; after the work no stage.
+    """Names and labels are those of the module, and the traffic of layers is there."""
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    known = {metric.name.removesuffix("_total"): metric for metric in metric_names.WORKER_METRICS}
+    filled = {name for name, family in families.items() if family.samples}
+    # Outside a container there is no limit; after the work no stage; without s3:// no S3.
     lacking = {metric_names.MEMORY_LIMIT_BYTES.name, metric_names.STAGE_CURRENT.name}
-    assert known - families == lacking
-    for metric in metric_names.WORKER_METRICS:
-        if metric.name in families:
-            assert f"# HELP {metric.name} {metric.help}" in text
-            assert f"# TYPE {metric.name} {metric.kind}" in text
-    info = f'embertide_worker_info{{attempt="1",job="test",job_uid="9c2f",rank="{rank}"}}'
-    assert found[info] == 1
-    assert found['embertide_worker_state{state="succeeded"}'] == 1
-    assert found['embertide_grid_size{axis="graph"}'] == 2
-    assert found["embertide_graph_nodes"] == NODES
-    layer = '{axis="graph",layer="2",primitive="spmm"}'
-    assert found[f"embertide_exchange_sent_bytes_total{layer}"] > 0
-    assert found[f"embertide_exchange_messages_total{layer}"] >= 1
-    assert found["embertide_memory_planned_bytes"] > 0
+    lacking |= {name for name in known if name.startswith("embertide_s3_")}
+    assert known.keys() - filled == lacking
+    for name in filled:
+        metric = known[name]
+        assert (families[name].type, families[name].documentation) == (metric.kind, metric.help)
+        for sample in families[name].samples:
+            assert sample.labels.keys() - {"le"} == set(metric.labels)
+    found = WorkerSamples(text, rank)
+    assert found("worker_info", job_uid="9c2f", grid="2x1", device="cpu") == 1
+    assert found("worker_state", state="succeeded") == 1
+    assert found("grid_size", axis="graph") == 2
+    assert found("graph_nodes") == NODES
+    layer = {"axis": "graph", "layer": "2", "primitive": "spmm"}
+    assert found("exchange_sent_bytes_total", **layer) > 0
+    assert found("exchange_planned_sent_bytes", **layer) > 0
+    groups = found("exchange_groups_total", **layer)
+    assert found("exchange_sent_messages_total", **layer) >= 1
+    assert found("exchange_wait_seconds_count", **layer) >= groups
+    assert 1 <= found("exchange_depth", **layer) <= found("exchange_depth_limit")
+    assert found("exchange_group_largest_bytes", **layer) <= found("exchange_group_limit_bytes")
+    assert found("memory_planned_bytes") > 0
+
+
+class WorkerSamples:
+    """A worker's samples by short name and those labels that not all of them carry."""
+
+    def __init__(self, text: str, rank: int) -> None:
+        who = {"job_namespace": "", "job_name": "test", "attempt": "1", "rank": str(rank)}
+        self._who = who | {"graph_rank": str(rank), "feature_rank": "0"}
+        self._found = [
+            (sample.name, sample.labels, sample.value)
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        ]
+
+    def __call__(self, name: str, **labels: str) -> float:
+        wanted = self._who | labels
+        (value,) = (
+            value
+            for found, having, value in self._found
+            if found == f"embertide_{name}" and wanted.items() <= having.items()
+        )
+        return value
+
+
+def check_work(pods: list[Pod], job: JobFiles) -> None:
+    """The workers' counts add up to the whole graph's."""
+    texts = [pod.get("/metrics")[1] for pod in pods]
+    found = [WorkerSamples(text, rank) for rank, text in enumerate(texts)]
+    edges = found[0]("graph_edges")
+
+    def summed(name: str, stage: str) -> float:
+        return sum(of(f"processed_{name}_total", stage=stage) for of in found)
+
+    assert [summed("rows", s) for s in ("features", "infer", "publish")] == [
+        NODES,
+        2 * NODES,
+        NODES,
+    ]
+    assert [summed("edges", s) for s in ("ingest", "infer")] == [edges, 2 * edges]
+
+
+def check_summary(pods: list[Pod]) -> None:
+    """What rank 0 reports at the end is what all workers' metrics say."""
+    status = pods[0].status()
+    assert status is not None
+    assert status.report is not None
+    report = status.report
+    texts = [pod.get("/metrics")[1] for pod in pods]
+    sent = sum(
+        sample.value
+        for text in texts
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "embertide_exchange_sent_bytes_total"
+    )
+    assert sum(item.bytes for item in report.exchange) == sent > 0
+    assert {item.name for item in report.stages} >= {"features", "ingest", "csr", "infer"}
+    (spmm,) = (item for item in report.exchange if (item.axis, item.primitive) == ("graph", "spmm"))
+    assert spmm.bytes / 2 <= spmm.most_bytes <= spmm.bytes
+    assert spmm.planned_bytes
+    assert (report.attempt, report.grid, report.nodes) == (1, "2x1", NODES)
+    assert report.memory is not None
+    assert report.memory.planned_bytes > 0
 
 
 def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
@@ -88,6 +158,8 @@ def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
         check_exact(job)
         for rank, pod in enumerate(pods):
             check_metrics(pod.get("/metrics")[1], rank)
+        check_work(pods, job)
+        check_summary(pods)
         assert pods[0].get("/healthz", "HEAD") == (200, "")
         assert pods[0].get("/")[0] == pods[0].get("/status", "POST")[0] == 404
         for pod in pods:

@@ -240,6 +240,19 @@ def test_what_is_transferred_is_counted(storage: Storage, root: str) -> None:
     assert storage.stats.bytes_read == len(LARGE) + 100
     assert storage.stats.requests >= 10
     assert storage.stats.retries == 0
+    parts = storage.stats.operations["UploadPart"]
+    assert (parts.requests >= 2, parts.retries, parts.errors) == (True, 0, 0)
+
+
+def test_only_faults_are_counted_as_errors(storage: Storage, root: str) -> None:
+    """That an object is missing is an answer; that the bucket is, is a fault."""
+    assert storage.stat(f"{root}/none") is None
+    assert not storage.write_if(f"{root}/none", b"1", "0" * 32)
+    assert storage.stats.errors == 0
+    with pytest.raises(ObjectMissing):
+        storage.read("s3://no-such-bucket-of-ours/x")
+    assert storage.stats.operations["GetObject"].errors == 1
+    assert storage.stats.errors == 1
 
 
 def test_secrets_are_never_shown(

@@ -17,6 +17,7 @@ from tests.support.crd_cases import (
 )
 
 _URI = "must be s3://bucket/path, file:///absolute/path or /absolute/path"
+_DURATION = "must be a whole number above 0 and a unit (s, m, h or d), such as 26h"
 _BY_NAME = "must be column names, since parquet, and csv and tsv with a header, have them"
 _BY_INDEX = "must be 0-based indexes, since npy, and csv and tsv with header: false"
 _DIFFERENT = "source, destination and weight must be different columns"
@@ -37,6 +38,9 @@ RULES = (
     Case("a bucket's name with a line break", {"spec.model.uri": "s3://models\n/7"}, _URI),
     Case("a home", {"spec.model.uri": "~/model"}, _URI),
     Case("a space behind a uri", {"spec.model.uri": "s3://shop/m "}, "no spaces around it"),
+    # Freshness.
+    Case("a number of hours", {"spec.freshness": {"maxAge": "26"}}, _DURATION),
+    Case("an age of nothing", {"spec.freshness": {"maxAge": "0h"}}, _DURATION),
     # Edges.
     Case("an index in parquet", {f"{EDGE}.columns.source": 0}, _BY_NAME),
     Case("an index beside a header", {EDGE: PLAIN_EDGE | {"columns": {"weight": 2}}}, _BY_NAME),

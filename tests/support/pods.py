@@ -214,12 +214,6 @@ def local_pods(folder: Path, job: EmbeddingJob) -> Iterator[LocalPods]:
         made.stop()
 
 
-def samples(text: str) -> dict[str, float]:
-    """Prometheus text as {name and labels: value}."""
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
-
-
 def files(output: Path) -> list[str]:
     """Everything under an output but folders, hidden files too."""
     return sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())

@@ -96,6 +96,10 @@ class _NoClock:
     def stage(_name: str) -> nullcontext[None]:
         return nullcontext()
 
+    @staticmethod
+    def layer(_number: int) -> nullcontext[None]:
+        return nullcontext()
+
 
 class Rank:
     """One rank after the CSR stage. Collective: every rank must call."""
@@ -113,9 +117,10 @@ class Rank:
         """[our rows, D'], from layer graphs of its own. Collective: every rank must call."""
         mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
         locations = locate_features(self.ctx, self.ranges, self.ids, mine)
-        graphs = layer_graphs(self.ctx, program, self.ranges, self.sub_range, self.keys, _NoClock())
+        clock = _NoClock()
+        graphs = layer_graphs(self.ctx, program, self.ranges, self.sub_range, self.keys, clock)
         loaded = loaded_features(self.ctx, RawFeatures([], features[mine], placed=False), mine)
-        return infer(self.ctx, program, self.ranges, graphs, loaded, locations).numpy()
+        return infer(self.ctx, program, self.ranges, graphs, loaded, locations, clock).numpy()
 
 
 def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,21 @@ def test_workers_meet_the_restricted_pod_security_standard() -> None:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
+
+
+@pytest.mark.parametrize("user", [1000660000, None])
+def test_workers_run_as_the_user_of_the_settings_or_as_the_clusters_choice(
+    user: int | None,
+) -> None:
+    settings = replace(SETTINGS, worker_user=user)
+    for child in (
+        children(job(), ATTEMPT, settings)[-1]["spec"]["template"],
+        planner(job(), ATTEMPT, settings),
+    ):
+        security = child["spec"]["securityContext"]
+        assert security["runAsNonRoot"] is True
+        ids = {security.get(key) for key in ("runAsUser", "runAsGroup", "fsGroup")}
+        assert ids == {user}
 
 
 def test_a_worker_is_told_its_attempt_and_its_rendezvous() -> None:
@@ -176,3 +192,17 @@ def test_only_what_workers_would_notice_changes_the_hash() -> None:
     assert spec_hash(job(backoffLimit=9, suspend=True)) == base
     assert spec_hash(job(inference={"fanout": [5, 5]})) != base
     assert spec_hash(job(**workers(image="other"))) != base
+
+
+def test_schedulers_of_groups_are_told_the_size_and_the_queue() -> None:
+    raw = raw_job(**workers())
+    raw["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "nightly", "team": "search"}
+    found = read_job(raw, SETTINGS)
+    assert isinstance(found, EmbeddingJob), found
+    statefulset = children(found, ATTEMPT, SETTINGS)[-1]
+    assert statefulset["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] == "4"
+    labels = statefulset["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/queue-name"] == "nightly"
+    assert "team" not in labels
+    alone = planner(found, ATTEMPT, SETTINGS)["metadata"]["labels"]
+    assert "kueue.x-k8s.io/queue-name" not in alone, "Kueue would count it as one of the workers"

@@ -19,7 +19,7 @@ from tests.support.crd_cases import BASE, BOUNDS, FROZEN, TAKEN, THAWED, Case
 from tests.support.crd_rule_cases import RULES
 from tests.support.paths import ROOT
 
-COMMITTED = ROOT / "charts/embertide/crds/embeddingjobs.yaml"
+COMMITTED = ROOT / "charts/embertide/files/embeddingjobs.yaml"
 REASONS = {"FieldValueForbidden": "Forbidden", "FieldValueRequired": "Required value"}
 
 

@@ -1,23 +1,70 @@
-"""Files that the documents name exist, so that a move does not leave a dead end behind."""
+"""What the documents say is so: files that they name exist, and what can be run is run.
+
+A ``sh`` block runs as it stands: ``tests/cluster/test_documents.py`` has the order. Commands in
+other blocks run elsewhere, or are left out for a reason, which is here.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from embertide.spec.manifest import EmbeddingJob
+from embertide_operator.validate import read_job
+from tests.support.cluster.build import Module, build
+from tests.support.document_blocks import (
+    WITHOUT_CLUSTER,
+    Block,
+    blocks,
+    chart_values,
+    documents,
+    job_parts,
+)
+from tests.support.operator_world import SETTINGS, raw_job
 from tests.support.paths import ROOT
 
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")]
-STARTS = (ROOT, ROOT / "worker/embertide", ROOT / "operator/embertide_operator", ROOT / "tests")
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
+STARTS = (
+    ROOT,
+    ROOT / "worker/embertide",
+    ROOT / "operator/embertide_operator",
+    ROOT / "charts/embertide",
+    ROOT / "tests",
+    ROOT / "tests/support",
+)
+CHART = ROOT / "charts" / "embertide"
+
+PROGRAMS = r"helm|kubectl|docker|docker/\S+|make|embertide|cosign|pip|uv"
+COMMAND = re.compile(rf"(?!.*(?:──|   ))(?:\w+=\S+ )*(?:{PROGRAMS})(?: |$)")
+NEWCOMER = ("README.md", "docs/guide.md")
+"""Their ``embertide`` commands run in ``tests/distributed/test_newcomer.py``."""
+LEFT_OUT = {
+    "make demo": "a whole example of minutes; what it does is tested piece by piece",
+    "make test": "these are the tests",
+    "make cluster": "the cluster's tests start the same, and .ci/run the packages",
+    "embertide check job.yaml": "tests/unit/test_check.py runs it on many models",
+    "pip install '.": "a second environment takes minutes; setup installs the same extras",
+    "docker build --file docker/worker": "the cluster's images are built from the same file",
+    "docker push registry.example": "tests/cluster/test_publishing.py pushes to a registry",
+    "cosign verify": "needs a signature that a workflow has made with its identity",
+    "helm upgrade --install embertide oci://": "tests/cluster/test_publishing.py pulls the chart",
+    "CRANE=crane docker/pin-base-images": "tests/unit/test_images.py, with a registry of its own",
+    "UV=uv docker/pin-torch-cpu": "tests/unit/test_images.py, with an index of its own",
+}
+OTHERS = ("docs/schedules.md", "docs/monitoring.md", "docs/report.md", "docs/runbooks/")
+"""Pages whose commands have tests of their own."""
 
 
 def paths(document: Path) -> list[str]:
     """What stands between backticks, or in a link, and is a path of the source tree."""
     text = document.read_text()
     named = re.findall(r"`([\w./-]+/[\w.-]*\.(?:py|md|yaml|toml)|[\w-]+/(?:[\w-]+/)*)`", text)
-    linked = re.findall(r"\]\((?!https?:)([\w./-]+\.\w+)\)", text)
+    linked = re.findall(r"\]\((?!https?:)([\w./-]+\.\w+)(?:#[\w-]+)?\)", text)
     return [*named, *linked]
 
 
@@ -30,3 +77,60 @@ def test_named_files_exist(document: Path) -> None:
 
 def test_paths_are_found_in_documents() -> None:
     assert "versions/publish.py" in paths(ROOT / "docs/architecture.md")
+    assert "storage.md" in paths(ROOT / "docs/install.md")
+
+
+def shown_commands() -> list[tuple[Block, str]]:
+    """Commands in blocks without a language."""
+    pages = [name for name in documents() if not name.startswith(OTHERS)]
+    found = [block for page in pages for block in blocks(page, "")]
+    return [(block, line) for block in found for line in block.commands if COMMAND.match(line)]
+
+
+def test_commands_that_do_not_run_as_they_stand_run_elsewhere_or_have_a_reason() -> None:
+    used = set()
+    for block, command in shown_commands():
+        if block.document in NEWCOMER and command.startswith("embertide "):
+            continue
+        reasons = [start for start in LEFT_OUT if command.startswith(start)]
+        assert reasons, f"{block}: {command!r} is run by no test; make it a sh block"
+        used |= set(reasons)
+    assert used == set(LEFT_OUT), "a reason for a command that no document has"
+
+
+@pytest.mark.parametrize("page", WITHOUT_CLUSTER)
+def test_commands_that_need_no_cluster_run(page: str) -> None:
+    assert blocks(page, "sh")
+    for block in blocks(page, "sh"):
+        subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], cwd=ROOT, check=True)
+
+
+def test_every_page_is_reached_from_readme() -> None:
+    reached, pending = set[str](), ["README.md"]
+    while pending:
+        page = pending.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        links = re.findall(r"\]\(([\w./-]+\.md)(?:#[\w-]+)?\)", (ROOT / page).read_text())
+        targets = [(ROOT / page).parent.joinpath(link).resolve() for link in links]
+        pending += [str(path.relative_to(ROOT)) for path in targets]
+    assert {name for name in documents() if not name.startswith(OTHERS)} <= reached
+
+
+@pytest.mark.parametrize("case", job_parts(), ids=lambda case: str(case[0]))
+def test_parts_of_jobs_are_valid(case: tuple[Block, dict[str, Any]]) -> None:
+    settings = replace(SETTINGS, image_cuda="registry.example/worker-cuda")
+    found = read_job(raw_job(**case[1]), settings)
+    assert isinstance(found, EmbeddingJob), found
+
+
+@pytest.mark.parametrize("case", chart_values(), ids=lambda case: str(case[0]))
+def test_the_chart_takes_the_values(case: tuple[Block, dict[str, Any]]) -> None:
+    helm = build(Module("helm", ("helm",)))[0] / "helm"
+    cluster = ("--kube-version=1.30", "--api-versions=monitoring.coreos.com/v1")
+    template = [helm, "template", "embertide", CHART, *cluster, "--values=-"]
+    ended = subprocess.run(
+        template, input=case[0].text, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr

@@ -1,4 +1,4 @@
-"""The operator's queue, health and settings, without a cluster."""
+"""The operator's queue and health, without a cluster."""
 
 from __future__ import annotations
 
@@ -91,14 +91,6 @@ def test_health_is_about_work_done_not_about_being_alive() -> None:
     assert health(controller(1, 0))[0] == 200
     assert health(controller(61, 0))[0] == 503
     assert health(controller(1, 61))[0] == 503
-
-
-def test_settings_come_from_the_environment() -> None:
-    given = {"EMBERTIDE_NAMESPACE": "shop", "EMBERTIDE_BACKOFF_SECONDS": "2.5", "OTHER": "x"}
-    settings = Settings.from_environment(given)
-    assert (settings.namespace, settings.backoff_seconds, settings.port) == ("shop", 2.5, 8080)
-    with pytest.raises(ValueError, match="EMBERTIDE_PORT is 'http'; must be a number"):
-        Settings.from_environment({"EMBERTIDE_PORT": "http"})
 
 
 def test_a_patch_takes_away_what_is_gone_also_further_down() -> None:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from embertide.cli.format import human_bytes, human_count, human_seconds
 from embertide.cli.progress_view import (
     JsonProgress,
     LiveProgress,
@@ -22,6 +21,7 @@ from embertide.cli.progress_view import (
 )
 from embertide.cli.tables import print_estimate, print_report
 from embertide.spec.grid import GridShape
+from embertide.telemetry.format import human_bytes, human_count, human_seconds
 from embertide.telemetry.progress import STAGE_WEIGHTS, Progress, ProgressClock
 from embertide.telemetry.report import (
     Estimate,

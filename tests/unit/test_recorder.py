@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from embertide.telemetry.recorder import CountingRecorder, Label
+import json
+
+import pytest
+
+from embertide.telemetry.clock import Clock
+from embertide.telemetry.memory import MemoryWatch
+from embertide.telemetry.recorder import CountingRecorder, Label, sum_traffic
 from embertide.telemetry.report import WAIT_BUCKETS, Traffic
+from embertide.telemetry.transfers import TransferStats, Work
 
 
 def test_groups_are_counted_as_they_come() -> None:
@@ -25,10 +32,36 @@ def test_groups_are_counted_as_they_come() -> None:
 
 def test_workers_are_added_up() -> None:
     ranks = [CountingRecorder(), CountingRecorder()]
+    label = Label("graph", "spmm", 0, 1)
     for size, recorder in enumerate(ranks, 1):
-        recorder.received(Label("graph", "spmm", 0, 1), size)
-        recorder.waited(Label("graph", "spmm", 0, 1), 100.0)
-    key = ("graph", "spmm", 0)
-    ranks[0].at(key).add(ranks[1].at(key))
+        recorder.received(label, size)
+        recorder.sent(label, 10 * size)
+        recorder.waited(label, 100.0 * size)
     waits = [0] * len(WAIT_BUCKETS) + [2]
-    assert ranks[0].traffic() == [Traffic(*key, 0, 3, 0, 2, 2, 200.0, 0.0, waits)]
+    summed = Traffic("graph", "spmm", 0, 30, 3, 2, 2, 2, 300.0, 0.0, waits, 1, 20, 200.0)
+    assert sum_traffic([recorder.totals for recorder in ranks]) == [summed]
+
+
+def test_depth_is_the_most_groups_in_flight() -> None:
+    recorder = CountingRecorder()
+    labels = [Label("graph", "spmm", 2, group) for group in range(5)]
+    for label in labels[:3]:
+        recorder.received(label, 1)
+    recorder.arrived(labels[0])
+    recorder.received(labels[3], 1)
+    recorder.arrived(labels[1])
+    assert [found.depth for found in recorder.traffic()] == [3]
+
+
+@pytest.mark.parametrize("groups", [1, 43_000])
+def test_neither_snapshot_nor_metrics_grow_with_groups(groups: int) -> None:
+    recorder = CountingRecorder()
+    for group in range(groups):
+        label = Label("graph", "spmm", 2, group)
+        recorder.received(label, 100)
+        recorder.arrived(label)
+    clock = Clock(MemoryWatch(), lambda _event: None)
+    taken = clock.snapshot(0, 0, recorder, [], Work(), TransferStats())
+    # The digits of the counts may differ.
+    assert len(json.dumps(taken.to_json())) < 800
+    assert len(recorder.totals) == 1

@@ -66,7 +66,9 @@ def test_screens(draw: Callable[[Console], None], width: int) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("command", ["", "run", "plan", "versions", "rollback", "neighbors"])
+@pytest.mark.parametrize(
+    "command", ["", "run", "plan", "versions", "report", "rollback", "neighbors"]
+)
 def test_help(
     cli: Callable[..., tuple[int, str, str]],
     monkeypatch: pytest.MonkeyPatch,

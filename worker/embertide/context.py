@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -14,6 +14,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.nodes import NodeInput
 from embertide.storage.protocol import Storage
 from embertide.telemetry.progress import OnProgress, Progress
+from embertide.telemetry.transfers import Work
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class RunContext:
         delivered: called when our part is written, before any other rank learns of it: from then
             on it may become visible, so only rank 0 may remove it.
         threads: how many this worker computes and reads with.
+        work: counts the rows and edges that stages are done with.
     """
 
     job: EmbeddingJob
@@ -33,6 +35,7 @@ class RunContext:
     report: OnProgress
     delivered: Callable[[], None] = lambda: None
     threads: int = 1
+    work: Work = field(default_factory=Work)
 
     @property
     def grid(self) -> Grid:

@@ -12,6 +12,8 @@
     |-- GridError         7  a grid that does not fit the graph, the model or the machine
     |-- WorkerFailed      8  a worker died or was killed; names its rank
     |   `-- ProcessDied         so did a process that serves all of them, such as the launcher
+    |-- ClusterError      9  the Kubernetes API refused or did not answer
+    |-- JobFailed        10  a job that was waited for failed, was refused or was deleted
     `-- Interrupted     130  Ctrl-C or SIGTERM
 
 An error is *permanent* when running the same job again cannot succeed.
@@ -123,6 +125,19 @@ class WorkerFailed(EmbertideError):
 
 class ProcessDied(WorkerFailed):
     """A process of the run ended without an answer; killed, most likely."""
+
+
+class ClusterError(EmbertideError):
+    """The Kubernetes API refused or did not answer."""
+
+    exit_code = 9
+    permanent = False
+
+
+class JobFailed(EmbertideError):
+    """A job that was waited for failed, was refused or was deleted."""
+
+    exit_code = 10
 
 
 class Interrupted(EmbertideError):

@@ -30,7 +30,7 @@ from embertide.stages.features import (
 from embertide.stages.infer import Graphs, infer
 from embertide.stages.ingest import ingest
 from embertide.stages.publish import publish_version, write_parts
-from embertide.stages.report import gather_report
+from embertide.stages.report import gather_report, keep_report, run_facts
 from embertide.stages.sample import sample_layer
 from embertide.stages.verify import (
     SKIPPED,
@@ -61,7 +61,7 @@ def run(
         with clock.stage("features"):
             files = read_files(ctx.storage, ctx.job.spec.model.uri)
             program = order_steps(files.program(), world)
-            tolerance = files.description.reference_tolerance
+            description = files.description
             del files
             mine = assign_splits(inputs.features, world)[rank]
             raw = load_features(ctx, mine, inputs.schema)
@@ -79,6 +79,7 @@ def run(
             sub_range = build_graph(ctx, edges, ranges)
             locations = locate_features(ctx, ranges, ids, dense)
             names, keys = ids.original(ranges)
+            clock.own_nodes, clock.own_edges = len(names), sub_range.nnz
             clock.edges = sum(ctx.exchange.all_objects(sub_range.nnz))
         del edges, ids
         release_memory()
@@ -87,13 +88,14 @@ def run(
             del sub_range
             loaded = loaded_features(ctx, raw, dense)
             del raw, dense
-            embeddings = infer(ctx, program, ranges, graphs, loaded, locations)
+            embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock)
             del graphs, locations
             release_idle()
             release_memory()
         with clock.stage("publish"):
             compared = None
             if expected is not None:
+                tolerance = description.reference_tolerance
                 agreement = compare(ctx, expected, ranges, embeddings, tolerance)
                 refuse_difference(agreement)
                 compared = agreement.to_json()
@@ -104,7 +106,9 @@ def run(
                 version = publish_version(ctx, order, program, clock, parts, compared)
     skipped = inputs.reference if expected is None else []
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped[:1]]
-    return gather_report(ctx, order, program, clock, recorder, version, warnings)
+    facts = run_facts(ctx, description, program)
+    report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
+    return None if report is None else keep_report(ctx, report)
 
 
 def _expected(ctx: RunContext, inputs: Inputs, program: Program, ids: NodeIds) -> Expected | None:

@@ -1,16 +1,91 @@
+{{- /* The chart's name, or what replaces it. */}}
 {{- define "embertide.name" -}}
-{{ printf "%s-operator" .Release.Name | trunc 63 | trimSuffix "-" }}
+{{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{- define "embertide.selector" -}}
-app.kubernetes.io/name: embertide
+{{- /* The beginning of all names. Names of Services may have 63 characters, ours add up to 15. */}}
+{{- define "embertide.fullname" -}}
+{{- $name := include "embertide.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 48 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 48 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "embertide.operatorName" -}}
+{{ include "embertide.fullname" . }}-operator
+{{- end }}
+
+{{- define "embertide.outputsName" -}}
+{{ include "embertide.fullname" . }}-outputs
+{{- end }}
+
+{{- define "embertide.serviceAccountName" -}}
+{{ .Values.serviceAccount.name | default (include "embertide.operatorName" .) }}
+{{- end }}
+
+{{- define "embertide.namespace" -}}
+{{ .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
+{{- /* Labels of every object. */}}
+{{- define "embertide.labels" -}}
+{{ include "embertide.instanceLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: embertide
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "embertide.instanceLabels" -}}
+app.kubernetes.io/name: {{ include "embertide.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- /* Labels of the operator's objects, and those by which its pod is found. */}}
+{{- define "embertide.operatorLabels" -}}
+{{ include "embertide.labels" . }}
 app.kubernetes.io/component: operator
 {{- end }}
 
-{{- define "embertide.labels" -}}
-{{ include "embertide.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- define "embertide.operatorSelector" -}}
+{{ include "embertide.instanceLabels" . }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "embertide.operatorImage" -}}
+{{- $image := .Values.image }}
+{{- $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- with $image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{- define "embertide.workerImage" -}}
+{{ .Values.worker.image | default (printf "ghcr.io/embertide/worker:%s-cpu" .Chart.AppVersion) }}
+{{- end }}
+
+{{- define "embertide.workerImageCuda" -}}
+{{ .Values.worker.imageCuda | default (printf "ghcr.io/embertide/worker:%s-cuda" .Chart.AppVersion) }}
+{{- end }}
+
+{{- /* metadata of a namespaced object of the operator: name, namespace, labels. */}}
+{{- define "embertide.operatorMetadata" -}}
+name: {{ include "embertide.operatorName" . }}
+namespace: {{ include "embertide.namespace" . }}
+labels: {{- include "embertide.operatorLabels" . | nindent 2 }}
+{{- end }}
+
+{{- /* What values.schema.json cannot say, since it is about two values, or the release's name. */}}
+{{- define "embertide.validate" -}}
+{{- if le (float64 .Values.staleSeconds) (float64 .Values.resyncSeconds) }}
+{{- fail (printf "staleSeconds (%v) must be more than resyncSeconds (%v): a healthy operator would be restarted" .Values.staleSeconds .Values.resyncSeconds) }}
+{{- end }}
+{{- if not (regexMatch "^[a-z]" (include "embertide.fullname" .)) }}
+{{- fail (printf "the name %q begins with a digit, which a Service's may not: set fullnameOverride" (include "embertide.fullname" .)) }}
+{{- end }}
 {{- end }}

@@ -1,7 +1,8 @@
 """The binaries of the cluster, built from pinned Go modules and kept in a cache.
 
 Every module under ``modules/`` has its own folder of binaries, named after a hash of what decides
-its contents: go.mod, go.sum, flags and Go version. Where that folder is there, nothing is done.
+its contents: go.mod, go.sum, our own Go code, flags and Go version. Where that folder is there,
+nothing is done.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ class Module:
     binaries: tuple[str, ...]
     package: str = "tool"  # Go's word for all packages that go.mod lists as tools
     tags: str = ""
+    modules: Path = MODULES
 
     @property
     def folder(self) -> Path:
         """Where go.mod is."""
-        return MODULES / self.name
+        return self.modules / self.name
 
 
 ALL = (
@@ -60,6 +62,8 @@ ALL = (
     ),
     Module("coredns", ("coredns",)),
     Module("helm", ("helm",)),
+    Module("charts", ("glua", "kubeconform")),
+    Module("kstatus", ("kstatus",), package="."),
 )
 
 
@@ -122,8 +126,8 @@ def _kubernetes_version() -> str:
 def _key(module: Module, flags: list[str]) -> str:
     go = run(s3.find_go(), "env", "GOVERSION", "GOOS", "GOARCH", cwd=module.folder)
     digest = hashlib.sha256(repr((go, flags, module.package)).encode())
-    for name in ("go.mod", "go.sum"):
-        digest.update((module.folder / name).read_bytes())
+    for path in (*sorted(module.folder.glob("go.*")), *sorted(module.folder.glob("*.go"))):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

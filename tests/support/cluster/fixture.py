@@ -198,6 +198,14 @@ class KubernetesCluster:
         """Undo ``kill_kubelet``."""
         self.node.order("start", "kubelet")
 
+    def kill_controllers(self) -> None:
+        """No CronJob fires, no Job or StatefulSet gets pods; what runs runs on."""
+        self.node.order("stop", "controller-manager")
+
+    def start_controllers(self) -> None:
+        """Undo ``kill_controllers``."""
+        self.node.order("start", "controller-manager")
+
     def stop_s3(self) -> None:
         """Kill the S3 server: connections break, new ones are refused; objects stay."""
         self.node.order("stop", "s3")

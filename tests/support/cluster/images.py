@@ -12,7 +12,8 @@ import hashlib
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tests.support.paths import ROOT
 
 _SUITE = "bookworm"
 _PACKAGES = "python3,python3-venv,ca-certificates"
-_BASE = (
+BASE_IMAGE = (
     f"localhost/embertide-base:{hashlib.sha256(f'{_SUITE} {_PACKAGES}'.encode()).hexdigest()[:12]}"
 )
 _FOLDER = CACHE / "images"
@@ -40,21 +41,28 @@ def build_images(say: Callable[[str], None] = print) -> dict[str, str]:
 
     From nothing this takes minutes (PyTorch is large); a change of code takes seconds.
     """
-    buildah = Buildah(_FOLDER)
     names = {"pause": PAUSE_IMAGE}
-    with (buildah.folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked_store() as buildah:
         _timed(say, "pause", partial(_make_pause, buildah))
         _timed(say, "base", partial(_make_base, buildah))
         for role in ("operator", "worker"):
             names[role] = _timed(say, role, partial(_make, buildah, role))
-        _prune(buildah, set(names.values()) | {_BASE})
+        _prune(buildah, set(names.values()) | {BASE_IMAGE})
     return names
+
+
+@contextmanager
+def locked_store() -> Iterator[Buildah]:
+    """The images' store, while nobody else builds in it."""
+    buildah = Buildah(_FOLDER)
+    with (buildah.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield buildah
 
 
 def _make(buildah: Buildah, role: str) -> str:
     dockerfile = ROOT / "docker" / f"{role}.Dockerfile"
-    identifier = buildah.build(dockerfile, ROOT, {"BASE": _BASE})
+    identifier = buildah.build(dockerfile, ROOT, {"BASE": BASE_IMAGE})
     # The letters keep it from being read as a number where YAML comes in between.
     name = f"localhost/embertide-{role}:id-{identifier[:12]}"
     if not buildah.has(name):
@@ -71,7 +79,7 @@ def _make_pause(buildah: Buildah) -> None:
 
 def _make_base(buildah: Buildah) -> None:
     """Debian with Python, as no registry is needed for it."""
-    if buildah.has(_BASE):
+    if buildah.has(BASE_IMAGE):
         return
     folder = buildah.folder / "base"
     shutil.rmtree(folder, ignore_errors=True)
@@ -79,7 +87,7 @@ def _make_base(buildah: Buildah) -> None:
     run("debootstrap", *options, _SUITE, folder, _mirror())
     for leftover in ("var/cache/apt/archives", "var/lib/apt/lists"):
         shutil.rmtree(folder / leftover, ignore_errors=True)
-    buildah.commit(_BASE, folder, "/", "--env", f"PATH={_PATH}")
+    buildah.commit(BASE_IMAGE, folder, "/", "--env", f"PATH={_PATH}")
     shutil.rmtree(folder)
 
 

@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.paths import ROOT
 
 RELEASE = "embertide"
 NAMESPACE = "embertide"
-_CHART = ROOT / "charts" / "embertide"
+CHART = ROOT / "charts" / "embertide"
 # Quicker than by default, so that tests wait for what they test and not for a timer.
 _QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20}
 
 
 def install(cluster: KubernetesCluster, release: str) -> str:
-    """Install the chart, or bring it up to date; returns the name that its objects have."""
-    repository, tag = cluster.operator_image.rsplit(":", 1)
-    values = {
-        "image.repository": repository,
-        "image.tag": tag,
-        "image.pullPolicy": "Never",
-        "worker.image": cluster.worker_image,
-        "worker.pullPolicy": "Never",
-        **_QUICK,
-    }
-    options = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
-    namespace = ("--namespace", NAMESPACE, "--create-namespace")
-    cluster.helm("upgrade", "--install", release, str(_CHART), *namespace, *options)
+    """Install the chart, or bring it up to date; returns the name that its objects have.
+
+    Its namespace enforces Pod Security *restricted*.
+    """
+    cluster.make_namespace(NAMESPACE)
+    place = (release, str(CHART), "--namespace", NAMESPACE)
+    cluster.helm("upgrade", "--install", *place, *options(release_values(cluster)))
     name = f"{release}-operator"
     rollout = ("rollout", "status", f"deployment/{name}", "--timeout=180s")
     cluster.kubectl("-n", NAMESPACE, *rollout)
     return name
+
+
+def release_values(cluster: KubernetesCluster) -> dict[str, Any]:
+    """The values of a release on the test cluster: its images, and short times."""
+    repository, tag = cluster.operator_image.rsplit(":", 1)
+    return {
+        "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+        "worker": {"image": cluster.worker_image, "pullPolicy": "Never"},
+        **_QUICK,
+    }
+
+
+def options(values: Mapping[str, Any]) -> list[str]:
+    """helm's options for values."""
+    pairs = (f"{key}={json.dumps(value)}" for key, value in values.items())
+    return [part for pair in pairs for part in ("--set-json", pair)]
 
 
 @contextmanager

@@ -26,9 +26,13 @@ _PROGRAMS = {
 _NETWORK_PLUGINS = (Path("/usr/lib/cni/ptp"), Path("/opt/cni/bin/ptp"))
 
 
+_BROWSER = "chromium"
+"""Opens the pages that runs leave; the cluster runs without it."""
+
+
 def packages() -> list[str]:
-    """Debian packages with all that the cluster runs but does not build."""
-    return [*_PROGRAMS.values(), "containernetworking-plugins"]
+    """Debian packages with all that tests run but do not build."""
+    return [*_PROGRAMS.values(), "containernetworking-plugins", _BROWSER]
 
 
 @functools.cache

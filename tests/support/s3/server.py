@@ -59,15 +59,15 @@ class S3Server:
     """One server process over a directory; ``stop`` and ``start`` make an outage.
 
     It keeps its port and its objects over outages. ``access_key`` and ``secret_key`` are made
-    for this process alone.
+    for this process alone. ``options``: more of the program's own.
     """
 
-    def __init__(self, binary: Path, folder: Path) -> None:
+    def __init__(self, binary: Path, folder: Path, options: tuple[str, ...] = ()) -> None:
         self.access_key = secrets.token_hex(8)
         self.secret_key = secrets.token_hex(20)
         self.bucket = BUCKET
         self.region = REGION
-        self._binary, self._folder = binary, folder
+        self._binary, self._folder, self._options = binary, folder, options
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "objects" / BUCKET).mkdir(parents=True)
@@ -98,7 +98,7 @@ class S3Server:
         command = [str(self._binary), "--port", f"127.0.0.1:{self._port}", "--region", REGION]
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "posix", str(self._folder / "objects")],
+                [*command, *self._options, "posix", str(self._folder / "objects")],
                 env=os.environ | keys,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

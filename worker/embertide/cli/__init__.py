@@ -19,7 +19,9 @@ from embertide.cli.errors import error_exit
 from embertide.cli.help import exit_code_help, help_of
 from embertide.cli.neighbors import neighbors
 from embertide.cli.plan import plan
+from embertide.cli.report import report
 from embertide.cli.run import run
+from embertide.cli.submit import submit
 from embertide.cli.synth import synth
 from embertide.cli.versions import rollback, versions
 
@@ -58,13 +60,15 @@ def _root(
       embertide run job.yaml --grid 2x2    # publish a version
       embertide check job.yaml --against F # is it your model?
       embertide versions job.yaml          # what is published
+      embertide report job.yaml --open     # where time went
       embertide neighbors job.yaml ID      # look at it
       embertide rollback job.yaml previous # go back
+      embertide submit job.yaml --at now   # on Kubernetes
     """
 
 
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
-for _command in (run, plan, check, versions, rollback, neighbors, synth, crd):
+for _command in (run, plan, check, versions, report, rollback, neighbors, submit, synth, crd):
     app.command(help=help_of(_command))(_command)
 
 

@@ -12,6 +12,7 @@ from embertide.errors import EmbertideError, Interrupted, ManifestError
 
 _DEBUG = "EMBERTIDE_DEBUG"
 _WORKER_LIBRARIES = ("torch", "numpy", "pyarrow", "boto3", "safetensors", "psutil")
+_EXTRAS = {"kubernetes": "operator"}
 
 
 @contextmanager
@@ -31,9 +32,11 @@ def error_exit(json_output: bool) -> Iterator[None]:
             _leave(Interrupted(), "interrupted", Interrupted.exit_code, json_output)
         raise
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in _WORKER_LIBRARIES:
+        library = (error.name or "").split(".")[0]
+        extra = "worker" if library in _WORKER_LIBRARIES else _EXTRAS.get(library)
+        if extra is None:
             raise
-        message = f"this command needs {error.name}: pip install 'embertide[worker]'"
+        message = f"this command needs {error.name}: pip install 'embertide[{extra}]'"
         _leave(error, message, EmbertideError.exit_code, json_output)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from embertide.cli.format import human_count, human_seconds
+from embertide.telemetry.format import human_count, human_seconds
 from embertide.telemetry.progress import STAGE_WEIGHTS, OnProgress, Progress, ProgressClock
 
 if TYPE_CHECKING:

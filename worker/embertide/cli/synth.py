@@ -174,7 +174,7 @@ def _synthesize(
 
 
 def _described(report: SynthReport) -> str:
-    from embertide.cli.format import human_bytes, human_count
+    from embertide.telemetry.format import human_bytes, human_count
 
     seconds = report.edge_seconds + report.feature_seconds
     job = report.job_uri.removeprefix("file://")

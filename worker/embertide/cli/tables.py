@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from embertide.cli.drawing import escaped, new_table, print_facts, print_line
-from embertide.cli.format import human_bytes, human_count, human_seconds
+from embertide.telemetry.format import human_bytes, human_count, human_seconds
 from embertide.telemetry.report import (
     Estimate,
     GridNeeds,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from embertide.cli.drawing import escaped, new_table
-from embertide.cli.format import human_bytes
 from embertide.cli.options import (
     EndpointOption,
     JsonOption,
@@ -19,6 +18,7 @@ from embertide.cli.options import (
     place_of,
 )
 from embertide.errors import ObjectMissing
+from embertide.telemetry.format import human_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -96,6 +96,6 @@ def prepare_check(
         if loaded.placed:
             # Layers may change them in place, and the next program reads them again.
             loaded.data = loaded.data.clone()
-        return infer(ctx, program, ranges, graphs, loaded, locations)
+        return infer(ctx, program, ranges, graphs, loaded, locations, clock)
 
     return Check(ctx=ctx, ranges=ranges, expected=expected, embed=embed)

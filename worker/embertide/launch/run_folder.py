@@ -133,17 +133,21 @@ class RunFolder:
     @contextmanager
     def writing_snapshots(
         self, rank: int, take: Callable[[], Snapshot], period_seconds: float
-    ) -> Iterator[None]:
-        """Write a snapshot at once, then every so often from a thread, and at the end."""
+    ) -> Iterator[Callable[[], None]]:
+        """Write a snapshot at once, then every so often from a thread, and at the end.
+
+        Yields what writes one in between; any thread may call.
+        """
+        writing = threading.Lock()
 
         def write() -> None:
             # A run is worth more than its metrics.
-            with suppress(OutputError):
+            with writing, suppress(OutputError):
                 write_text(self._snapshot(rank), json.dumps(take().to_json()))
 
         write()
         with repeating(write, period_seconds):
-            yield
+            yield write
 
     def read_snapshot(self, rank: int) -> Snapshot | None:
         """A worker's newest snapshot, None before its first."""

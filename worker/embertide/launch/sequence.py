@@ -63,7 +63,15 @@ def prepare(
         estimate = call(plan_run, job, inputs, grid, workers, folder)
     on_planned(estimate)
     check_output(storage, job.spec.output.uri, version)
-    folder.write_order(WorkOrder(inputs, version, estimate.peak_memory_per_worker_bytes))
+    folder.write_order(
+        WorkOrder(
+            inputs,
+            version,
+            estimate.peak_memory_per_worker_bytes,
+            estimate.memory_per_worker_bytes,
+            estimate.traffic,
+        )
+    )
     folder.write_job(job)
     return estimate
 

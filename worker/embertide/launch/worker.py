@@ -98,7 +98,8 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         folder.read_order() if alone else _broadcast_order(folder, rank, device)
     )
     on_progress = StageReporter(_reporter(settings, folder, rank), "plan")
-    recorder, clock = CountingRecorder(), Clock(MemoryWatch(), on_progress)
+    recorder = CountingRecorder()
+    clock = Clock(MemoryWatch(), on_progress, recorder)
     ctx = RunContext(
         job,
         Exchange(Grid(settings.grid, rank), device, recorder, settings.timeout_seconds),
@@ -108,7 +109,9 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         settings.threads,
     )
     take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds
-    with folder.writing_snapshots(rank, take, period) if period else nullcontext():
+    nothing = nullcontext(lambda: None)
+    with folder.writing_snapshots(rank, take, period) if period else nothing as write:
+        clock.on_stage_over = write
         report = run(ctx, order, recorder, clock)
     if report is not None:
         folder.write_report(report)
@@ -137,7 +140,14 @@ def _broadcast_order(folder: RunFolder, rank: int, device: torch.device) -> dict
 def _snapshot(
     ctx: RunContext, order: WorkOrder, clock: Clock, recorder: CountingRecorder
 ) -> Snapshot:
-    return clock.snapshot(ctx.grid.rank, order.planned_bytes, recorder)
+    return clock.snapshot(
+        ctx.grid.rank,
+        order.planned_bytes,
+        recorder,
+        order.planned_traffic,
+        ctx.work,
+        ctx.storage.stats,
+    )
 
 
 def _device(name: str, rank: int) -> torch.device:

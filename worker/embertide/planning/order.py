@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from embertide.planning.inputs import Inputs
+from embertide.telemetry.report import PlannedTraffic
 
 
 @dataclass(frozen=True)
@@ -14,11 +15,15 @@ class WorkOrder:
 
     Attributes:
         planned_bytes: of the fullest worker, beyond its imports.
+        planned_memory: the same by stage.
+        planned_traffic: what one worker is expected to send.
     """
 
     inputs: Inputs
     version: str
     planned_bytes: int
+    planned_memory: dict[str, int] = field(default_factory=dict)
+    planned_traffic: list[PlannedTraffic] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""
@@ -27,4 +32,6 @@ class WorkOrder:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> WorkOrder:
         """What :meth:`to_json` described."""
-        return cls(**{**data, "inputs": Inputs.from_json(data["inputs"])})
+        traffic = [PlannedTraffic(**item) for item in data["planned_traffic"]]
+        inputs = Inputs.from_json(data["inputs"])
+        return cls(**{**data, "inputs": inputs, "planned_traffic": traffic})

@@ -25,7 +25,7 @@ def planned_traffic(program: Program, size: Size) -> list[PlannedTraffic]:
     csr = 4 * size.edges + ID_BYTES * size.nodes
     add("feature", "csr", -1, csr / world * (m - 1), m - 1)
     add("world", "features", -1, LOCATION_BYTES * size.nodes / world * others, world - 1)
-    add("graph", "ids", 0, _requests(size), p - 1)
+    add("graph", "ids", -1, _requests(size), p - 1)
     for step in program.steps:
         convert = size.tensor(program.widths[step.out]) * (m - 1) / m
         if isinstance(step, steps.Linear) and step.x == program.input:

@@ -24,8 +24,10 @@ from embertide.pod.memory import usable_cores
 from embertide.pod.progress import ProgressReporter
 from embertide.pod.rendezvous import find_rank_0, rendezvous_of
 from embertide.pod.settings import WorkSettings
+from embertide.pod.summary import run_status
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
+from embertide.spec.run_status import RunStatus
 from embertide.telemetry.progress import Progress
 from embertide.telemetry.report import Estimate, RunReport
 
@@ -188,6 +190,11 @@ class WorkerAttempt:
         """What rank 0's worker reported; None before, and on other ranks."""
         report = self._folder.read_report()
         return None if report is None else _output_report(report)
+
+    def report(self) -> RunStatus | None:
+        """What rank 0's run did in total; None where it did not publish."""
+        report = self._folder.read_report()
+        return None if report is None else run_status(report, self._settings.attempt)
 
     def clean_up(self) -> OutputReport | None:
         """Once our worker has ended: leave nothing of an incomplete version.

@@ -8,6 +8,7 @@ from typing import Any
 
 from embertide.pod.settings import WorkSettings
 from embertide.spec.reports import Ending, OutputReport, ProgressReport, WorkerStatus
+from embertide.spec.run_status import RunStatus
 
 _ENDED = ("succeeded", "failed")
 _DONE = {"stage": "publish", "layer": 0, "layers": 0, "percent": 100, "eta_seconds": 0}
@@ -60,13 +61,13 @@ class Board:
         if self._status.state == "starting":
             self._change(state="running")
 
-    def succeeded(self, output: OutputReport | None) -> bool:
+    def succeeded(self, output: OutputReport | None, report: RunStatus | None = None) -> bool:
         """The attempt is done; returns whether that is news."""
         progress = self._status.progress
         if progress is not None:
             # The last events may still be on their way.
             progress = progress.model_copy(update=_DONE)
-        return self._change(state="succeeded", output=output, progress=progress)
+        return self._change(state="succeeded", output=output, report=report, progress=progress)
 
     def failed(self, ending: Ending) -> bool:
         """The attempt is over; returns whether that is news."""

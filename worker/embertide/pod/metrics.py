@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
@@ -16,48 +21,43 @@ from embertide.launch.run_folder import RunFolder
 from embertide.pod.board import Board
 from embertide.pod.settings import WorkSettings
 from embertide.spec import metric_names as names
+from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.metric_names import Metric
-from embertide.telemetry.report import Snapshot, Traffic
+from embertide.telemetry.report import WAIT_BUCKETS, PlannedTraffic, Snapshot, Traffic
+from embertide.telemetry.transfers import TransferStats
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 _STATES = ("starting", "running", "succeeded", "failed", "stopped")
+_BOUNDS = [*map(str, WAIT_BUCKETS), "+Inf"]
+
+Values = Mapping[tuple[str, ...], float]
+"""A metric's own labels -> value."""
 
 
 class WorkerCollector(Collector):
     """Reads everything anew at each scrape.
 
+    Attributes:
+        job: None until the manifest is read; there are no series before, since all carry its name.
+
     Args:
-        job: its name, "" until the manifest is read.
         folder: of the run.
     """
 
     def __init__(self, settings: WorkSettings, board: Board, folder: RunFolder) -> None:
-        self.job = ""
+        self.job: EmbeddingJob | None = None
         self._settings, self._board, self._folder = settings, board, folder
 
     def collect(self) -> Iterator[Family]:
         """Every metric family with its current values."""
-        settings, status = self._settings, self._board.status
-        build: tuple[str, ...] = (embertide.__version__, platform.python_version(), "worker")
-        who: tuple[str, ...] = (
-            self.job,
-            settings.job_uid,
-            str(settings.attempt),
-            str(settings.rank),
-        )
-        yield _family(names.BUILD_INFO, {build: 1})
-        yield _family(names.WORKER_INFO, {who: 1})
-        yield _family(names.WORKER_STATE, {(s,): float(s == status.state) for s in _STATES})
-        grid = settings.grid
-        yield _family(names.GRID_SIZE, {("graph",): grid.graph, ("feature",): grid.feature})
-        if settings.memory_limit:
-            yield _family(names.MEMORY_LIMIT_BYTES, {(): settings.memory_limit})
-        if status.progress is not None:
-            yield _family(names.PROGRESS_RATIO, {(): status.progress.percent / 100})
-        snapshot = self._folder.read_snapshot(settings.rank)
+        if self.job is None:
+            return
+        families = _Families(self.job, self._settings)
+        yield from families.of_worker(self.job, self._board)
+        snapshot = self._folder.read_snapshot(self._settings.rank)
         if snapshot is not None:
-            yield from _of_snapshot(snapshot)
+            yield from families.of_snapshot(snapshot)
 
 
 def render(collector: WorkerCollector) -> bytes:
@@ -67,43 +67,112 @@ def render(collector: WorkerCollector) -> bytes:
     return bytes(generate_latest(registry))
 
 
-def _of_snapshot(snapshot: Snapshot) -> Iterator[Family]:
-    memory = snapshot.memory
-    yield _family(names.STAGE_CURRENT, {(snapshot.stage,): 1.0} if snapshot.stage else {})
-    yield _family(names.STAGE_SECONDS, {(s,): seconds for s, seconds in snapshot.stages.items()})
-    yield _family(names.STAGE_MEMORY_BYTES, {(s,): size for s, size in memory.stage_bytes.items()})
-    for metric, value in (
-        (names.GRAPH_NODES, snapshot.nodes),
-        (names.GRAPH_EDGES, snapshot.edges),
-        (names.RESIDENT_BYTES, snapshot.resident_bytes),
-        (names.MEMORY_BASELINE_BYTES, memory.baseline_bytes),
-        (names.MEMORY_USED_BYTES, memory.used_bytes),
-        (names.MEMORY_PLANNED_BYTES, memory.planned_bytes),
-    ):
-        if value:
-            yield _family(metric, {(): value})
-    yield from _of_traffic(snapshot.traffic)
+class _Families:
+    """Makes metric families, all of whose series carry the labels of this worker."""
+
+    def __init__(self, job: EmbeddingJob, settings: WorkSettings) -> None:
+        graph_rank, feature_rank = settings.grid.coordinates(settings.rank)
+        self._settings = settings
+        self._who = (
+            job.metadata.namespace or "",
+            job.metadata.name,
+            *map(str, (settings.attempt, settings.rank, graph_rank, feature_rank)),
+        )
+
+    def of_worker(self, job: EmbeddingJob, board: Board) -> Iterator[Family]:
+        """What is known without the worker process."""
+        settings, status, inference = self._settings, board.status, job.spec.inference
+        versions = embertide.__version__, platform.python_version()
+        place = settings.version, str(settings.grid), job.spec.workers.device
+        yield self._of(names.WORKER_INFO, {(settings.job_uid, *place, *versions): 1})
+        yield self._of(names.WORKER_STATE, {(s,): float(s == status.state) for s in _STATES})
+        grid = settings.grid
+        yield self._of(names.GRID_SIZE, {("graph",): grid.graph, ("feature",): grid.feature})
+        yield self._of(names.GROUP_LIMIT_BYTES, {(): inference.group_bytes})
+        yield self._of(names.DEPTH_LIMIT, {(): inference.depth})
+        if settings.memory_limit:
+            yield self._of(names.MEMORY_LIMIT_BYTES, {(): settings.memory_limit})
+        if status.progress is not None:
+            yield self._of(names.PROGRESS_RATIO, {(): status.progress.percent / 100})
+
+    def of_snapshot(self, snapshot: Snapshot) -> Iterator[Family]:
+        """What the worker process wrote down last."""
+        memory = snapshot.memory
+        yield self._of(names.STAGE_CURRENT, {(snapshot.stage,): 1.0} if snapshot.stage else {})
+        for metric, by_stage in (
+            (names.STAGE_SECONDS, snapshot.stages),
+            (names.STAGE_MEMORY_BYTES, memory.stage_bytes),
+            (names.ROWS, snapshot.rows_done),
+            (names.EDGES, snapshot.edges_done),
+        ):
+            yield self._of(metric, {(stage,): value for stage, value in by_stage.items()})
+        for metric, value in (
+            (names.GRAPH_NODES, snapshot.nodes),
+            (names.GRAPH_EDGES, snapshot.edges),
+            (names.RESIDENT_BYTES, snapshot.resident_bytes),
+            (names.MEMORY_BASELINE_BYTES, memory.baseline_bytes),
+            (names.MEMORY_PEAK_BYTES, memory.used_bytes),
+            (names.MEMORY_PLANNED_BYTES, memory.planned_bytes),
+        ):
+            if value:
+                yield self._of(metric, {(): value})
+        yield from self._of_traffic(snapshot.traffic)
+        yield from self._of_plan(snapshot.planned_traffic)
+        yield from self._of_s3(snapshot.s3)
+
+    def _of_traffic(self, traffic: list[Traffic]) -> Iterator[Family]:
+        """By axis, primitive and layer."""
+        for metric, field in (
+            (names.SENT_BYTES, "bytes_sent"),
+            (names.RECEIVED_BYTES, "bytes_received"),
+            (names.MESSAGES, "messages"),
+            (names.OVERLAPPED_SECONDS, "compute_seconds"),
+            (names.GROUPS, "groups"),
+            (names.GROUP_BYTES, "largest_group_bytes"),
+            (names.DEPTH, "depth"),
+        ):
+            yield self._of(metric, {_transfer(item): getattr(item, field) for item in traffic})
+        waits = names.WAIT_SECONDS
+        family = HistogramMetricFamily(waits.name, waits.help, labels=waits.labels)
+        for item in traffic:
+            buckets = list(zip(_BOUNDS, accumulate(item.waits), strict=True))
+            family.add_metric((*self._who, *_transfer(item)), buckets, item.wait_seconds)
+        yield family
+
+    def _of_plan(self, planned: list[PlannedTraffic]) -> Iterator[Family]:
+        """By axis, primitive and layer; a plan may have several entries for one."""
+        for metric, field in (
+            (names.PLANNED_BYTES, "bytes_per_worker"),
+            (names.PLANNED_MESSAGES, "messages"),
+        ):
+            values: dict[tuple[str, ...], float] = {}
+            for item in planned:
+                at = _transfer(item)
+                values[at] = values.get(at, 0) + getattr(item, field)
+            yield self._of(metric, values)
+
+    def _of_s3(self, s3: TransferStats) -> Iterator[Family]:
+        """By operation; none of a run that uses no S3."""
+        if not s3.operations:
+            return
+        yield self._of(names.S3_READ_BYTES, {(): s3.bytes_read})
+        yield self._of(names.S3_WRITTEN_BYTES, {(): s3.bytes_written})
+        for metric, field in (
+            (names.S3_REQUESTS, "requests"),
+            (names.S3_RETRIES, "retries"),
+            (names.S3_ERRORS, "errors"),
+        ):
+            found = s3.operations.items()
+            yield self._of(metric, {(name,): getattr(item, field) for name, item in found})
+
+    def _of(self, metric: Metric, values: Values) -> Family:
+        kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+        family = kind(metric.name, metric.help, labels=metric.labels)
+        for labels, value in values.items():
+            family.add_metric((*self._who, *labels), value)
+        return family
 
 
-def _of_traffic(traffic: list[Traffic]) -> Iterator[Family]:
-    """Counters by axis, primitive and layer."""
-    for metric, field in (
-        (names.SENT_BYTES, "bytes_sent"),
-        (names.RECEIVED_BYTES, "bytes_received"),
-        (names.MESSAGES, "messages"),
-        (names.WAIT_SECONDS, "wait_seconds"),
-        (names.OVERLAPPED_SECONDS, "compute_seconds"),
-    ):
-        values: dict[tuple[str, ...], float] = {
-            (e.axis, e.primitive, str(e.layer + 1) if e.layer >= 0 else ""): getattr(e, field)
-            for e in traffic
-        }
-        yield _family(metric, values)
-
-
-def _family(metric: Metric, values: Mapping[tuple[str, ...], float]) -> Family:
-    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    family = kind(metric.name, metric.help, labels=metric.labels)
-    for labels, value in values.items():
-        family.add_metric(labels, value)
-    return family
+def _transfer(item: Traffic | PlannedTraffic) -> tuple[str, str, str]:
+    """The labels axis, primitive and layer."""
+    return item.axis, item.primitive, str(item.layer + 1) if item.layer >= 0 else ""

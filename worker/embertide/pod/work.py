@@ -16,9 +16,10 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from http import HTTPStatus
 
-from embertide.errors import EmbertideError
+from embertide.errors import EmbertideError, ManifestError
 from embertide.launch.process_tree import adopt_orphans, end_children
 from embertide.launch.run_folder import RunFolder, write_text
 from embertide.launch.signals import StopRequest
@@ -81,6 +82,8 @@ class Worker:
         self._earlier = earlier_status(files.scratch, settings)
         if self._earlier is not None:
             self._board.hold(self._earlier)
+            with suppress(ManifestError):
+                self._metrics.job = files.read_job()
         port = serve(
             settings.http_port,
             {
@@ -128,7 +131,7 @@ class Worker:
         """The attempt, in its thread: ends on the board, or because we were asked to stop."""
         try:
             job = self._files.read_job()
-            self._metrics.job = job.metadata.name
+            self._metrics.job = job
             self._attempt = WorkerAttempt(
                 self._settings, job, self._folder, self._reporter, self._check
             )
@@ -146,7 +149,8 @@ class Worker:
             raise Stopping
 
     def _succeed(self, output: OutputReport | None) -> None:
-        if self._board.succeeded(output):
+        report = self._attempt.report() if self._attempt is not None else None
+        if self._board.succeeded(output, report):
             self._remember()
             _log.info("succeeded%s", f": {output.to_text()}" if output else "")
 

@@ -43,13 +43,19 @@ class Pending:
 
     def received(self) -> None:
         """Block until everything has been received. What is sent must still not change."""
-        self._receives = self._wait_for(self._receives)
+        arriving, self._receives = self._receives, self._wait_for(self._receives)
+        self._count_arrival(arriving)
 
     def wait(self) -> None:
         """Block until everything has been received and sent."""
-        both = [*self._receives, *self._sends]
+        arriving, both = self._receives, [*self._receives, *self._sends]
         self._receives = self._sends = self._wait_for(both)
+        self._count_arrival(arriving)
         self._buffers = []
+
+    def _count_arrival(self, receives: list[Any]) -> None:
+        if receives:
+            self._recorder.arrived(self._label)
 
     def _wait_for(self, works: list[Any]) -> list[Any]:
         start = time.perf_counter()
@@ -126,7 +132,9 @@ class Exchange:
         if self.grid.world == 1:
             return [value]
         result: list[Any] = [None] * self.grid.world
+        start = time.perf_counter()
         dist.all_gather_object(result, value)
+        self.recorder.met(time.perf_counter() - start)
         return result
 
     def barrier(self) -> None:

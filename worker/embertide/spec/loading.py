@@ -19,6 +19,8 @@ from embertide.spec.problems import Loc, dotted, explain
 Model = TypeVar("Model", bound=BaseModel)
 # From the raw data and the validation context to further problems.
 MoreProblems = Callable[[dict[str, Any], dict[str, Any]], list[tuple[Loc, str]]]
+# From the raw data to what is validated in its place, and the problems met in doing so.
+Prepare = Callable[[dict[str, Any]], tuple[dict[str, Any], list[tuple[Loc, str]]]]
 
 
 class _Loader(yaml.SafeLoader):
@@ -50,7 +52,7 @@ def read_manifest(model: type[Model], text_or_path: str | Path, more: MoreProble
     if isinstance(text_or_path, str) and ("\n" in text_or_path or "{" in text_or_path):
         return parse_document(model, text_or_path, "manifest", None, more)
     path = Path(text_or_path)
-    return parse_document(model, _read_file(path), str(path), path.parent, more)
+    return parse_document(model, read_file(path), str(path), path.parent, more)
 
 
 def parse_document(
@@ -59,8 +61,9 @@ def parse_document(
     source: str,
     base: Path | None = None,
     more: MoreProblems = lambda _data, _context: [],
+    prepare: Prepare = lambda data: (data, []),
 ) -> Model:
-    """Parse and validate one YAML document.
+    """Parse and validate one YAML document; ``prepare`` may change it in between.
 
     Raises:
         ManifestError: every problem found, naming ``source``.
@@ -72,16 +75,25 @@ def parse_document(
         *most, last = [field.alias or name for name, field in fields if field.is_required()]
         message = f"is {found}; must be a mapping with {', '.join(most)} and {last}"
         raise ManifestError([("", message)], source)
+    data, found_all = prepare(data)
     context = {"base": base}
     try:
-        return model.model_validate(data, context=context, by_alias=True, by_name=False)
+        valid = model.model_validate(data, context=context, by_alias=True, by_name=False)
+        if not found_all:
+            return valid
     except ValidationError as error:
-        found_all = dict.fromkeys([*explain(model, error), *more(data, context)])
-        problems = [(dotted(loc), message + _line_of(root, loc)) for loc, message in found_all]
-        raise ManifestError(problems, source) from None
+        found_all = [*found_all, *explain(model, error), *more(data, context)]
+    once = dict.fromkeys(found_all)
+    problems = [(dotted(loc), message + _line_of(root, loc)) for loc, message in once]
+    raise ManifestError(problems, source)
 
 
-def _read_file(path: Path) -> str:
+def read_file(path: Path) -> str:
+    """The text of a manifest.
+
+    Raises:
+        ManifestError: there is no such file, or it is not text.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -18,13 +18,15 @@ from pydantic import (
     model_validator,
 )
 
+from embertide.spec import naming
 from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
 from embertide.spec.cel import Rule, unchanged_once_accepted
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
+from embertide.spec.freshness import Freshness
 from embertide.spec.grid import GridShape
 from embertide.spec.inputs import Input
-from embertide.spec.loading import read_manifest
+from embertide.spec.loading import Prepare, parse_document, read_file, read_manifest
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
@@ -44,6 +46,7 @@ __all__ = [
     "FeatureFormat",
     "FeatureInput",
     "FeatureScaling",
+    "Freshness",
     "GridShape",
     "IdKind",
     "Inference",
@@ -57,6 +60,7 @@ __all__ = [
     "StorageSettings",
     "Workers",
     "load_manifest",
+    "load_template",
     "normalise_uri",
 ]
 
@@ -77,7 +81,7 @@ _SERVER_FIELDS = frozenset(
 )
 
 
-_NAME, _MAX_NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$", 52
+_NAME, _MAX_NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$", naming.MAX_NAME
 
 
 class Metadata(SpecModel):
@@ -205,6 +209,11 @@ class JobSpec(SpecModel):
     storage: StorageSettings = Field(
         default_factory=StorageSettings, description="How to access S3."
     )
+    freshness: Freshness | None = Field(
+        default=None,
+        description="The freshness objective of the output, which the condition Fresh reports, "
+        "also after the job is complete. If unset, there is none.",
+    )
     suspend: bool = Field(
         default=False,
         description="true stops the workers and keeps the job; false starts a new attempt.",
@@ -287,6 +296,18 @@ def load_manifest(text_or_path: str | Path) -> EmbeddingJob:
         ManifestError: every problem found, or the line and column of a YAML error.
     """
     return read_manifest(EmbeddingJob, text_or_path, _overlaps_anyway)
+
+
+def load_template(path: Path, prepare: Prepare) -> EmbeddingJob:
+    """Read the file of a job for a cluster, and check what ``prepare`` makes of it.
+
+    Relative paths are refused: they mean nothing on another machine.
+
+    Raises:
+        ManifestError: every problem found, those of ``prepare`` first.
+    """
+    text, source = read_file(path), str(path)
+    return parse_document(EmbeddingJob, text, source, None, _overlaps_anyway, prepare)
 
 
 def _overlaps_anyway(data: dict[str, Any], context: dict[str, Any]) -> list[tuple[Loc, str]]:

@@ -1,7 +1,15 @@
 """Every Prometheus metric by name; code, dashboards and alerts use these definitions.
 
+Labels that every series of a kind carries:
+
+- a worker's: job, attempt and rank, and the rank's coordinates on the grid. The communication group
+  of an axis is a label's value: ``graph_rank="p"`` is the group (p, .) along the feature axis,
+  ``feature_rank="m"`` the group (., m) along the graph axis.
+- a job's and an output's: ``job_namespace`` beside the name, since Prometheus overwrites
+  ``namespace`` and ``job`` with those of the scraped pod.
+
 ``layer`` counts from 1 and is "" outside the layers. A worker's counters start at 0 in every
-attempt.
+attempt. Times are seconds since the epoch where the name ends in ``timestamp_seconds``.
 """
 
 from __future__ import annotations
@@ -9,160 +17,260 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Kind = Literal["counter", "gauge", "histogram"]
+Unit = Literal["", "bytes", "seconds", "ratio"]
+
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric's name, kind, help text and labels."""
+    """A metric's name, kind, unit ("" for counts and states), help text and labels."""
 
     name: str
-    kind: Literal["counter", "gauge", "histogram"]
+    kind: Kind
+    unit: Unit
     help: str
     labels: tuple[str, ...] = ()
 
 
-_TRANSFER = ("axis", "primitive", "layer")
+JOB_LABELS = ("job_namespace", "job_name")
+WORKER_LABELS = (*JOB_LABELS, "attempt", "rank", "graph_rank", "feature_rank")
+RUN_LABELS = (*JOB_LABELS, "attempt")
+OUTPUT_LABELS = ("job_namespace", "output")
+_EXCHANGE = ("axis", "primitive", "layer")
 
-BUILD_INFO = Metric(
-    "embertide_build_info",
-    "gauge",
-    "Always 1; the labels give the version of the running component.",
-    ("version", "python", "component"),
-)
+WORKER_METRICS: list[Metric] = []
+"""Served by every worker."""
+OPERATOR_METRICS: list[Metric] = []
+"""Served by the operator: its own, those of jobs, last runs and outputs."""
 
-WORKER_INFO = Metric(
-    "embertide_worker_info",
-    "gauge",
-    "Always 1; the labels identify the worker: its job, attempt and rank.",
-    ("job", "job_uid", "attempt", "rank"),
-)
-WORKER_STATE = Metric(
-    "embertide_worker_state",
-    "gauge",
+
+def _worker(name: str, kind: Kind, unit: Unit, text: str, *labels: str) -> Metric:
+    metric = Metric(f"embertide_{name}", kind, unit, text, (*WORKER_LABELS, *labels))
+    WORKER_METRICS.append(metric)
+    return metric
+
+
+def _operator(name: str, kind: Kind, unit: Unit, text: str, *labels: str) -> Metric:
+    metric = Metric(f"embertide_{name}", kind, unit, text, labels)
+    OPERATOR_METRICS.append(metric)
+    return metric
+
+
+def _job(name: str, unit: Unit, text: str, *labels: str) -> Metric:
+    return _operator(f"job_{name}", "gauge", unit, text, *JOB_LABELS, *labels)
+
+
+def _run(name: str, unit: Unit, text: str, *labels: str) -> Metric:
+    return _operator(f"last_run_{name}", "gauge", unit, text, *RUN_LABELS, *labels)
+
+
+def _output(name: str, unit: Unit, text: str, *labels: str) -> Metric:
+    return _operator(f"output_{name}", "gauge", unit, text, *OUTPUT_LABELS, *labels)
+
+
+# fmt: off
+# -- a worker: who it is and how far ---------------------------------------------------------
+
+WORKER_INFO = _worker("worker_info", "gauge", "",
+    "Always 1; the labels identify the worker's run: uid of the job, version to be published, "
+    "grid, device, and versions of Embertide and Python.",
+    "job_uid", "output_version", "grid", "device", "version", "python")
+WORKER_STATE = _worker("worker_state", "gauge", "",
     "1 for the worker's current state: starting, running, succeeded, failed or stopped; else 0.",
-    ("state",),
-)
-GRID_SIZE = Metric(
-    "embertide_grid_size",
-    "gauge",
-    "Number of partitions along an axis of the grid: graph or feature.",
-    ("axis",),
-)
-PROGRESS_RATIO = Metric(
-    "embertide_progress_ratio",
-    "gauge",
-    "Progress of this worker through the whole run, from 0 to 1.",
-)
-STAGE_CURRENT = Metric(
-    "embertide_stage_current", "gauge", "1 for the worker's current stage.", ("stage",)
-)
-STAGE_SECONDS = Metric(
-    "embertide_stage_seconds",
-    "gauge",
-    "Time that this worker has spent in a stage so far, in seconds.",
-    ("stage",),
-)
-GRAPH_NODES = Metric(
-    "embertide_graph_nodes", "gauge", "Number of nodes of the whole graph; absent until known."
-)
-GRAPH_EDGES = Metric(
-    "embertide_graph_edges", "gauge", "Number of edges of the whole graph; absent until known."
-)
+    "state")
+GRID_SIZE = _worker("grid_size", "gauge", "",
+    "Number of partitions along an axis of the grid: graph or feature.", "axis")
+PROGRESS_RATIO = _worker("progress_ratio", "gauge", "ratio",
+    "Progress of this worker through the whole run, from 0 to 1.")
+STAGE_CURRENT = _worker("stage_current", "gauge", "", "1 for the worker's current stage.", "stage")
+STAGE_SECONDS = _worker("stage_seconds_total", "counter", "seconds",
+    "Time that this worker has spent in a stage, in seconds; grows while the stage is under way.",
+    "stage")
+GRAPH_NODES = _worker("graph_nodes", "gauge", "",
+    "Number of nodes of the whole graph; absent until known.")
+GRAPH_EDGES = _worker("graph_edges", "gauge", "",
+    "Number of edges of the whole graph; absent until known.")
+ROWS = _worker("processed_rows_total", "counter", "",
+    "Rows that this worker has processed: features loaded (features), rows of a layer computed "
+    "(infer), embeddings written (publish).", "stage")
+EDGES = _worker("processed_edges_total", "counter", "",
+    "Edges that this worker has processed: read (ingest), or aggregated once for each layer "
+    "(infer).", "stage")
 
-SENT_BYTES = Metric(
-    "embertide_exchange_sent_bytes_total", "counter", "Bytes sent to other workers.", _TRANSFER
-)
-RECEIVED_BYTES = Metric(
-    "embertide_exchange_received_bytes_total",
-    "counter",
-    "Bytes received from other workers.",
-    _TRANSFER,
-)
-MESSAGES = Metric(
-    "embertide_exchange_messages_total", "counter", "Messages sent to other workers.", _TRANSFER
-)
-WAIT_SECONDS = Metric(
-    "embertide_exchange_wait_seconds_total",
-    "counter",
-    "Time the worker was blocked waiting for data, in seconds.",
-    _TRANSFER,
-)
-OVERLAPPED_SECONDS = Metric(
-    "embertide_exchange_overlapped_compute_seconds_total",
-    "counter",
-    "Computation overlapped with communication of the same primitive, in seconds.",
-    _TRANSFER,
-)
+# -- a worker: communication, by axis (graph, feature, world), primitive and layer ------------
 
-RESIDENT_BYTES = Metric(
-    "embertide_memory_resident_bytes", "gauge", "Resident set size of the worker process, in bytes."
-)
-MEMORY_BASELINE_BYTES = Metric(
-    "embertide_memory_baseline_bytes",
-    "gauge",
-    "Resident set size of the worker process after its imports, in bytes.",
-)
-MEMORY_USED_BYTES = Metric(
-    "embertide_memory_peak_bytes",
-    "gauge",
-    "Measured peak memory of the run above the baseline, in bytes.",
-)
-MEMORY_PLANNED_BYTES = Metric(
-    "embertide_memory_planned_bytes",
-    "gauge",
-    "Estimated peak memory of the run above the baseline, in bytes.",
-)
-MEMORY_LIMIT_BYTES = Metric(
-    "embertide_memory_limit_bytes", "gauge", "Memory limit of the worker's container, in bytes."
-)
-STAGE_MEMORY_BYTES = Metric(
-    "embertide_stage_memory_peak_bytes",
-    "gauge",
-    "Measured peak memory of a stage above the baseline, in bytes.",
-    ("stage",),
-)
+SENT_BYTES = _worker("exchange_sent_bytes_total", "counter", "bytes",
+    "Bytes sent to other workers.", *_EXCHANGE)
+RECEIVED_BYTES = _worker("exchange_received_bytes_total", "counter", "bytes",
+    "Bytes received from other workers.", *_EXCHANGE)
+MESSAGES = _worker("exchange_sent_messages_total", "counter", "",
+    "Messages sent to other workers.", *_EXCHANGE)
+PLANNED_BYTES = _worker("exchange_planned_sent_bytes", "gauge", "bytes",
+    "Bytes that the plan expects a worker to send in the whole run; absent for what is not "
+    "planned.", *_EXCHANGE)
+PLANNED_MESSAGES = _worker("exchange_planned_sent_messages", "gauge", "",
+    "Messages that the plan expects a worker to send in the whole run; absent for what is not "
+    "planned.", *_EXCHANGE)
+WAIT_SECONDS = _worker("exchange_wait_seconds", "histogram", "seconds",
+    "Time the worker was blocked waiting for data of other workers, in seconds for each wait.",
+    *_EXCHANGE)
+OVERLAPPED_SECONDS = _worker("exchange_overlapped_compute_seconds_total", "counter", "seconds",
+    "Computation overlapped with communication of the same primitive, in seconds.", *_EXCHANGE)
+GROUPS = _worker("exchange_groups_total", "counter", "",
+    "Groups received: receive buffers that other workers filled.", *_EXCHANGE)
+GROUP_BYTES = _worker("exchange_group_largest_bytes", "gauge", "bytes",
+    "Size of the largest group received, in bytes.", *_EXCHANGE)
+DEPTH = _worker("exchange_depth", "gauge", "",
+    "Largest number of groups that were in flight at the same time.", *_EXCHANGE)
+GROUP_LIMIT_BYTES = _worker("exchange_group_limit_bytes", "gauge", "bytes",
+    "Configured size of a group (spec.inference.groupBytes), in bytes.")
+DEPTH_LIMIT = _worker("exchange_depth_limit", "gauge", "",
+    "Configured pipeline depth (spec.inference.depth): groups in flight at the same time.")
 
-WORKER_METRICS: tuple[Metric, ...] = (
-    BUILD_INFO,
-    WORKER_INFO,
-    WORKER_STATE,
-    GRID_SIZE,
-    PROGRESS_RATIO,
-    STAGE_CURRENT,
-    STAGE_SECONDS,
-    GRAPH_NODES,
-    GRAPH_EDGES,
-    SENT_BYTES,
-    RECEIVED_BYTES,
-    MESSAGES,
-    WAIT_SECONDS,
-    OVERLAPPED_SECONDS,
-    RESIDENT_BYTES,
-    MEMORY_BASELINE_BYTES,
-    MEMORY_USED_BYTES,
-    MEMORY_PLANNED_BYTES,
-    MEMORY_LIMIT_BYTES,
-    STAGE_MEMORY_BYTES,
-)
+# -- a worker: memory and S3 -----------------------------------------------------------------
 
-RECONCILES = Metric(
-    "embertide_operator_reconciles_total",
-    "counter",
+RESIDENT_BYTES = _worker("memory_resident_bytes", "gauge", "bytes",
+    "Resident set size of the worker process, in bytes.")
+MEMORY_BASELINE_BYTES = _worker("memory_baseline_bytes", "gauge", "bytes",
+    "Memory of the worker process after its imports, in bytes.")
+MEMORY_PEAK_BYTES = _worker("memory_peak_bytes", "gauge", "bytes",
+    "Measured peak memory of the run above the baseline, in bytes.")
+MEMORY_PLANNED_BYTES = _worker("memory_planned_bytes", "gauge", "bytes",
+    "Estimated peak memory of the run above the baseline, in bytes.")
+MEMORY_LIMIT_BYTES = _worker("memory_limit_bytes", "gauge", "bytes",
+    "Memory limit of the worker's container, in bytes; absent without one.")
+STAGE_MEMORY_BYTES = _worker("stage_memory_peak_bytes", "gauge", "bytes",
+    "Measured peak memory of a stage above the baseline, in bytes.", "stage")
+S3_READ_BYTES = _worker("s3_read_bytes_total", "counter", "bytes", "Bytes of objects read from S3.")
+S3_WRITTEN_BYTES = _worker("s3_written_bytes_total", "counter", "bytes",
+    "Bytes of objects sent to S3.")
+S3_REQUESTS = _worker("s3_requests_total", "counter", "",
+    "Requests sent to S3, retries included, by operation such as GetObject.", "operation")
+S3_RETRIES = _worker("s3_retries_total", "counter", "",
+    "Requests that were sent to S3 again after a failure.", "operation")
+S3_ERRORS = _worker("s3_errors_total", "counter", "",
+    "Calls of S3 that failed after all retries; that an object is missing or has changed does not "
+    "count.", "operation")
+
+# -- the operator itself ---------------------------------------------------------------------
+
+OPERATOR_INFO = _operator("operator_info", "gauge", "",
+    "Always 1; the labels give the versions of the operator and of Python.", "version", "python")
+RECONCILES = _operator("operator_reconciles_total", "counter", "",
     "Reconciliations of a job by outcome: ok, conflict, refused (by the API server) or error.",
-    ("outcome",),
-)
-RECONCILE_SECONDS = Metric(
-    "embertide_operator_reconcile_seconds",
-    "histogram",
-    "Duration of one reconciliation of a job, in seconds.",
-)
-JOBS = Metric(
-    "embertide_operator_jobs", "gauge", "Number of EmbeddingJobs in each phase.", ("phase",)
-)
-OUTPUT_AGE_SECONDS = Metric(
-    "embertide_operator_output_age_seconds",
-    "gauge",
-    "Age of the newest published version of an output, in seconds.",
-    ("namespace", "output"),
-)
+    "outcome")
+RECONCILE_SECONDS = _operator("operator_reconcile_duration_seconds", "histogram", "seconds",
+    "Duration of one reconciliation of a job, in seconds.")
+QUEUE_DEPTH = _operator("operator_queue_depth", "gauge", "",
+    "Jobs that are due for reconciliation and not yet taken up.")
+QUEUE_LATENESS_SECONDS = _operator("operator_queue_lateness_seconds", "gauge", "seconds",
+    "Time since the most overdue job became due, in seconds; 0 when none is.")
+LAST_RESYNC = _operator("operator_last_resync_timestamp_seconds", "gauge", "seconds",
+    "When all jobs were last listed successfully.")
+API_REQUESTS = _operator("operator_api_requests_total", "counter", "",
+    "Requests to the Kubernetes API by verb, resource and HTTP status; code is unanswered where "
+    "none came. Watches are not counted.", "verb", "resource", "code")
+API_SECONDS = _operator("operator_api_request_duration_seconds", "histogram", "seconds",
+    "Duration of a request to the Kubernetes API, in seconds.", "verb")
+ATTEMPTS = _operator("operator_attempts_total", "counter", "", "Attempts started.", "job_namespace")
+ATTEMPT_FAILURES = _operator("operator_attempt_failures_total", "counter", "",
+    "Attempts that failed, by reason as in status.lastFailure.", "job_namespace", "reason")
+JOB_SECONDS = _operator("operator_job_duration_seconds", "histogram", "seconds",
+    "Time from start to completion of jobs that finished, by result: succeeded or failed; in "
+    "seconds.", "job_namespace", "result")
+JOBS = _operator("jobs", "gauge", "", "Number of EmbeddingJobs in each phase.", "phase")
 
-OPERATOR_METRICS: tuple[Metric, ...] = (RECONCILES, RECONCILE_SECONDS, JOBS, OUTPUT_AGE_SECONDS)
+# -- a job, as long as it exists --------------------------------------------------------------
+
+JOB_INFO = _job("info", "",
+    "Always 1; the labels describe the job: uid, output, grid (auto until planned), device.",
+    "job_uid", "output", "grid", "device")
+JOB_PHASE = _job("phase", "", "1 for the job's current phase.", "phase")
+JOB_STAGE = _job("stage", "", "1 for the current stage of a running job.", "stage")
+JOB_CONDITION = _job("condition", "",
+    "A condition of the job: 1 for True, 0 for False.", "condition", "reason")
+JOB_CREATED = _job("created_timestamp_seconds", "seconds", "When the job was created.")
+JOB_STARTED = _job("start_timestamp_seconds", "seconds",
+    "When the job was started or last resumed; absent before.")
+JOB_COMPLETED = _job("completion_timestamp_seconds", "seconds",
+    "When the job succeeded or failed; absent before.")
+JOB_ATTEMPT = _job("attempt", "",
+    "Number of the current or last attempt, from 1; 0 before the first.")
+JOB_FAILURES = _job("failures", "", "Failed attempts that count against spec.backoffLimit.")
+JOB_BACKOFF_LIMIT = _job("backoff_limit", "", "Number of retries that spec.backoffLimit allows.")
+JOB_LAST_FAILURE = _job("last_failure_info", "",
+    "1 where an attempt failed; the label gives the reason of the newest failure.", "reason")
+JOB_WORKERS = _job("workers", "",
+    "Workers of the current attempt by state: desired, ready or failed.", "state")
+JOB_PROGRESS_RATIO = _job("progress_ratio", "ratio",
+    "Progress of the current attempt, from 0 to 1; absent before it starts.")
+
+# -- the last run of a job: kept after its workers are gone, as long as the job exists ----------
+
+RUN_INFO = _run("info", "",
+    "Always 1; the labels describe the last run that published: version, grid and kernels.",
+    "output_version", "grid", "kernels")
+RUN_SECONDS = _run("duration_seconds", "seconds", "Duration of the last run, in seconds.")
+RUN_NODES = _run("nodes", "", "Nodes of the last run's graph.")
+RUN_EDGES = _run("edges", "", "Edges of the last run's graph.")
+RUN_STAGE_SECONDS = _run("stage_seconds", "seconds",
+    "Duration of a stage of the last run on the slowest worker, in seconds.", "stage")
+RUN_SENT_BYTES = _run("exchange_sent_bytes", "bytes",
+    "Bytes that all workers sent in the last run.", "axis", "primitive")
+RUN_PLANNED_BYTES = _run("exchange_planned_sent_bytes", "bytes",
+    "Bytes that the plan expected all workers to send; absent for what is not planned.",
+    "axis", "primitive")
+RUN_MESSAGES = _run("exchange_sent_messages", "",
+    "Messages that all workers sent in the last run.", "axis", "primitive")
+RUN_PLANNED_MESSAGES = _run("exchange_planned_sent_messages", "",
+    "Messages that the plan expected all workers to send; absent for what is not planned.",
+    "axis", "primitive")
+RUN_WAIT_SECONDS = _run("exchange_wait_seconds", "seconds",
+    "Time that all workers together were blocked waiting for data in the last run, in seconds.",
+    "axis", "primitive")
+RUN_WAIT_LONGEST_SECONDS = _run("exchange_longest_wait_seconds", "seconds",
+    "Time that each layer's longest waiting worker was blocked in the last run, in seconds.",
+    "axis", "primitive")
+RUN_OVERLAPPED_SECONDS = _run("exchange_overlapped_compute_seconds", "seconds",
+    "Computation that all workers together overlapped with communication in the last run, in "
+    "seconds.", "axis", "primitive")
+RUN_IMBALANCE_RATIO = _run("exchange_imbalance_ratio", "ratio",
+    "Bytes that each layer's busiest worker sent over the mean of all workers in the last run; "
+    "1 is balanced.", "axis", "primitive")
+RUN_GROUPS = _run("exchange_groups", "",
+    "Groups that all workers received in the last run.", "axis", "primitive")
+RUN_GROUP_BYTES = _run("exchange_group_largest_bytes", "bytes",
+    "Size of the largest group in the last run, in bytes.", "axis", "primitive")
+RUN_DEPTH = _run("exchange_depth", "",
+    "Largest number of groups in flight at the same time in the last run.", "axis", "primitive")
+RUN_MEMORY_PEAK_BYTES = _run("memory_peak_bytes", "bytes",
+    "Measured peak memory above the baseline of the last run's fullest worker, in bytes.")
+RUN_MEMORY_PLANNED_BYTES = _run("memory_planned_bytes", "bytes",
+    "Estimated peak memory above the baseline of the last run's fullest worker, in bytes.")
+RUN_S3_READ_BYTES = _run("s3_read_bytes", "bytes",
+    "Bytes of objects that all workers read from S3 in the last run.")
+RUN_S3_WRITTEN_BYTES = _run("s3_written_bytes", "bytes",
+    "Bytes of objects that all workers sent to S3 in the last run.")
+RUN_S3_REQUESTS = _run("s3_requests", "",
+    "Requests that all workers sent to S3 in the last run, retries included.")
+RUN_S3_RETRIES = _run("s3_retries", "",
+    "Requests that all workers sent to S3 again after a failure in the last run.")
+RUN_S3_ERRORS = _run("s3_errors", "", "Calls of S3 that failed after all retries in the last run.")
+
+# -- an output: kept after its jobs are deleted and after a restart of the operator -------------
+
+OUTPUT_INFO = _output("info", "",
+    "Always 1; the labels name the job and the version that the output was last published by; "
+    "absent before.", "job_name", "output_version")
+OUTPUT_LAST_SUCCESS = _output("last_success_timestamp_seconds", "seconds",
+    "When a job last published this output; absent before the first.")
+OUTPUT_LAST_FAILURE = _output("last_failure_timestamp_seconds", "seconds",
+    "When a job for this output last failed without further retries; absent before the first.")
+OUTPUT_FIRST_JOB = _output("first_job_timestamp_seconds", "seconds",
+    "When the first known job for this output was created.")
+OUTPUT_LAST_JOB = _output("last_job_timestamp_seconds", "seconds",
+    "When the newest job for this output was created.")
+OUTPUT_OBJECTIVE_SECONDS = _output("freshness_objective_seconds", "seconds",
+    "Largest age that this output shall have (spec.freshness.maxAge of its newest job), in "
+    "seconds; absent without an objective.")
+# fmt: on

@@ -6,6 +6,8 @@ characters into a pod label, which can hold 63, so a job's name has at most 52 c
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 GROUP = "embertide.dev"
 API_VERSION_NAME = "v1alpha1"
 PLURAL = "embeddingjobs"
@@ -20,6 +22,10 @@ LABEL_ROLE = f"{GROUP}/role"
 """On pods: ``worker`` or ``planner``."""
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 """On pods and the StatefulSet: the number of their attempt, from 1."""
+LABEL_SCHEDULE = f"{GROUP}/schedule"
+"""On a job that ``embertide submit`` created: the schedule, which is the name in its template."""
+SCHEDULED_TIME = f"{GROUP}/scheduled-time"
+"""Annotation of the same jobs: the time that they were scheduled for, RFC 3339 in UTC."""
 ROLE_WORKER, ROLE_PLANNER = "worker", "planner"
 
 HTTP_PORT = 8080
@@ -41,6 +47,19 @@ ENV_RENDEZVOUS = "EMBERTIDE_RENDEZVOUS"
 ENV_RANK = "EMBERTIDE_RANK"
 ENV_MEMORY_LIMIT = "EMBERTIDE_MEMORY_LIMIT"
 ENV_THREADS = "EMBERTIDE_THREADS"
+
+
+MAX_NAME = 52
+MAX_SCHEDULE_NAME = MAX_NAME - len("-20261122-0300")
+"""Of a schedule, in characters: the name of each of its jobs adds the minute."""
+
+
+def scheduled_name(schedule: str, time: datetime) -> str:
+    """The name of a schedule's job for a minute, such as ``products-20261122-0300``.
+
+    In UTC, since a minute of a zone with summer time can come twice in one night.
+    """
+    return f"{schedule}-{time.astimezone(UTC):%Y%m%d-%H%M}"
 
 
 def planner_name(job: str) -> str:

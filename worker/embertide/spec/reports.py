@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
 from embertide.spec.grid import GridShape
+from embertide.spec.run_status import RunStatus
 
 _LONGEST_BYTES = 4000
 
@@ -88,7 +89,11 @@ class OutputReport(ReportModel):
 
 
 class WorkerStatus(ReportModel):
-    """The response of ``/status``; only rank 0 reports progress and output."""
+    """The response of ``/status``; only rank 0 reports progress, output and report.
+
+    The report is of a run that has published; an attempt that found an earlier one's version
+    complete has none.
+    """
 
     job_uid: str
     attempt: int
@@ -96,6 +101,7 @@ class WorkerStatus(ReportModel):
     state: WorkerState
     progress: ProgressReport | None = None
     output: OutputReport | None = None
+    report: RunStatus | None = None
     failure: Ending | None = None
 
 

@@ -6,10 +6,11 @@ that an operator can read the status of an earlier or later release. Times are R
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
+
+from embertide.spec.run_status import RunStatus, StatusModel
 
 Phase = Literal[
     "Pending",
@@ -22,22 +23,19 @@ Phase = Literal[
     "Failed",
 ]
 ConditionType = Literal[
-    "Accepted", "Suspended", "WorkersReady", "Progressing", "Published", "Complete", "Failed"
+    "Accepted",
+    "Suspended",
+    "WorkersReady",
+    "Progressing",
+    "Published",
+    "Complete",
+    "Failed",
+    "Fresh",
+    "Ready",
+    "Stalled",
 ]
 
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-
-
-class StatusModel(BaseModel):
-    """Base of the status objects: camelCase outside, frozen, unknown fields are ignored."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
-    )
-
-    def to_object(self) -> dict[str, Any]:
-        """The JSON object for the API; unset fields are omitted."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Condition(StatusModel):
@@ -46,7 +44,7 @@ class Condition(StatusModel):
     type: str = Field(
         max_length=316,
         description="Type of condition: Accepted, Suspended, WorkersReady, Progressing, Published, "
-        "Complete or Failed.",
+        "Complete, Failed, Fresh, Ready or Stalled.",
     )
     status: Literal["True", "False", "Unknown"] = Field(
         description="Status of the condition: True, False or Unknown."
@@ -185,7 +183,7 @@ class JobStatus(StatusModel):
         default_factory=list,
         max_length=32,
         description="Conditions of the job: Accepted, Suspended, WorkersReady, Progressing, "
-        "Published, Complete, Failed.",
+        "Published, Complete, Failed, Fresh, Ready, Stalled.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
@@ -202,6 +200,9 @@ class JobStatus(StatusModel):
     )
     output: OutputStatus | None = Field(
         default=None, description="The version that this job published."
+    )
+    report: RunStatus | None = Field(
+        default=None, description="What the attempt that published did, in total."
     )
     last_failure: FailureStatus | None = Field(
         default=None, description="The cause of the most recent failed attempt."

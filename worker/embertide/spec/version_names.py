@@ -9,6 +9,11 @@ from datetime import UTC, datetime
 MANIFEST = "_manifest.json"
 """With an underscore, by which readers of a folder of parquet files tell what is not data."""
 
+REPORT_DATA = "_report.json"
+REPORT_PAGE = "_report.html"
+"""What the run did, as data and as a page. Beside the manifest and not in it: both are written when
+the version is published already, since the time that publishing took is part of them."""
+
 EARLIER_MANIFEST = "manifest.json"
 """As versions were published before that; they stay readable."""
 

@@ -135,6 +135,7 @@ class _Loading:
     def _progress(self, rows: int) -> None:
         with self._counting:
             self._done += rows
+            self._ctx.work.add("features", rows=rows)
             self._ctx.progress("features", self._done / max(1, self._rows))
 
 

@@ -60,6 +60,7 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: E
             chunk = _narrow(ctx.edges, batch.source, batch.destination, batch.weight, ids.count)
             with counting:
                 count_ids(edges.histogram, chunk.destination, edges.shift)
+            ctx.work.add("ingest", edges=len(chunk.source))
             chunks.append(chunk)
         with counting:
             done += split.size
@@ -81,6 +82,7 @@ def _ingest_in_step(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: E
         chunk = _narrow(ctx.edges, source, destination, batch.weight, ids.count)
         count_ids(edges.histogram, chunk.destination, edges.shift)
         _append(edges, chunk)
+        ctx.work.add("ingest", edges=len(chunk.source))
         done += size
         ctx.progress("ingest", done / max(1, total))
 

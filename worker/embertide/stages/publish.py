@@ -92,6 +92,7 @@ def write_part(ctx: RunContext, uri: str, ids: Ids, embeddings: torch.Tensor) ->
     with writer:
         for at in range(0, rows, step):
             writer.write(ids[at : at + step], embeddings[at : at + step].cpu().numpy())
+            ctx.work.add("publish", rows=min(step, rows - at))
             ctx.progress("publish", 0.8 * at / rows)
     digest = writer.digest
     verify_part(ctx.storage, uri, digest)

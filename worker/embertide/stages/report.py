@@ -1,28 +1,72 @@
-"""The run's report: every rank's seconds, memory and traffic, gathered at rank 0."""
+"""The run's report: every rank's seconds, memory and traffic, gathered and kept by rank 0."""
 
 from __future__ import annotations
 
+import os
 import time
+from dataclasses import dataclass, replace
 
 from embertide.context import RunContext
 from embertide.kernels import native
+from embertide.models.description import Description
 from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
+from embertide.report import draw_page
 from embertide.telemetry.clock import Clock
-from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.report import RunReport
+from embertide.telemetry.recorder import CountingRecorder, Key, Totals, sum_traffic
+from embertide.telemetry.report import (
+    LayerFacts,
+    RankMemory,
+    RunFacts,
+    RunReport,
+    Span,
+    WorkerReport,
+)
+from embertide.telemetry.transfers import TransferStats
 from embertide.versions.catalog import VersionInfo
+from embertide.versions.manifest import read_manifest
+from embertide.versions.run_reports import write_report
 
 NOT_CURRENT = (
     "the version is published but not current: while this run went on, a later run published or"
     " someone rolled back; `embertide versions` lists both, `embertide rollback` switches"
 )
+NOT_KEPT = "the version is published, but the report of its run could not be kept beside it: {}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Share:
+    """What one rank tells rank 0; ``seconds`` are of its stages."""
+
+    seconds: dict[str, float]
+    memory: RankMemory
+    totals: dict[Key, Totals]
+    s3: TransferStats
+    worker: WorkerReport
+
+
+def run_facts(ctx: RunContext, description: Description, program: Program) -> RunFacts:
+    """The model and the settings that a run computes with."""
+    inference = ctx.job.spec.inference
+    layers = zip(description.layers, program.outputs, strict=True)
+    return RunFacts(
+        library=description.library,
+        input_width=program.input_width,
+        parameters=sum(values.numel() for values in program.params.values()),
+        layers=[LayerFacts(layer.conv, program.widths[name]) for layer, name in layers],
+        graph_layers=program.layers,
+        device=ctx.device.type,
+        threads=ctx.threads,
+        cores=os.cpu_count() or 1,
+        group_bytes=inference.group_bytes,
+        depth=inference.depth,
+    )
 
 
 def gather_report(
     ctx: RunContext,
     order: WorkOrder,
-    program: Program,
+    facts: RunFacts,
     clock: Clock,
     recorder: CountingRecorder,
     published: VersionInfo | None,
@@ -34,24 +78,31 @@ def gather_report(
         published: on rank 0; None on the others.
         warnings: of the run, for its user.
     """
-    mine = clock.rank_memory(ctx.grid.rank, order.planned_bytes)
-    gathered = ctx.exchange.all_objects((clock.seconds, mine, recorder.totals))
+    mine = _Share(
+        seconds=clock.seconds,
+        memory=clock.rank_memory(ctx.grid.rank, order.planned_bytes),
+        totals=recorder.totals,
+        s3=ctx.storage.stats.copy(),
+        worker=_worker(ctx, clock),
+    )
+    # All leave it at the same moment, by which their clocks are aligned.
+    ctx.exchange.barrier()
+    gathered: list[tuple[_Share, float]] = ctx.exchange.all_objects((mine, clock.elapsed))
     if published is None:
         return None
-    totals = CountingRecorder()
-    for _, _, counted in gathered:
-        for key, traffic in counted.items():
-            totals.at(key).add(traffic)
+    shares = [share for share, _ in gathered]
+    longest = max(elapsed for _, elapsed in gathered)
+    s3 = TransferStats()
+    for share in shares:
+        s3.add(share.s3)
     # Ranks work side by side, so the slowest counts.
-    stages = {
-        name: max(seconds.get(name, 0.0) for seconds, _, _ in gathered) for name in clock.seconds
-    }
+    stages = {name: max(share.seconds.get(name, 0.0) for share in shares) for name in clock.seconds}
     edges = clock.edges
     return RunReport(
         version=order.version,
         uri=published.uri,
         rows=published.rows,
-        dim=program.output_width,
+        dim=facts.layers[-1].width,
         manifest_digest=published.manifest_digest,
         grid=ctx.grid.shape,
         nodes=clock.nodes,
@@ -59,10 +110,57 @@ def gather_report(
         stages=stages,
         total_seconds=time.perf_counter() - clock.began,
         ingest_edges_per_second=edges / max(1e-9, stages["ingest"] + stages["csr"]),
-        infer_edges_per_second=edges * program.layers / max(1e-9, stages["infer"]),
-        traffic=totals.traffic(),
-        memory=[memory for _, memory, _ in gathered],
+        infer_edges_per_second=edges * facts.graph_layers / max(1e-9, stages["infer"]),
+        traffic=sum_traffic([share.totals for share in shares]),
+        memory=[share.memory for share in shares],
         warnings=[*warnings, *([] if published.current else [NOT_CURRENT])],
         current=published.current,
         kernels=native.describe(),
+        workers=[_later(share.worker, longest - elapsed) for share, elapsed in gathered],
+        planned_memory=order.planned_memory,
+        planned_traffic=order.planned_traffic,
+        s3=s3,
+        facts=facts,
     )
+
+
+def _worker(ctx: RunContext, clock: Clock) -> WorkerReport:
+    """What this rank did, by its own clock."""
+    totals = clock.recorder.totals.values()
+    waited, computed = clock.recorder.seconds()
+    return WorkerReport(
+        rank=ctx.grid.rank,
+        nodes=clock.own_nodes,
+        edges=clock.own_edges,
+        bytes_sent=sum(entry.bytes_sent for entry in totals),
+        bytes_received=sum(entry.bytes_received for entry in totals),
+        wait_seconds=waited,
+        compute_seconds=computed,
+        peers_on_host=len(ctx.exchange.links),
+        spans=sorted(clock.spans, key=lambda span: (span.start, -span.end)),
+    )
+
+
+def _later(worker: WorkerReport, seconds: float) -> WorkerReport:
+    """The same by the clock of the rank that began first, which began that much earlier."""
+    return replace(worker, spans=[_shifted(span, seconds) for span in worker.spans])
+
+
+def _shifted(span: Span, seconds: float) -> Span:
+    return replace(span, start=span.start + seconds, end=span.end + seconds)
+
+
+def keep_report(ctx: RunContext, report: RunReport) -> RunReport:
+    """Write a run's report beside the version's manifest; rank 0 calls, when it has published.
+
+    The version is there whatever happens here, so a report that cannot be drawn or written is a
+    warning in the report that is returned.
+    """
+    output_uri = ctx.job.spec.output.uri
+    try:
+        manifest, _ = read_manifest(ctx.storage, output_uri, report.version)
+        write_report(ctx.storage, output_uri, report, draw_page(report, manifest))
+    except Exception as error:
+        warning = NOT_KEPT.format(str(error) or repr(error))
+        return replace(report, warnings=[*report.warnings, warning])
+    return report

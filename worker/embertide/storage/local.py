@@ -18,7 +18,8 @@ from typing import Any, BinaryIO, cast
 from embertide.errors import InputError, ObjectMissing, StorageError
 from embertide.storage.file_lock import locked
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
-from embertide.storage.protocol import ObjectInfo, TransferStats
+from embertide.storage.protocol import ObjectInfo
+from embertide.telemetry.transfers import TransferStats
 
 _BUFFER_BYTES = 1 << 20
 

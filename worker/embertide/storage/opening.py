@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 
 from embertide.errors import StorageError
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, OnRetry, Storage, TransferStats
+from embertide.storage.protocol import ObjectInfo, OnRetry, Storage
+from embertide.telemetry.transfers import TransferStats
 
 
 def _tell_nobody(_sentence: str) -> None:

@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
+from embertide.telemetry.transfers import TransferStats
+
 OnRetry = Callable[[str], None]
 """Told a sentence before a request is sent again."""
 
@@ -24,16 +26,6 @@ class ObjectInfo:
     uri: str
     size: int
     etag: str
-
-
-@dataclass
-class TransferStats:
-    """Network traffic; ``requests`` counts all attempts, ``retries`` those after the first."""
-
-    requests: int = 0
-    retries: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
 
 
 class Storage(Protocol):

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from embertide.errors import ObjectMissing, StorageError, StoreUnavailable
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, OnRetry, TransferStats
+from embertide.storage.protocol import ObjectInfo, OnRetry
 from embertide.storage.s3_client import (
     THREADS,
     S3Client,
@@ -28,6 +28,7 @@ from embertide.storage.s3_errors import (
     of_answer,
 )
 from embertide.storage.s3_streams import MultipartSink, RangedFile, committing
+from embertide.telemetry.transfers import TransferStats
 
 _DELETE_AT_ONCE = 1000
 _FIRST_READ_BYTES = 8 << 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,23 +17,27 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from embertide.errors import InputError, StorageError, StoreUnavailable
+from embertide.errors import EmbertideError, InputError, StorageError, StoreUnavailable
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, OnRetry, TransferStats
+from embertide.storage.protocol import ObjectInfo, OnRetry
 from embertide.storage.s3_errors import (
     BEYOND_END,
     CONDITION_FAILED,
     CONNECTION_LOST,
+    NO_OBJECT,
     code_of,
     reason_of,
     translated,
 )
 from embertide.storage.s3_retries import Retries
+from embertide.telemetry.transfers import TransferStats
 
 THREADS = 8
 """Concurrent requests."""
 
 _READ_TIMEOUT_SECONDS = 60
+_NO_FAULT = CONDITION_FAILED | NO_OBJECT | BEYOND_END
+"""Codes that answer whether an object is there, or is still the same."""
 _WITHOUT_KEY = {"list_objects_v2", "delete_objects", "list_multipart_uploads"}
 
 
@@ -77,33 +82,52 @@ class S3Client:
         client = boto3.session.Session().client(
             "s3", endpoint_url=settings.endpoint_url, region_name=settings.region, config=config
         )
-        client.meta.events.register("before-call.s3", partial(self._count, retries=-1))
-        client.meta.events.register("before-send.s3", partial(self._count, requests=1, retries=1))
+        # Every call's first attempt is taken off the retries.
+        client.meta.events.register("before-call.s3", partial(self._on_event, retries=-1))
+        client.meta.events.register("before-send.s3", partial(self._on_event, 1, retries=1))
         return client
 
-    def _count(
-        self, requests: int = 0, retries: int = 0, read: int = 0, written: int = 0, **_: Any
-    ) -> None:
-        """Add to the stats; every call's first attempt is taken off the retries."""
+    def _on_event(self, requests: int = 0, *, retries: int, event_name: str, **_: Any) -> None:
+        """botocore's events are named like ``before-send.s3.GetObject``."""
+        self._count(event_name.rpartition(".")[2], requests, retries)
+
+    def _count(self, operation: str, requests: int = 0, retries: int = 0, errors: int = 0) -> None:
         with self._lock:
-            self.stats.requests += requests
-            self.stats.retries += retries
+            counted = self.stats.of(operation)
+            counted.requests += requests
+            counted.retries += retries
+            counted.errors += errors
+
+    def _count_bytes(self, read: int = 0, written: int = 0) -> None:
+        with self._lock:
             self.stats.bytes_read += read
             self.stats.bytes_written += written
+
+    @contextmanager
+    def _calling(self, operation: str, uri: str) -> Iterator[None]:
+        """Raise this project's errors, and count them unless they are what was asked."""
+        try:
+            with translated(uri, self.endpoint):
+                yield
+        except EmbertideError as error:
+            cause = error.__cause__
+            if not isinstance(cause, ClientError) or code_of(cause) not in _NO_FAULT:
+                self._count(operation, errors=1)
+            raise
 
     def call(self, operation: str, uri: str, **arguments: Any) -> Any:
         """One operation of boto3's client on the bucket and key of ``uri``."""
         bucket, key = bucket_and_key(uri)
         if operation not in _WITHOUT_KEY:
             arguments["Key"] = key
-        self._count(written=len(arguments.get("Body", b"")))
-        with translated(uri, self.endpoint):
+        self._count_bytes(written=len(arguments.get("Body", b"")))
+        with self._calling(self._client.meta.method_to_api_mapping[operation], uri):
             return getattr(self._client, operation)(Bucket=bucket, **arguments)
 
     def pages(self, field: str, uri: str, prefix: str, **more: str) -> Iterator[Any]:
         """One field of all pages of a listing of the bucket of ``uri``."""
         pages = self._client.get_paginator("list_objects_v2")
-        with translated(uri, self.endpoint):
+        with self._calling("ListObjectsV2", uri):
             for page in pages.paginate(Bucket=bucket_and_key(uri)[0], Prefix=prefix, **more):
                 yield from page.get(field, [])
 
@@ -124,13 +148,14 @@ class S3Client:
             except CONNECTION_LOST as error:
                 pause = self._retries.pause(attempt, reason_of(error))
                 if pause is None:
+                    self._count("GetObject", errors=1)
                     raise self._connection_lost(uri, error) from error
             except StorageError as error:
                 return self._no_range(uri, error)
-            self._count(retries=1)
+            self._count("GetObject", retries=1)
             time.sleep(pause)
             attempt += 1
-        self._count(read=len(data))
+        self._count_bytes(read=len(data))
         size = int(answer["ContentRange"].rpartition("/")[2])
         return data, ObjectInfo(uri, size, plain(answer["ETag"]))
 

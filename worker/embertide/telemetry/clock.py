@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psutil
 
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.report import RankMemory, Snapshot
+from embertide.telemetry.report import PlannedTraffic, RankMemory, Snapshot, Span
+from embertide.telemetry.transfers import TransferStats, Work
 
 
 @dataclass
@@ -21,20 +22,29 @@ class Clock:
 
     Attributes:
         on_progress: told when a stage begins.
+        recorder: whose waits are counted to the stages.
         seconds: of the stages that are over.
         under_way: stages that are not, the innermost last -> when they began (perf_counter).
         nodes: N, 0 until it is known.
         edges: E, 0 until it is known.
+        own_nodes, own_edges: of this worker's sub-range, 0 until they are known.
         began: when the run began (perf_counter).
+        spans: stages and layers that are over, their times since ``began``.
+        on_stage_over: called when a stage is over; a short one would fall between two snapshots.
     """
 
     memory: MemoryWatch
     on_progress: OnProgress
+    recorder: CountingRecorder = field(default_factory=CountingRecorder)
     seconds: dict[str, float] = field(default_factory=dict)
     under_way: dict[str, float] = field(default_factory=dict)
     nodes: int = 0
     edges: int = 0
+    own_nodes: int = 0
+    own_edges: int = 0
     began: float = field(default_factory=time.perf_counter)
+    spans: list[Span] = field(default_factory=list)
+    on_stage_over: Callable[[], None] = lambda: None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -42,16 +52,57 @@ class Clock:
         self.on_progress(Progress(name))
         self.memory.stage = name
         start = self.under_way[name] = time.perf_counter()
-        yield
+        with self._span(name):
+            yield
         del self.under_way[name]
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        self.on_stage_over()
+
+    @contextmanager
+    def layer(self, number: int) -> Iterator[None]:
+        """Time a part of a layer, within the stage ``infer``; parts that follow are one span."""
+        with self._span("infer", number):
+            yield
+        if len(self.spans) < 2:
+            return
+        before, last = self.spans[-2:]
+        if (before.stage, before.layer) == (last.stage, last.layer):
+            joined = replace(
+                last,
+                start=before.start,
+                wait_seconds=before.wait_seconds + last.wait_seconds,
+                compute_seconds=before.compute_seconds + last.compute_seconds,
+            )
+            self.spans[-2:] = [joined]
+
+    @contextmanager
+    def _span(self, stage: str, layer: int = -1) -> Iterator[None]:
+        """Note when the body began and ended, and how long it waited meanwhile."""
+        start, (waited, computed) = self.elapsed, self.recorder.seconds()
+        yield
+        waited_now, computed_now = self.recorder.seconds()
+        waits = waited_now - waited, computed_now - computed
+        self.spans.append(Span(stage, layer, start, self.elapsed, *waits))
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return time.perf_counter() - self.began
 
     def rank_memory(self, rank: int, planned_bytes: int) -> RankMemory:
         """What was planned beside what was used."""
         watch = self.memory
         return RankMemory(rank, watch.baseline, watch.peak, planned_bytes, dict(watch.peaks))
 
-    def snapshot(self, rank: int, planned_bytes: int, recorder: CountingRecorder) -> Snapshot:
+    def snapshot(
+        self,
+        rank: int,
+        planned_bytes: int,
+        recorder: CountingRecorder,
+        planned_traffic: list[PlannedTraffic],
+        work: Work,
+        s3: TransferStats,
+    ) -> Snapshot:
         """All of this worker's metrics right now; any thread may call."""
         now = time.perf_counter()
         under_way, seconds = dict(self.under_way), dict(self.seconds)
@@ -66,4 +117,8 @@ class Clock:
             nodes=self.nodes,
             edges=self.edges,
             traffic=recorder.traffic(),
+            planned_traffic=planned_traffic,
+            rows_done=dict(work.rows),
+            edges_done=dict(work.edges),
+            s3=s3.copy(),
         )

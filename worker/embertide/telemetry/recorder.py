@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -36,11 +36,17 @@ class Recorder(Protocol):
     def received(self, label: Label, size: int) -> None:
         """A group's ``size`` bytes will arrive, from all peers together."""
 
+    def arrived(self, label: Label) -> None:
+        """A group has been received."""
+
     def waited(self, label: Label, seconds: float) -> None:
         """The worker stood still for data."""
 
     def computed(self, label: Label, seconds: float) -> None:
         """The worker computed while data of the same primitive travelled."""
+
+    def met(self, seconds: float) -> None:
+        """The worker exchanged a small object with all others, or waited until they came to it."""
 
 
 class NullRecorder:
@@ -52,10 +58,16 @@ class NullRecorder:
     def received(self, label: Label, size: int) -> None:
         """Discard it."""
 
+    def arrived(self, label: Label) -> None:
+        """Discard it."""
+
     def waited(self, label: Label, seconds: float) -> None:
         """Discard it."""
 
     def computed(self, label: Label, seconds: float) -> None:
+        """Discard it."""
+
+    def met(self, seconds: float) -> None:
         """Discard it."""
 
 
@@ -71,6 +83,7 @@ class Totals:
     wait_seconds: float = 0.0
     compute_seconds: float = 0.0
     waits: list[int] = field(default_factory=lambda: [0] * (len(WAIT_BUCKETS) + 1))
+    depth: int = 0
 
     def add(self, other: Totals) -> None:
         """Add another worker's totals."""
@@ -82,6 +95,7 @@ class Totals:
         self.wait_seconds += other.wait_seconds
         self.compute_seconds += other.compute_seconds
         self.waits = [a + b for a, b in zip(self.waits, other.waits, strict=True)]
+        self.depth = max(self.depth, other.depth)
 
 
 Key = tuple[str, str, int]
@@ -89,10 +103,16 @@ Key = tuple[str, str, int]
 
 
 class CountingRecorder:
-    """Keeps totals in memory. ``messages`` counts messages sent."""
+    """Keeps totals in memory. ``messages`` counts messages sent.
+
+    Attributes:
+        met_seconds: in which all workers met, and no transfer of any label was under way.
+    """
 
     def __init__(self) -> None:
         self.totals: dict[Key, Totals] = {}
+        self.met_seconds = 0.0
+        self._in_flight: dict[Key, int] = {}
 
     def at(self, key: Key) -> Totals:
         """The totals of an axis, primitive and layer."""
@@ -113,6 +133,13 @@ class CountingRecorder:
         entry.bytes_received += size
         entry.groups += 1
         entry.largest_group_bytes = max(entry.largest_group_bytes, size)
+        key = (label.axis, label.primitive, label.layer)
+        self._in_flight[key] = self._in_flight.get(key, 0) + 1
+        entry.depth = max(entry.depth, self._in_flight[key])
+
+    def arrived(self, label: Label) -> None:
+        """Count one group as no longer in flight."""
+        self._in_flight[label.axis, label.primitive, label.layer] -= 1
 
     def waited(self, label: Label, seconds: float) -> None:
         """Add seconds spent blocked on peers."""
@@ -124,9 +151,35 @@ class CountingRecorder:
         """Add seconds computed while data travelled."""
         self._at(label).compute_seconds += seconds
 
+    def met(self, seconds: float) -> None:
+        """Add seconds in which all workers met."""
+        self.met_seconds += seconds
+
+    def seconds(self) -> tuple[float, float]:
+        """Seconds waited, meetings included, and computed while data travelled, all together."""
+        entries = self.totals.values()
+        waited = self.met_seconds + sum(entry.wait_seconds for entry in entries)
+        return waited, sum(entry.compute_seconds for entry in entries)
+
     def traffic(self) -> list[Traffic]:
         """All totals, in a stable order."""
-        return [Traffic(*key, **vars(self.totals[key])) for key in sorted(self.totals)]
+        return sum_traffic([self.totals])
+
+
+def sum_traffic(ranks: Sequence[Mapping[Key, Totals]]) -> list[Traffic]:
+    """The totals of all ranks, in a stable order, and the largest share of one of them."""
+    found = []
+    for key in sorted({key for totals in ranks for key in totals}):
+        parts = [totals[key] for totals in ranks if key in totals]
+        summed = Totals()
+        for part in parts:
+            summed.add(part)
+        most = max(part.bytes_sent for part in parts)
+        longest = max(part.wait_seconds for part in parts)
+        found.append(
+            Traffic(*key, **vars(summed), most_bytes_sent=most, longest_wait_seconds=longest)
+        )
+    return found
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.spec.grid import GridShape
+from embertide.telemetry.transfers import TransferStats
 
 WAIT_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 """Upper ends, in seconds, of the buckets of :attr:`Traffic.waits`; the last one has none."""
@@ -23,7 +24,8 @@ class Traffic:
     ``layer`` is -1 outside the layers. ``groups`` are receive buffers filled, the largest of
     which took ``largest_group_bytes``. ``wait_seconds`` is time blocked on peers, and ``waits``
     counts the waits by their length (``WAIT_BUCKETS``); ``compute_seconds`` is time that was
-    computed while data travelled.
+    computed while data travelled. ``depth`` is the largest number of groups in flight at a time.
+    ``most_bytes_sent`` and ``longest_wait_seconds`` are those of the rank that has the most.
     """
 
     axis: str
@@ -37,6 +39,9 @@ class Traffic:
     wait_seconds: float
     compute_seconds: float
     waits: list[int] = field(default_factory=list)
+    depth: int = 0
+    most_bytes_sent: int = 0
+    longest_wait_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,104 @@ class RankMemory:
 
 
 @dataclass(frozen=True)
+class Span:
+    """A stage of one worker, or its share in one layer, which lies within ``infer``.
+
+    ``layer`` is -1 for a whole stage; the conversion of the last layer's result has the number of
+    layers. ``start`` and ``end`` are seconds since the first worker began, on all workers' common
+    clock. ``wait_seconds`` of them were blocked on peers, ``compute_seconds`` were computed while
+    data travelled.
+    """
+
+    stage: str
+    layer: int
+    start: float
+    end: float
+    wait_seconds: float
+    compute_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class WorkerReport:
+    """What one worker held, sent and did when.
+
+    ``nodes`` and ``edges`` are those of its sub-range: its rows, and the edges into them.
+    ``peers_on_host`` are those whose memory it could read directly.
+    """
+
+    rank: int
+    nodes: int
+    edges: int
+    bytes_sent: int
+    bytes_received: int
+    wait_seconds: float
+    compute_seconds: float
+    peers_on_host: int
+    spans: list[Span] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> WorkerReport:
+        """Rebuild it from plain values."""
+        return cls(**{**data, "spans": [Span(**span) for span in data["spans"]]})
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """A layer of ``model.yaml``: its ``conv`` and the columns of its result."""
+
+    conv: str
+    width: int
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What was run with: the model as it was read, and the settings that decide a run's speed.
+
+    ``parameters`` counts the model's values, ``graph_layers`` its layers that read edges, ``cores``
+    those of rank 0's machine; ``group_bytes`` and ``depth`` are the manifest's.
+    """
+
+    library: str
+    input_width: int
+    parameters: int
+    layers: list[LayerFacts]
+    graph_layers: int
+    device: str
+    threads: int
+    cores: int
+    group_bytes: int
+    depth: int
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> RunFacts:
+        """Rebuild them from plain values."""
+        return cls(**{**data, "layers": [LayerFacts(**layer) for layer in data["layers"]]})
+
+
+@dataclass(frozen=True)
+class PlannedTraffic:
+    """Predicted traffic of one worker: bytes it sends for one primitive of one layer."""
+
+    axis: str
+    primitive: str
+    layer: int
+    bytes_per_worker: int
+    messages: int
+
+
+@dataclass(frozen=True)
 class RunReport:
     """One published version and what it cost.
 
     ``stages`` maps a stage to its seconds in the order they ran, the slowest rank counting.
     ``current`` says whether LATEST names the version. ``kernels`` says what computed: native code
-    and its instruction set, or torch and why.
+    and its instruction set, or torch and why. ``planned_memory`` maps a stage to the bytes of the
+    fullest worker beyond its imports; ``planned_traffic`` is one worker's, ``s3`` that of all.
     """
 
     version: str
@@ -85,6 +182,11 @@ class RunReport:
     warnings: list[str] = field(default_factory=list)
     current: bool = True
     kernels: str = ""
+    workers: list[WorkerReport] = field(default_factory=list)
+    planned_memory: dict[str, int] = field(default_factory=dict)
+    planned_traffic: list[PlannedTraffic] = field(default_factory=list)
+    s3: TransferStats = field(default_factory=TransferStats)
+    facts: RunFacts | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""
@@ -99,6 +201,10 @@ class RunReport:
                 "grid": GridShape.of(*data["grid"]),
                 "traffic": [Traffic(**item) for item in data["traffic"]],
                 "memory": [RankMemory(**item) for item in data["memory"]],
+                "workers": [WorkerReport.from_json(item) for item in data["workers"]],
+                "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
+                "s3": TransferStats.from_json(data["s3"]),
+                "facts": data["facts"] and RunFacts.from_json(data["facts"]),
             }
         )
 
@@ -108,7 +214,8 @@ class Snapshot:
     """One worker's metrics while it works.
 
     ``stage`` is the one under way, "" between them; ``stages`` maps each to its seconds so far.
-    ``nodes`` and ``edges`` of the whole graph are 0 until they are known.
+    ``nodes`` and ``edges`` of the whole graph are 0 until they are known; ``rows_done`` and
+    ``edges_done`` are what this worker has processed, by stage.
     """
 
     rank: int
@@ -119,6 +226,10 @@ class Snapshot:
     nodes: int
     edges: int
     traffic: list[Traffic] = field(default_factory=list)
+    planned_traffic: list[PlannedTraffic] = field(default_factory=list)
+    rows_done: dict[str, int] = field(default_factory=dict)
+    edges_done: dict[str, int] = field(default_factory=dict)
+    s3: TransferStats = field(default_factory=TransferStats)
 
     def to_json(self) -> dict[str, Any]:
         """Return the snapshot as JSON-able data; `from_json` is the way back."""
@@ -127,8 +238,15 @@ class Snapshot:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Snapshot:
         """Rebuild a snapshot from `to_json`'s data."""
-        traffic = [Traffic(**item) for item in data["traffic"]]
-        return cls(**{**data, "memory": RankMemory(**data["memory"]), "traffic": traffic})
+        return cls(
+            **{
+                **data,
+                "memory": RankMemory(**data["memory"]),
+                "traffic": [Traffic(**item) for item in data["traffic"]],
+                "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
+                "s3": TransferStats.from_json(data["s3"]),
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -138,17 +256,6 @@ class InputSize:
     uri: str
     size: int
     kind: str
-
-
-@dataclass(frozen=True)
-class PlannedTraffic:
-    """Predicted traffic of one worker: bytes it sends for one primitive of one layer."""
-
-    axis: str
-    primitive: str
-    layer: int
-    bytes_per_worker: int
-    messages: int
 
 
 @dataclass(frozen=True, kw_only=True)

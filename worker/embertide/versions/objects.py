@@ -2,6 +2,7 @@
 
     versions/<version>/part-00000.parquet   (or .npy with .ids.npy or .ids.parquet), ...
     versions/<version>/_manifest.json       written last: with it, the version is complete
+    versions/<version>/_report.json, .html  what the run did, if it could be kept; after that
     LATEST                                  names the current version
 
 Names of what is not data begin with ``_`` or ``.``, so that tools which read folders of parquet

@@ -19,6 +19,8 @@ from embertide.stages.infer.aggregate import run_aggregate
 from embertide.stages.infer.edges import run_edge_step
 from embertide.stages.infer.execution import Execution, Graphs
 from embertide.stages.infer.nodes import run_linear, run_node_step
+from embertide.stages.infer.work import LayerWork
+from embertide.telemetry.clock import Clock
 
 __all__ = ["Graphs", "infer"]
 
@@ -30,6 +32,7 @@ def infer(
     graphs: Graphs,
     loaded: Loaded,
     locations: torch.Tensor,
+    clock: Clock,
 ) -> torch.Tensor:
     """Compute the embeddings of our sub-range. Collective: every rank must call.
 
@@ -37,6 +40,7 @@ def infer(
         loaded: the feature rows we read.
         locations: [N/(P*M), 2] rank that loaded the features of each node of our sub-range, and
             the row there.
+        clock: told when a layer begins and ends.
 
     Returns:
         [N/(P*M), D'] float32 in the ``rows`` layout.
@@ -51,21 +55,26 @@ def infer(
         locations=locations,
     )
     with torch.inference_mode():
-        return _run(execution)
+        return _run(execution, clock)
 
 
-def _run(execution: Execution) -> torch.Tensor:
+def _run(execution: Execution, clock: Clock) -> torch.Tensor:
     """Every run of steps in order, then the output in the ``rows`` layout."""
     ctx, program, tensors = execution.ctx, execution.program, execution.tensors
-    done = 0
-    for run in runs(program):
+    done, planned = 0, runs(program)
+    work = LayerWork(execution, planned)
+    for run in planned:
         done += len(run.steps)
-        tensors.advance(done - 1)
-        tensors.keep(run.out, _run_steps(execution, run))
-        ctx.progress("infer", done / len(program.steps), run.steps[-1].layer + 1, program.layers)
-    tensors.advance(len(program.steps))
-    last = ctx.exchange.channel("feature", "gemm", program.layers)
-    return tensors.get(program.output, "rows", last).data
+        layer = run.steps[-1].layer
+        with clock.layer(layer):
+            tensors.advance(done - 1)
+            tensors.keep(run.out, _run_steps(execution, run))
+        work.done(run)
+        ctx.progress("infer", done / len(program.steps), layer + 1, program.layers)
+    with clock.layer(program.layers):
+        tensors.advance(len(program.steps))
+        last = ctx.exchange.channel("feature", "gemm", program.layers)
+        return tensors.get(program.output, "rows", last).data
 
 
 def _run_steps(execution: Execution, run: Run) -> Shard:

@@ -1,0 +1,174 @@
+"""Metrics about jobs, their last runs and their outputs: pure functions of API objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily
+
+from embertide.spec import metric_names as names
+from embertide.spec.metric_names import Metric
+from embertide_operator.kubernetes_api import Object
+from embertide_operator.observe import output_of
+from embertide_operator.outputs import OutputRecord
+from embertide_operator.status import parse_time
+
+Labels = tuple[str, ...]
+PHASES = (
+    "Pending", "Planning", "Starting", "Running", "Restarting", "Suspended", "Succeeded", "Failed",
+)  # fmt: skip
+
+
+class Series:
+    """Metric families that are filled sample by sample."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, GaugeMetricFamily] = {}
+
+    def add(self, metric: Metric, labels: Labels, value: float | None) -> None:
+        """Add a sample; None is left out."""
+        if metric.name not in self._families:
+            family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+            self._families[metric.name] = family
+        if value is not None:
+            self._families[metric.name].add_metric(labels, value)
+
+    def families(self) -> Iterator[GaugeMetricFamily]:
+        """All of them."""
+        yield from self._families.values()
+
+
+def essentials(job: Object) -> Object:
+    """What the series need of a job: a fraction of it, since thousands may be kept."""
+    meta, spec = job["metadata"], job["spec"]
+    kept = ("namespace", "name", "uid", "creationTimestamp")
+    workers = spec.get("workers") or {}
+    return {
+        "metadata": {key: meta[key] for key in kept},
+        "spec": {
+            "output": {"uri": spec["output"]["uri"]},
+            "workers": {"device": workers.get("device", "cpu")},
+            "backoffLimit": spec.get("backoffLimit", 0),
+        },
+        "status": job.get("status") or {},
+    }
+
+
+def job_series(jobs: Iterable[Object]) -> Series:
+    """Of every job that exists, and of its last run."""
+    series = Series()
+    phases = dict.fromkeys(PHASES, 0)
+    for job in jobs:
+        status = job.get("status") or {}
+        phase = status.get("phase", "Pending")
+        phases[phase] = phases.get(phase, 0) + 1
+        _add_job(series, job, status, phase)
+        _add_conditions(series, job, status)
+        _add_run(series, job, status.get("report") or {})
+    for phase, count in phases.items():
+        series.add(names.JOBS, (phase,), count)
+    return series
+
+
+def _who(job: Object) -> Labels:
+    return job["metadata"]["namespace"], job["metadata"]["name"]
+
+
+def _add_job(series: Series, job: Object, status: Object, phase: str) -> None:
+    who, meta, spec = _who(job), job["metadata"], job["spec"]
+    grid = (status.get("plan") or {}).get("grid", "auto")
+    device = spec["workers"]["device"]
+    series.add(names.JOB_INFO, (*who, meta["uid"], output_of(job), grid, device), 1)
+    series.add(names.JOB_PHASE, (*who, phase), 1)
+    series.add(names.JOB_CREATED, who, seconds(meta["creationTimestamp"]))
+    series.add(names.JOB_STARTED, who, seconds(status.get("startTime")))
+    series.add(names.JOB_COMPLETED, who, seconds(status.get("completionTime")))
+    series.add(names.JOB_ATTEMPT, who, status.get("attempt", 0))
+    series.add(names.JOB_FAILURES, who, status.get("failures", 0))
+    series.add(names.JOB_BACKOFF_LIMIT, who, spec["backoffLimit"])
+    reason = (status.get("lastFailure") or {}).get("reason")
+    series.add(names.JOB_LAST_FAILURE, (*who, reason or ""), 1 if reason else None)
+    for state in ("desired", "ready", "failed"):
+        series.add(names.JOB_WORKERS, (*who, state), (status.get("workers") or {}).get(state, 0))
+    progress = status.get("progress") or {}
+    percent = progress.get("percent")
+    series.add(names.JOB_PROGRESS_RATIO, who, None if percent is None else percent / 100)
+    running = 1 if phase == "Running" and progress else None
+    series.add(names.JOB_STAGE, (*who, progress.get("stage", "")), running)
+
+
+def _add_conditions(series: Series, job: Object, status: Object) -> None:
+    for item in status.get("conditions") or []:
+        labels = (*_who(job), item["type"], item["reason"])
+        series.add(names.JOB_CONDITION, labels, float(item["status"] == "True"))
+
+
+def _add_run(series: Series, job: Object, report: Object) -> None:
+    """The summary in ``status.report``; nothing before the job has published."""
+    if not report:
+        return
+    run = (*_who(job), str(report.get("attempt", "")))
+    place = tuple(str(report.get(key, "")) for key in ("version", "grid", "kernels"))
+    series.add(names.RUN_INFO, (*run, *place), 1)
+    memory, s3 = report.get("memory") or {}, report.get("s3") or {}
+    for metric, value in (
+        (names.RUN_SECONDS, report.get("seconds")),
+        (names.RUN_NODES, report.get("nodes")),
+        (names.RUN_EDGES, report.get("edges")),
+        (names.RUN_MEMORY_PEAK_BYTES, memory.get("peakBytes")),
+        (names.RUN_MEMORY_PLANNED_BYTES, memory.get("plannedBytes")),
+        (names.RUN_S3_READ_BYTES, s3.get("readBytes")),
+        (names.RUN_S3_WRITTEN_BYTES, s3.get("writtenBytes")),
+        (names.RUN_S3_REQUESTS, s3.get("requests")),
+        (names.RUN_S3_RETRIES, s3.get("retries")),
+        (names.RUN_S3_ERRORS, s3.get("errors")),
+    ):
+        series.add(metric, run, value)
+    for stage in report.get("stages") or []:
+        series.add(names.RUN_STAGE_SECONDS, (*run, stage["name"]), stage["seconds"])
+    for item in report.get("exchange") or []:
+        _add_exchange(series, run, item, str(report.get("grid", "1x1")))
+
+
+_EXCHANGE = (
+    (names.RUN_SENT_BYTES, "bytes"),
+    (names.RUN_PLANNED_BYTES, "plannedBytes"),
+    (names.RUN_MESSAGES, "messages"),
+    (names.RUN_PLANNED_MESSAGES, "plannedMessages"),
+    (names.RUN_WAIT_SECONDS, "waitSeconds"),
+    (names.RUN_WAIT_LONGEST_SECONDS, "longestWaitSeconds"),
+    (names.RUN_OVERLAPPED_SECONDS, "overlappedSeconds"),
+    (names.RUN_GROUPS, "groups"),
+    (names.RUN_GROUP_BYTES, "largestGroupBytes"),
+    (names.RUN_DEPTH, "depth"),
+)
+
+
+def _add_exchange(series: Series, run: Labels, item: Mapping[str, Any], grid: str) -> None:
+    labels = (*run, item["axis"], item["primitive"])
+    for metric, field in _EXCHANGE:
+        series.add(metric, labels, item.get(field))
+    graph, _, feature = grid.partition("x")
+    mean = item["bytes"] / (int(graph) * int(feature))
+    series.add(names.RUN_IMBALANCE_RATIO, labels, item["mostBytes"] / mean if mean else None)
+
+
+def output_series(records: Iterable[OutputRecord]) -> Series:
+    """Of every output that is known."""
+    series = Series()
+    for record in records:
+        at = record.key
+        series.add(names.OUTPUT_FIRST_JOB, at, seconds(record.first_job))
+        series.add(names.OUTPUT_LAST_JOB, at, seconds(record.last_job))
+        series.add(names.OUTPUT_LAST_SUCCESS, at, seconds(record.last_success))
+        series.add(names.OUTPUT_LAST_FAILURE, at, seconds(record.last_failure))
+        series.add(names.OUTPUT_OBJECTIVE_SECONDS, at, record.max_age)
+        published = (*at, record.job, record.version)
+        series.add(names.OUTPUT_INFO, published, 1 if record.last_success else None)
+    return series
+
+
+def seconds(time: str | None) -> float | None:
+    """Seconds since the epoch of a time of the API; None where it is not set."""
+    return parse_time(time).timestamp() if time else None

@@ -1,0 +1,69 @@
+"""What the publishing workflow does, against a registry on this machine: labels, push, pull."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.cluster.build import Module, build
+from tests.support.cluster.images import BASE_IMAGE, locked_store
+from tests.support.paths import ROOT
+from tests.support.publishing import program, registry
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("cluster_can_run")]
+
+SOURCE = "https://git.example/embertide"
+CHART = ROOT / "charts" / "embertide"
+
+
+def say(*command: str | Path) -> str:
+    ended = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"SOURCE": SOURCE}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout
+    return ended.stdout
+
+
+@pytest.fixture
+def host() -> Iterator[str]:
+    with registry() as found:
+        yield found
+
+
+def test_a_pushed_image_says_what_it_was_built_from(host: str) -> None:
+    lines = say(ROOT / "docker" / "build-arguments", "operator").splitlines()
+    arguments = dict(line.split("=", 1) for line in lines) | {"BASE": BASE_IMAGE}
+    image = f"{host}/operator:{arguments['VERSION']}"
+    with locked_store() as buildah:
+        built = buildah.build(ROOT / "docker" / "operator.Dockerfile", ROOT, arguments)
+        buildah.run("push", "--tls-verify=false", built, f"docker://{image}")
+    config = json.loads(say(program("crane"), "config", image))["config"]
+    labels = {name.rpartition("image.")[2]: text for name, text in config["Labels"].items()}
+    assert labels["source"] == SOURCE
+    assert labels["base.name"] == BASE_IMAGE
+    for name in ("revision", "version", "created"):
+        assert labels[name] == arguments[name.upper()]
+    assert config["User"] == "65532:65532"
+
+
+def test_a_pushed_chart_can_be_pulled_by_digest(host: str, tmp_path: Path) -> None:
+    helm = build(Module("helm", ("helm",)))[0] / "helm"
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    say(helm, "package", CHART, "--destination", tmp_path)
+    archive = tmp_path / f"embertide-{version}.tgz"
+    said = say(helm, "push", "--plain-http", archive, f"oci://{host}/charts")
+    digest = re.search(r"^Digest: (sha256:[0-9a-f]{64})$", said, re.MULTILINE)
+    assert digest is not None, said
+    place = f"oci://{host}/charts/embertide@{digest[1]}"
+    shown = say(helm, "show", "values", "--plain-http", place)
+    assert yaml.safe_load(shown[shown.index("\n#") :]) == yaml.safe_load(
+        (CHART / "values.yaml").read_text()
+    )

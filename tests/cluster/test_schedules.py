@@ -1,0 +1,185 @@
+"""Schedules by the real CronJob controller: at the minute, late, twice, by hand, and waiting."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from embertide.spec import naming
+from embertide.submit.firing import SCHEDULED, time_of_job
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.installation import CHART, NAMESPACE, RELEASE
+from tests.support.cluster.jobs import Inputs, Jobs, Manifest, workers
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.cluster
+
+_NEVER = {"schedule": "0 0 1 1 *", "suspend": True}
+
+
+@pytest.fixture
+def scheduled(tiny: Inputs, jobs: Jobs, tmp_path: Path) -> Iterator[Jobs]:
+    """The release with three schedules in a fresh namespace.
+
+    ``every`` fires each minute; ``waits`` and ``broken`` wait for their jobs and only fire by hand.
+    """
+    every = _schedule(tiny, jobs, "every", concurrencyPolicy="Allow", schedule="* * * * *")
+    waits = _schedule(tiny, jobs, "waits", wait=True, **_NEVER)
+    broken = _schedule(tiny, jobs, "broken", wait=True, **_NEVER)
+    missing = f"{jobs.root}/nothing/{{date}}/"
+    broken["jobTemplate"]["spec"]["input"]["edges"][0]["uri"] = missing
+    _upgrade(jobs.cluster, tmp_path, [every, waits, broken])
+    yield jobs
+    _upgrade(jobs.cluster, tmp_path, [])
+
+
+def test_every_firing_runs_once_at_its_minute_late_or_twice(tiny: Inputs, scheduled: Jobs) -> None:
+    """The controller is down over one minute, back at the next, and a Job is made a second time."""
+    cluster = scheduled.cluster
+    cluster.kill_controllers()
+    missed = _next_minute()
+    try:
+        cluster.wait_for(lambda: datetime.now(UTC) > missed + timedelta(seconds=1), 65, "a minute")
+        names = [name for name in scheduled.statuses() if name >= _name("every", missed)]
+        assert names == [], "without its controller no CronJob fires"
+    finally:
+        cluster.start_controllers()
+
+    late = _name("every", missed)
+    cluster.wait_for(lambda: late in scheduled.statuses(), 60, "the missed firing")
+    status = scheduled.complete(late)
+    in_time = _name("every", missed + timedelta(minutes=1))
+    cluster.wait_for(lambda: in_time in scheduled.statuses(), 75, "the next firing")
+    scheduled.kubectl("patch", "cronjob", "every", "-p", '{"spec": {"suspend": true}}')
+
+    # The dates are those of the scheduled time, whenever the job was created.
+    assert tiny.versions(f"{scheduled.root}/every/{missed:%Y-%m-%dT%H-%M}") == status["versions"]
+    tiny.check(f"{scheduled.root}/every/{missed:%Y-%m-%dT%H-%M}")
+    created = _embedding_jobs(scheduled)[in_time]["metadata"]["creationTimestamp"]
+    delay = datetime.fromisoformat(created) - (missed + timedelta(minutes=1))
+    assert timedelta(0) <= delay < timedelta(seconds=60)
+
+    before = _uids(scheduled)
+    _make_again(scheduled, late)
+    assert f"{late} exists (Succeeded)" in _logs(scheduled, "again")
+    assert _uids(scheduled) == before
+    assert len(tiny.versions(f"{scheduled.root}/every/{missed:%Y-%m-%dT%H-%M}")) == 1
+
+
+def test_waiting_pods_end_as_their_jobs_do(scheduled: Jobs) -> None:
+    for name in ("waits", "broken"):
+        scheduled.kubectl("create", "job", f"{name}-now", f"--from=cronjob/{name}")
+    done = _ended(scheduled, "waits-now")
+    assert _conditions(done)["Complete"] == "CompletionsReached"
+    (name,) = (found for found in scheduled.statuses() if found.startswith("waits-"))
+    assert name == naming.scheduled_name("waits", time_of_job(done))
+    assert f"{name}: Succeeded, version " in _logs(scheduled, "waits-now")
+
+    failed = _ended(scheduled, "broken-now")
+    assert _conditions(failed)["Failed"] == "PodFailurePolicy"
+    (pod,) = (p for p in scheduled.pods() if p["metadata"]["name"].startswith("broken-now"))
+    state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert state["exitCode"] == 10
+    day = time_of_job(failed).strftime("%Y-%m-%d")
+    assert f"{scheduled.root}/nothing/{day}/" in _logs(scheduled, "broken-now")
+
+
+def test_the_example_without_helm(tiny: Inputs, jobs: Jobs) -> None:
+    """Two Jobs by hand; those of one minute are one firing."""
+    text = (ROOT / "examples/schedule.yaml").read_text()
+    text = text.replace("ghcr.io/embertide/operator:0.1.0", jobs.cluster.operator_image)
+    objects = {item["kind"]: item for item in yaml.safe_load_all(text)}
+    spec = tiny.job("products", f"{jobs.root}/out/{{date}}", suspend=True)["spec"]
+    manifest = yaml.safe_load(objects["ConfigMap"]["data"]["job.yaml"]) | {"spec": spec}
+    objects["ConfigMap"]["data"]["job.yaml"] = yaml.safe_dump(manifest)
+    jobs.apply(*objects.values())
+
+    for name in ("first", "second"):
+        jobs.kubectl("create", "job", name, "--from=cronjob/products")
+        assert "Complete" in _conditions(_ended(jobs, name)), _logs(jobs, name)
+    made = [jobs.cluster.get("-n", jobs.namespace, "job", name) for name in ("first", "second")]
+    names = [naming.scheduled_name("products", time_of_job(job)) for job in made]
+    # In the next minute it is another firing, which Forbid skips while the first is suspended.
+    assert set(jobs.statuses()) == {names[0]}
+    expected = "exists" if names[0] == names[1] else f"skipped: {names[0]} is not finished"
+    assert expected in _logs(jobs, "second")
+
+
+def _schedule(inputs: Inputs, jobs: Jobs, name: str, **fields: Any) -> Manifest:
+    """A value of the chart whose jobs publish below their minute."""
+    output = f"{jobs.root}/{name}/{{datetime:%Y-%m-%dT%H-%M}}"
+    spec = inputs.job(name, output, workers=workers(1, 1))["spec"]
+    return {"name": name, "namespace": jobs.namespace, "jobTemplate": {"spec": spec}} | fields
+
+
+def _upgrade(cluster: KubernetesCluster, folder: Path, schedules: list[Manifest]) -> None:
+    values = folder / "values.json"
+    values.write_text(json.dumps({"schedules": schedules}))
+    options = ("--namespace", NAMESPACE, "--reuse-values", "--values", str(values))
+    cluster.helm("upgrade", RELEASE, str(CHART), *options)
+
+
+def _next_minute() -> datetime:
+    """The next minute of the clock that is not just about to begin."""
+    soon = datetime.fromtimestamp(time.time() + 1, UTC)
+    return soon.replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+
+def _name(schedule: str, minute: datetime) -> str:
+    return naming.scheduled_name(schedule, minute)
+
+
+def _embedding_jobs(jobs: Jobs) -> dict[str, Manifest]:
+    found = jobs.cluster.get("-n", jobs.namespace, "ej")["items"]
+    return {item["metadata"]["name"]: item for item in found}
+
+
+def _uids(jobs: Jobs) -> dict[str, str]:
+    return {name: item["metadata"]["uid"] for name, item in _embedding_jobs(jobs).items()}
+
+
+def _make_again(jobs: Jobs, name: str) -> None:
+    """A second Job for the firing of an EmbeddingJob, as the controller made the first; its end."""
+    time = _embedding_jobs(jobs)[name]["metadata"]["annotations"][naming.SCHEDULED_TIME]
+    found = jobs.cluster.get("-n", jobs.namespace, "jobs")["items"]
+    scheduled = {item["metadata"]["annotations"].get(SCHEDULED): item for item in found}
+    assert list(scheduled).count(time) == 1, scheduled.keys()
+    cron_job = jobs.cluster.get("-n", jobs.namespace, "cronjob", "every")
+    again = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "again", "annotations": {SCHEDULED: time}},
+        "spec": cron_job["spec"]["jobTemplate"]["spec"],
+    }
+    jobs.apply(again)
+    assert "Complete" in _conditions(_ended(jobs, "again"))
+
+
+def _ended(jobs: Jobs, name: str) -> Manifest:
+    """A Job of the batch API when it has succeeded or failed."""
+
+    def look() -> Manifest | None:
+        path = f"/apis/batch/v1/namespaces/{jobs.namespace}/jobs/{name}"
+        found: Manifest = jobs.cluster.read(path)
+        return found if {"Complete", "Failed"} & _conditions(found).keys() else None
+
+    found = jobs.cluster.wait_for(look, 120, f"Job {name} ends")
+    assert found is not None
+    return found
+
+
+def _conditions(job: Manifest) -> dict[str, str]:
+    """The reason of each condition that is true."""
+    found = job["status"].get("conditions", [])
+    return {c["type"]: c.get("reason", "") for c in found if c["status"] == "True"}
+
+
+def _logs(jobs: Jobs, job: str) -> str:
+    return jobs.kubectl("logs", f"job/{job}")

@@ -1,0 +1,144 @@
+"""Writes charts/embertide/README.md: an introduction, and every value as values.yaml tells it.
+
+Run it after a change of values.yaml or of the text here: python -m tests.support.chart_page
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from tests.support.paths import ROOT
+
+CHART = ROOT / "charts" / "embertide"
+PAGE = CHART / "README.md"
+
+INTRODUCTION = """\
+# Helm chart of Embertide
+
+It installs the definition of EmbeddingJob (short name `ej`) and one operator, which computes and
+publishes the embeddings that jobs ask for. Kubernetes 1.28 and Helm 3.14 or later are needed. This
+page is generated from `values.yaml` by `python -m tests.support.chart_page`.
+
+```
+helm install embertide charts/embertide --namespace embertide --create-namespace
+helm test embertide --namespace embertide      # a tiny job, from graph to embeddings
+kubectl apply -f job.yaml
+kubectl get ej -w
+```
+
+The operator and all workers satisfy the Pod Security Standard *restricted*, which the namespace may
+enforce.
+
+## Rights and namespaces
+
+Without `watchNamespaces` the operator has a ClusterRole and serves all namespaces. With
+`watchNamespaces: [shop, search]` it has a Role in each of these and no other right; they have to
+exist before. `rbac.aggregate` adds EmbeddingJobs to what Kubernetes' roles `view`, `edit` and
+`admin` allow in a namespace.
+
+Several releases can stand side by side, each with its own namespaces to watch. The definition is
+one for the whole cluster, so one release has `crds.install: true` and the others `false`. Releases
+of the same name need different `fullnameOverride`s, as the names of ClusterRoles are the cluster's.
+
+## The definition: install, upgrade, uninstall
+
+Helm installs what lies in a chart's folder `crds/` and never changes it again. So here the
+definition is a template: `helm upgrade` brings its new fields. It is generated from the code that
+reads manifests (`embertide crd`), and `helm.sh/resource-policy: keep` lets it, and with it every
+EmbeddingJob, stay when the release is uninstalled. The operator sets no finalizers, so whatever
+stays can be deleted at any time:
+
+```
+helm uninstall embertide --namespace embertide
+kubectl delete crd embeddingjobs.embertide.dev     # deletes all EmbeddingJobs and their pods
+```
+
+A release that finds a definition of another owner is refused (`invalid ownership metadata`). Set
+`crds.install: false`, or let it take over with `helm upgrade --install --take-ownership` (Helm 3.17
+or later), which is right for a definition that was applied by `kubectl`.
+
+## OpenShift
+
+```yaml
+podSecurityContext: {runAsUser: null, runAsGroup: null}
+worker: {runAsUser: null}
+```
+
+leaves all user ids to the cluster.
+
+## Monitoring
+
+`serviceMonitor`, `podMonitor` and `prometheusRule` need the definitions of prometheus-operator;
+`dashboards` makes ConfigMaps for Grafana's sidecar. Operator and workers serve `/metrics` on port
+8080.
+
+## GitOps
+
+The conditions `Ready` and `Stalled` of an EmbeddingJob follow the convention that Flux, kpt and
+Helm 4 read (kstatus). For Argo CD, `files/argocd-health.lua` says when a job is healthy: put it
+into the ConfigMap `argocd-cm` under `resource.customizations.health.embertide.dev_EmbeddingJob`.
+"""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of the chart: its path, description and default."""
+
+    path: str
+    text: str
+    default: Any
+
+
+def values() -> Iterator[Value]:
+    """Every value that has a comment, in the order of values.yaml.
+
+    A mapping whose keys have comments is a section: its default is None.
+    """
+    text = (CHART / "values.yaml").read_text(encoding="utf-8")
+    root = yaml.compose(text)
+    assert isinstance(root, yaml.MappingNode)
+    yield from _walk(root, text.splitlines(), "", yaml.safe_load(text))
+
+
+def _walk(node: yaml.MappingNode, lines: list[str], path: str, at: Any) -> Iterator[Value]:
+    for key, value in node.value:
+        comment = _comment(lines, key.start_mark.line, key.start_mark.column)
+        name, default = f"{path}{key.value}", at[key.value]
+        inner: list[Value] = []
+        if isinstance(value, yaml.MappingNode):
+            inner = list(_walk(value, lines, f"{name}.", default))
+        if comment:
+            yield Value(name, comment, None if inner else default)
+        yield from inner
+
+
+def _comment(lines: list[str], line: int, column: int) -> str:
+    """The comment right above a key, as one line."""
+    begin = f"{' ' * column}# "
+    first = line
+    while first > 0 and lines[first - 1].startswith(begin):
+        first -= 1
+    return " ".join(text[len(begin) :] for text in lines[first:line])
+
+
+def page() -> str:
+    """The whole page."""
+    rows = ["## Values", "", "| value | default | meaning |", "|---|---|---|"]
+    for value in values():
+        default = "" if value.default is None else f"`{_short(value.default)}`"
+        cells = (f"`{value.path}`", default, value.text)
+        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return "\n".join([INTRODUCTION, *rows]) + "\n"
+
+
+def _short(default: Any) -> str:
+    return json.dumps(default, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

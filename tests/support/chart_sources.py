@@ -1,0 +1,84 @@
+"""Files of other projects that tests of the chart need, from pinned Go modules, kept in the cache.
+
+Go's module proxy has the whole source of a module, so also definitions that are no Go code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.cluster.build import MODULES
+from tests.support.cluster.layout import CACHE
+from tests.support.s3.server import find_go
+
+MONITORS = ("podmonitors", "servicemonitors", "prometheusrules")
+"""The definitions of prometheus-operator that the chart's objects need."""
+_DEFINITION = "example/prometheus-operator-crd/monitoring.coreos.com_{}.yaml"
+_SWAGGER = "api/openapi-spec/swagger.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A Go module's version with the checksum that go.sum has for it, and the files wanted."""
+
+    module: str
+    version: str
+    checksum: str
+    files: tuple[str, ...]
+
+    def fetch(self) -> list[Path]:
+        """The files, from the cache; downloads the module where they are not there.
+
+        Raises:
+            AssertionError: the module's checksum is another one.
+        """
+        folder = CACHE / "sources" / f"{self.module.rsplit('/', 1)[-1]}-{self.version}"
+        found = [folder / Path(name).name for name in self.files]
+        if all(path.exists() for path in found):
+            return found
+        folder.mkdir(parents=True, exist_ok=True)
+        place = _download(self)
+        for name, path in zip(self.files, found, strict=True):
+            fresh = path.with_suffix(".new")
+            shutil.copyfile(place / name, fresh)
+            fresh.rename(path)
+        return found
+
+
+def _download(source: Source) -> Path:
+    with tempfile.TemporaryDirectory() as folder:
+        told = subprocess.run(
+            [find_go(), "mod", "download", "-json", f"{source.module}@{source.version}"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+        )
+    assert told.returncode == 0, told.stdout + told.stderr
+    answer = json.loads(told.stdout)
+    assert answer["Sum"] == source.checksum, f"{source.module}: {answer['Sum']}"
+    return Path(answer["Dir"])
+
+
+def kubernetes() -> Path:
+    """The OpenAPI document of the Kubernetes version that the test cluster has."""
+    pins = (MODULES / "kubernetes" / "go.sum").read_text()
+    found = re.search(r"^k8s\.io/kubernetes (v\S+) (h1:\S+)$", pins, re.MULTILINE)
+    assert found is not None, "modules/kubernetes/go.sum has no k8s.io/kubernetes"
+    (path,) = Source("k8s.io/kubernetes", found[1], found[2], (_SWAGGER,)).fetch()
+    return path
+
+
+def prometheus_operator() -> list[Path]:
+    """prometheus-operator's definitions of :data:`MONITORS`."""
+    return Source(
+        "github.com/prometheus-operator/prometheus-operator",
+        "v0.85.0",
+        "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+        tuple(_DEFINITION.format(name) for name in MONITORS),
+    ).fetch()

@@ -1,0 +1,134 @@
+"""Writes docs/metrics.md: what the metrics tell, and every one as the table of names has it.
+
+Run it after a change of ``spec/metric_names.py`` or of the text here:
+python -m tests.support.metric_page
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from embertide.spec.metric_names import (
+    JOB_LABELS,
+    OPERATOR_METRICS,
+    OUTPUT_LABELS,
+    RUN_LABELS,
+    WORKER_LABELS,
+    WORKER_METRICS,
+    Metric,
+)
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs" / "metrics.md"
+
+INTRODUCTION = """\
+# Metrics
+
+Every worker and the operator serve `/metrics` on port 8080. All names, labels, units and help texts
+are in one module, `worker/embertide/spec/metric_names.py`; this page is generated from it by
+`python -m tests.support.metric_page`.
+
+Labels never carry group numbers, peers or node ids. What a worker keeps and serves grows with the
+number of axes, primitives and layers alone: a group is counted when it arrives.
+
+## Communication groups
+
+The P x M workers form two families of groups: the group (p, .) of the M workers that share graph
+partition p and talk along the feature axis, and the group (., m) of the P workers that share
+feature slice m and talk along the graph axis. Every series of a worker has its coordinates, so a
+group is one label's value:
+
+```
+# Bytes that each group (., m) moved along the graph axis, by layer.
+sum by (feature_rank, layer) (embertide_exchange_sent_bytes_total{axis="graph"})
+# The worker that waits longest, over the mean of its job.
+max by (job_name) (sum without (axis, primitive, layer) (embertide_exchange_wait_seconds_sum))
+  / avg by (job_name) (sum without (axis, primitive, layer) (embertide_exchange_wait_seconds_sum))
+# Sent beside planned; what no plan foresees has no second side.
+sum by (axis, primitive) (embertide_exchange_sent_bytes_total)
+  / sum by (axis, primitive) (embertide_exchange_planned_sent_bytes)
+```
+
+`axis` is `graph`, `feature` or `world` (all workers); `layer` counts from 1 and is empty outside
+the layers. The size of a group is what was received over the number of groups.
+
+Attempts are told apart by the label `attempt`: each starts its counters at 0. There are no
+checkpoints, since an attempt begins anew, and so no metric of their age. S3 is counted in the
+worker process; the planner's and rank 0's listing of the inputs is not.
+
+## After a run
+
+Workers end seconds after the version is published, and their series with them. So that no scrape
+can come too late, rank 0 sends the run's totals with its last `/status`; the operator keeps them in
+`status.report` and serves them as `embertide_last_run_*` as long as the job exists. They have one
+entry for each axis and primitive and one for each stage.
+
+## Freshness of outputs
+
+`spec.freshness: {maxAge: 26h}` is the objective of a job's output. The condition `Fresh` says
+whether the output's newest version is younger, whichever job published it. The operator keeps it
+current after the job is complete, too: it changes within a second of the time when the version
+becomes too old, and within `resyncSeconds` of another job's success.
+
+`embertide_output_*` are times, not ages, so that an alert goes on counting while the operator is
+away:
+
+```
+time() - embertide_output_last_success_timestamp_seconds
+  > embertide_output_freshness_objective_seconds
+# Never published, for longer than the objective.
+time() - embertide_output_first_job_timestamp_seconds
+  > embertide_output_freshness_objective_seconds
+  unless embertide_output_last_success_timestamp_seconds
+```
+
+They survive the deletion of a job by its time to live and a restart of the operator, because the
+operator keeps a record of each output in one ConfigMap of its own namespace, `<release>-outputs`.
+It is the least that does: the chart makes the ConfigMap, and the operator may only get and patch
+this one. `LATEST` in the store says the same, but to read it the operator would need the
+credentials of every job's store. A job's status is gone with the job, and one more kind of object
+would be one more definition to install and upgrade.
+
+Its series go when an output is abandoned: when it has no job any more, and for 14 days
+(`outputRetentionSeconds`), or three times its objective where that is longer, none was
+created or has finished. To forget one at once, delete its jobs, remove its key from the ConfigMap
+(`kubectl edit`) and restart the operator.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    sections = (
+        ("Workers", WORKER_LABELS, WORKER_METRICS),
+        ("Jobs", JOB_LABELS, _named("job_")),
+        ("Last runs", RUN_LABELS, _named("last_run_")),
+        ("Outputs", OUTPUT_LABELS, _named("output_")),
+        ("The operator", (), [*_named("operator_"), *_named("jobs")]),
+    )
+    parts = [INTRODUCTION]
+    for title, common, metrics in sections:
+        parts.append("\n".join(_section(title, common, metrics)))
+    return "\n".join(parts) + "\n"
+
+
+def _named(prefix: str) -> list[Metric]:
+    return [metric for metric in OPERATOR_METRICS if metric.name.startswith(f"embertide_{prefix}")]
+
+
+def _section(title: str, common: tuple[str, ...], metrics: Iterable[Metric]) -> Iterator[str]:
+    yield f"## {title}\n"
+    if common:
+        yield f"All have the labels {_code(common)}.\n"
+    yield "| metric | kind | more labels | |"
+    yield "|---|---|---|---|"
+    for metric in metrics:
+        labels = _code(label for label in metric.labels if label not in common)
+        yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |"
+
+
+def _code(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

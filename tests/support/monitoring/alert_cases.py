@@ -1,0 +1,302 @@
+"""For every alert a fault that fires it: how series differ from those of a healthy cluster.
+
+Series are in promtool's notation, one sample a minute: ``0+60x120`` starts at 0 and grows by 60 a
+sample, 120 times; ``_`` is no sample. The clock starts at 0, so timestamps are small numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Series = dict[str, str]
+
+_JOB = 'job_namespace="shop", job_name="products"'
+_ACCEPTED = f'{_JOB}, condition="Accepted"'
+_RUN = f'{_JOB}, attempt="1"'
+_OUTPUT = 'job_namespace="shop", output="s3://shop/products"'
+_OPERATOR = 'namespace="embertide", pod="operator-1"'
+_SHARED = 'axis="graph", primitive="spmm", layer="1"'
+_PLACES = ((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+def _worker(rank: int) -> str:
+    graph, feature = _PLACES[rank]
+    return f'{_RUN}, rank="{rank}", graph_rank="{graph}", feature_rank="{feature}"'
+
+
+def _of_worker(rank: int) -> Series:
+    who = _worker(rank)
+    return {
+        f"embertide_worker_info{{{who}}}": "1x120",
+        f'embertide_processed_edges_total{{{who}, stage="infer"}}': "0+1000x120",
+        f'embertide_processed_rows_total{{{who}, stage="infer"}}': "0+100x120",
+        f"embertide_exchange_sent_bytes_total{{{who}, {_SHARED}}}": "0+1000x120",
+        f"embertide_exchange_wait_seconds_sum{{{who}, {_SHARED}}}": "0+6x120",
+        f"embertide_memory_resident_bytes{{{who}}}": "600x120",
+        f"embertide_memory_limit_bytes{{{who}}}": "1000x120",
+        f"embertide_s3_read_bytes_total{{{who}}}": "0+10x120",
+        f"embertide_s3_written_bytes_total{{{who}}}": "0+10x120",
+        f'embertide_s3_requests_total{{{who}, operation="GetObject"}}': "0+60x120",
+        f'embertide_s3_retries_total{{{who}, operation="GetObject"}}': "0x120",
+        f'embertide_s3_errors_total{{{who}, operation="GetObject"}}': "0x120",
+    }
+
+
+def healthy() -> Series:
+    """A job of four workers that runs, its output published at time 0, and the operator."""
+    series = {
+        f'embertide_operator_info{{{_OPERATOR}, version="1"}}': "1x120",
+        f"embertide_operator_last_resync_timestamp_seconds{{{_OPERATOR}}}": "0+60x120",
+        f"embertide_operator_queue_lateness_seconds{{{_OPERATOR}}}": "0x120",
+        f'embertide_operator_reconciles_total{{{_OPERATOR}, outcome="ok"}}': "0+30x120",
+        f'embertide_operator_reconciles_total{{{_OPERATOR}, outcome="conflict"}}': "0+1x120",
+        f'embertide_operator_api_requests_total{{{_OPERATOR}, verb="get", code="200"}}': "0+60x120",
+        f'embertide_job_info{{{_OUTPUT}, job_name="products"}}': "1x120",
+        f'embertide_job_phase{{{_JOB}, phase="Running"}}': "1x120",
+        f'embertide_job_condition{{{_ACCEPTED}, reason="Valid"}}': "1x120",
+        f"embertide_job_progress_ratio{{{_JOB}}}": "0+0.005x120",
+        f"embertide_job_failures{{{_JOB}}}": "0x120",
+        f'embertide_job_workers{{{_JOB}, state="ready"}}': "4x120",
+        f"embertide_output_first_job_timestamp_seconds{{{_OUTPUT}}}": "0x120",
+        f"embertide_output_last_success_timestamp_seconds{{{_OUTPUT}}}": "0x120",
+        f"embertide_output_freshness_objective_seconds{{{_OUTPUT}}}": "86400x120",
+    }
+    for rank in range(len(_PLACES)):
+        series |= _of_worker(rank)
+    return series
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault, in words and as series that replace or join the healthy ones; "" removes one.
+
+    Attributes:
+        alert: the only one that fires, at the minute ``at`` and with ``labels`` among its labels;
+            at ``silent_at``, when its ``for`` is not over yet, nothing fires.
+        gone: every healthy series whose text contains one of these is removed.
+    """
+
+    alert: str
+    fault: str
+    series: Series
+    labels: Mapping[str, str]
+    at: int = 40
+    silent_at: int = 0
+    gone: tuple[str, ...] = field(default=())
+
+    def all_series(self) -> Series:
+        """What Prometheus is given."""
+        left = {
+            text: values
+            for text, values in healthy().items()
+            if not any(part in text for part in self.gone)
+        }
+        return {text: values for text, values in {**left, **self.series}.items() if values}
+
+
+_NAME = {"job_namespace": "shop", "job_name": "products"}
+_PLACE = {"job_namespace": "shop", "output": "s3://shop/products"}
+_FIRST = {**_NAME, "rank": "0", "graph_rank": "0", "feature_rank": "0"}
+_RUNNING = f'embertide_job_phase{{{_JOB}, phase="Running"}}'
+_SUCCESS = f"embertide_output_last_success_timestamp_seconds{{{_OUTPUT}}}"
+_FAILURE = f"embertide_output_last_failure_timestamp_seconds{{{_OUTPUT}}}"
+_OBJECTIVE = f"embertide_output_freshness_objective_seconds{{{_OUTPUT}}}"
+_FAILED: Series = {
+    _RUNNING: "",
+    f'embertide_job_phase{{{_JOB}, phase="Failed"}}': "1x120",
+    f'embertide_job_condition{{{_JOB}, condition="Failed", reason="Input"}}': "1x120",
+    f'embertide_job_workers{{{_JOB}, state="ready"}}': "0x120",
+    _FAILURE: "60x120",
+}
+_IDLE: Series = {
+    f"{metric}{{{_worker(rank)}{more}}}": "5000x120"
+    for rank in range(len(_PLACES))
+    for metric, more in (
+        ("embertide_processed_edges_total", ', stage="infer"'),
+        ("embertide_processed_rows_total", ', stage="infer"'),
+        ("embertide_exchange_sent_bytes_total", f", {_SHARED}"),
+        ("embertide_s3_read_bytes_total", ""),
+        ("embertide_s3_written_bytes_total", ""),
+    )
+}
+
+
+def _waits(rank: int, seconds: int) -> Series:
+    """A worker that waits so long in every minute."""
+    return {
+        f"embertide_exchange_wait_seconds_sum{{{_worker(rank)}, {_SHARED}}}": f"0+{seconds}x120"
+    }
+
+
+CASES = (
+    Case(
+        "EmbertideJobFailed",
+        "a job fails for good on an input error",
+        _FAILED,
+        {**_NAME, "reason": "Input", "output": "s3://shop/products"},
+        at=3,
+    ),
+    Case(
+        "EmbertideJobRejected",
+        "a job's spec is not valid",
+        {
+            _RUNNING: "",
+            f'embertide_job_phase{{{_JOB}, phase="Pending"}}': "1x120",
+            f'embertide_job_condition{{{_ACCEPTED}, reason="Valid"}}': "",
+            f'embertide_job_condition{{{_ACCEPTED}, reason="InvalidSpec"}}': "0x120",
+        },
+        {**_NAME, "reason": "InvalidSpec"},
+        at=7,
+        silent_at=3,
+    ),
+    Case(
+        "EmbertideJobNotStarting",
+        "no node has room for the pods",
+        {_RUNNING: "", f'embertide_job_phase{{{_JOB}, phase="Starting"}}': "1x120"},
+        {**_NAME, "phase": "Starting"},
+        silent_at=25,
+    ),
+    Case(
+        "EmbertideJobStalled",
+        "all workers hang: their counters and the progress stand still",
+        {**_IDLE, f"embertide_job_progress_ratio{{{_JOB}}}": "0.4x120"},
+        _NAME,
+        silent_at=9,
+    ),
+    Case(
+        "EmbertideJobRestarting",
+        "two attempts have failed and a third one runs",
+        {f"embertide_job_failures{{{_JOB}}}": "2x120"},
+        _NAME,
+        silent_at=3,
+    ),
+    Case(
+        "EmbertideWorkerStraggler",
+        "three workers wait for the fourth nearly all the time",
+        {**_waits(0, 1), **_waits(1, 54), **_waits(2, 54), **_waits(3, 54)},
+        _FIRST,
+        silent_at=8,
+    ),
+    Case(
+        "EmbertideWorkerMemoryNearLimit",
+        "one worker's memory grows to 95% of its limit",
+        {f"embertide_memory_resident_bytes{{{_worker(0)}}}": "950x120"},
+        _FIRST,
+        at=3,
+    ),
+    Case(
+        "EmbertideWorkersNotScraped",
+        "no PodMonitor selects the workers",
+        {},
+        _NAME,
+        silent_at=8,
+        gone=('rank="',),
+    ),
+    Case(
+        "EmbertideS3Errors",
+        "reading an object fails after all retries",
+        {f'embertide_s3_errors_total{{{_worker(0)}, operation="GetObject"}}': "0x30 1x90"},
+        {**_NAME, "operation": "GetObject"},
+        at=35,
+        silent_at=29,
+    ),
+    Case(
+        "EmbertideS3Errors",
+        "writing fails before the worker was scraped for the first time",
+        {f'embertide_s3_errors_total{{{_worker(0)}, operation="PutObject"}}': "_x30 1x90"},
+        {**_NAME, "operation": "PutObject"},
+        at=35,
+        silent_at=29,
+    ),
+    Case(
+        "EmbertideS3Retries",
+        "the store asks to slow down: one of four requests is sent again",
+        {
+            f'embertide_s3_retries_total{{{_worker(rank)}, operation="GetObject"}}': "0+15x120"
+            for rank in range(len(_PLACES))
+        },
+        _NAME,
+        silent_at=8,
+    ),
+    Case(
+        "EmbertideOutputStale",
+        "the last success is older than the objective of half an hour",
+        {_OBJECTIVE: "1800x120"},
+        _PLACE,
+        silent_at=29,
+    ),
+    Case(
+        "EmbertideOutputNeverSucceeded",
+        "jobs with an objective of half an hour never publish",
+        {_OBJECTIVE: "1800x120", _SUCCESS: ""},
+        _PLACE,
+        silent_at=29,
+    ),
+    Case(
+        "EmbertideOperatorAbsent",
+        "the operator is scaled to zero",
+        {},
+        {},
+        silent_at=3,
+        gone=("embertide_operator", "embertide_job_", "embertide_output_"),
+    ),
+    Case(
+        "EmbertideOperatorStuck",
+        "the operator may no longer list jobs",
+        {f"embertide_operator_last_resync_timestamp_seconds{{{_OPERATOR}}}": "0x120"},
+        {"namespace": "embertide"},
+        silent_at=5,
+    ),
+    Case(
+        "EmbertideReconcileErrors",
+        "the API server refuses the operator's requests for a job",
+        {
+            f'embertide_operator_reconciles_total{{{_OPERATOR}, outcome="refused"}}': "0+30x120",
+        },
+        {"namespace": "embertide", "outcome": "refused"},
+        silent_at=8,
+    ),
+    Case(
+        "EmbertideOperatorQueueLate",
+        "the most overdue job has waited for two minutes",
+        {f"embertide_operator_queue_lateness_seconds{{{_OPERATOR}}}": "120x120"},
+        {"namespace": "embertide"},
+        silent_at=3,
+    ),
+    Case(
+        "EmbertideOperatorApiErrors",
+        "one of five requests to the Kubernetes API is answered with 503",
+        {
+            f'embertide_operator_api_requests_total{{{_OPERATOR}, verb="get", code="503"}}': (
+                "0+15x120"
+            ),
+        },
+        {"namespace": "embertide"},
+        silent_at=8,
+    ),
+)
+
+SILENT = (
+    Case(
+        "",
+        "a failed job whose output was published again later",
+        _FAILED | {_SUCCESS: "120x120"},
+        {},
+    ),
+    Case(
+        "",
+        "a long job whose percentage stands still while its workers compute",
+        {f"embertide_job_progress_ratio{{{_JOB}}}": "0.4x120"},
+        {},
+    ),
+    Case("", "a first run under way, not older than its objective", {_SUCCESS: ""}, {}),
+    Case("", "an output without an objective, however old", {_OBJECTIVE: ""}, {}, at=120),
+    Case(
+        "",
+        "all workers wait for a slow network alike",
+        {text: values for rank in range(len(_PLACES)) for text, values in _waits(rank, 50).items()},
+        {},
+    ),
+)
+"""What must fire no alert."""

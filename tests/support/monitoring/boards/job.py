@@ -1,0 +1,144 @@
+"""The dashboard of one job: its attempt, its communication groups, its memory, its last run."""
+
+from __future__ import annotations
+
+from tests.support.monitoring.boards.grafana import (
+    ORANGE,
+    Json,
+    Query,
+    bars,
+    graph,
+    levels,
+    now,
+    stat,
+    timeline,
+)
+from tests.support.monitoring.boards.job_exchange import add_exchange, add_groups
+from tests.support.monitoring.boards.job_queries import JOB, RUN, last, rate
+from tests.support.monitoring.boards.job_resources import add_last_run, add_memory, add_storage
+from tests.support.monitoring.boards.layout import Board, choice, link
+
+UID = "embertide-job"
+
+
+def job() -> Json:
+    """Grafana's JSON."""
+    chosen = 'job_namespace="$namespace"'
+    board = Board(
+        UID,
+        "Embertide / Job",
+        "One EmbeddingJob: stages, communication groups on the P x M grid, memory, S3.",
+        [
+            choice("namespace", "Namespace", "label_values(embertide_job_info, job_namespace)"),
+            choice("job", "Job", f"label_values(embertide_job_info{{{chosen}}}, job_name)"),
+            choice(
+                "attempt",
+                "Attempt",
+                f"label_values(embertide_worker_info{{{JOB}}}, attempt)",
+                newest=True,
+            ),
+        ],
+        [link("Embertide / Fleet", "embertide-fleet")],
+    )
+    _overview(board)
+    _stages(board)
+    add_groups(board)
+    add_exchange(board)
+    add_memory(board)
+    add_storage(board)
+    add_last_run(board)
+    return board.to_json()
+
+
+def _overview(board: Board) -> None:
+    board.section("Overview")
+    numbers: tuple[tuple[str, str, Query, Json, str], ...] = (
+        (
+            "Phase",
+            "Phase of the job, as kubectl get ej shows it.",
+            now(f"max by (phase) (embertide_job_phase{{{JOB}}}) == 1", "{{phase}}"),
+            {"text_mode": "name"},
+            "none",
+        ),
+        (
+            "Progress",
+            "Share of the current attempt that is done.",
+            now(f"max(embertide_job_progress_ratio{{{JOB}}})", "progress"),
+            {"decimals": 0},
+            "percentunit",
+        ),
+        (
+            "Workers ready",
+            "Workers of the current attempt that are ready; none once they are stopped.",
+            now(f'max(embertide_job_workers{{{JOB}, state="ready"}})', "ready"),
+            {},
+            "none",
+        ),
+        (
+            "Failed attempts",
+            "Failed attempts that count against spec.backoffLimit.",
+            now(f"max(embertide_job_failures{{{JOB}}})", "failures"),
+            {"thresholds": levels((1, ORANGE))},
+            "none",
+        ),
+        (
+            "Nodes",
+            "Nodes of the whole graph.",
+            now(f"max({last('embertide_graph_nodes')})", "nodes"),
+            {},
+            "short",
+        ),
+        (
+            "Edges",
+            "Edges of the whole graph.",
+            now(f"max({last('embertide_graph_edges')})", "edges"),
+            {},
+            "short",
+        ),
+    )
+    for title, text, query, options, unit in numbers:
+        board.add(stat(title, text, unit, query, **options), 4, 4)
+
+
+def _stages(board: Board) -> None:
+    board.section("Stages")
+    board.add(
+        timeline(
+            "Stages over time",
+            "In which stages workers are; a stage is marked while at least one worker is in it.",
+            Query(f"max by (stage) (embertide_stage_current{{{RUN}}})", "{{stage}}"),
+        ),
+        12,
+    )
+    board.add(
+        bars(
+            "Time in each stage",
+            "Seconds of the worker that was longest in a stage.",
+            "s",
+            now(
+                f"sort_desc(max by (stage) ({last('embertide_stage_seconds_total')}))", "{{stage}}"
+            ),
+        ),
+        6,
+    )
+    board.add(
+        graph(
+            "Progress of workers",
+            "Share of the run that the first and the last worker have done.",
+            "percentunit",
+            Query(f"max(embertide_progress_ratio{{{RUN}}})", "first"),
+            Query(f"min(embertide_progress_ratio{{{RUN}}})", "last"),
+            minimum=0,
+            maximum=1,
+        ),
+        6,
+    )
+    for title, what, metric, unit in (
+        ("Edges", "Edges read (ingest) and aggregated (infer)", "edges", "ops"),
+        ("Rows", "Rows loaded, computed and written", "rows", "ops"),
+    ):
+        query = Query(
+            f"sum by (stage) ({rate(f'embertide_processed_{metric}_total')})", "{{stage}}"
+        )
+        text = f"{what}, per second, by all workers together."
+        board.add(graph(f"{title} per second", text, unit, query, minimum=0), 12, 7)

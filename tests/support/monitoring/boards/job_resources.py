@@ -1,0 +1,130 @@
+"""Memory, S3 and the last run on the dashboard of one job."""
+
+from __future__ import annotations
+
+from tests.support.monitoring.boards.grafana import Query, bars, graph, now, rows, stat, table
+from tests.support.monitoring.boards.job_queries import JOB, RANKS, RUN, last, rate
+from tests.support.monitoring.boards.layout import Board
+
+_AT = "({{graph_rank}}, {{feature_rank}})"
+
+
+def add_memory(board: Board) -> None:
+    """The section and its panels."""
+    board.section("Memory")
+    baseline = f"max by ({RANKS}) (embertide_memory_baseline_bytes{{{RUN}}})"
+    planned = f"max by ({RANKS}) (embertide_memory_planned_bytes{{{RUN}}})"
+    board.add(
+        graph(
+            "Memory of workers",
+            "Resident memory of each worker, the fullest worker's plan with its imports, and the "
+            "limit of the containers.",
+            "bytes",
+            Query(f"max by ({RANKS}) (embertide_memory_resident_bytes{{{RUN}}})", _AT),
+            Query(f"max({baseline} + {planned})", "planned"),
+            Query(f"min(embertide_memory_limit_bytes{{{RUN}}})", "limit"),
+            minimum=0,
+        ),
+        16,
+    )
+    board.add(
+        bars(
+            "Peak of each stage",
+            "Measured peak above the baseline, of the fullest worker.",
+            "bytes",
+            now(f"max by (stage) ({last('embertide_stage_memory_peak_bytes')})", "{{stage}}"),
+        ),
+        8,
+    )
+
+
+def add_storage(board: Board) -> None:
+    """The section and its panels."""
+    board.section("S3")
+    for title, text, unit, queries in (
+        (
+            "Throughput",
+            "Bytes read from and written to S3 per second, by all workers together.",
+            "Bps",
+            [
+                Query(f"sum({rate('embertide_s3_read_bytes_total')})", "read"),
+                Query(f"sum({rate('embertide_s3_written_bytes_total')})", "written"),
+            ],
+        ),
+        (
+            "Requests",
+            "Requests per second by operation, retries included.",
+            "reqps",
+            [Query(f"sum by (operation) ({rate('embertide_s3_requests_total')})", "{{operation}}")],
+        ),
+        (
+            "Retries and errors",
+            "Requests that were sent again, and calls that failed after all retries, per second.",
+            "reqps",
+            [
+                Query(f"sum({rate('embertide_s3_retries_total')})", "retries"),
+                Query(f"sum({rate('embertide_s3_errors_total')})", "errors"),
+            ],
+        ),
+    ):
+        board.add(graph(title, text, unit, *queries, minimum=0), 8)
+
+
+def add_last_run(board: Board) -> None:
+    """The section and its panels."""
+    board.section("Last run that published (from the job's status, after its workers are gone)")
+    run = "embertide_last_run"
+    board.add(
+        bars(
+            "Stages",
+            "Seconds of each stage on the slowest worker.",
+            "s",
+            now(f"max by (stage) ({run}_stage_seconds{{{JOB}}})", "{{stage}}"),
+        ),
+        6,
+    )
+    metrics = (
+        ("sent_bytes", "Sent", "bytes"),
+        ("planned_sent_bytes", "Planned", "bytes"),
+        ("sent_messages", "Messages", "short"),
+        ("planned_sent_messages", "Planned messages", "short"),
+        ("wait_seconds", "Waited", "s"),
+        ("longest_wait_seconds", "Longest", "s"),
+        ("overlapped_compute_seconds", "Overlapped", "s"),
+        ("imbalance_ratio", "Imbalance", "none"),
+        ("groups", "Groups", "short"),
+        ("depth", "Depth", "none"),
+    )
+    columns = {"axis": ("Axis", "string"), "primitive": ("Primitive", "string")}
+    values = {
+        f"Value #{'ABCDEFGHIJ'[n]}": (heading, unit) for n, (_, heading, unit) in enumerate(metrics)
+    }
+    board.add(
+        table(
+            "Exchange",
+            "Totals of all workers beside the plan; the longest wait and the imbalance are those "
+            "of one worker against the others.",
+            columns | values,
+            *(
+                rows(f"max by (axis, primitive) ({run}_exchange_{metric}{{{JOB}}})")
+                for metric, _, _ in metrics
+            ),
+        ),
+        18,
+    )
+    for title, text, unit, metric, legend in (
+        ("Duration", "Seconds from start to publication.", "s", "duration_seconds", "duration"),
+        (
+            "S3 requests",
+            "Requests of all workers, retries included.",
+            "short",
+            "s3_requests",
+            "requests",
+        ),
+        ("S3 retries", "Requests that were sent again.", "short", "s3_retries", "retries"),
+        ("S3 errors", "Calls that failed after all retries.", "short", "s3_errors", "errors"),
+        ("Read", "Bytes that all workers read from S3.", "bytes", "s3_read_bytes", "read"),
+        ("Written", "Bytes that all workers sent to S3.", "bytes", "s3_written_bytes", "written"),
+    ):
+        query = now(f"max({run}_{metric}{{{JOB}}})", legend)
+        board.add(stat(title, text, unit, query), 4, 4)

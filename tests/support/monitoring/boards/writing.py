@@ -1,0 +1,30 @@
+"""The dashboards' files in the chart: what they hold and where they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.monitoring.boards.fleet import fleet
+from tests.support.monitoring.boards.job import job
+from tests.support.paths import ROOT
+
+FOLDER = ROOT / "charts" / "embertide" / "dashboards"
+
+
+def dashboards() -> dict[Path, dict[str, Any]]:
+    """Every dashboard by its file."""
+    return {FOLDER / "fleet.json": fleet(), FOLDER / "job.json": job()}
+
+
+def to_text(dashboard: dict[str, Any]) -> str:
+    """A file's content; keys are sorted as Grafana's export sorts them."""
+    return json.dumps(dashboard, indent=2, sort_keys=True) + "\n"
+
+
+def write() -> None:
+    """Write every file anew."""
+    FOLDER.mkdir(exist_ok=True)
+    for path, dashboard in dashboards().items():
+        path.write_text(to_text(dashboard))

@@ -1,0 +1,76 @@
+"""What people do with dashboards: ``python -m tests.support.monitoring COMMAND``.
+
+dashboards       write the chart's dashboards anew
+pictures FOLDER  draw them into docs/images from what a Prometheus kept, as Grafana would, with
+                 Chromium; tests/cluster/test_monitoring.py leaves such a folder behind:
+                 make test ARGS="tests/cluster/test_monitoring.py --basetemp=/tmp/watched"
+                 and then /tmp/watched/prometheus0
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support.monitoring.boards.writing import write
+from tests.support.monitoring.drawing.page import page, picture
+from tests.support.monitoring.panels import FILES, load
+from tests.support.monitoring.programs import build_programs
+from tests.support.monitoring.prometheus import Prometheus
+from tests.support.paths import ROOT
+
+_IMAGES = ROOT / "docs" / "images"
+_JOB = "healthy"
+_CHOSEN = f'job_name="{_JOB}"'
+_START = f"embertide_job_start_timestamp_seconds{{{_CHOSEN}}}"
+_END = "embertide_job_completion_timestamp_seconds"
+_KEPT = "15d"
+_AFTER_SECONDS = 8.0
+"""How much is shown of what follows a run: until the operator has its report."""
+
+
+def main(words: list[str]) -> int:
+    """The exit status."""
+    match words:
+        case ["dashboards"]:
+            write()
+        case ["pictures", folder]:
+            draw_pictures(Path(folder))
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+def draw_pictures(folder: Path) -> None:
+    """One picture a dashboard, of the run that a stopped Prometheus has in its folder."""
+    prometheus = Prometheus(build_programs().prometheus, folder, [], [])
+    prometheus.start()
+    try:
+        (started,) = prometheus.query(f"max by (job_namespace) (last_over_time({_START}[{_KEPT}]))")
+        (ended,) = prometheus.query(f"max(last_over_time({_END}{{{_CHOSEN}}}[{_KEPT}]))")
+        (last,) = prometheus.query(f"max(last_over_time({_END}[{_KEPT}]))")
+        spans = {
+            "job": (started.value, ended.value + _AFTER_SECONDS),
+            "fleet": (started.value, last.value),
+        }
+        for path in FILES:
+            begin, end = spans[path.stem]
+            variables = {
+                "namespace": started.labels["job_namespace"],
+                "job": _JOB,
+                "attempt": "1",
+                "__range": "10m",
+                "__rate_interval": "8s",
+            }
+            _draw(path, page(load(path), prometheus, variables, begin, end))
+    finally:
+        prometheus.stop()
+
+
+def _draw(path: Path, html: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "page.html")
+        file.write_text(html)
+        picture(file, _IMAGES / f"dashboard-{path.stem}.webp", load(path))

@@ -1,0 +1,48 @@
+"""What tests of publishing run: a registry for images, its client, a linter of workflows."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.cluster.build import Module, build
+
+_PROGRAMS = Module("publishing", ("actionlint", "crane", "registry"))
+_START_SECONDS = 30.0
+
+
+def program(name: str) -> Path:
+    """One of the programs, built from pinned Go modules if these have not been before."""
+    assert name in _PROGRAMS.binaries
+    return build(_PROGRAMS)[0] / name
+
+
+@contextmanager
+def registry() -> Iterator[str]:
+    """An empty registry on this machine; yields its host and port. It speaks plain HTTP."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [program("registry"), "-port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            _await(port, server)
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.kill()
+
+
+def _await(port: int, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        assert server.poll() is None, f"the registry ended with code {server.returncode}"
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline, f"no registry at port {port}"
+            time.sleep(0.05)

@@ -1,0 +1,24 @@
+"""docs/api.md is what the custom resource definition says."""
+
+from __future__ import annotations
+
+from embertide.spec.crd import crd
+from tests.support.api_page import PAGE, page
+
+
+def test_the_page_is_what_the_definition_says() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.api_page"
+
+
+def test_every_field_is_on_it() -> None:
+    (version,) = crd()["spec"]["versions"]
+    names = set[str]()
+    pending = [version["schema"]["openAPIV3Schema"]]
+    while pending:
+        schema = pending.pop()
+        fields = schema.get("properties", {})
+        names |= set(fields)
+        pending += [*fields.values(), *filter(None, [schema.get("items")])]
+    assert len(names) > 60
+    text = page()
+    assert [name for name in names if f"`{name}" not in text and f"## {name}" not in text] == []

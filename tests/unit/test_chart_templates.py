@@ -1,0 +1,256 @@
+"""What the chart renders: valid in every combination, and what the values say."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from embertide.spec.crd import crd
+from tests.support import chart, chart_schemas
+from tests.support.chart_page import CHART
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+ALL_ON: dict[str, Any] = {
+    "commonLabels": {"team": "search"},
+    "image": {"digest": DIGEST},
+    "imagePullSecrets": [{"name": "registry"}],
+    "log": {"level": "debug", "format": "json"},
+    "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/x"}},
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [{"key": "pool", "operator": "Equal", "value": "system"}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "arch", "operator": "Exists"}]}]}}},
+    "topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app.kubernetes.io/component": "operator"}}}],
+    "priorityClassName": "system-cluster-critical",
+    "podAnnotations": {"note": "x"},
+    "podLabels": {"sidecar.istio.io/inject": "false"},
+    "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    "extraEnvFrom": [{"secretRef": {"name": "more"}}],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca", "readOnly": True}],
+    "service": {"port": 80, "annotations": {"note": "x"}},
+    "serviceMonitor": {"enabled": True, "labels": {"release": "prom"}, "interval": "30s",
+                       "scrapeTimeout": "10s",
+                       "relabelings": [{"action": "labeldrop", "regex": "x"}]},
+    "podMonitor": {"enabled": True, "labels": {"release": "prom"},
+                   "metricRelabelings": [{"action": "labeldrop", "regex": "x"}]},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prom"}},
+    "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Embertide"}},
+    "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {}}],
+                      "apiServerCidrs": ["10.0.0.1/32", "fd00::1/128"],
+                      "extraEgress": [{"ports": [{"port": 443}]}]},
+}  # fmt: skip
+MATRIX: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "all on": ALL_ON,
+    "all on, two namespaces": ALL_ON | {"watchNamespaces": ["shop", "search"]},
+    "one namespace": {"watchNamespaces": ["shop"], "rbac": {"aggregate": False}},
+    "all off": {
+        "crds": {"install": False},
+        "rbac": {"create": False, "aggregate": False},
+        "serviceAccount": {"create": False, "name": "prepared"},
+        "service": {"enabled": False},
+    },
+    "other names": {
+        "nameOverride": "ember",
+        "fullnameOverride": "tide",
+        "namespaceOverride": "elsewhere",
+    },
+    "OpenShift": {
+        "podSecurityContext": {"runAsUser": None, "runAsGroup": None},
+        "worker": {"runAsUser": None},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the schemas of every kind."""
+    folder = tmp_path_factory.mktemp("schemas")
+    chart_schemas.write(folder)
+    return folder
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_every_combination_is_valid(values: dict[str, Any], schemas: Path) -> None:
+    """helm lint --strict and, for each object and the test's job, kubeconform -strict."""
+    linted = chart.lint(values)
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+    objects = chart.render(values)
+    objects += [_test_job(objects)]
+    assert chart.kubeconform(objects, schemas, chart_schemas.LOCATION) == ""
+
+
+def _test_job(objects: list[chart.Object]) -> chart.Object:
+    """The EmbeddingJob of ``helm test``."""
+    tests = [o for o in objects if "helm.sh/hook" in o["metadata"].get("annotations", {})]
+    job: chart.Object = yaml.safe_load(chart.only(tests, "ConfigMap")["data"]["job.yaml"])
+    return job
+
+
+def test_kubeconform_refuses_what_is_wrong(schemas: Path) -> None:
+    objects = chart.render(ALL_ON)
+    for kind, path in (("Deployment", "template"), ("ServiceMonitor", "endpoints")):
+        spec = chart.only(objects, kind)["spec"]
+        spec["unknown"] = spec.pop(path)
+        assert "'unknown' not allowed" in chart.kubeconform(
+            objects, schemas, chart_schemas.LOCATION
+        )
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_objects_of_a_release_do_not_collide(values: dict[str, Any]) -> None:
+    """Two releases have no object in common but the definition."""
+    own, other = ({_identity(o) for o in chart.render(values, name)} for name in ("one", "two"))
+    assert len(own) == len(chart.render(values, "one"))
+    if "fullnameOverride" not in values:
+        assert {kind for kind, *_ in own & other} <= {"CustomResourceDefinition"}
+
+
+def _identity(item: chart.Object) -> tuple[str, str, str]:
+    meta = item["metadata"]
+    return item["kind"], meta.get("namespace", ""), meta["name"]
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_every_object_has_the_labels_and_the_namespace(values: dict[str, Any]) -> None:
+    for item in chart.render(values):
+        assert item["metadata"]["labels"]["app.kubernetes.io/instance"] == "embertide"
+        if values.get("commonLabels"):
+            assert item["metadata"]["labels"]["team"] == "search"
+        of_cluster = item["kind"].startswith("Cluster") or item["kind"].startswith("Custom")
+        assert of_cluster != ("namespace" in item["metadata"]), item["metadata"]
+
+
+def test_names_and_namespace_can_be_replaced() -> None:
+    objects = chart.render(MATRIX["other names"])
+    names = {o["metadata"]["name"] for o in objects} - {"embeddingjobs.embertide.dev"}
+    assert {"tide-operator", "tide-edit", "tide-view", "tide-test"} <= names
+    assert {name.partition("-")[0] for name in names} == {"tide"}
+    assert {o["metadata"].get("namespace", "elsewhere") for o in objects} == {"elsewhere"}
+    assert all(o["metadata"]["labels"]["app.kubernetes.io/name"] == "ember" for o in objects)
+    binding = chart.only(objects, "ClusterRoleBinding")
+    assert binding["subjects"][0]["namespace"] == "elsewhere"
+
+
+def test_the_deployment_is_what_the_values_say() -> None:
+    spec = chart.only(chart.render(ALL_ON), "Deployment")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert container["image"] == f"ghcr.io/embertide/operator:0.1.0@{DIGEST}"
+    environment = {item["name"]: item.get("value") for item in container["env"]}
+    assert environment["EMBERTIDE_LOG_FORMAT"] == "json"
+    assert environment["EMBERTIDE_NAMESPACES"] == ""
+    assert environment["EMBERTIDE_WORKER_USER"] == "65532"
+    assert environment["HTTPS_PROXY"] == "http://proxy:3128"
+    assert (spec["priorityClassName"], spec["nodeSelector"]) == (
+        "system-cluster-critical",
+        {"pool": "system"},
+    )
+    assert spec["volumes"][0]["name"] == container["volumeMounts"][0]["name"] == "ca"
+
+
+def test_openshift_chooses_the_ids() -> None:
+    spec = chart.only(chart.render(MATRIX["OpenShift"]), "Deployment")["spec"]["template"]["spec"]
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    environment = {item["name"]: item.get("value") for item in spec["containers"][0]["env"]}
+    assert environment["EMBERTIDE_WORKER_USER"] == ""
+
+
+@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["shop"]}])
+def test_the_record_of_outputs_is_the_operators_alone(values: dict[str, Any]) -> None:
+    """It may get and patch this one ConfigMap, whose data the chart does not have."""
+    objects = chart.render(values)
+    own = [o for o in objects if o["metadata"]["name"] == "embertide-outputs"]
+    assert "data" not in chart.only(own, "ConfigMap")
+    (rule,) = chart.only(own, "Role")["rules"]
+    assert (rule["resourceNames"], rule["verbs"]) == (["embertide-outputs"], ["get", "patch"])
+    role_of = chart.only(own, "RoleBinding")["roleRef"]
+    assert (role_of["kind"], role_of["name"]) == ("Role", "embertide-outputs")
+    deployment = chart.only(objects, "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    environment = {item["name"]: item["value"] for item in container["env"]}
+    place = environment["EMBERTIDE_OWN_NAMESPACE"], environment["EMBERTIDE_OUTPUTS_CONFIG_MAP"]
+    assert place == (deployment["metadata"]["namespace"], "embertide-outputs")
+
+
+def test_namespaces_get_a_role_each_and_the_cluster_none() -> None:
+    objects = chart.render({"watchNamespaces": ["shop", "search"], "rbac": {"aggregate": False}})
+    own = [o for o in objects if o["metadata"]["name"] == "embertide-operator"]
+    roles, bindings = ([o for o in own if o["kind"] == kind] for kind in ("Role", "RoleBinding"))
+    for found in (roles, bindings):
+        assert [o["metadata"]["namespace"] for o in found] == ["shop", "search"]
+    assert not [o for o in objects if o["kind"].startswith("ClusterRole")]
+    (cluster_role,) = (
+        o for o in chart.render({"rbac": {"aggregate": False}}) if o["kind"] == "ClusterRole"
+    )
+    assert all(role["rules"] == cluster_role["rules"] for role in roles)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_definition_is_the_generated_one_and_stays_unless_told(keep: bool) -> None:
+    found = chart.only(chart.render({"crds": {"keep": keep}}), "CustomResourceDefinition")
+    annotations = found["metadata"].get("annotations", {})
+    assert annotations.get("helm.sh/resource-policy") == ("keep" if keep else None)
+    assert found["spec"] == crd()["spec"]
+
+
+def test_rules_and_dashboards_are_taken_as_they_are(tmp_path: Path) -> None:
+    """Braces in annotations are Prometheus' own and not helm's."""
+    copy = tmp_path / "embertide"
+    shutil.copytree(CHART, copy)
+    alert = {
+        "alert": "X",
+        "expr": "up == 0",
+        "annotations": {"summary": '{{ $labels.job }} is {{ $value | printf "%.1f" }}'},
+    }
+    rules = {"groups": [{"name": "g", "rules": [alert]}]}
+    dashboard = {"uid": "x", "title": "{{ job }} `x`"}
+    for name, content in (("rules/x.yaml", rules), ("dashboards/x.json", dashboard)):
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).write_text(json.dumps(content))
+    objects = chart.render(ALL_ON, chart=copy)
+    assert chart.only(objects, "PrometheusRule", "embertide-x")["spec"] == rules
+    found = chart.only(objects, "ConfigMap", "embertide-dashboard-x")
+    assert json.loads(found["data"]["x.json"]) == dashboard
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_every_file_of_rules_and_dashboards_is_rendered() -> None:
+    objects = chart.render(ALL_ON)
+    for path in CHART.glob("rules/*.yaml"):
+        assert chart.only(objects, "PrometheusRule", f"embertide-{path.stem}")
+    for path in CHART.glob("dashboards/*.json"):
+        assert chart.only(objects, "ConfigMap", f"embertide-dashboard-{path.stem}")
+
+
+def test_without_values_nothing_needs_a_definition_of_others() -> None:
+    groups = {o["apiVersion"].partition("/")[0] for o in chart.render()}
+    assert groups == {"v1", "apps", "rbac.authorization.k8s.io", "apiextensions.k8s.io"}
+
+
+def test_the_operator_is_reached_and_reaches_only_what_it_needs() -> None:
+    spec = chart.only(chart.render({"networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]
+    assert spec["ingress"] == [{"ports": [{"protocol": "TCP", "port": 8080}]}]
+    dns, api, workers = spec["egress"]
+    assert {port["port"] for port in dns["ports"]} == {53}
+    assert {port["port"] for port in api["ports"]} == {443, 6443}
+    (peer,) = workers["to"]
+    assert peer["podSelector"] == {"matchLabels": {"embertide.dev/role": "worker"}}
+
+
+def test_workers_are_scraped_where_jobs_are_watched() -> None:
+    for watched, selector in (([], {"any": True}), (["shop"], {"matchNames": ["shop"]})):
+        values = {"podMonitor": {"enabled": True}, "watchNamespaces": watched}
+        spec = chart.only(chart.render(values), "PodMonitor")["spec"]
+        assert spec["namespaceSelector"] == selector
+        assert spec["podMetricsEndpoints"][0]["port"] == "http"

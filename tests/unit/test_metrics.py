@@ -1,0 +1,260 @@
+"""The table of metrics, and the operator's: names, labels, values, and what goes with a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from embertide.pod.summary import run_status
+from embertide.spec import metric_names as names
+from embertide.spec.grid import GridShape
+from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS, Metric
+from embertide.spec.status import JobStatus
+from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
+from embertide.telemetry.transfers import OperationStats, TransferStats
+from embertide_operator.kubernetes_api import request_of
+from embertide_operator.metrics import Metrics
+from embertide_operator.outputs import follow
+from embertide_operator.status import Draft
+from tests.support.metric_page import PAGE, page
+from tests.support.operator_world import NOW, World, raw_job
+
+ALL = [*WORKER_METRICS, *OPERATOR_METRICS]
+
+
+@pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
+def test_names_follow_prometheus_practice(metric: Metric) -> None:
+    assert metric.name.startswith("embertide_")
+    assert metric.name.endswith("_total") == (metric.kind == "counter")
+    assert metric.unit in metric.name
+    assert metric.help.endswith(".")
+    assert not {"job", "instance", "namespace", "pod", "group"} & set(metric.labels)
+    assert len(set(metric.labels)) == len(metric.labels)
+
+
+def test_names_are_told_apart() -> None:
+    assert len({metric.name for metric in ALL}) == len(ALL)
+
+
+def test_the_page_of_metrics_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.support.metric_page"
+
+
+def test_every_worker_series_has_coordinates() -> None:
+    for metric in WORKER_METRICS:
+        assert {"attempt", "rank", "graph_rank", "feature_rank"} <= set(metric.labels)
+
+
+def test_all_of_the_table_is_exported() -> None:
+    """Names and labels of a scrape are those of the table, and none is missing."""
+    metrics, job = exported(), complete_job()
+    metrics.watch(lambda: 2, lambda: 0.5, lambda: follow({}, [job, failed_job()]).values())
+    families = {
+        family.name: family
+        for family in text_string_to_metric_families(generate_latest(metrics.registry).decode())
+    }
+    # Of the process itself, by prometheus_client.
+    ours = {name: family for name, family in families.items() if name.startswith("embertide_")}
+    known = {metric.name.removesuffix("_total"): metric for metric in OPERATOR_METRICS}
+    assert ours.keys() == known.keys()
+    for name, family in ours.items():
+        metric = known[name]
+        assert (family.type, family.documentation) == (metric.kind, metric.help), name
+        assert family.samples, name
+        for sample in family.samples:
+            assert sample.labels.keys() - {"le"} == set(metric.labels), name
+            assert not sample.name.endswith("_created")
+
+
+def report() -> RunReport:
+    """Of a run on two workers, one of which sent twice as much."""
+    spmm = Traffic("graph", "spmm", 1, 300, 300, 4, 6, 80, 2.0, 1.0, [0] * 7, 2, 200, 1.5)
+    shuffle = Traffic("world", "shuffle", -1, 50, 50, 2, 2, 25, 0.1, 0.0, [0] * 7, 1, 25, 0.1)
+    return RunReport(
+        version="20261121T120000Z-abcdef",
+        uri="s3://shop/embeddings/versions/20261121T120000Z-abcdef",
+        rows=10,
+        dim=4,
+        manifest_digest="ab12",
+        grid=GridShape.of(2, 1),
+        nodes=10,
+        edges=40,
+        stages={"ingest": 1.25, "infer": 2.00004},
+        total_seconds=4.0,
+        ingest_edges_per_second=32.0,
+        infer_edges_per_second=40.0,
+        traffic=[spmm, shuffle],
+        memory=[RankMemory(0, 100, 160, 70), RankMemory(1, 100, 150, 70)],
+        kernels="native",
+        planned_traffic=[
+            PlannedTraffic("graph", "spmm", 0, 60, 1),
+            PlannedTraffic("graph", "spmm", 1, 80, 1),
+            PlannedTraffic("graph", "scalars", 1, 8, 1),
+        ],
+        s3=TransferStats(1000, 2000, {"GetObject": OperationStats(5, 1, 0)}),
+    )
+
+
+def complete_job() -> dict[str, Any]:
+    """A job that has published, with its report."""
+    world = World(freshness={"maxAge": "26h"})
+    world.reconcile()
+    world.reconcile(3, pods=world.pods(world.running(), world.running()))
+    world.reconcile(2, report=world.report())
+    done = world.report("succeeded", 100)
+    sent = done.model_copy(update={"report": run_status(report(), 1)})
+    world.reconcile(30, report=type(done).parse(sent.to_text()))
+    world.reconcile(1, pods=[], report=None)
+    return world.job
+
+
+def running_job() -> dict[str, Any]:
+    world = World()
+    world.job["metadata"]["name"] = "running"
+    world.reconcile()
+    world.reconcile(3, pods=world.pods(world.running(), world.running()))
+    world.reconcile(1, report=world.report(percent=40))
+    return world.job
+
+
+def failed_job() -> dict[str, Any]:
+    job = raw_job()
+    job["metadata"] |= {"name": "failed", "uid": "f"}
+    draft = Draft(job, NOW)
+    draft["phase"], draft["lastFailure"] = "Failed", {"reason": "Input", "message": "row 7"}
+    draft["startTime"], draft["completionTime"] = "2026-11-21T11:59:30Z", "2026-11-21T12:00:00Z"
+    draft["attempt"] = 1
+    draft.set("Failed", True, "Input", "row 7")
+    draft.add_event("Failed", "row 7", warning=True)
+    return job | {"status": draft.fields}
+
+
+def exported() -> Metrics:
+    """Metrics of an operator that has seen a complete, a running and a failed job."""
+    metrics = Metrics()
+    jobs = [complete_job(), running_job(), failed_job()]
+    metrics.resynced(jobs, 1.0)
+    metrics.reconciled("ok", 0.02)
+    metrics.requested("get", "pods", "200", 0.01)
+    draft = Draft(failed_job(), NOW)
+    draft.add_event("Failed", "row 7", warning=True)
+    metrics.job_written({"phase": "Running"}, failed_job(), draft)
+    return metrics
+
+
+def value(metrics: Metrics, metric: Metric, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(metric.name, labels)
+
+
+def test_a_run_stays_when_its_workers_are_gone() -> None:
+    metrics = exported()
+    run = {"job_namespace": "shop", "job_name": "products", "attempt": "1"}
+    spmm = run | {"axis": "graph", "primitive": "spmm"}
+    assert value(metrics, names.RUN_STAGE_SECONDS, **run, stage="ingest") == 1.25
+    assert value(metrics, names.RUN_STAGE_SECONDS, **run, stage="infer") == 2.0
+    assert value(metrics, names.RUN_SENT_BYTES, **spmm) == 300
+    assert value(metrics, names.RUN_PLANNED_BYTES, **spmm) == 2 * (60 + 80)
+    assert value(metrics, names.RUN_PLANNED_MESSAGES, **spmm) == 4
+    assert value(metrics, names.RUN_IMBALANCE_RATIO, **spmm) == pytest.approx(200 / 150)
+    shuffle = run | {"axis": "world", "primitive": "shuffle"}
+    assert value(metrics, names.RUN_SENT_BYTES, **shuffle) == 50
+    assert value(metrics, names.RUN_PLANNED_BYTES, **shuffle) is None
+    assert value(metrics, names.RUN_MEMORY_PEAK_BYTES, **run) == 60
+    assert value(metrics, names.RUN_S3_REQUESTS, **run) == 5
+    metrics.job_gone("shop", "products")
+    assert value(metrics, names.RUN_SENT_BYTES, **spmm) is None
+
+
+def test_the_status_that_is_written_is_one_that_the_api_takes() -> None:
+    status = complete_job()["status"]
+    assert JobStatus.model_validate(status).report == run_status(report(), 1)
+
+
+def test_the_summary_does_not_grow_with_layers_or_groups() -> None:
+    small = report()
+    (spmm, shuffle) = small.traffic
+    traffic = [Traffic(**(vars(spmm) | {"layer": layer})) for layer in range(64)]
+    deep = replace(small, traffic=[*traffic, shuffle])
+    assert len(run_status(deep, 1).exchange) == len(run_status(small, 1).exchange) == 2
+
+
+def test_jobs_are_counted_by_phase_and_described() -> None:
+    metrics = exported()
+    counts = {phase: value(metrics, names.JOBS, phase=phase) for phase in ("Running", "Failed")}
+    assert counts == {"Running": 1, "Failed": 1}
+    assert value(metrics, names.JOBS, phase="Pending") == 0
+    who = {"job_namespace": "shop", "job_name": "running"}
+    assert value(metrics, names.JOB_PROGRESS_RATIO, **who) == 0.4
+    assert value(metrics, names.JOB_STAGE, **who, stage="infer") == 1
+    assert value(metrics, names.JOB_PHASE, **who, phase="Running") == 1
+    assert value(metrics, names.JOB_CONDITION, **who, condition="Ready", reason="Running") == 0
+    failed = {"job_namespace": "shop", "job_name": "failed"}
+    assert value(metrics, names.JOB_LAST_FAILURE, **failed, reason="Input") == 1
+
+
+def test_failures_and_durations_are_counted_once() -> None:
+    metrics = exported()
+    where = {"job_namespace": "shop"}
+    assert value(metrics, names.ATTEMPT_FAILURES, **where, reason="Input") == 1
+    assert value(metrics, names.ATTEMPTS, **where) == 1
+    count = names.JOB_SECONDS.name + "_count"
+    labels = where | {"result": "failed"}
+    assert metrics.registry.get_sample_value(count, labels) == 1
+    assert metrics.registry.get_sample_value(names.JOB_SECONDS.name + "_sum", labels) == 30
+    again = failed_job()
+    metrics.job_written(again["status"], again, Draft(again, NOW))
+    assert metrics.registry.get_sample_value(count, labels) == 1
+    assert value(metrics, names.ATTEMPT_FAILURES, **where, reason="Input") == 1
+
+
+def test_freshness_is_a_time_and_an_objective() -> None:
+    metrics, job = Metrics(), complete_job()
+    records = follow({}, [job])
+    metrics.watch(lambda: 0, lambda: 0, records.values)
+    at = {"job_namespace": "shop", "output": "s3://shop/embeddings"}
+    done = datetime.fromisoformat(job["status"]["completionTime"]).astimezone(UTC)
+    assert value(metrics, names.OUTPUT_LAST_SUCCESS, **at) == done.timestamp()
+    assert value(metrics, names.OUTPUT_OBJECTIVE_SECONDS, **at) == 26 * 3600
+    assert value(metrics, names.OUTPUT_LAST_FAILURE, **at) is None
+
+
+def test_an_output_that_never_succeeded_has_an_objective_only() -> None:
+    metrics, records = Metrics(), follow({}, [raw_job(freshness={"maxAge": "1h"})])
+    metrics.watch(lambda: 0, lambda: 0, records.values)
+    at = {"job_namespace": "shop", "output": "s3://shop/embeddings"}
+    assert value(metrics, names.OUTPUT_OBJECTIVE_SECONDS, **at) == 3600
+    assert value(metrics, names.OUTPUT_FIRST_JOB, **at) is not None
+    assert value(metrics, names.OUTPUT_LAST_SUCCESS, **at) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "expected"),
+    [
+        ("GET", "/api/v1/namespaces/a/pods", "", ("list", "pods")),
+        ("GET", "/apis/embertide.dev/v1alpha1/embeddingjobs", "", ("list", "embeddingjobs")),
+        ("GET", "/api/v1/namespaces/a/configmaps/b", "", ("get", "configmaps")),
+        ("POST", "/api/v1/namespaces/a/events", "", ("create", "events")),
+        ("DELETE", "/api/v1/namespaces/a/pods/b", "", ("delete", "pods")),
+        (
+            "PATCH",
+            "/apis/apps/v1/namespaces/a/statefulsets/b",
+            "application/apply-patch+yaml",
+            ("apply", "statefulsets"),
+        ),
+        (
+            "PATCH",
+            "/apis/embertide.dev/v1alpha1/namespaces/a/embeddingjobs/b/status",
+            "application/merge-patch+json",
+            ("patch", "embeddingjobs/status"),
+        ),
+    ],
+)
+def test_requests_are_named_as_kubernetes_does(
+    method: str, path: str, content: str, expected: tuple[str, str]
+) -> None:
+    assert request_of(method, path, content) == expected

@@ -1,0 +1,89 @@
+"""A run's report, cut down to what the job's status keeps of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from embertide.spec.run_status import (
+    MAX_ENTRIES,
+    ExchangeReport,
+    MemoryReport,
+    RunStatus,
+    S3Report,
+    StageReport,
+)
+from embertide.telemetry.report import PlannedTraffic, RunReport, Traffic
+
+Pair = tuple[str, str]
+"""Axis and primitive."""
+
+
+def run_status(report: RunReport, attempt: int) -> RunStatus:
+    """The report without its layers and ranks; lists are cut at 64 entries."""
+    stages = [StageReport(name=n, seconds=_seconds(s)) for n, s in report.stages.items()]
+    fullest = max(report.memory, key=lambda item: item.used_bytes)
+    s3 = report.s3
+    return RunStatus(
+        attempt=attempt,
+        version=report.version,
+        grid=str(report.grid),
+        kernels=report.kernels[:256],
+        seconds=_seconds(report.total_seconds),
+        nodes=report.nodes,
+        edges=report.edges,
+        stages=stages[:MAX_ENTRIES],
+        exchange=_exchange(report)[:MAX_ENTRIES],
+        memory=MemoryReport(peak_bytes=fullest.used_bytes, planned_bytes=fullest.planned_bytes),
+        s3=S3Report(
+            read_bytes=s3.bytes_read,
+            written_bytes=s3.bytes_written,
+            requests=s3.requests,
+            retries=s3.retries,
+            errors=s3.errors,
+        ),
+    )
+
+
+def _exchange(report: RunReport) -> list[ExchangeReport]:
+    """By axis and primitive; what was planned and never sent is left out."""
+    traffic: defaultdict[Pair, list[Traffic]] = defaultdict(list)
+    planned: defaultdict[Pair, list[PlannedTraffic]] = defaultdict(list)
+    for item in report.traffic:
+        traffic[item.axis, item.primitive].append(item)
+    for plan in report.planned_traffic:
+        planned[plan.axis, plan.primitive].append(plan)
+    workers = report.grid.workers
+    return [_entry(*pair, traffic[pair], planned.get(pair), workers) for pair in sorted(traffic)]
+
+
+def _entry(
+    axis: str,
+    primitive: str,
+    layers: list[Traffic],
+    planned: list[PlannedTraffic] | None,
+    workers: int,
+) -> ExchangeReport:
+    sent = messages = None
+    if planned is not None:
+        sent = workers * sum(plan.bytes_per_worker for plan in planned)
+        messages = workers * sum(plan.messages for plan in planned)
+    return ExchangeReport(
+        axis=axis,
+        primitive=primitive,
+        bytes=sum(item.bytes_sent for item in layers),
+        planned_bytes=sent,
+        most_bytes=sum(item.most_bytes_sent for item in layers),
+        messages=sum(item.messages for item in layers),
+        planned_messages=messages,
+        groups=sum(item.groups for item in layers),
+        largest_group_bytes=max(item.largest_group_bytes for item in layers),
+        depth=max(item.depth for item in layers),
+        wait_seconds=_seconds(sum(item.wait_seconds for item in layers)),
+        longest_wait_seconds=_seconds(sum(item.longest_wait_seconds for item in layers)),
+        overlapped_seconds=_seconds(sum(item.compute_seconds for item in layers)),
+    )
+
+
+def _seconds(value: float) -> float:
+    """To a tenth of a millisecond, so that a status is not full of digits."""
+    return round(value, 4)

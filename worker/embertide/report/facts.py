@@ -1,0 +1,179 @@
+"""What the run was made of: inputs, model, settings, software, and how it compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from embertide.report.figures import more, section
+from embertide.report.markup import Child, Html, definitions, table, tag
+from embertide.report.numbers import count, short_count, size, small, some, without_secrets
+from embertide.report.run import Run
+
+_LISTED = 200
+"""Input objects that are listed; the version's manifest has all."""
+_LIBRARIES = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
+_KINDS = {
+    "edges": "edges",
+    "features": "features",
+    "ids": "ids of the features' rows",
+    "nodes": "table of nodes",
+    "reference": "reference",
+    "scaling": "scaling of the features",
+}
+
+
+def inputs(run: Run) -> Html | None:
+    """The objects that were read; None where the manifest lists none."""
+    objects: list[dict[str, Any]] = run.manifest.get("inputs") or []
+    if not objects:
+        return None
+    total = sum(item["size"] for item in objects)
+    rows: list[list[Child]] = []
+    for kind in dict.fromkeys(item["kind"] for item in objects):
+        some_of = [item for item in objects if item["kind"] == kind]
+        read = sum(item["size"] for item in some_of)
+        first = tag("code", without_secrets(some_of[0]["uri"]), class_="uri")
+        rows.append([_KINDS.get(kind, kind), first, count(len(some_of)), size(read)])
+    shown: list[list[Child]] = [
+        [item["kind"], tag("code", without_secrets(item["uri"]), class_="uri"), size(item["size"])]
+        for item in objects[:_LISTED]
+    ]
+    caption = f"The first {_LISTED} of {count(len(objects))} objects"
+    if len(objects) <= _LISTED:
+        caption = f"All {count(len(objects))} objects" if len(objects) > 1 else "The object"
+    return section(
+        "inputs",
+        "Inputs",
+        f"{some(len(objects), 'object')}, {size(total)}. The version's manifest has the ETag of"
+        " each.",
+        table("Inputs by kind", ["Kind", "First object", "Objects", "Size"], rows, words=2),
+        more("Every object", table(caption, ["Kind", "Object", "Size"], shown, words=2)),
+    )
+
+
+def model(run: Run) -> Html:
+    """The model, layer by layer, and what it was held against."""
+    facts, described = run.report.facts, run.manifest.get("model") or {}
+    entries: dict[str, Child] = {
+        "Neighbours": _fanout(run.manifest),
+    }
+    layers: Html | None = None
+    if facts is not None:
+        entries["Trained with"] = _LIBRARIES.get(facts.library, facts.library)
+        entries["Parameters"] = short_count(facts.parameters)
+        widths = [facts.input_width, *(layer.width for layer in facts.layers)]
+        rows: list[list[Child]] = [
+            [str(number + 1), layer.conv, f"{count(widths[number])} → {count(layer.width)}"]
+            for number, layer in enumerate(facts.layers)
+        ]
+        layers = table("Layers of model.yaml", ["Layer", "Convolution", "Columns"], rows, words=2)
+    entries["Model"] = _uri(described.get("uri"))
+    entries["SHA-256 of its files"] = _code(described.get("digest"))
+    facts_list = tag("div", definitions(entries), class_="facts")
+    return section("model", "Model", None, facts_list, layers, _reference(run.manifest))
+
+
+def _fanout(manifest: dict[str, Any]) -> str | None:
+    fanout = manifest.get("fanout")
+    if fanout is None or fanout == "full":
+        return None if fanout is None else "all"
+    each = ", ".join(map(str, fanout))
+    return f"at most {each} of each layer, drawn with seed {manifest.get('seed')}"
+
+
+def _reference(manifest: dict[str, Any]) -> Html | None:
+    found: dict[str, Any] | None = manifest.get("reference")
+    if not found:
+        return None
+    entries: dict[str, Child] = {
+        "Compared with": _uri(found["uri"]),
+        "Rows beyond the tolerance": f"{count(found['beyond'])} of {count(found['rows'])}",
+        "Largest difference": f"{small(found['largest_difference'])}, which is"
+        f" {small(found['largest_error'])} of the reference's largest value;"
+        f" {small(found['tolerance'])} is allowed",
+    }
+    worst: list[list[Child]] = [[str(name), small(error)] for name, error in found["worst"]]
+    return tag(
+        "div",
+        tag("h3", "Comparison with the model's reference"),
+        tag("div", definitions(entries), class_="facts"),
+        more(
+            "Rows that differ most",
+            table("Rows that differ most", ["Id", "Error, of the largest value"], worst),
+        ),
+    )
+
+
+def settings(run: Run) -> Html:
+    """The grid, what computed, what was written, and with which software."""
+    manifest, grid = run.manifest, run.report.grid
+    parts = manifest.get("parts") or []
+    entries: dict[str, Child] = {
+        "Grid": f"{some(grid.graph, 'graph partition')} × {some(grid.feature, 'feature slice')}",
+        **_machine(run),
+        "Kernels": run.report.kernels or None,
+        "Way of the data": _way(run),
+        "Ids": manifest.get("ids"),
+        "Output": manifest.get("format")
+        and f"{manifest['format']}, {manifest.get('dtype')}, {some(len(parts), 'part')},"
+        f" {size(sum(part['size'] + part['ids_size'] for part in parts))}",
+    }
+    digest: dict[str, Child] = {"SHA-256 of the manifest": _code(run.report.manifest_digest)}
+    libraries = {str(name): str(version) for name, version in manifest.get("libraries", {}).items()}
+    return section(
+        "settings",
+        "Settings and software",
+        None,
+        tag("div", definitions({**entries, **libraries, **digest}), class_="facts"),
+        _store(run),
+    )
+
+
+def _store(run: Run) -> Html | None:
+    """Requests to S3; None where nothing was asked of it."""
+    s3 = run.report.s3
+    if not s3.operations:
+        return None
+    rows: list[list[Child]] = [
+        [name, count(counted.requests), count(counted.retries), count(counted.errors)]
+        for name, counted in sorted(s3.operations.items())
+    ]
+    caption = (
+        f"Requests to S3 by all workers: {size(s3.bytes_read)} read, {size(s3.bytes_written)}"
+        " written"
+    )
+    return table(caption, ["Operation", "Requests", "Retries", "Errors"], rows)
+
+
+def _machine(run: Run) -> dict[str, Child]:
+    """What computed, as far as it is known."""
+    facts = run.report.facts
+    if facts is None:
+        return {}
+    return {
+        "Device": f"{facts.device}, {some(facts.threads, 'thread')} for each worker",
+        "Cores of worker 0's machine": count(facts.cores),
+        "Receive buffer": f"{size(facts.group_bytes)}, {facts.depth} under way at a time",
+    }
+
+
+def _way(run: Run) -> str | None:
+    """How messages travelled between workers."""
+    if run.alone or not run.workers:
+        return None
+    others = run.report.grid.workers - 1
+    linked = sum(worker.peers_on_host for worker in run.workers)
+    if linked == others * len(run.workers):
+        return "from memory to memory: all workers are on one host"
+    if not linked:
+        return "over the network"
+    part = linked / (others * len(run.workers))
+    return f"{part:.0%} of the pairs from memory to memory on one host, others over the network"
+
+
+def _code(text: str | None) -> Html | None:
+    return tag("code", text, class_="uri") if text else None
+
+
+def _uri(text: str | None) -> Html | None:
+    return _code(without_secrets(text)) if text else None

@@ -1,0 +1,146 @@
+"""The head of the page: what was computed in what time, and the run's key figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from embertide.report.markup import Child, Html, definitions, join, tag
+from embertide.report.numbers import (
+    NO_BREAK,
+    count,
+    duration,
+    rate,
+    share,
+    short_count,
+    size,
+    small,
+    some,
+    without_secrets,
+)
+from embertide.report.run import Run
+from embertide.spec.version_names import begun
+
+
+def head(run: Run) -> Html:
+    """The job, the run in one line, its version, and its warnings."""
+    report = run.report
+    grid = f"{report.grid.graph} × {report.grid.feature}".replace(" ", NO_BREAK)
+    parts = (
+        tag("strong", f"{count(report.nodes)} nodes × {report.dim}"),
+        " in ",
+        tag("strong", duration(report.total_seconds)),
+        f" over {count(report.edges)} edges, on ",
+        f"a {grid} grid of {some(report.grid.workers, 'worker')}.",
+    )
+    return tag(
+        "header",
+        tag("p", "Embertide run report", class_="eyebrow"),
+        tag("h1", title(run)),
+        tag("p", *parts, class_="headline"),
+        _facts(run),
+        *(tag("p", tag("strong", "Warning: "), text, class_="warning") for text in report.warnings),
+    )
+
+
+def title(run: Run) -> str:
+    """The job's name."""
+    return str(run.manifest.get("job") or run.report.version)
+
+
+def _facts(run: Run) -> Html:
+    report = run.report
+    began = begun(report.version).strftime("%Y-%m-%d %H:%M:%S UTC")
+    created = str(run.manifest.get("created", ""))[:19].replace("T", " ")
+    current = "yes" if report.current else "no: a later run or a rollback holds LATEST"
+    facts: dict[str, Child] = {
+        "Version": tag("code", report.version),
+        "Asked for": began,
+        "Published": f"{created} UTC" if created else None,
+        "Current when published": current,
+        "At": tag("code", without_secrets(report.uri), class_="uri"),
+    }
+    return tag("div", definitions(facts), class_="facts")
+
+
+def tiles(run: Run) -> Html:
+    """The run's key figures, each with what it is to be held against."""
+    report = run.report
+    found = [
+        _tile("Run time", duration(report.total_seconds), _slowest(run)),
+        _tile(
+            "Ingest",
+            rate(report.ingest_edges_per_second, "edges"),
+            "edges read, mapped, sorted into the graph",
+        ),
+        _tile("Inference", rate(report.infer_edges_per_second, "edges"), _layers_of(run)),
+        _memory(run),
+        *([] if run.alone else [_traffic(run), _waiting(run)]),
+        _reference(run),
+    ]
+    return tag("ul", *(tile for tile in found if tile is not None), class_="tiles")
+
+
+def _tile(name: str, value: str, below: Child, state: str = "") -> Html:
+    return tag(
+        "li",
+        tag("span", name, class_="name"),
+        tag("span", value, class_="figure"),
+        tag("span", below, class_="below"),
+        class_=f"tile {state}".strip(),
+    )
+
+
+def _slowest(run: Run) -> str:
+    stages = {name: s for name, s in run.report.stages.items() if name != "sample"}
+    if not stages:
+        return ""
+    name = max(stages, key=lambda name: stages[name])
+    return f"{share(stages[name], run.report.total_seconds)} of it in {name}"
+
+
+def _layers_of(run: Run) -> str:
+    facts = run.report.facts
+    if facts is None:
+        return "edges of all layers"
+    convs = sorted({layer.conv for layer in facts.layers})
+    return f"{some(facts.graph_layers, 'layer')} of {', '.join(convs)}, each over all edges"
+
+
+def _memory(run: Run) -> Html | None:
+    fullest = run.fullest
+    if fullest is None:
+        return None
+    of_plan = share(fullest.used_bytes, fullest.planned_bytes)
+    beyond = 0 < fullest.planned_bytes < fullest.used_bytes
+    below = f"of the fullest worker, beyond its imports: {of_plan} of the plan"
+    return _tile("Peak memory", size(fullest.used_bytes), below, "bad" if beyond else "")
+
+
+def _traffic(run: Run) -> Html:
+    groups = sum(item.groups for item in run.report.traffic)
+    below = f"{share(run.sent, run.planned_sent)} of the plan, in {short_count(groups)} groups"
+    return _tile("Moved between workers", size(run.sent), below)
+
+
+def _waiting(run: Run) -> Html:
+    below = f"{duration(run.waited)} of a worker's time, on average"
+    return _tile("Waiting for others", share(run.waited, run.seconds), below)
+
+
+def _reference(run: Run) -> Html:
+    found: dict[str, Any] | None = run.manifest.get("reference")
+    if not found:
+        return _tile("Reference", "none", "the model has none, or a fanout was sampled")
+    rows, beyond = found["rows"], found["beyond"]
+    below = (
+        f"{count(rows)} rows; largest error {small(found['largest_error'])} of the largest value;"
+        f" {small(found['tolerance'])} is allowed"
+    )
+    words = f"{count(beyond)} differ" if beyond else "all agree"
+    return _tile("Compared with reference", words, below, "bad" if beyond else "good")
+
+
+def navigation(sections: list[tuple[str, str]]) -> Html:
+    """Links to the page's parts: (anchor, title)."""
+    links = (tag("li", tag("a", words, href=f"#{name}")) for name, words in sections)
+    return tag("nav", tag("ul", join(links)), aria_label="Parts of this report")

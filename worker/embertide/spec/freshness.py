@@ -1,0 +1,55 @@
+"""``spec.freshness``: how old the newest published version may become."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from embertide.spec.base import VALIDATIONS, SpecModel
+from embertide.spec.cel import Rule
+
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = r"^[1-9][0-9]{0,7}[smhd]$"
+_MUST = "must be a whole number above 0 and a unit (s, m, h or d), such as 26h"
+_LONGEST = 9
+
+
+def _check_duration(text: str) -> str:
+    if not re.match(_DURATION, text):
+        raise ValueError(f"is {text!r}; {_MUST}")
+    return text
+
+
+Duration = Annotated[
+    str,
+    AfterValidator(_check_duration),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "maxLength": _LONGEST,
+            VALIDATIONS: [Rule(f"self.matches(r'{_DURATION}')", _MUST).to_schema()],
+        }
+    ),
+]
+"""A whole number with a unit: s, m, h or d."""
+
+
+def duration_seconds(text: str) -> int:
+    """The seconds of a :data:`Duration`, such as 93600 for ``26h``."""
+    return int(text[:-1]) * _UNIT_SECONDS[text[-1]]
+
+
+class Freshness(SpecModel):
+    """The freshness objective of the output."""
+
+    max_age: Duration = Field(
+        description="Age that the output's newest version may reach: a whole number and a unit "
+        "(s, m, h or d), such as 26h for a daily refresh. Counted from when a job published it."
+    )
+
+    @property
+    def max_seconds(self) -> int:
+        """The largest age in seconds."""
+        return duration_seconds(self.max_age)

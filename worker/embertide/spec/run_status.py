@@ -1,0 +1,110 @@
+"""``status.report``: what an attempt that published did, kept after its workers are gone.
+
+Rank 0 sends it with its last ``/status``, the operator copies it. It has one entry for each axis
+and primitive and one for each stage, so its size does not grow with the graph or the grid.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+MAX_ENTRIES = 64
+
+
+class StatusModel(BaseModel):
+    """Base of the status objects: camelCase outside, frozen, unknown fields are ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
+    )
+
+    def to_object(self) -> dict[str, Any]:
+        """The JSON object for the API; unset fields are omitted."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+Name = Annotated[str, Field(max_length=63)]
+
+
+class StageReport(StatusModel):
+    """One stage of the run."""
+
+    name: Name = Field(description="Name of the stage, such as ingest or infer.")
+    seconds: float = Field(description="Duration on the slowest worker, in seconds.")
+
+
+class ExchangeReport(StatusModel):
+    """What moved between workers over one axis for one primitive, in all layers."""
+
+    axis: Name = Field(description="Axis of the grid: graph, feature or world.")
+    primitive: Name = Field(description="What the data was for, such as spmm or gemm.")
+    bytes: int = Field(description="Bytes sent by all workers.")
+    planned_bytes: int | None = Field(
+        default=None, description="Bytes that the plan expected all workers to send."
+    )
+    most_bytes: int = Field(
+        description="Bytes that each layer's busiest worker sent, summed over the layers."
+    )
+    messages: int = Field(description="Messages sent by all workers.")
+    planned_messages: int | None = Field(
+        default=None, description="Messages that the plan expected all workers to send."
+    )
+    groups: int = Field(description="Groups received by all workers.")
+    largest_group_bytes: int = Field(description="Size of the largest group, in bytes.")
+    depth: int = Field(description="Largest number of groups in flight at the same time.")
+    wait_seconds: float = Field(description="Time blocked waiting, summed over all workers.")
+    longest_wait_seconds: float = Field(
+        description="Time that each layer's longest waiting worker was blocked, summed over the "
+        "layers."
+    )
+    overlapped_seconds: float = Field(
+        description="Computation overlapped with communication, summed over all workers."
+    )
+
+
+class MemoryReport(StatusModel):
+    """Memory of the fullest worker above its baseline."""
+
+    peak_bytes: int = Field(description="Measured peak, in bytes.")
+    planned_bytes: int = Field(description="Estimated peak, in bytes.")
+
+
+class S3Report(StatusModel):
+    """Traffic of all workers with S3."""
+
+    read_bytes: int = Field(description="Bytes of objects read.")
+    written_bytes: int = Field(description="Bytes of objects written.")
+    requests: int = Field(description="Requests sent, retries included.")
+    retries: int = Field(description="Requests that were sent again after a failure.")
+    errors: int = Field(description="Calls that failed after all retries.")
+
+
+class RunStatus(StatusModel):
+    """What the attempt that published did, in total."""
+
+    attempt: int | None = Field(default=None, description="Number of the attempt.")
+    version: str | None = Field(default=None, description="Name of the published version.")
+    grid: str | None = Field(
+        default=None, description="Grid as graph partitions x feature partitions, such as 2x2."
+    )
+    kernels: str | None = Field(
+        default=None, max_length=256, description="What computed: native code, or torch and why."
+    )
+    seconds: float | None = Field(default=None, description="Duration of the run, in seconds.")
+    nodes: int | None = Field(default=None, description="Number of nodes of the graph.")
+    edges: int | None = Field(default=None, description="Number of edges of the graph.")
+    stages: list[StageReport] = Field(
+        default_factory=list, max_length=MAX_ENTRIES, description="Duration of every stage."
+    )
+    exchange: list[ExchangeReport] = Field(
+        default_factory=list,
+        max_length=MAX_ENTRIES,
+        description="What moved between workers, by axis and primitive.",
+    )
+    memory: MemoryReport | None = Field(
+        default=None, description="Memory of the fullest worker above its baseline."
+    )
+    s3: S3Report | None = Field(default=None, description="Traffic of all workers with S3.")

@@ -1,0 +1,168 @@
+"""The only module of the worker's package that talks to the Kubernetes API."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from kubernetes import config
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
+
+from embertide.errors import ClusterError, ManifestError
+from embertide.spec import naming
+
+Object = dict[str, Any]
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_TIMEOUT_SECONDS = 15.0
+
+
+class NameTaken(Exception):
+    """A job of that name exists."""
+
+
+class NotThere(Exception):
+    """There is no object of that name."""
+
+
+class Cluster:
+    """EmbeddingJobs of one namespace. Every method raises ClusterError."""
+
+    def __init__(self, client: ApiClient, namespace: str) -> None:
+        self._client, self.namespace = client, namespace
+        place = f"namespaces/{namespace}"
+        self._jobs = f"/apis/{naming.GROUP}/{naming.API_VERSION_NAME}/{place}/{naming.PLURAL}"
+        self._kubernetes_jobs = f"/apis/batch/v1/{place}/jobs"
+
+    @classmethod
+    def connect(cls, namespace: str | None) -> Self:
+        """By the kubeconfig and its current context, or by the pod's service account.
+
+        Args:
+            namespace: None for that of the context or of the pod.
+        """
+        settings = Configuration()
+        # Else the client repeats a refused connection at once, and logs each time.
+        settings.retries = False
+        in_pod = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
+        try:
+            if in_pod:
+                config.load_incluster_config(settings)
+            else:
+                config.load_kube_config(client_configuration=settings)
+            return cls(ApiClient(settings), namespace or (_of_pod() if in_pod else _of_context()))
+        except (config.ConfigException, OSError) as error:
+            message = (
+                f"no Kubernetes cluster: {error}; set KUBECONFIG, or run in a pod with the token "
+                "of a service account"
+            )
+            raise ClusterError(message) from None
+
+    def get(self, name: str) -> Object | None:
+        """An EmbeddingJob, None where it does not exist."""
+        try:
+            return self._call("GET", f"{self._jobs}/{name}", f"read EmbeddingJob {name}")
+        except NotThere:
+            return None
+
+    def jobs_of(self, schedule: str) -> list[Object]:
+        """The EmbeddingJobs of a schedule, in the order of their names."""
+        query = urlencode({"labelSelector": f"{naming.LABEL_SCHEDULE}={schedule}"})
+        items: list[Object] = self._call("GET", f"{self._jobs}?{query}", "list EmbeddingJobs")[
+            "items"
+        ]
+        return items
+
+    def create(self, job: Object) -> Object:
+        """Create an EmbeddingJob.
+
+        Raises:
+            NameTaken: one of that name exists.
+            ManifestError: the API server finds it invalid.
+        """
+        name = job["metadata"]["name"]
+        return self._call("POST", self._jobs, f"create EmbeddingJob {name}", job)
+
+    def delete(self, name: str, uid: str) -> None:
+        """Delete the EmbeddingJob with this UID, if it still exists."""
+        options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            self._call("DELETE", f"{self._jobs}/{name}", f"delete EmbeddingJob {name}", options)
+        except (NotThere, NameTaken):  # gone, or another one by now
+            return
+
+    def kubernetes_job(self, name: str) -> Object:
+        """A Job of the batch API."""
+        try:
+            return self._call("GET", f"{self._kubernetes_jobs}/{name}", f"read Job {name}")
+        except NotThere as error:
+            raise ClusterError(str(error)) from None
+
+    def _call(self, method: str, path: str, action: str, body: Object | None = None) -> Object:
+        """One request; ``action`` says in messages what it was for."""
+        prepared = self._client.param_serialize(
+            method,
+            path,
+            header_params={"Accept": "application/json", "Content-Type": "application/json"},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        action = f"{action} in namespace {self.namespace}"
+        try:
+            answer = self._client.call_api(*prepared, _request_timeout=_TIMEOUT_SECONDS)
+            status, data = answer.status, answer.read()
+        except ApiException as error:
+            raise ClusterError(f"cannot {action}: {error.reason}") from None
+        except (HTTPError, OSError) as error:
+            raise ClusterError(f"cannot {action}: no answer: {error}") from None
+        found = _parsed(data)
+        if status >= 400:
+            raise refusal(status, found, f"cannot {action}")
+        return found
+
+
+def refusal(status: int, answer: Mapping[str, Any], cannot: str) -> Exception:
+    """The error for an answer that is none of 2xx.
+
+    Args:
+        answer: the API's Status object, {} where the body was none.
+        cannot: what was asked for, such as ``cannot create EmbeddingJob x in namespace y``.
+    """
+    said = str(answer.get("message") or f"HTTP {status}").strip()
+    message = f"{cannot}: {said}"
+    if status == 404 and (answer.get("details") or {}).get("name"):
+        return NotThere(message) if "namespaces" not in said else ClusterError(message)
+    if status == 404:
+        return ClusterError(f"{message}; this cluster has no EmbeddingJobs: install the chart")
+    if status == 409:
+        return NameTaken(message)
+    if status in (400, 422):
+        return ManifestError([("", said)], "the API server says that the job")
+    if status == 403:
+        return ClusterError(f"{message}; docs/schedules.md lists the rights that submit needs")
+    if status == 401:
+        return ClusterError(f"{message}; the credentials are not valid (any more)")
+    return ClusterError(message)
+
+
+def _parsed(data: bytes) -> Object:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _of_pod() -> str:
+    return (_ACCOUNT / "namespace").read_text().strip()
+
+
+def _of_context() -> str:
+    _, current = config.list_kube_config_contexts()
+    return str(current["context"].get("namespace") or "default")

@@ -1,0 +1,81 @@
+"""Create the job of a firing once, as its schedule's policy says."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from embertide.errors import ClusterError
+from embertide.spec import naming
+from embertide.spec.manifest import EmbeddingJob
+from embertide.submit.cluster import Cluster, NameTaken
+from embertide.submit.firing import Firing
+from embertide.submit.policy import Policy, SubmittedJob, decide
+from embertide.submit.template import to_object
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a firing.
+
+    Attributes:
+        event: ``created``; ``exists``: an earlier pod of the same firing created it; ``skipped``.
+        name: the firing's job, which a skipped firing does not have.
+        message: a sentence for people.
+    """
+
+    event: Literal["created", "exists", "skipped"]
+    name: str
+    namespace: str
+    message: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For machines."""
+        return asdict(self)
+
+
+def create(cluster: Cluster, job: EmbeddingJob, firing: Firing, policy: Policy) -> Outcome:
+    """Create the firing's job, unless it exists or the policy says otherwise.
+
+    The name is the firing's, so of two pods that do this at once only one creates it.
+
+    Raises:
+        ClusterError: the API refuses, or the name belongs to a job of another schedule.
+        ManifestError: the API server finds the job invalid.
+    """
+    name = job.metadata.name
+    if (found := cluster.get(name)) is not None:
+        return _exists(cluster, found, job)
+    schedule = job.metadata.labels[naming.LABEL_SCHEDULE]
+    decision = decide(policy, firing.time, _others(cluster, schedule, policy))
+    if decision.skip:
+        return Outcome("skipped", name, cluster.namespace, f"{name} skipped: {decision.skip}")
+    for other in decision.replace:
+        cluster.delete(other.name, other.uid)
+    try:
+        cluster.create(to_object(job, cluster.namespace))
+    except NameTaken:
+        found = cluster.get(name)
+        if found is None:
+            raise ClusterError(f"{name} was deleted as it was created; submit again") from None
+        return _exists(cluster, found, job)
+    replaced = "".join(f", which replaces {other.name}" for other in decision.replace)
+    return Outcome("created", name, cluster.namespace, f"{name} created{replaced}")
+
+
+def _others(cluster: Cluster, schedule: str, policy: Policy) -> list[SubmittedJob]:
+    if policy is Policy.ALLOW:  # needs no right to list
+        return []
+    return [SubmittedJob.of(found) for found in cluster.jobs_of(schedule)]
+
+
+def _exists(cluster: Cluster, found: dict[str, Any], job: EmbeddingJob) -> Outcome:
+    there, schedule = SubmittedJob.of(found), job.metadata.labels[naming.LABEL_SCHEDULE]
+    if there.schedule != schedule:
+        owner = f"schedule {there.schedule!r}" if there.schedule else "no schedule"
+        raise ClusterError(
+            f"EmbeddingJob {there.name} exists in namespace {cluster.namespace} and belongs to "
+            f"{owner}, not to {schedule!r}; give the template another name"
+        )
+    message = f"{there.name} exists ({there.phase}): this firing was submitted before"
+    return Outcome("exists", there.name, cluster.namespace, message)

@@ -1,0 +1,89 @@
+"""What a worker counts beside its transfers to other workers: S3's requests, rows and edges."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class OperationStats:
+    """One operation of S3, such as ``GetObject``; fields as in :class:`TransferStats`."""
+
+    requests: int = 0
+    retries: int = 0
+    errors: int = 0
+
+
+@dataclass
+class TransferStats:
+    """Traffic with S3, by operation.
+
+    ``requests`` counts all attempts, ``retries`` those after the first; ``errors`` are calls that
+    failed after all attempts, other than by a missing or changed object.
+    """
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    operations: dict[str, OperationStats] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> int:
+        """Of all operations."""
+        return sum(counted.requests for counted in list(self.operations.values()))
+
+    @property
+    def retries(self) -> int:
+        """Of all operations."""
+        return sum(counted.retries for counted in list(self.operations.values()))
+
+    @property
+    def errors(self) -> int:
+        """Of all operations."""
+        return sum(counted.errors for counted in list(self.operations.values()))
+
+    def of(self, operation: str) -> OperationStats:
+        """What is counted for an operation."""
+        return self.operations.setdefault(operation, OperationStats())
+
+    def add(self, other: TransferStats) -> None:
+        """Add another worker's traffic."""
+        self.bytes_read += other.bytes_read
+        self.bytes_written += other.bytes_written
+        for name, counted in other.operations.items():
+            mine = self.of(name)
+            mine.requests += counted.requests
+            mine.retries += counted.retries
+            mine.errors += counted.errors
+
+    def copy(self) -> TransferStats:
+        """The counts of this moment; any thread may call."""
+        operations = dict(self.operations)
+        return TransferStats(
+            self.bytes_read,
+            self.bytes_written,
+            {name: OperationStats(**vars(counted)) for name, counted in operations.items()},
+        )
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> TransferStats:
+        """Rebuild it from plain values."""
+        operations = {name: OperationStats(**item) for name, item in data["operations"].items()}
+        return cls(**{**data, "operations": operations})
+
+
+class Work:
+    """Rows and edges that a worker has processed, by stage; any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.rows: dict[str, int] = {}
+        self.edges: dict[str, int] = {}
+
+    def add(self, stage: str, *, rows: int = 0, edges: int = 0) -> None:
+        """Count rows and edges that a stage is done with."""
+        with self._lock:
+            for counted, number in ((self.rows, rows), (self.edges, edges)):
+                if number:
+                    counted[stage] = counted.get(stage, 0) + number
