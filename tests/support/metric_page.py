@@ -90,7 +90,7 @@ credentials of every job's store. A job's status is gone with the job, and one m
 would be one more definition to install and upgrade.
 
 Its series go when an output is abandoned: when it has no job any more, and for 14 days
-(`EMBERTIDE_OUTPUT_RETENTION_SECONDS`), or three times its objective where that is longer, none was
+(`outputRetentionSeconds`), or three times its objective where that is longer, none was
 created or has finished. To forget one at once, delete its jobs, remove its key from the ConfigMap
 (`kubectl edit`) and restart the operator.
 """
