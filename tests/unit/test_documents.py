@@ -57,7 +57,9 @@ LEFT_OUT = {
     "UV=uv docker/pin-torch-cpu": "tests/unit/test_images.py, with an index of its own",
 }
 OTHERS = ("docs/schedules.md", "docs/monitoring.md", "docs/report.md", "docs/runbooks/")
-"""Pages whose commands have tests of their own."""
+"""Pages held to the code by the tests of what they tell of: ``test_rules.py``,
+``test_schedules_chart.py``, ``test_submit_placeholders.py``. The runbooks' commands have
+placeholders (NAMESPACE, JOB) and a cluster in trouble for their subject; they are not run."""
 
 
 def paths(document: Path) -> list[str]:

@@ -19,6 +19,7 @@ from embertide.report.numbers import (
     round_duration,
     round_size,
     share,
+    short_count,
     small,
     without_secrets,
 )
@@ -243,6 +244,22 @@ def test_markup_escapes_text_and_attributes() -> None:
 )
 def test_durations(seconds: float, words: str) -> None:
     assert duration(seconds).replace("\N{NO-BREAK SPACE}", " ") == words
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (9_999, "9,999"),
+        (10_000, "10.0 k"),
+        (99_960, "100 k"),
+        (999_700, "1.00 M"),
+        (1_048_576, "1.05 M"),
+        (20_971_520_000, "21.0 G"),
+        (5e15, "5000 T"),
+    ],
+)
+def test_counts_have_three_digits(number: float, words: str) -> None:
+    assert short_count(number).replace("\N{NO-BREAK SPACE}", " ") == words
 
 
 def test_shares_and_deviations() -> None:

@@ -24,11 +24,15 @@ _LABELS = 34
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a map shows: of each worker, in rank order."""
+    """What a map shows: of each worker, in rank order.
+
+    ``words`` writes a value in a map's cell, ``exact`` in the table.
+    """
 
     name: str
     values: tuple[float, ...]
     words: Callable[[float], str]
+    exact: Callable[[float], str]
 
     @property
     def mean(self) -> float:
@@ -64,12 +68,12 @@ def quantities(run: Run) -> list[Quantity]:
 
     peaks = {item.rank: float(item.used_bytes) for item in run.report.memory}
     return [
-        Quantity("Nodes", each(lambda worker: worker.nodes), short_count),
-        Quantity("Edges", each(lambda worker: worker.edges), short_count),
-        Quantity("Busy in infer", each(_busy), duration),
-        Quantity("Waiting", each(lambda worker: worker.wait_seconds), duration),
-        Quantity("Bytes sent", each(lambda worker: worker.bytes_sent), size),
-        Quantity("Peak memory", each(lambda worker: peaks.get(worker.rank, 0.0)), size),
+        Quantity("Nodes", each(lambda worker: worker.nodes), short_count, count),
+        Quantity("Edges", each(lambda worker: worker.edges), short_count, count),
+        Quantity("Busy in infer", each(_busy), duration, duration),
+        Quantity("Waiting", each(lambda worker: worker.wait_seconds), duration, duration),
+        Quantity("Bytes sent", each(lambda worker: worker.bytes_sent), size, size),
+        Quantity("Peak memory", each(lambda worker: peaks.get(worker.rank, 0.0)), size, size),
     ]
 
 
@@ -191,7 +195,7 @@ def _table(run: Run, found: list[Quantity]) -> Html:
     rows: list[list[Child]] = []
     for worker in run.workers:
         p, m = divmod(worker.rank, run.report.grid.feature)
-        values = [quantity.words(quantity.values[worker.rank]) for quantity in found]
+        values = [quantity.exact(quantity.values[worker.rank]) for quantity in found]
         waiting = share(worker.wait_seconds, run.seconds)
         rows.append(
             [f"worker {worker.rank}", f"{p}, {m}", *values, size(worker.bytes_received), waiting]

@@ -10,6 +10,7 @@ from embertide.telemetry.format import human_bytes, human_count
 NO_BREAK = "\N{NO-BREAK SPACE}"
 """Between a number and its unit."""
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_COUNT_UNITS = ("", "k", "M", "G", "T")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _USER = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/@]*@")
 
@@ -26,7 +27,13 @@ def count(number: float) -> str:
 
 def short_count(number: float) -> str:
     """Three digits: ``1.05 M``; up to 9,999 all of them."""
-    return count(number) if number < 10_000 else human_count(number).replace(" ", NO_BREAK)
+    if number < 10_000:
+        return count(number)
+    # 999,950 would be written as 1000 of the smaller unit.
+    power = min(int(math.log10(number * 1.0005)) // 3, len(_COUNT_UNITS) - 1)
+    scaled = number / 1000**power
+    digits = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
+    return f"{scaled:.{digits}f}{NO_BREAK}{_COUNT_UNITS[power]}"
 
 
 def rate(per_second: float, what: str) -> str:
