@@ -80,6 +80,7 @@ def root_logger() -> Any:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield root
+    logging.captureWarnings(False)
     root.handlers[:] = handlers
     root.setLevel(level)
 
