@@ -23,7 +23,9 @@ def phases(run: Run) -> Html | None:
     seen = [phase for phase in found if phase.mean(_seconds) > _LEAST_SHARE * run.seconds]
     rows = [_row(phase, scale, alone=run.alone) for phase in seen]
     drawn = figure(
-        "Mean time of a worker in each stage and layer",
+        "Time in each stage and layer"
+        if run.alone
+        else "Mean time of a worker in each stage and layer",
         [*rows, axis(scale, "")],
         _table(found),
         legend=None if run.alone else _LEGEND,

@@ -25,12 +25,12 @@ def head(run: Run) -> Html:
     """The job, the run in one line, its version, and its warnings."""
     report = run.report
     grid = f"{report.grid.graph} × {report.grid.feature}".replace(" ", NO_BREAK)
+    workers = "one worker" if run.alone else f"a {grid} grid of {report.grid.workers} workers"
     parts = (
         tag("strong", f"{count(report.nodes)} nodes × {report.dim}"),
         " in ",
         tag("strong", duration(report.total_seconds)),
-        f" over {count(report.edges)} edges, on ",
-        f"a {grid} grid of {some(report.grid.workers, 'worker')}.",
+        f" over {count(report.edges)} edges, on {workers}.",
     )
     return tag(
         "header",
@@ -112,7 +112,8 @@ def _memory(run: Run) -> Html | None:
         return None
     of_plan = share(fullest.used_bytes, fullest.planned_bytes)
     beyond = 0 < fullest.planned_bytes < fullest.used_bytes
-    below = f"of the fullest worker, beyond its imports: {of_plan} of the plan"
+    whose = "beyond the imports" if run.alone else "of the fullest worker, beyond its imports"
+    below = f"{whose}: {of_plan} of the plan"
     return _tile("Peak memory", size(fullest.used_bytes), below, "bad" if beyond else "")
 
 
