@@ -23,7 +23,7 @@ def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
     """Run until a signal; returns the exit code: 2 for invalid settings, else 0."""
     try:
         settings = Settings.from_environment(os.environ)
-        config.load_config()
+        _find_cluster()
     except (ValueError, config.ConfigException) as error:
         print(f"embertide-operator: {error}", file=sys.stderr)
         return 2
@@ -44,6 +44,14 @@ def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
     )
     server.shutdown()
     return 0
+
+
+def _find_cluster() -> None:
+    """By the pod's service account, or by a kubeconfig; ConfigException where there is neither."""
+    try:
+        config.load_incluster_config()
+    except config.ConfigException:
+        config.load_kube_config()
 
 
 if __name__ == "__main__":

@@ -133,6 +133,8 @@ def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
         "env": [
             {"name": "HOME", "value": naming.SCRATCH_FOLDER},
             {"name": "TMPDIR", "value": naming.SCRATCH_FOLDER},
+            # A user id that the cluster has chosen has no name, which torch may ask for.
+            {"name": "LOGNAME", "value": "embertide"},
             *_credentials(job),
         ],
         "securityContext": {

@@ -102,15 +102,17 @@ def releases(cluster: KubernetesCluster) -> Iterator[Releases]:
         cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
     cluster.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=60s")
     made = Releases(cluster)
-    made.install()
-    yield made
-    for release, namespace in (("left", made.a), ("right", made.b)):
-        cluster.helm("uninstall", release, "--namespace", namespace, "--ignore-not-found")
-    cluster.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=60s")
-    for namespace in (made.a, made.b, made.c):
-        cluster.discard(namespace)
-    if shared:
-        install(cluster, RELEASE)
+    try:
+        made.install()
+        yield made
+    finally:
+        for release, namespace in (("left", made.a), ("right", made.b)):
+            cluster.helm("uninstall", release, "--namespace", namespace, "--ignore-not-found")
+        cluster.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=60s")
+        for namespace in (made.a, made.b, made.c):
+            cluster.discard(namespace)
+        if shared:
+            install(cluster, RELEASE)
 
 
 def test_each_release_runs_the_jobs_of_its_namespaces(
