@@ -25,7 +25,9 @@ _JOB = "healthy"
 _CHOSEN = f'job_name="{_JOB}"'
 _START = f"embertide_job_start_timestamp_seconds{{{_CHOSEN}}}"
 _END = "embertide_job_completion_timestamp_seconds"
-_KEPT = "15d"
+# The last of the faults, and gone with the operator.
+_FAULTY = 'ALERTS{alertname="EmbertideJobNotStarting", alertstate="firing"}'
+_KEPT = "1d"
 _AFTER_SECONDS = 8.0
 """How much is shown of what follows a run: until the operator has its report."""
 
@@ -50,7 +52,7 @@ def draw_pictures(folder: Path) -> None:
     try:
         (started,) = prometheus.query(f"max by (job_namespace) (last_over_time({_START}[{_KEPT}]))")
         (ended,) = prometheus.query(f"max(last_over_time({_END}{{{_CHOSEN}}}[{_KEPT}]))")
-        (last,) = prometheus.query(f"max(last_over_time({_END}[{_KEPT}]))")
+        (last,) = prometheus.query(f"max(max_over_time(timestamp({_FAULTY})[{_KEPT}:1s]))")
         spans = {
             "job": (started.value, ended.value + _AFTER_SECONDS),
             "fleet": (started.value, last.value),
