@@ -50,13 +50,15 @@ class Cluster:
         settings = Configuration()
         # Else the client repeats a refused connection at once, and logs each time.
         settings.retries = False
-        in_pod = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
+        file = os.environ.get("KUBECONFIG")
+        in_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not file
         try:
             if in_pod:
                 config.load_incluster_config(settings)
             else:
-                config.load_kube_config(client_configuration=settings)
-            return cls(ApiClient(settings), namespace or (_of_pod() if in_pod else _of_context()))
+                config.load_kube_config(file, client_configuration=settings)
+            found = namespace or (_of_pod() if in_pod else _of_context(file))
+            return cls(ApiClient(settings), found)
         except (config.ConfigException, OSError) as error:
             message = (
                 f"no Kubernetes cluster: {error}; set KUBECONFIG, or run in a pod with the token "
@@ -163,6 +165,6 @@ def _of_pod() -> str:
     return (_ACCOUNT / "namespace").read_text().strip()
 
 
-def _of_context() -> str:
-    _, current = config.list_kube_config_contexts()
+def _of_context(file: str | None) -> str:
+    _, current = config.list_kube_config_contexts(file)
     return str(current["context"].get("namespace") or "default")
