@@ -9,8 +9,9 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Barrier
@@ -85,32 +86,39 @@ def test_policies(submit: Submit, jobs: Jobs) -> None:
     assert list(jobs.statuses()) == [second, third]
 
 
-def test_waiting_ends_when_the_job_is_deleted(submit: Submit, jobs: Jobs) -> None:
+@contextmanager
+def waiting(jobs: Jobs, folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
+    """``submit --wait`` for a job that exists, once it has said what it waits for."""
+    command = [sys.executable, "-m", "embertide", "submit", str(folder / "job.yaml"), "--wait"]
+    options = ["-n", jobs.namespace, "--at=2026-11-22T02:00Z"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = subprocess.Popen([*command, *options], text=True, **pipes)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline().startswith(f"{name} exists")
+        assert process.stdout.readline().startswith(f"{name}: ")
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_waiting_ends_when_the_job_is_deleted(submit: Submit, jobs: Jobs, tmp_path: Path) -> None:
     name = "products-20261122-0200"
-
-    def delete() -> None:
-        jobs.cluster.wait_for(lambda: name in jobs.statuses(), 30, "it is there")
+    assert submit("--at=2026-11-22T02:00Z")[0] == 0
+    with waiting(jobs, tmp_path, name) as process:
         jobs.kubectl("delete", "ej", name)
-
-    with ThreadPoolExecutor(1) as other:
-        deleted = other.submit(delete)
-        code, out = submit("--at=2026-11-22T02:00Z", "--wait")
-        deleted.result()
-    assert code == 10
-    assert f"{name} was deleted before it ended" in out
+        assert process.wait(30) == 10
+        assert process.stdout is not None
+        assert f"{name} was deleted before it ended" in process.stdout.read()
 
 
 def test_a_signal_ends_waiting_and_not_the_job(submit: Submit, jobs: Jobs, tmp_path: Path) -> None:
     name = "products-20261122-0200"
     assert submit("--at=2026-11-22T02:00Z")[0] == 0
-    command = [sys.executable, "-m", "embertide", "submit", str(tmp_path / "job.yaml"), "--wait"]
-    options = ["-n", jobs.namespace, "--at=2026-11-22T02:00Z"]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as waiting:
-        assert waiting.stdout is not None
-        assert waiting.stdout.readline().startswith(f"{name} exists")
-        assert waiting.stdout.readline().startswith(f"{name}: ")
-        waiting.send_signal(signal.SIGTERM)
-        assert waiting.wait(30) == 130
+    with waiting(jobs, tmp_path, name) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130
     assert list(jobs.statuses()) == [name]
 
 

@@ -46,8 +46,11 @@ def create(cluster: Cluster, job: EmbeddingJob, firing: Firing, policy: Policy) 
     name = job.metadata.name
     if (found := cluster.get(name)) is not None:
         return _exists(cluster, found, job)
-    schedule = job.metadata.labels[naming.LABEL_SCHEDULE]
-    decision = decide(policy, firing.time, _others(cluster, schedule, policy))
+    listed = _listed(cluster, job.metadata.labels[naming.LABEL_SCHEDULE], policy)
+    if name in listed:  # created since we asked for it
+        return _exists(cluster, listed[name], job)
+    others = [SubmittedJob.of(other) for other in listed.values()]
+    decision = decide(policy, firing.time, others)
     if decision.skip:
         return Outcome("skipped", name, cluster.namespace, f"{name} skipped: {decision.skip}")
     for other in decision.replace:
@@ -63,10 +66,11 @@ def create(cluster: Cluster, job: EmbeddingJob, firing: Firing, policy: Policy) 
     return Outcome("created", name, cluster.namespace, f"{name} created{replaced}")
 
 
-def _others(cluster: Cluster, schedule: str, policy: Policy) -> list[SubmittedJob]:
+def _listed(cluster: Cluster, schedule: str, policy: Policy) -> dict[str, dict[str, Any]]:
+    """The schedule's jobs by name, as far as the policy looks at them."""
     if policy is Policy.ALLOW:  # needs no right to list
-        return []
-    return [SubmittedJob.of(found) for found in cluster.jobs_of(schedule)]
+        return {}
+    return {found["metadata"]["name"]: found for found in cluster.jobs_of(schedule)}
 
 
 def _exists(cluster: Cluster, found: dict[str, Any], job: EmbeddingJob) -> Outcome:
