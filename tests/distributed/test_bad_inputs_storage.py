@@ -79,7 +79,7 @@ def tiny_disk(job: SmallJob) -> Iterator[Path]:
     libc = ctypes.CDLL(None, use_errno=True)
     kept = job.output.rename(job.folder / "kept")
     job.output.mkdir()
-    if libc.mount(b"tmpfs", bytes(job.output), b"tmpfs", 0, b"size=24k,mode=755"):
+    if libc.mount(b"tmpfs", bytes(job.output), b"tmpfs", 0, b"size=1m,mode=755"):
         pytest.skip(f"cannot mount a small disk: {os.strerror(ctypes.get_errno())}")
     try:
         shutil.copytree(kept, job.output, dirs_exist_ok=True)
