@@ -100,6 +100,8 @@ def _prune(buildah: Buildah, wanted: set[str]) -> None:
     images = buildah.run("images", "--all", "--format", "{{.Name}}:{{.Tag}}").splitlines()
     if sum(size > _LARGE_BYTES for size in sizes) <= 1 and len(images) <= _MANY_IMAGES:
         return
+    # A build that was killed leaves a container, whose image could not go. The store is ours.
+    buildah.run("rm", "--all")
     for name in images:
         if name.startswith("localhost/") and name not in wanted:
             buildah.run("rmi", name)
