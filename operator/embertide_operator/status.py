@@ -5,22 +5,11 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
+from embertide.spec.status import ConditionType
 from embertide_operator.kubernetes_api import Object
 
-CONDITIONS = (
-    "Accepted",
-    "Suspended",
-    "WorkersReady",
-    "Progressing",
-    "Published",
-    "Complete",
-    "Failed",
-    "Fresh",
-    "Ready",
-    "Stalled",
-)
 LONGEST_MESSAGE = 1024
 
 
@@ -105,7 +94,7 @@ class Draft:
             "lastTransitionTime": timestamp(self.now) if changed else old["lastTransitionTime"],
         }
         others = [item for item in self.fields.get("conditions", []) if item["type"] != kind]
-        order = {name: i for i, name in enumerate(CONDITIONS)}
+        order = {name: i for i, name in enumerate(get_args(ConditionType))}
         self.fields["conditions"] = sorted([*others, new], key=lambda item: order[item["type"]])
         return changed
 
