@@ -47,11 +47,17 @@ class Buildah:
         self.run("config", *config, container)
         self.run("commit", "--quiet", "--rm", container, name)
 
-    def build(self, dockerfile: Path, context: Path, arguments: Mapping[str, str]) -> str:
-        """Build a Dockerfile as docker would; returns the image's identifier (64 hex digits)."""
+    def build(
+        self, dockerfile: Path, context: Path, arguments: Mapping[str, str], *, cached: bool = True
+    ) -> str:
+        """Build a Dockerfile as docker would; returns the image's identifier (64 hex digits).
+
+        Args:
+            cached: use layers of earlier builds; their labels may be those of other arguments.
+        """
         self._share_uv_cache()
         result = self.folder / f"{dockerfile.stem}.id"
-        options = ["--quiet", "--layers", "--isolation=chroot", "--network=host"]
+        options = ["--quiet", "--layers" if cached else "--no-cache", "--isolation=chroot", "--network=host"]
         options += [f"--build-arg={name}={value}" for name, value in arguments.items()]
         options += [f"--volume={source}:{target}:ro" for source, target in self._mounts().items()]
         self.run("bud", *options, f"--iidfile={result}", f"--file={dockerfile}", context)
