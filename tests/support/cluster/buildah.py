@@ -57,7 +57,12 @@ class Buildah:
         """
         self._share_uv_cache()
         result = self.folder / f"{dockerfile.stem}.id"
-        options = ["--quiet", "--layers" if cached else "--no-cache", "--isolation=chroot", "--network=host"]
+        options = [
+            "--quiet",
+            "--layers" if cached else "--no-cache",
+            "--isolation=chroot",
+            "--network=host",
+        ]
         options += [f"--build-arg={name}={value}" for name, value in arguments.items()]
         options += [f"--volume={source}:{target}:ro" for source, target in self._mounts().items()]
         self.run("bud", *options, f"--iidfile={result}", f"--file={dockerfile}", context)
