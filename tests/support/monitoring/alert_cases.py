@@ -155,7 +155,7 @@ CASES = (
         "no node has room for the pods",
         {_RUNNING: "", f'embertide_job_phase{{{_JOB}, phase="Starting"}}': "1x120"},
         {**_NAME, "phase": "Starting"},
-        silent_at=25,
+        silent_at=13,
     ),
     Case(
         "EmbertideJobStalled",
