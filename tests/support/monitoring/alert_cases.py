@@ -162,7 +162,7 @@ CASES = (
         "all workers hang: their counters and the progress stand still",
         {**_IDLE, f"embertide_job_progress_ratio{{{_JOB}}}": "0.4x120"},
         _NAME,
-        silent_at=9,
+        silent_at=4,
     ),
     Case(
         "EmbertideJobRestarting",
