@@ -5,22 +5,12 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
+from embertide.spec.status import ConditionType
 from embertide_operator.kubernetes_api import Object
 
-CONDITIONS = (
-    "Accepted",
-    "Suspended",
-    "WorkersReady",
-    "Progressing",
-    "Published",
-    "Complete",
-    "Failed",
-    "Fresh",
-    "Ready",
-    "Stalled",
-)
+CONDITIONS = get_args(ConditionType)
 LONGEST_MESSAGE = 1024
 
 
