@@ -10,7 +10,6 @@ from typing import Any, get_args
 from embertide.spec.status import ConditionType
 from embertide_operator.kubernetes_api import Object
 
-CONDITIONS = get_args(ConditionType)
 LONGEST_MESSAGE = 1024
 
 
@@ -95,7 +94,7 @@ class Draft:
             "lastTransitionTime": timestamp(self.now) if changed else old["lastTransitionTime"],
         }
         others = [item for item in self.fields.get("conditions", []) if item["type"] != kind]
-        order = {name: i for i, name in enumerate(CONDITIONS)}
+        order = {name: i for i, name in enumerate(get_args(ConditionType))}
         self.fields["conditions"] = sorted([*others, new], key=lambda item: order[item["type"]])
         return changed
 
