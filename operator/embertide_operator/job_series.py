@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from prometheus_client.core import GaugeMetricFamily
 
 from embertide.spec import metric_names as names
 from embertide.spec.metric_names import Metric
+from embertide.spec.status import Phase
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import output_of
 from embertide_operator.outputs import OutputRecord
 from embertide_operator.status import parse_time
 
 Labels = tuple[str, ...]
-PHASES = (
-    "Pending", "Planning", "Starting", "Running", "Restarting", "Suspended", "Succeeded", "Failed",
-)  # fmt: skip
 
 
 class Series:
@@ -58,7 +56,7 @@ def essentials(job: Object) -> Object:
 def job_series(jobs: Iterable[Object]) -> Series:
     """Of every job that exists, and of its last run."""
     series = Series()
-    phases = dict.fromkeys(PHASES, 0)
+    phases = dict.fromkeys(get_args(Phase), 0)
     for job in jobs:
         status = job.get("status") or {}
         phase = status.get("phase", "Pending")

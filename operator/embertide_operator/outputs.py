@@ -160,6 +160,8 @@ class Outputs:
         self._at = settings.own_namespace, settings.outputs_config_map
         self._lock = threading.Lock()
         self._loaded = not all(self._at)
+        self._stored: dict[Key, OutputRecord] = {}  # what the ConfigMap has
+        self._warned = ""
         self.records: dict[Key, OutputRecord] = {}
 
     def last_success(self, job: Object) -> str:
@@ -182,7 +184,8 @@ class Outputs:
     def _known(self) -> dict[Key, OutputRecord]:
         """The records; read from the ConfigMap the first time."""
         if not self._loaded:
-            self.records = parse(self._read()) | self.records
+            self._stored = parse(self._read())
+            self.records = self._stored | self.records
             self._loaded = True
         return self.records
 
@@ -200,16 +203,28 @@ class Outputs:
         return (found or {}).get("data") or {}
 
     def _warn(self, what: str) -> None:
+        """Say once that the ConfigMap cannot be used, and why."""
+        if what == self._warned:
+            return
+        self._warned = what
         log.warning("ConfigMap %s/%s %s; when outputs were last published is forgotten at a"
                     " restart", *self._at, what)  # fmt: skip
 
     def _keep(self, new: dict[Key, OutputRecord]) -> None:
-        changed = changes(self.records, new)
-        if changed and all(self._at):
-            try:
-                self._api.patch_data(*self._at, changed)
-            except ApiError as error:
-                if error.retryable:
-                    raise
-                self._warn(f"cannot be written: {error}")
+        """Take these as the records, and write what the ConfigMap lacks of them."""
+        if all(self._at) and (changed := changes(self._stored, new)):
+            self._write(changed, new)
         self.records = new
+
+    def _write(self, changed: dict[str, str | None], new: dict[Key, OutputRecord]) -> None:
+        """Write a change; where that is refused, the next call tries again."""
+        try:
+            self._api.patch_data(*self._at, changed)
+        except ApiError as error:
+            if error.retryable:
+                raise
+            self._warn(f"cannot be written: {error}")
+            if error.code == 404:  # it may come back, and then empty
+                self._stored = {}
+        else:
+            self._stored, self._warned = new, ""

@@ -159,7 +159,7 @@ def test_helm_test_runs_a_tiny_job_and_leaves_nothing_but_it(
     (job,) = (
         job
         for name, job in Jobs(cluster, releases.a).statuses().items()
-        if name.startswith("left-test-")
+        if name.startswith("left-embertide-tiny-")
     )
     assert (job["phase"], job["output"]["rows"]) == ("Succeeded", 16)
     own = ("-n", releases.a, "get", KINDS.partition(",podmonitor")[0], "-o", "name")

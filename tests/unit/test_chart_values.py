@@ -126,10 +126,17 @@ def test_what_is_impossible_is_refused(given: dict[str, Any], said: str) -> None
     assert said in chart.refusal(given)
 
 
-def test_a_release_whose_name_begins_with_a_digit_needs_another() -> None:
-    made = chart.template({}, release="2nd")
-    assert 'the name "2nd-embertide" begins with a digit' in made.stderr
-    assert chart.render({"fullnameOverride": "second"}, release="2nd")
+@pytest.mark.parametrize("release", ["2nd", "shop.v2"])
+def test_a_release_whose_name_no_service_may_have_needs_another(release: str) -> None:
+    made = chart.template({}, release=release)
+    assert f'the name "{release}-embertide" begins with a digit or has a dot' in made.stderr
+    rendered = chart.render({"fullnameOverride": "second"}, release=release)
+    (tested,) = (
+        yaml.safe_load(item["data"]["job.yaml"])
+        for item in rendered
+        if item["kind"] == "ConfigMap" and "job.yaml" in item.get("data", {})
+    )
+    assert tested["metadata"]["name"] == "second-tiny", "a job's name begins with a letter, too"
 
 
 TAKEN: list[dict[str, Any]] = [

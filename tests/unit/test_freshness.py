@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from embertide.spec.freshness import duration_seconds
+from embertide.spec.freshness import Freshness, duration_seconds
 from embertide_operator.conditions import is_outdated, objective_of, published_at
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi
 from embertide_operator.outputs import (
@@ -51,6 +52,12 @@ def failed(name: str, hours: float) -> dict[str, Any]:
 def test_durations(text: str, seconds: int) -> None:
     assert duration_seconds(text) == seconds
     assert objective_of(raw_job(freshness={"maxAge": text})) == seconds
+
+
+@pytest.mark.parametrize("text", ["26h\n", "0h", "1.5h", "26", "h", "-1h", "123456789s", "26 h"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValidationError, match="must be a whole number above 0 and a unit"):
+        Freshness.model_validate({"maxAge": text})
 
 
 @pytest.mark.parametrize("spec", [{}, {"freshness": None}, {"freshness": {"maxAge": "soon"}}])
@@ -210,6 +217,27 @@ def test_a_job_does_not_wait_for_a_missing_config_map() -> None:
         outputs, job = Outputs(api, SETTINGS), published().job
         outputs.note(job)
         assert outputs.last_success(job) == job["status"]["completionTime"]
+
+
+@pytest.mark.parametrize("code", [0, 403])
+def test_records_are_written_once_the_config_map_can_be(code: int) -> None:
+    """As after somebody deleted it, or its role, and the chart brought it back, empty."""
+    api, job = OneConfigMap({}), published().job
+    outputs = Outputs(api, SETTINGS)
+    outputs.note(job)
+    api.data, api.code = (None if code == 0 else api.data), code
+    outputs.note(failed("next", 24))
+    api.data, api.code = ({} if code == 0 else api.data), 0
+    outputs.note_all([job], NOW)
+    assert parse(api.data or {}) == outputs.records
+    assert outputs.records["shop", OUTPUT].last_failure
+
+
+def test_a_refusal_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    outputs = Outputs(OneConfigMap({}, 403), SETTINGS)
+    for hours in (1, 2, 3):
+        outputs.note(failed("next", hours))
+    assert [record.getMessage().count("cannot be written") for record in caplog.records] == [0, 1]
 
 
 def test_what_was_not_kept_is_kept_by_the_next_try() -> None:

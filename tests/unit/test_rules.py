@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS
-from tests.support.monitoring.alert_cases import CASES, SILENT, Case, healthy
+from tests.support.monitoring.alert_cases import CASES, SILENT, Case
+from tests.support.monitoring.healthy import healthy
 from tests.support.monitoring.panels import FILES as DASHBOARDS
 from tests.support.monitoring.panels import load, queries
 from tests.support.monitoring.programs import Programs, build_programs

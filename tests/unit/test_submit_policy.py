@@ -77,7 +77,19 @@ def test_the_command_line_has_the_same_policies() -> None:
         (404, {"message": "no", "details": {"name": "p"}}, NotThere, "cannot x: no"),
         (
             404,
-            {"message": 'namespaces "a" not found', "details": {"name": "a"}},
+            {
+                "message": 'embeddingjobs.embertide.dev "namespaces-1" not found',
+                "details": {"name": "namespaces-1", "kind": "embeddingjobs"},
+            },
+            NotThere,
+            '"namespaces-1" not found',
+        ),
+        (
+            404,
+            {
+                "message": 'namespaces "a" not found',
+                "details": {"name": "a", "kind": "namespaces"},
+            },
             ClusterError,
             'namespaces "a" not found',
         ),

@@ -85,7 +85,7 @@ labels: {{- include "embertide.operatorLabels" . | nindent 2 }}
 {{- if le (float64 .Values.staleSeconds) (float64 .Values.resyncSeconds) }}
 {{- fail (printf "staleSeconds (%v) must be more than resyncSeconds (%v): a healthy operator would be restarted" .Values.staleSeconds .Values.resyncSeconds) }}
 {{- end }}
-{{- if not (regexMatch "^[a-z]" (include "embertide.fullname" .)) }}
-{{- fail (printf "the name %q begins with a digit, which a Service's may not: set fullnameOverride" (include "embertide.fullname" .)) }}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" (include "embertide.fullname" .)) }}
+{{- fail (printf "the name %q begins with a digit or has a dot, which a Service's may not: set fullnameOverride" (include "embertide.fullname" .)) }}
 {{- end }}
 {{- end }}

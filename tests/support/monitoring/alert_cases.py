@@ -1,7 +1,6 @@
 """For every alert a fault that fires it: how series differ from those of a healthy cluster.
 
-Series are in promtool's notation, one sample a minute: ``0+60x120`` starts at 0 and grows by 60 a
-sample, 120 times; ``_`` is no sample. The clock starts at 0, so timestamps are small numbers.
+Series are in promtool's notation, as in ``healthy``; ``_`` is no sample.
 """
 
 from __future__ import annotations
@@ -9,62 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-Series = dict[str, str]
-
-_JOB = 'job_namespace="shop", job_name="products"'
-_ACCEPTED = f'{_JOB}, condition="Accepted"'
-_RUN = f'{_JOB}, attempt="1"'
-_OUTPUT = 'job_namespace="shop", output="s3://shop/products"'
-_OPERATOR = 'namespace="embertide", pod="operator-1"'
-_SHARED = 'axis="graph", primitive="spmm", layer="1"'
-_PLACES = ((0, 0), (0, 1), (1, 0), (1, 1))
-
-
-def _worker(rank: int) -> str:
-    graph, feature = _PLACES[rank]
-    return f'{_RUN}, rank="{rank}", graph_rank="{graph}", feature_rank="{feature}"'
-
-
-def _of_worker(rank: int) -> Series:
-    who = _worker(rank)
-    return {
-        f"embertide_worker_info{{{who}}}": "1x120",
-        f'embertide_processed_edges_total{{{who}, stage="infer"}}': "0+1000x120",
-        f'embertide_processed_rows_total{{{who}, stage="infer"}}': "0+100x120",
-        f"embertide_exchange_sent_bytes_total{{{who}, {_SHARED}}}": "0+1000x120",
-        f"embertide_exchange_wait_seconds_sum{{{who}, {_SHARED}}}": "0+6x120",
-        f"embertide_memory_resident_bytes{{{who}}}": "600x120",
-        f"embertide_memory_limit_bytes{{{who}}}": "1000x120",
-        f"embertide_s3_read_bytes_total{{{who}}}": "0+10x120",
-        f"embertide_s3_written_bytes_total{{{who}}}": "0+10x120",
-        f'embertide_s3_requests_total{{{who}, operation="GetObject"}}': "0+60x120",
-        f'embertide_s3_retries_total{{{who}, operation="GetObject"}}': "0x120",
-        f'embertide_s3_errors_total{{{who}, operation="GetObject"}}': "0x120",
-    }
-
-
-def healthy() -> Series:
-    """A job of four workers that runs, its output published at time 0, and the operator."""
-    series = {
-        f'embertide_operator_info{{{_OPERATOR}, version="1"}}': "1x120",
-        f"embertide_operator_last_resync_timestamp_seconds{{{_OPERATOR}}}": "0+60x120",
-        f"embertide_operator_queue_lateness_seconds{{{_OPERATOR}}}": "0x120",
-        f'embertide_operator_reconciles_total{{{_OPERATOR}, outcome="ok"}}': "0+30x120",
-        f'embertide_operator_reconciles_total{{{_OPERATOR}, outcome="conflict"}}': "0+1x120",
-        f'embertide_operator_api_requests_total{{{_OPERATOR}, verb="get", code="200"}}': "0+60x120",
-        f'embertide_job_info{{{_OUTPUT}, job_name="products"}}': "1x120",
-        f'embertide_job_phase{{{_JOB}, phase="Running"}}': "1x120",
-        f'embertide_job_condition{{{_ACCEPTED}, reason="Valid"}}': "1x120",
-        f"embertide_job_progress_ratio{{{_JOB}}}": "0+0.005x120",
-        f"embertide_job_failures{{{_JOB}}}": "0x120",
-        f'embertide_job_workers{{{_JOB}, state="ready"}}': "4x120",
-        f"embertide_output_first_job_timestamp_seconds{{{_OUTPUT}}}": "0x120",
-        f"embertide_output_last_success_timestamp_seconds{{{_OUTPUT}}}": "0x120",
-        f"embertide_output_freshness_objective_seconds{{{_OUTPUT}}}": "86400x120",
-    }
-    for rank in range(len(_PLACES)):
-        series |= _of_worker(rank)
-    return series
+from tests.support.monitoring.healthy import (
+    ACCEPTED,
+    JOB,
+    OPERATOR,
+    OUTPUT,
+    PLACES,
+    SHARED,
+    Series,
+    healthy,
+    worker,
+)
 
 
 @dataclass(frozen=True)
@@ -98,24 +52,24 @@ class Case:
 _NAME = {"job_namespace": "shop", "job_name": "products"}
 _PLACE = {"job_namespace": "shop", "output": "s3://shop/products"}
 _FIRST = {**_NAME, "rank": "0", "graph_rank": "0", "feature_rank": "0"}
-_RUNNING = f'embertide_job_phase{{{_JOB}, phase="Running"}}'
-_SUCCESS = f"embertide_output_last_success_timestamp_seconds{{{_OUTPUT}}}"
-_FAILURE = f"embertide_output_last_failure_timestamp_seconds{{{_OUTPUT}}}"
-_OBJECTIVE = f"embertide_output_freshness_objective_seconds{{{_OUTPUT}}}"
+_RUNNING = f'embertide_job_phase{{{JOB}, phase="Running"}}'
+_SUCCESS = f"embertide_output_last_success_timestamp_seconds{{{OUTPUT}}}"
+_FAILURE = f"embertide_output_last_failure_timestamp_seconds{{{OUTPUT}}}"
+_OBJECTIVE = f"embertide_output_freshness_objective_seconds{{{OUTPUT}}}"
 _FAILED: Series = {
     _RUNNING: "",
-    f'embertide_job_phase{{{_JOB}, phase="Failed"}}': "1x120",
-    f'embertide_job_condition{{{_JOB}, condition="Failed", reason="Input"}}': "1x120",
-    f'embertide_job_workers{{{_JOB}, state="ready"}}': "0x120",
+    f'embertide_job_phase{{{JOB}, phase="Failed"}}': "1x120",
+    f'embertide_job_condition{{{JOB}, condition="Failed", reason="Input"}}': "1x120",
+    f'embertide_job_workers{{{JOB}, state="ready"}}': "0x120",
     _FAILURE: "60x120",
 }
 _IDLE: Series = {
-    f"{metric}{{{_worker(rank)}{more}}}": "5000x120"
-    for rank in range(len(_PLACES))
+    f"{metric}{{{worker(rank)}{more}}}": "5000x120"
+    for rank in range(len(PLACES))
     for metric, more in (
         ("embertide_processed_edges_total", ', stage="infer"'),
         ("embertide_processed_rows_total", ', stage="infer"'),
-        ("embertide_exchange_sent_bytes_total", f", {_SHARED}"),
+        ("embertide_exchange_sent_bytes_total", f", {SHARED}"),
         ("embertide_s3_read_bytes_total", ""),
         ("embertide_s3_written_bytes_total", ""),
     )
@@ -124,9 +78,7 @@ _IDLE: Series = {
 
 def _waits(rank: int, seconds: int) -> Series:
     """A worker that waits so long in every minute."""
-    return {
-        f"embertide_exchange_wait_seconds_sum{{{_worker(rank)}, {_SHARED}}}": f"0+{seconds}x120"
-    }
+    return {f"embertide_exchange_wait_seconds_sum{{{worker(rank)}, {SHARED}}}": f"0+{seconds}x120"}
 
 
 CASES = (
@@ -142,9 +94,9 @@ CASES = (
         "a job's spec is not valid",
         {
             _RUNNING: "",
-            f'embertide_job_phase{{{_JOB}, phase="Pending"}}': "1x120",
-            f'embertide_job_condition{{{_ACCEPTED}, reason="Valid"}}': "",
-            f'embertide_job_condition{{{_ACCEPTED}, reason="InvalidSpec"}}': "0x120",
+            f'embertide_job_phase{{{JOB}, phase="Pending"}}': "1x120",
+            f'embertide_job_condition{{{ACCEPTED}, reason="Valid"}}': "",
+            f'embertide_job_condition{{{ACCEPTED}, reason="InvalidSpec"}}': "0x120",
         },
         {**_NAME, "reason": "InvalidSpec"},
         at=7,
@@ -153,21 +105,21 @@ CASES = (
     Case(
         "EmbertideJobNotStarting",
         "no node has room for the pods",
-        {_RUNNING: "", f'embertide_job_phase{{{_JOB}, phase="Starting"}}': "1x120"},
+        {_RUNNING: "", f'embertide_job_phase{{{JOB}, phase="Starting"}}': "1x120"},
         {**_NAME, "phase": "Starting"},
-        silent_at=25,
+        silent_at=13,
     ),
     Case(
         "EmbertideJobStalled",
         "all workers hang: their counters and the progress stand still",
-        {**_IDLE, f"embertide_job_progress_ratio{{{_JOB}}}": "0.4x120"},
+        {**_IDLE, f"embertide_job_progress_ratio{{{JOB}}}": "0.4x120"},
         _NAME,
-        silent_at=9,
+        silent_at=4,
     ),
     Case(
         "EmbertideJobRestarting",
         "two attempts have failed and a third one runs",
-        {f"embertide_job_failures{{{_JOB}}}": "2x120"},
+        {f"embertide_job_failures{{{JOB}}}": "2x120"},
         _NAME,
         silent_at=3,
     ),
@@ -181,7 +133,7 @@ CASES = (
     Case(
         "EmbertideWorkerMemoryNearLimit",
         "one worker's memory grows to 95% of its limit",
-        {f"embertide_memory_resident_bytes{{{_worker(0)}}}": "950x120"},
+        {f"embertide_memory_resident_bytes{{{worker(0)}}}": "950x120"},
         _FIRST,
         at=3,
     ),
@@ -196,7 +148,7 @@ CASES = (
     Case(
         "EmbertideS3Errors",
         "reading an object fails after all retries",
-        {f'embertide_s3_errors_total{{{_worker(0)}, operation="GetObject"}}': "0x30 1x90"},
+        {f'embertide_s3_errors_total{{{worker(0)}, operation="GetObject"}}': "0x30 1x90"},
         {**_NAME, "operation": "GetObject"},
         at=35,
         silent_at=29,
@@ -204,7 +156,7 @@ CASES = (
     Case(
         "EmbertideS3Errors",
         "writing fails before the worker was scraped for the first time",
-        {f'embertide_s3_errors_total{{{_worker(0)}, operation="PutObject"}}': "_x30 1x90"},
+        {f'embertide_s3_errors_total{{{worker(0)}, operation="PutObject"}}': "_x30 1x90"},
         {**_NAME, "operation": "PutObject"},
         at=35,
         silent_at=29,
@@ -213,8 +165,8 @@ CASES = (
         "EmbertideS3Retries",
         "the store asks to slow down: one of four requests is sent again",
         {
-            f'embertide_s3_retries_total{{{_worker(rank)}, operation="GetObject"}}': "0+15x120"
-            for rank in range(len(_PLACES))
+            f'embertide_s3_retries_total{{{worker(rank)}, operation="GetObject"}}': "0+15x120"
+            for rank in range(len(PLACES))
         },
         _NAME,
         silent_at=8,
@@ -244,7 +196,7 @@ CASES = (
     Case(
         "EmbertideOperatorStuck",
         "the operator may no longer list jobs",
-        {f"embertide_operator_last_resync_timestamp_seconds{{{_OPERATOR}}}": "0x120"},
+        {f"embertide_operator_last_resync_timestamp_seconds{{{OPERATOR}}}": "0x120"},
         {"namespace": "embertide"},
         silent_at=5,
     ),
@@ -252,7 +204,7 @@ CASES = (
         "EmbertideReconcileErrors",
         "the API server refuses the operator's requests for a job",
         {
-            f'embertide_operator_reconciles_total{{{_OPERATOR}, outcome="refused"}}': "0+30x120",
+            f'embertide_operator_reconciles_total{{{OPERATOR}, outcome="refused"}}': "0+30x120",
         },
         {"namespace": "embertide", "outcome": "refused"},
         silent_at=8,
@@ -260,15 +212,22 @@ CASES = (
     Case(
         "EmbertideOperatorQueueLate",
         "the most overdue job has waited for two minutes",
-        {f"embertide_operator_queue_lateness_seconds{{{_OPERATOR}}}": "120x120"},
+        {f"embertide_operator_queue_lateness_seconds{{{OPERATOR}}}": "120x120"},
         {"namespace": "embertide"},
-        silent_at=3,
+        silent_at=5,
+    ),
+    Case(
+        "EmbertideOperatorQueueLate",
+        "the operator is restarted, again and again, for jobs that are overdue",
+        {f"embertide_operator_queue_lateness_seconds{{{OPERATOR}}}": "0 70 0 " * 40},
+        {"namespace": "embertide"},
+        silent_at=5,
     ),
     Case(
         "EmbertideOperatorApiErrors",
         "one of five requests to the Kubernetes API is answered with 503",
         {
-            f'embertide_operator_api_requests_total{{{_OPERATOR}, verb="get", code="503"}}': (
+            f'embertide_operator_api_requests_total{{{OPERATOR}, verb="get", code="503"}}': (
                 "0+15x120"
             ),
         },
@@ -280,6 +239,13 @@ CASES = (
 SILENT = (
     Case(
         "",
+        "the operator is late once",
+        {f"embertide_operator_queue_lateness_seconds{{{OPERATOR}}}": "0x30 120 0x90"},
+        {},
+        at=36,
+    ),
+    Case(
+        "",
         "a failed job whose output was published again later",
         _FAILED | {_SUCCESS: "120x120"},
         {},
@@ -287,7 +253,7 @@ SILENT = (
     Case(
         "",
         "a long job whose percentage stands still while its workers compute",
-        {f"embertide_job_progress_ratio{{{_JOB}}}": "0.4x120"},
+        {f"embertide_job_progress_ratio{{{JOB}}}": "0.4x120"},
         {},
     ),
     Case("", "a first run under way, not older than its objective", {_SUCCESS: ""}, {}),
@@ -295,7 +261,7 @@ SILENT = (
     Case(
         "",
         "all workers wait for a slow network alike",
-        {text: values for rank in range(len(_PLACES)) for text, values in _waits(rank, 50).items()},
+        {text: values for rank in range(len(PLACES)) for text, values in _waits(rank, 50).items()},
         {},
     ),
 )

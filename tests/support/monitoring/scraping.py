@@ -26,7 +26,7 @@ class _Kind:
 
 _POD = "__meta_kubernetes_pod"
 _KINDS = {
-    "PodMonitor": _Kind("pod", f"{_POD}", f"{_POD}_container_port_name", "podMetricsEndpoints"),
+    "PodMonitor": _Kind("pod", _POD, f"{_POD}_container_port_name", "podMetricsEndpoints"),
     "ServiceMonitor": _Kind(
         "endpointslice",
         "__meta_kubernetes_service",

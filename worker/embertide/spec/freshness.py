@@ -17,7 +17,7 @@ _LONGEST = 9
 
 
 def _check_duration(text: str) -> str:
-    if not re.match(_DURATION, text):
+    if not re.fullmatch(_DURATION, text):
         raise ValueError(f"is {text!r}; {_MUST}")
     return text
 

@@ -138,8 +138,9 @@ def refusal(status: int, answer: Mapping[str, Any], cannot: str) -> Exception:
     """
     said = str(answer.get("message") or f"HTTP {status}").strip()
     message = f"{cannot}: {said}"
-    if status == 404 and (answer.get("details") or {}).get("name"):
-        return NotThere(message) if "namespaces" not in said else ClusterError(message)
+    details = answer.get("details") or {}
+    if status == 404 and details.get("name"):
+        return ClusterError(message) if details.get("kind") == "namespaces" else NotThere(message)
     if status == 404:
         return ClusterError(f"{message}; this cluster has no EmbeddingJobs: install the chart")
     if status == 409:
