@@ -154,7 +154,7 @@ def estimate_program(
         depth=inference.depth,
     )
     memory = planned_memory(job, inputs, program, size)
-    traffic = planned_traffic(program, size)
+    traffic = planned_traffic(job, inputs, program, size)
     exchanged = sum(t.bytes_per_worker for t in traffic) * size.workers
     output, cores, notes = _output_bytes(job, nodes, program.output_width), os.cpu_count() or 1, []
     if cores < size.workers:
