@@ -1,7 +1,7 @@
 """Bytes and messages that every worker will send, by the formulas of ``docs/traffic.md``.
 
-A mean over the workers. What the graph decides is expected of evenly drawn ends of edges; all
-else is exact.
+A mean over the workers, rounded up. What the graph decides is expected of edges whose ends are
+drawn evenly; all else is exact.
 """
 
 from __future__ import annotations
@@ -225,7 +225,8 @@ class _Plan:
         look_up = (ID_BYTES + 2 * size.index_bytes) * sources + 16 * others * parts
         self.add("world", "features", step.layer, look_up, 4 * others * parts)
         ids = 8 * size.workers * others + size.index_bytes * sources
-        self.add("world", "ids", -1, ids, 2 * others)
+        _, readers = self.loads.row_rounds(size.nodes)
+        self.add("world", "ids", -1, ids, others * (1 + readers))
         row = FLOAT_BYTES * self.program.widths[step.x] / size.feature
         groups = _rounds(sources, size.group_rows(self.widest, size.feature))
         self.add("world", "features", step.layer, row * sources, groups * others)
