@@ -32,7 +32,7 @@ from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
-from embertide.telemetry.report import Estimate, GridNeeds, InputSize
+from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize
 
 _TEXT_BYTES_PER_EDGE = 16
 _MOST_PARTITIONS = 256
