@@ -26,13 +26,12 @@ from embertide.layouts import Loaded
 from embertide.primitives import attention, gemm
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.landing import land
-from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.primitives.shuffle import HISTOGRAM_BITS, EdgeChunk, Edges
 from embertide.primitives.sources import RangeHolders, Sources, find_sources
 from embertide.primitives.spmm import Reduction, spmm, tile_operand
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.stages.csr import build_graph, choose_ranges, cut_ranges, gather_partition
-from embertide.stages.ingest import HISTOGRAM_BITS
 from embertide.telemetry.recorder import CountingRecorder
 
 DEPTH = 2

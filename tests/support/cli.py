@@ -6,16 +6,9 @@ import dataclasses
 from typing import Any
 
 from embertide.spec.grid import GridShape
+from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize
 from embertide.telemetry.progress import Progress
-from embertide.telemetry.report import (
-    Estimate,
-    GridNeeds,
-    InputSize,
-    PlannedTraffic,
-    RankMemory,
-    RunReport,
-    Traffic,
-)
+from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
 
 JOB = """\
 apiVersion: embertide.dev/v1alpha1

@@ -21,16 +21,10 @@ from embertide.cli.progress_view import (
 )
 from embertide.cli.tables import print_estimate, print_report
 from embertide.spec.grid import GridShape
+from embertide.telemetry.estimate import Estimate, InputSize
 from embertide.telemetry.format import human_bytes, human_count, human_seconds
 from embertide.telemetry.progress import STAGE_WEIGHTS, Progress, ProgressClock
-from embertide.telemetry.report import (
-    Estimate,
-    InputSize,
-    PlannedTraffic,
-    RankMemory,
-    RunReport,
-    Traffic,
-)
+from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
 
 
 class Clock:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 
 import pytest
 
@@ -51,6 +53,28 @@ def test_depth_is_the_most_groups_in_flight() -> None:
     recorder.received(labels[3], 1)
     recorder.arrived(labels[1])
     assert [found.depth for found in recorder.traffic()] == [3]
+
+
+def test_totals_are_read_while_others_are_added() -> None:
+    """Metrics are read by a thread of their own."""
+    before = sys.getswitchinterval()
+    recorder, over = CountingRecorder(), threading.Event()
+
+    def count() -> None:
+        for layer in range(20_000):
+            recorder.sent(Label("graph", "spmm", layer), 8)
+        over.set()
+
+    sys.setswitchinterval(1e-6)
+    try:
+        counting = threading.Thread(target=count)
+        counting.start()
+        while not over.is_set():
+            recorder.traffic()
+        counting.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert len(recorder.traffic()) == 20_000
 
 
 @pytest.mark.parametrize("groups", [1, 43_000])

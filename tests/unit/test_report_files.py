@@ -70,7 +70,16 @@ def test_a_version_without_a_report_says_so(output: str) -> None:
         read_report(open_storage(None), output, NEXT)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"grid": [2], "traffic": 1}'])
+WITHOUT_OPERATIONS = json.dumps(
+    {"grid": [1, 1], "traffic": [], "memory": [], "workers": [], "planned_traffic": []}
+    | {"s3": {"operations": []}}
+)
+"""A list where names are expected."""
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", '{"grid": [2], "traffic": 1}', WITHOUT_OPERATIONS]
+)
 def test_a_damaged_report_says_so(output: str, text: str) -> None:
     (folder_of(output, CURRENT) / "_report.json").write_text(text)
     with pytest.raises(OutputError, match=r"_report\.json is damaged, or of another release"):

@@ -209,6 +209,13 @@ def test_of_many_workers_the_extremes_have_bars() -> None:
     assert [int(says.split(":")[0].split()[1]) for says in bars] == [*range(16), *range(496, 512)]
 
 
+def test_a_sample_is_not_called_all_edges() -> None:
+    assert "each over all edges" in draw()
+    sampled = draw(fanout=[5, 5, 5], seed=1)
+    assert "each over all edges" not in sampled
+    assert "it read a sample" in sampled
+
+
 def test_bad_news_is_marked() -> None:
     assert "tile bad" not in draw()
     reference = {**make_manifest()["reference"], "beyond": 3}

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from embertide.errors import EmbertideError
     from embertide.spec.grid import GridShape
     from embertide.spec.manifest import EmbeddingJob
-    from embertide.telemetry.report import Estimate, RunReport
+    from embertide.telemetry.estimate import Estimate
+    from embertide.telemetry.report import RunReport
     from embertide.versions.catalog import VersionInfo
     from embertide.versions.embeddings import Embeddings
 
@@ -50,7 +51,7 @@ _MODULES = {
     "EmbeddingJob": "embertide.spec.manifest",
     "Embeddings": "embertide.versions.embeddings",
     "EmbertideError": "embertide.errors",
-    "Estimate": "embertide.telemetry.report",
+    "Estimate": "embertide.telemetry.estimate",
     "GridShape": "embertide.spec.grid",
     "RunReport": "embertide.telemetry.report",
     "VersionInfo": "embertide.versions.catalog",

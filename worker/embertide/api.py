@@ -20,8 +20,9 @@ from embertide.spec.manifest import EmbeddingJob, StorageSettings, load_manifest
 from embertide.spec.problems import dotted, explain
 
 if TYPE_CHECKING:
+    from embertide.telemetry.estimate import Estimate
     from embertide.telemetry.progress import OnProgress
-    from embertide.telemetry.report import Estimate, RunReport
+    from embertide.telemetry.report import RunReport
     from embertide.versions.catalog import VersionInfo
     from embertide.versions.embeddings import Embeddings
 

@@ -22,7 +22,7 @@ from embertide.cli.options import (
 if TYPE_CHECKING:
     from embertide.errors import EmbertideError
     from embertide.spec.manifest import EmbeddingJob
-    from embertide.telemetry.report import Estimate
+    from embertide.telemetry.estimate import Estimate
 
 
 def plan(

@@ -6,16 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from embertide.cli.drawing import escaped, new_table, print_facts, print_line
+from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize
 from embertide.telemetry.format import human_bytes, human_count, human_seconds
-from embertide.telemetry.report import (
-    Estimate,
-    GridNeeds,
-    InputSize,
-    PlannedTraffic,
-    RankMemory,
-    RunReport,
-    Traffic,
-)
+from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
 
 if TYPE_CHECKING:
     from rich.console import Console

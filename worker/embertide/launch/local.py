@@ -22,8 +22,9 @@ from embertide.planning.sizing import machine_problem, this_machine
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
+from embertide.telemetry.estimate import Estimate
 from embertide.telemetry.progress import OnProgress, Pace, Progress
-from embertide.telemetry.report import Estimate, RunReport
+from embertide.telemetry.report import RunReport
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage

@@ -20,8 +20,8 @@ from embertide.launch.settings import Rendezvous, WorkerSettings
 from embertide.launch.stage_reporter import StageReporter
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide.telemetry.estimate import Estimate
 from embertide.telemetry.progress import OnProgress, Progress
-from embertide.telemetry.report import Estimate
 
 if TYPE_CHECKING:
     from embertide.planning.inputs import Inputs

@@ -32,7 +32,7 @@ from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
-from embertide.telemetry.report import Estimate, GridNeeds, InputSize
+from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize
 
 _TEXT_BYTES_PER_EDGE = 16
 _MOST_PARTITIONS = 256
@@ -154,7 +154,7 @@ def estimate_program(
         depth=inference.depth,
     )
     memory = planned_memory(job, inputs, program, size)
-    traffic = planned_traffic(program, size)
+    traffic = planned_traffic(job, inputs, program, size)
     exchanged = sum(t.bytes_per_worker for t in traffic) * size.workers
     output, cores, notes = _output_bytes(job, nodes, program.output_width), os.cpu_count() or 1, []
     if cores < size.workers:

@@ -47,6 +47,19 @@ class Size:
         """W = P * M, the number of workers."""
         return self.grid.workers
 
+    @property
+    def index_bytes(self) -> int:
+        """Of one end of an edge, and of a row's number in a request."""
+        return 4 if self.nodes < 2**31 else 8
+
+    def group_rows(self, widest: int, slices: int) -> int:
+        """Slots of a group of remote rows, of a model whose widest tensor has so many columns.
+
+        Args:
+            slices: that the columns are cut into: M for tiles, 1 for whole rows.
+        """
+        return max(1, self.group_bytes // (FLOAT_BYTES * -(-widest // slices)))
+
     def tensor(self, width: int) -> float:
         """Bytes of one worker's part of a dense tensor, in either layout."""
         return float(FLOAT_BYTES) * self.nodes * width / self.workers
@@ -58,12 +71,19 @@ class Size:
     def unique(self, count: int | None = None) -> float:
         """Expected unique remote sources of one of ``count`` equal ranges of rows.
 
-        As if sources were drawn evenly; by default of one of the P partitions.
+        By default of one of the P partitions; as :meth:`sources`.
         """
         count = count or self.graph
-        remote = self.nodes * (count - 1) / count
+        return self.sources(count) * (count - 1) / count
+
+    def sources(self, count: int) -> float:
+        """Expected unique sources, our own rows too, of one of ``count`` equal ranges of rows.
+
+        As if sources were drawn evenly and independently, which no other way of drawing them
+        exceeds: hubs and neighbourhoods make fewer.
+        """
         draws = self.edges / count
-        return remote * -math.expm1(draws * math.log1p(-1.0 / (self.nodes + 1)))
+        return self.nodes * -math.expm1(draws * math.log1p(-1.0 / (self.nodes + 1)))
 
     def pattern(self, width: int) -> float:
         """Bytes of the remote blocks' rows: each group has its own list of those it touches."""

@@ -12,7 +12,7 @@ from embertide.planning.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, 
 from embertide.planning.inputs import Inputs
 from embertide.planning.tensors import tensor_peak
 from embertide.primitives.graph import edge_needs
-from embertide.primitives.shuffle import ROUND_EDGES
+from embertide.primitives.shuffle import round_edges
 from embertide.spec.manifest import EmbeddingJob
 
 _OVERHEAD = 56 << 20
@@ -63,7 +63,7 @@ def planned_memory(
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports."""
     kind = job.spec.input.nodes[0].ids
-    ids, index, weight = _id_bytes(kind, size), _index_bytes(size), _weight_bytes(job)
+    ids, index, weight = _id_bytes(kind, size), size.index_bytes, _weight_bytes(job)
     nodes, edges = size.nodes / size.workers, size.edges / size.workers
     values = float(FLOAT_BYTES) * inputs.width * inputs.feature_rows / size.workers
     placed = kind == "dense" and size.workers == 1
@@ -98,11 +98,6 @@ def _id_bytes(kind: str, size: Size) -> _IdBytes:
     return _IdBytes(text, copy + 2 * words + _ORDER_BYTES, table, text + ID_BYTES)
 
 
-def _index_bytes(size: Size) -> int:
-    """Of one end of an edge."""
-    return 4 if size.nodes < 2**31 else 8
-
-
 def _weight_bytes(job: EmbeddingJob) -> int:
     """Of an edge's weight."""
     return FLOAT_BYTES if job.spec.input.edges[0].columns.weight is not None else 0
@@ -110,12 +105,12 @@ def _weight_bytes(job: EmbeddingJob) -> int:
 
 def _sorting(job: EmbeddingJob, size: Size) -> float:
     """Bytes from the edges as they were read to the CSR of our sub-range."""
-    index, weight = _index_bytes(size), _weight_bytes(job)
+    index, weight = size.index_bytes, _weight_bytes(job)
     nodes, edges = size.nodes / size.workers, size.edges / size.workers
     keys = edges * (ID_BYTES + weight)
     packing = keys + edges * (2 * index + weight)
     if size.workers > 1:
-        sent = min(float(min(1 << 20, ROUND_EDGES // size.workers)), edges)
+        sent = min(float(round_edges(size.workers)), edges)
         packing += 4 * sent * (ID_BYTES + weight)
     sorting = keys + edges * index + ID_BYTES * nodes
     if job.spec.input.edges[0].self_loops != "add":
@@ -127,7 +122,7 @@ def _sorting(job: EmbeddingJob, size: Size) -> float:
 def _partition(job: EmbeddingJob, size: Size) -> float:
     """Bytes of a partition's CSR."""
     edges, rows = size.edges / size.graph, size.nodes / size.graph
-    return edges * (_index_bytes(size) + _weight_bytes(job)) + ID_BYTES * rows
+    return edges * (size.index_bytes + _weight_bytes(job)) + ID_BYTES * rows
 
 
 def _layers(job: EmbeddingJob, program: Program, size: Size, *, placed: bool) -> float:
@@ -136,7 +131,7 @@ def _layers(job: EmbeddingJob, program: Program, size: Size, *, placed: bool) ->
     if fanout != "full":
         whole = _partition(job, size) / size.feature
         size = replace(size, edges=min(size.edges, size.nodes * max(fanout)))
-    index, weight, needs = _index_bytes(size), _weight_bytes(job), edge_needs(program)
+    index, weight, needs = size.index_bytes, _weight_bytes(job), edge_needs(program)
     edges, rows = size.edges / size.graph, size.nodes / size.graph
     graph, building = _partition(job, size) + _FACTOR_BYTES * rows, 0.0
     block = edges * (index + weight)

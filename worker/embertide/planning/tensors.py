@@ -1,7 +1,8 @@
-"""The largest tensors a program holds at a time, found by walking its runs of steps in order.
+"""The largest tensors a program holds at a time, and how they move between workers.
 
-The walk follows what :mod:`embertide.stages.infer` does: which tensors are alive, in which
-layouts, and what a run allocates beside them.
+Both are found by walking the program's runs of steps in order. The walk follows what
+:mod:`embertide.stages.infer` does: which tensors are alive, in which layouts, and what a run
+allocates beside them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 from embertide.models import program as steps
 from embertide.models.fuse import Run, runs
-from embertide.models.program import Program, Step
+from embertide.models.program import EdgeStep, Program, Step
 from embertide.planning.footprint import FLOAT_BYTES, Size
 
 _LANDING_BATCHES = 5
@@ -19,6 +20,46 @@ _SOURCE_BYTES = 14
 """Of a source whose row is looked up at its loader."""
 _ROWS = (steps.Linear, steps.HeadDot, steps.HeadMean, steps.LayerNorm, steps.RowNormalize)
 _IN_PLACE = (steps.Affine, steps.Activation, steps.DivideByDegree)
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A product of the loaded features, or they themselves, on the way to their places.
+
+    Attributes:
+        copies: workers that each row goes to, an equal share of its columns to each.
+    """
+
+    layer: int
+    width: int
+    copies: int
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A tensor from one layout to the other, on the feature axis; labelled ``primitive``."""
+
+    layer: int
+    width: int
+    primitive: str = "gemm"
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Rows of neighbours for a step over edges; from those who ``loaded`` them, or a tile's."""
+
+    step: EdgeStep
+    loaded: bool = False
+
+
+Move = Landing | Conversion | Gathering
+
+
+def tensor_moves(program: Program, size: Size) -> list[Move]:
+    """What moves between several workers during the layers, in order."""
+    walk = _Walk(program, size, 0.0, 0.0)
+    walk.all("loaded")
+    return walk.moves
 
 
 def tensor_peak(
@@ -32,20 +73,13 @@ def tensor_peak(
         block: bytes of the blocks of a sum over features where they were loaded.
     """
     walk = _Walk(program, size, building, block)
-    walk.alive[program.input] = {"rows" if placed else "loaded"}
-    for run in runs(program):
-        walk.at += len(run.steps)
-        layout = walk.run(run)
-        last = {name: at for name, at in walk.last.items() if at > walk.at}
-        walk.alive = {name: kept for name, kept in walk.alive.items() if name in last}
-        walk.alive[run.out] = {layout}
-    walk.get(program.output, "rows")
+    walk.all("rows" if placed else "loaded")
     return max(walk.peak, walk.held())
 
 
 @dataclass
 class _Walk:
-    """The state of a walk: ``at`` is the number of the run's last step."""
+    """The state of a walk: ``at`` is the number of the run's last step, ``layer`` its first's."""
 
     program: Program
     size: Size
@@ -53,13 +87,29 @@ class _Walk:
     block: float
     at: int = -1
     peak: float = 0.0
-    alive: dict[str, set[str]] = field(default_factory=dict)
+    alive: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    layer: int = 0
+    moves: list[Move] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.last = {
             name: at for at, step in enumerate(self.program.steps) for name in step.reads()
         }
         self.last[self.program.output] = len(self.program.steps)
+
+    def all(self, given: str) -> None:
+        """Walk from the input, in a layout, to the output as rows."""
+        program = self.program
+        self.alive[program.input] = (given,)
+        for run in runs(program):
+            self.at += len(run.steps)
+            self.layer = run.steps[0].layer
+            layout = self.run(run)
+            last = {name for name, at in self.last.items() if at > self.at}
+            self.alive = {name: kept for name, kept in self.alive.items() if name in last}
+            self.alive[run.out] = (layout,)
+        self.layer = program.layers
+        self.get(program.output, "rows")
 
     def tensor(self, name: str) -> float:
         """Bytes of one worker's part, in any layout."""
@@ -77,20 +127,34 @@ class _Walk:
         """Whether no later run reads a tensor."""
         return self.last[name] <= self.at
 
-    def get(self, name: str, layout: str) -> str:
+    def get(self, name: str, layout: str, primitive: str = "gemm") -> str:
         """A tensor in a layout; with one slice all are the same, but for loaded rows."""
-        layouts = self.alive[name]
+        layouts, width = self.alive[name], self.program.widths[name]
         if layout in layouts or ("loaded" not in layouts and self.size.feature == 1):
             return layout
         self.need(self.tensor(name))
-        kept = set() if "loaded" in layouts or self.dies(name) else layouts
-        self.alive[name] = {*kept, layout}
+        if "loaded" in layouts:
+            self.land(width, layout)
+        else:
+            self.convert(width, self.layer, primitive)
+        kept = () if "loaded" in layouts or self.dies(name) else layouts
+        self.alive[name] = (*kept, layout)
         return layout
+
+    def land(self, width: int, layout: str) -> None:
+        """Loaded rows, or a product of them, go to their places."""
+        copies = self.size.feature if layout == "tile" else 1
+        self.moves.append(Landing(self.layer, width, copies))
+
+    def convert(self, width: int, layer: int, primitive: str = "gemm") -> None:
+        """A tensor changes its layout, which moves nothing where there is one slice."""
+        if self.size.feature > 1:
+            self.moves.append(Conversion(layer, width, primitive))
 
     def any(self, name: str) -> str:
         """A tensor in the layout it has; loaded ones as rows."""
-        layouts = self.alive[name] - {"loaded"}
-        return min(layouts) if layouts else self.get(name, "rows")
+        layouts = self.alive[name]
+        return self.get(name, "rows") if "loaded" in layouts else layouts[0]
 
     def build(self) -> None:
         """The first step over edges builds the graph."""
@@ -110,12 +174,14 @@ class _Walk:
 
     def _aggregate(self, run: Run, step: steps.Aggregate) -> str:
         width, more = self.program.widths[step.x], 0.0
-        if "loaded" in self.alive[step.x] and self.size.workers > 1:
+        loaded = "loaded" in self.alive[step.x] and self.size.workers > 1
+        if loaded:
             more = self.block + _SOURCE_BYTES * self.size.unique()
             more += self.tensor(step.x) if self.size.feature > 1 else 0.0
         else:
             self.get(step.x, "tile")
         self.build()
+        self.moves.append(Gathering(step, loaded))
         sums, out = self.size.tensor(width), self.tensor(run.out)
         if run.linear is None or self.size.workers == 1:
             self.need(more + out + self.size.in_flight(width))
@@ -124,12 +190,15 @@ class _Walk:
         if self.dies(step.x):
             del self.alive[step.x]
         self.need(sums + out)
+        self.convert(width, run.linear.layer)
         return "rows"
 
     def _linear(self, run: Run, step: steps.Linear) -> str:
         out = self.tensor(run.out)
         if "loaded" not in self.alive[step.x]:
             self.need(out)
+            if "rows" not in self.alive[step.x]:
+                self.convert(self.program.widths[step.x], step.layer)
             return "rows"
         batch = min(float(self.size.group_bytes), out) if self.size.workers > 1 else 0.0
         self.need(out + _LANDING_BATCHES * batch)
@@ -139,17 +208,21 @@ class _Walk:
             or (isinstance(other, steps.PairAttend) and run.out in (other.key, other.query))
             for other in readers
         )
-        return "rows" if whole else "tile"
+        layout = "rows" if whole else "tile"
+        self.land(self.program.widths[step.out], layout)
+        return layout
 
     def _attend(self, step: steps.Attend | steps.PairAttend) -> str:
         if isinstance(step, steps.PairAttend):
             ends, layout = (step.key, step.query), "rows" if self.size.workers == 1 else "tile"
+            primitive = "gemm"
         else:
-            ends, layout = (step.source, step.target), "tile"
+            ends, layout, primitive = (step.source, step.target), "tile", "scalars"
         for name in ends:
-            self.get(name, "rows")
+            self.get(name, "rows", primitive)
         self.get(step.x, layout)
         self.build()
+        self.moves.append(Gathering(step))
         scores = _scores(step, self.size)
         if isinstance(step, steps.PairAttend) and self.size.workers > 1:
             # Scored and exchanged before the result is there.

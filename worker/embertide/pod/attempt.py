@@ -28,8 +28,9 @@ from embertide.pod.summary import run_status
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
 from embertide.spec.run_status import RunStatus
+from embertide.telemetry.estimate import Estimate
 from embertide.telemetry.progress import Progress
-from embertide.telemetry.report import Estimate, RunReport
+from embertide.telemetry.report import RunReport
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage

@@ -140,16 +140,12 @@ class _Families:
         yield family
 
     def _of_plan(self, planned: list[PlannedTraffic]) -> Iterator[Family]:
-        """By axis, primitive and layer; a plan may have several entries for one."""
+        """By axis, primitive and layer."""
         for metric, field in (
             (names.PLANNED_BYTES, "bytes_per_worker"),
             (names.PLANNED_MESSAGES, "messages"),
         ):
-            values: dict[tuple[str, ...], float] = {}
-            for item in planned:
-                at = _transfer(item)
-                values[at] = values.get(at, 0) + getattr(item, field)
-            yield self._of(metric, values)
+            yield self._of(metric, {_transfer(item): getattr(item, field) for item in planned})
 
     def _of_s3(self, s3: TransferStats) -> Iterator[Family]:
         """By operation; none of a run that uses no S3."""

@@ -8,6 +8,9 @@ from embertide.grid import RowRanges
 from embertide.kernels.owners import split_by_owner
 from embertide.primitives.exchange import Channel
 
+LOCATED_ROWS = 1 << 20
+"""Loaded rows of which a rank tells the owners at a time where they are."""
+
 
 def look_up(
     channel: Channel, ranges: RowRanges, values: torch.Tensor, nodes: torch.Tensor

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -169,7 +169,12 @@ class Channel:
         return replace(self, label=replace(self.label, group=number))
 
     def computing(self) -> AbstractContextManager[None]:
-        """Count the body of a ``with`` as computing beside the channel's transfers."""
+        """Count the body of a ``with`` as computing beside the channel's transfers.
+
+        With nobody else on the axis there are none, and nothing is counted.
+        """
+        if self.axis.size == 1:
+            return nullcontext()
         return computing(self.exchange.recorder, self.label)
 
     def start(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> Pending:

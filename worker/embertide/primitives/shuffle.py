@@ -30,6 +30,8 @@ from embertide.primitives.exchange import Channel, Exchange, Pending
 ROUND_EDGES = 1 << 24
 """Edges that all ranks send in a round, each an equal share of at most a sixteenth: what a rank
 receives in a round is bounded even where all send to it."""
+HISTOGRAM_BITS = 16
+"""At most 2^16 buckets of consecutive nodes count the destinations, whatever N is."""
 
 
 @dataclass
@@ -58,6 +60,11 @@ class Edges:
     shift: int
     weighted: bool
     count: int = 0
+
+
+def round_edges(world: int) -> int:
+    """Edges that one of ``world`` ranks sends in a round, at most."""
+    return min(1 << 20, ROUND_EDGES // world)
 
 
 def shuffle_edges(
@@ -98,7 +105,7 @@ def shuffle_edges(
             chunk = chunks.pop()
             ours.add_edges(chunk.destination, chunk.source, chunk.weight)
         return ours
-    plan = _plan_rounds(chunks, min(1 << 20, ROUND_EDGES // world))
+    plan = _plan_rounds(chunks, round_edges(world))
     rounds = max(exchange.all_objects(len(plan)))
     sent = np.zeros((world, rounds + buckets), np.int64)
     for number, parts in enumerate(plan):

@@ -103,7 +103,10 @@ def _layers_of(run: Run) -> str:
     if facts is None:
         return "edges of all layers"
     convs = sorted({layer.conv for layer in facts.layers})
-    return f"{some(facts.graph_layers, 'layer')} of {', '.join(convs)}, each over all edges"
+    layers = f"{some(facts.graph_layers, 'layer')} of {', '.join(convs)}"
+    if run.manifest.get("fanout", "full") == "full":
+        return f"{layers}, each over all edges"
+    return f"{layers}, counted as if each read all edges; it read a sample"
 
 
 def _memory(run: Run) -> Html | None:

@@ -23,6 +23,7 @@ from embertide.kernels.memory import empty
 from embertide.kernels.owners import place_locations, split_by_owner
 from embertide.kernels.reading import Float32s, place_rows
 from embertide.layouts import Loaded
+from embertide.primitives.directory import LOCATED_ROWS
 from embertide.primitives.idmap import DenseIds, HashedIds, NodeIds
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import FeatureBatch, non_finite, read_features
@@ -33,8 +34,6 @@ from embertide.spec.nodes import NodeInput
 
 _BATCH_BYTES = 1 << 20
 """Small enough for a batch to be in the cache from its reading to its place."""
-ROUND_ROWS = 1 << 20
-"""Rows whose location a rank sends at a time."""
 
 
 @dataclass
@@ -229,7 +228,7 @@ def locate_features(
     """Send the owner of each node the location of its features: the rank that loaded them and
     the row there.
 
-    Sends 8 bytes per row (16 with 2^31 rows and more), ``ROUND_ROWS`` at a time.
+    Sends 8 bytes per row (16 with 2^31 rows and more), ``LOCATED_ROWS`` at a time.
     Collective: every rank must call.
 
     Returns:
@@ -244,8 +243,8 @@ def locate_features(
     channel = ctx.exchange.channel("world", "features")
     start, stop = ranges.worker(ctx.grid.rank)
     locations = torch.full((stop - start, 2), -1, dtype=kind)
-    for first in range(0, longest, ROUND_ROWS):
-        some = torch.from_numpy(dense[first : first + ROUND_ROWS])
+    for first in range(0, longest, LOCATED_ROWS):
+        some = torch.from_numpy(dense[first : first + LOCATED_ROWS])
         order, counts, rows = split_by_owner(some, ranges.workers)
         pairs = torch.stack([rows, order + first], 1).to(ctx.device, kind)
         for rank, received in enumerate(channel.all_to_all(pairs.split(counts))):

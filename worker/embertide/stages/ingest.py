@@ -19,13 +19,11 @@ from embertide.errors import InputError
 from embertide.kernels.csr import column_bits
 from embertide.kernels.reading import count_ids, narrow_ids
 from embertide.primitives.idmap import NodeIds
-from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.primitives.shuffle import HISTOGRAM_BITS, EdgeChunk, Edges
 from embertide.readers.edges import EdgeBatch, read_edges
 from embertide.readers.pool import map_splits, read_ahead
 from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
-
-HISTOGRAM_BITS = 16
 
 
 def ingest(ctx: RunContext, splits: list[Split], ids: NodeIds) -> Edges:

@@ -162,8 +162,8 @@ class CountingRecorder:
         return waited, sum(entry.compute_seconds for entry in entries)
 
     def traffic(self) -> list[Traffic]:
-        """All totals, in a stable order."""
-        return sum_traffic([self.totals])
+        """All totals, in a stable order; any thread may call."""
+        return sum_traffic([dict(self.totals)])
 
 
 def sum_traffic(ranks: Sequence[Mapping[Key, Totals]]) -> list[Traffic]:

@@ -43,7 +43,7 @@ def read_report(storage: Storage, output_uri: str, version: str) -> RunReport:
             f"{version} of {output_uri} has no report: there is no {uri}. Releases before reports"
             " wrote none, nor do runs that could not write it; runs from now on do"
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise OutputError(
             f"{uri} is damaged, or of another release ({error!r}); the embeddings are not"
             " concerned, and embertide versions says what else is published"

@@ -1,0 +1,96 @@
+"""Every row of a run's traffic, held to its plan: none of one without the other.
+
+The graph is even, so what it decides is close to what is expected of it; what it does not decide
+is planned to the byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.commands import Commands
+
+pytestmark = pytest.mark.distributed
+
+Row = tuple[str, str, int]
+"""Axis, primitive and layer."""
+
+DECIDED_BY_GRAPH = {
+    ("graph", "spmm"): 0.02,
+    ("graph", "scalars"): 0.02,
+    ("graph", "degrees"): 0.02,
+    ("graph", "ids"): 0.02,
+    ("world", "ids"): 0.02,
+    ("world", "sddmm"): 0.02,
+    ("feature", "sddmm"): 0.02,
+    ("world", "features"): 0.02,
+    ("world", "shuffle"): 0.05,
+}
+"""How far the bytes may be from what is expected; all other rows have none to spare."""
+MOST_MESSAGES = {("world", "features"), ("world", "shuffle")}
+"""Of which a batch may have nothing for a peer, so that fewer are sent."""
+
+GCN = ("--conv", "gcn")
+SUM_FIRST = ("--conv", "gcn", "--width", "16", "--weights")
+GAT = ("--conv", "gat", "--heads", "4")
+CASES = [
+    *[(model, grid, None) for model in (GCN, GAT) for grid in ("2x1", "1x2", "2x2")],
+    (SUM_FIRST, "2x2", None),
+    (("--conv", "gatv2", "--heads", "4"), "2x2", None),
+    (("--conv", "dotgat"), "1x2", None),
+    (GCN, "2x2", [5, 5, 5]),
+]
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    commands = Commands(tmp_path_factory.mktemp("commands"))
+    yield commands
+    commands.stop()
+
+
+def make_job(commands: Commands, folder: Path, model: tuple[str, ...], fanout: Any) -> str:
+    """The manifest of a job with an even graph."""
+    size = ("--kind", "uniform", "--nodes", "2048", "--hidden", "32", "--embedding", "24")
+    assert commands.run("synth", str(folder), *size, *model).code == 0
+    path = folder / "job.yaml"
+    job = yaml.safe_load(path.read_text())
+    job["spec"]["inference"] = {"groupBytes": 16384} | ({"fanout": fanout} if fanout else {})
+    path.write_text(yaml.safe_dump(job))
+    return str(path)
+
+
+@pytest.mark.parametrize(("model", "grid", "fanout"), CASES)
+def test_a_run_sends_what_is_planned(
+    commands: Commands, tmp_path: Path, model: tuple[str, ...], grid: str, fanout: Any
+) -> None:
+    manifest = make_job(commands, tmp_path / "job", model, fanout)
+    done = commands.run("run", manifest, "--grid", grid, "--json")
+    assert done.code == 0, done.err
+    report = done.events[-1]
+    workers = math.prod(report["grid"])
+    sent: dict[Row, dict[str, int]] = {
+        (item["axis"], item["primitive"], item["layer"]): item for item in report["traffic"]
+    }
+    planned = {
+        (item["axis"], item["primitive"], item["layer"]): item for item in report["planned_traffic"]
+    }
+    assert len(planned) == len(report["planned_traffic"])
+    assert planned.keys() == sent.keys()
+    wrong = {}
+    for row, item in sent.items():
+        found = workers * planned[row]["bytes_per_worker"]
+        room = DECIDED_BY_GRAPH.get(row[:2], 0.0) * item["bytes_sent"] + workers
+        fewer = workers * planned[row]["messages"] - item["messages"]
+        # A group more or less of each peer; a mean worker's messages are rounded up.
+        least = -workers * (workers - 1) if row[:2] in DECIDED_BY_GRAPH else 0
+        most = math.inf if row[:2] in MOST_MESSAGES else workers - 1 - least
+        if abs(found - item["bytes_sent"]) >= room or not least <= fewer <= most:
+            wrong[row] = item["bytes_sent"], found, item["messages"], fewer
+    assert wrong == {}

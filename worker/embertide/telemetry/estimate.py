@@ -1,0 +1,92 @@
+"""What a plan predicts of a job, as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from embertide.spec.grid import GridShape
+from embertide.telemetry.report import PlannedTraffic
+
+
+@dataclass(frozen=True)
+class InputSize:
+    """One input object; ``kind`` is edges, features, ids, nodes, reference or model."""
+
+    uri: str
+    size: int
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridNeeds:
+    """What a run takes on one grid.
+
+    Attributes:
+        worker_bytes: memory of a worker on a machine, imports included.
+        machine_bytes: of all processes, where all workers are on one machine.
+        container_bytes: to ask for each worker's container, with a margin.
+        traffic_total_bytes: sent by all workers.
+        seconds: from and to, on this machine; None where nothing is known.
+    """
+
+    grid: GridShape
+    chosen: bool
+    worker_bytes: int
+    machine_bytes: int
+    container_bytes: int
+    traffic_total_bytes: int
+    seconds: tuple[float, float] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the needs as JSON-able data."""
+        return {**dataclasses.asdict(self), "grid": [self.grid.graph, self.grid.feature]}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a job will read, hold and move, before anything runs.
+
+    ``nodes`` and ``edges`` are exact where the inputs' metadata says them, otherwise guessed
+    from the size, which ``nodes_exact`` and ``edges_exact`` tell. ``width`` is the features'
+    width, ``memory_per_worker_bytes`` maps a stage to the bytes of the fullest worker beyond
+    its imports, ``notes`` are remarks for people, such as why the grid was chosen. ``seconds`` is
+    a range on this machine with what it assumes, None where nothing is known. ``grids`` compares
+    some grids with the chosen one, which is among them. ``output_problem`` says why the output
+    cannot be written, "" if it can or nobody looked.
+    """
+
+    inputs: list[InputSize]
+    total_bytes: int
+    nodes: int
+    nodes_exact: bool
+    edges: int
+    edges_exact: bool
+    width: int
+    grid: GridShape
+    memory_per_worker_bytes: dict[str, int]
+    peak_memory_per_worker_bytes: int
+    traffic: list[PlannedTraffic] = field(default_factory=list)
+    traffic_total_bytes: int = 0
+    output_uri: str = ""
+    output_bytes: int = 0
+    output_width: int = 0
+    output_problem: str = ""
+    seconds: tuple[float, float] | None = None
+    seconds_basis: str = ""
+    grids: list[GridNeeds] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def needs(self) -> GridNeeds | None:
+        """Of the chosen grid; None where grids were not compared."""
+        return next((needs for needs in self.grids if needs.chosen), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the estimate as JSON-able data."""
+        return {
+            **dataclasses.asdict(self),
+            "grid": [self.grid.graph, self.grid.feature],
+            "grids": [needs.to_json() for needs in self.grids],
+        }
