@@ -58,8 +58,8 @@ LEFT_OUT = {
 }
 OTHERS = ("docs/schedules.md", "docs/monitoring.md", "docs/report.md", "docs/runbooks/")
 """Pages held to the code by the tests of what they tell of: ``test_rules.py``,
-``test_schedules_chart.py``, ``test_submit_placeholders.py``. The runbooks' commands have
-placeholders (NAMESPACE, JOB) and a cluster in trouble for their subject; they are not run."""
+``test_schedules_chart.py``, ``test_submit_placeholders.py``; the runbooks' commands by
+``tests/cluster/test_runbooks.py``."""
 
 
 def paths(document: Path) -> list[str]:
