@@ -91,7 +91,10 @@ class Controller:
         """All jobs; what they say of their outputs is kept."""
         jobs = self.api.jobs()
         now = datetime.now(UTC)
-        self.outputs.note_all(jobs, now)
+        try:
+            self.outputs.note_all(jobs, now)
+        except ApiError as error:  # the next resync tries again
+            log.warning("cannot keep what jobs say of their outputs: %s", error)
         self.metrics.resynced(jobs, now.timestamp())
         return jobs
 

@@ -51,7 +51,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     "defaults": {},
     "all on": ALL_ON,
     "all on, two namespaces": ALL_ON | {"watchNamespaces": ["shop", "search"]},
-    "one namespace": {"watchNamespaces": ["shop"], "rbac": {"aggregate": False}},
+    "one namespace, a number": {"watchNamespaces": ["2024"], "rbac": {"aggregate": False}},
     "all off": {
         "crds": {"install": False},
         "rbac": {"create": False, "aggregate": False},
@@ -184,11 +184,11 @@ def test_the_record_of_outputs_is_the_operators_alone(values: dict[str, Any]) ->
 
 
 def test_namespaces_get_a_role_each_and_the_cluster_none() -> None:
-    objects = chart.render({"watchNamespaces": ["shop", "search"], "rbac": {"aggregate": False}})
+    objects = chart.render({"watchNamespaces": ["shop", "2024"], "rbac": {"aggregate": False}})
     own = [o for o in objects if o["metadata"]["name"] == "embertide-operator"]
     roles, bindings = ([o for o in own if o["kind"] == kind] for kind in ("Role", "RoleBinding"))
     for found in (roles, bindings):
-        assert [o["metadata"]["namespace"] for o in found] == ["shop", "search"]
+        assert [o["metadata"]["namespace"] for o in found] == ["shop", "2024"]
     assert not [o for o in objects if o["kind"].startswith("ClusterRole")]
     (cluster_role,) = (
         o for o in chart.render({"rbac": {"aggregate": False}}) if o["kind"] == "ClusterRole"

@@ -76,7 +76,7 @@ app.kubernetes.io/component: operator
 {{- /* metadata of a namespaced object of the operator: name, namespace, labels. */}}
 {{- define "embertide.operatorMetadata" -}}
 name: {{ include "embertide.operatorName" . }}
-namespace: {{ include "embertide.namespace" . }}
+namespace: {{ include "embertide.namespace" . | quote }}
 labels: {{- include "embertide.operatorLabels" . | nindent 2 }}
 {{- end }}
 
