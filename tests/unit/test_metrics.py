@@ -21,6 +21,7 @@ from embertide_operator.kubernetes_api import request_of
 from embertide_operator.metrics import Metrics
 from embertide_operator.outputs import follow
 from embertide_operator.status import Draft
+from tests.support.cli import REPORT
 from tests.support.metric_page import PAGE, page
 from tests.support.operator_world import NOW, World, raw_job
 
@@ -75,14 +76,11 @@ def report() -> RunReport:
     """Of a run on two workers, one of which sent twice as much."""
     spmm = Traffic("graph", "spmm", 1, 300, 300, 4, 6, 80, 2.0, 1.0, [0] * 7, 2, 200, 1.5)
     shuffle = Traffic("world", "shuffle", -1, 50, 50, 2, 2, 25, 0.1, 0.0, [0] * 7, 1, 25, 0.1)
-    return RunReport(
+    return replace(
+        REPORT,
         version="20261121T120000Z-abcdef",
         uri="s3://shop/embeddings/versions/20261121T120000Z-abcdef",
-        rows=10,
-        dim=4,
-        manifest_digest="ab12",
         grid=GridShape.of(2, 1),
-        nodes=10,
         edges=40,
         stages={"ingest": 1.25, "infer": 2.00004},
         total_seconds=4.0,
