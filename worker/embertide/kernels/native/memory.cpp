@@ -24,7 +24,7 @@ struct Mapping {
 class Idle {
 public:
     // One of `least` bytes to a quarter more. Where there is none, all go back to the system, so
-    // that what is idle never adds to what is used.
+    // that sizes which are over do not pile up.
     std::optional<Mapping> take(size_t least) {
         const std::lock_guard<std::mutex> lock(mutex_);
         for (size_t i = 0; i < held_.size(); ++i) {

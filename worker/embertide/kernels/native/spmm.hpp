@@ -61,8 +61,8 @@ EMBERTIDE_KERNEL(void, join_pieces, const Gather& g, const Epilogue& last, int64
 EMBERTIDE_KERNEL(int64_t, packed_floats, int64_t n, int64_t k)
 EMBERTIDE_KERNEL(void, pack_weight, const float* weight, int64_t n, int64_t k, float* packed)
 
-// out[i] = epilogue(x[i] @ weight.T) for `rows` rows. All of `ahead` is asked for meanwhile, since
-// the product leaves the memory idle.
+// out[i] = epilogue(x[i] @ weight.T) for `rows` rows. Meanwhile as many rows of `ahead` are asked
+// for as the product has steps, since it leaves the memory idle; `ahead.next` moves behind them.
 EMBERTIDE_KERNEL(void, dense_rows, const float* x, int64_t x_stride, int64_t rows, int64_t k,
                  const float* packed, int64_t n, float* out, int64_t out_stride,
                  const Epilogue& last, Ahead* ahead)
