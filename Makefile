@@ -22,7 +22,7 @@ ARGS ?=
 JOBS ?= -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format lock clean cluster cluster-packages sanitize
+.PHONY: help setup demo test lint format lock clean cluster cluster-packages sanitize sanitize-anew
 
 help:
 	@echo "make demo     set up, run the example job on Debian's package graph, show the results"
@@ -96,7 +96,17 @@ lint: $(STAMP)
 SANITIZED := .cache/sanitized
 # The code of each instruction set is tested; one that the processor lacks is replaced by a lesser.
 ISAS ?= avx512 avx2 baseline
+# What passed once with the same sources, tests, packages, compiler and options is not run again.
+PASSED := $(HOME)/.cache/embertide/sanitized
+SANITIZED_KEY = $(shell { cat uv.lock Makefile worker/CMakeLists.txt worker/embertide/kernels/*.py \
+  worker/embertide/kernels/native/*.* tests/unit/test_native*.py tests/support/*.py; $(CXX) --version; \
+  $(PYTHON) -V; echo $(ISAS) $(ARGS); grep -m1 '^flags' /proc/cpuinfo; } 2>/dev/null | sha256sum | cut -c1-16)
 sanitize: $(STAMP) $(filter .cache/%,$(UV))
+	@if [ -e $(PASSED)/$(SANITIZED_KEY) ]; then \
+	  echo "[sanitize] these kernels have passed these tests before: $(PASSED)/$(SANITIZED_KEY)"; \
+	else $(MAKE) --no-print-directory sanitize-anew && mkdir -p $(PASSED) && touch $(PASSED)/$(SANITIZED_KEY); fi
+
+sanitize-anew:
 	@echo "[sanitize] building the kernels with ASan and UBSan"
 	@$(UV) build --quiet --wheel --python $(BIN)/python --out-dir $(SANITIZED) \
 	  --config-setting build-dir=$(SANITIZED)/build \

@@ -11,7 +11,7 @@ from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
 
-JOBS = 20
+JOBS = 12
 _ROOM = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"memory": "2Gi"}}
 
 

@@ -13,11 +13,12 @@ pytestmark = pytest.mark.cluster
 STAGES = ("features", "ingest", "csr", "infer", "publish")
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_each_rank_killed_in_each_stage(big: Inputs, jobs: Jobs, rank: int) -> None:
+def test_a_worker_killed_in_each_stage(big: Inputs, jobs: Jobs) -> None:
+    """One rank after the other; rank 0 while it publishes."""
     output = f"{jobs.root}/out"
     jobs.apply(big.job("target", output, workers=workers(2, 1), backoffLimit=len(STAGES)))
     for attempt, stage in enumerate(STAGES, start=1):
+        rank = (attempt + 1) % 2
         with jobs.held("target", attempt, stage, rank) as now:
             jobs.cluster.kill_in_pod(jobs.namespace, f"target-{rank}", f"embertide-{rank}")
         status = jobs.await_failures("target", attempt)
@@ -79,12 +80,12 @@ def test_wrong_credentials_fail_at_once_and_are_not_shown(small: Inputs, jobs: J
     assert "not-the-secret" not in everything
 
 
-def test_s3_down_for_a_minute(big: Inputs, jobs: Jobs) -> None:
+def test_s3_down_for_a_while(big: Inputs, jobs: Jobs) -> None:
     output = f"{jobs.root}/out"
     jobs.apply(big.job("patient", output, backoffLimit=10))
     with jobs.held("patient", 1, "ingest"):
         jobs.cluster.stop_s3()
-    back = time.monotonic() + 60
+    back = time.monotonic() + 30
     try:
         status = jobs.await_("patient", lambda s: s["failures"] and time.monotonic() > back)
         assert status["lastFailure"]["reason"] == "StoreUnavailable"

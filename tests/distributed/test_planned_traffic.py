@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -20,6 +19,8 @@ pytestmark = pytest.mark.distributed
 
 Row = tuple[str, str, int]
 """Axis, primitive and layer."""
+Model = tuple[str, ...]
+"""Options of ``embertide synth``."""
 
 DECIDED_BY_GRAPH = {
     ("graph", "spmm"): 0.02,
@@ -55,22 +56,31 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     commands.stop()
 
 
-def make_job(commands: Commands, folder: Path, model: tuple[str, ...], fanout: Any) -> str:
-    """The manifest of a job with an even graph."""
+@pytest.fixture(scope="module")
+def made(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict[Model, Path]:
+    """The manifest of a job with an even graph, by model."""
     size = ("--kind", "uniform", "--nodes", "2048", "--hidden", "32", "--embedding", "24")
-    assert commands.run("synth", str(folder), *size, *model).code == 0
-    path = folder / "job.yaml"
-    job = yaml.safe_load(path.read_text())
+    found = {}
+    for model in dict.fromkeys(model for model, *_ in CASES):
+        folder = tmp_path_factory.mktemp("job")
+        assert commands.run("synth", str(folder), *size, *model).code == 0
+        found[model] = folder / "job.yaml"
+    return found
+
+
+def with_groups(manifest: Path, fanout: list[int] | None) -> str:
+    """The same job in small groups, with a fanout where one is given."""
+    job = yaml.safe_load(manifest.read_text())
     job["spec"]["inference"] = {"groupBytes": 16384} | ({"fanout": fanout} if fanout else {})
-    path.write_text(yaml.safe_dump(job))
-    return str(path)
+    manifest.write_text(yaml.safe_dump(job))
+    return str(manifest)
 
 
 @pytest.mark.parametrize(("model", "grid", "fanout"), CASES)
 def test_a_run_sends_what_is_planned(
-    commands: Commands, tmp_path: Path, model: tuple[str, ...], grid: str, fanout: Any
+    commands: Commands, made: dict[Model, Path], model: Model, grid: str, fanout: list[int] | None
 ) -> None:
-    manifest = make_job(commands, tmp_path / "job", model, fanout)
+    manifest = with_groups(made[model], fanout)
     done = commands.run("run", manifest, "--grid", grid, "--json")
     assert done.code == 0, done.err
     report = done.events[-1]
