@@ -119,7 +119,7 @@ class WorkerAttempt:
                 f" {name}; give each job an output of its own"
             )
         _log.info("version %s is complete already", version)
-        return _output_report(finish(storage, output.uri, version, output.keep_versions))
+        return self._output_report(finish(storage, output.uri, version, output.keep_versions))
 
     def _prepare(self) -> None:
         """Plan, and write the order for all workers."""
@@ -190,12 +190,24 @@ class WorkerAttempt:
     def published(self) -> OutputReport | None:
         """What rank 0's worker reported; None before, and on other ranks."""
         report = self._folder.read_report()
-        return None if report is None else _output_report(report)
+        return None if report is None else self._output_report(report)
 
     def report(self) -> RunStatus | None:
         """What rank 0's run did in total; None where it did not publish."""
         report = self._folder.read_report()
         return None if report is None else run_status(report, self._settings.attempt)
+
+    def _output_report(self, info: VersionInfo | RunReport) -> OutputReport:
+        return OutputReport(
+            version=info.version,
+            uri=info.uri,
+            rows=info.rows,
+            dim=info.dim,
+            manifest_digest=info.manifest_digest,
+            current=info.current,
+            job_uid=self._settings.job_uid,
+            attempt=self._settings.attempt,
+        )
 
     def clean_up(self) -> OutputReport | None:
         """Once our worker has ended: leave nothing of an incomplete version.
@@ -229,17 +241,6 @@ class WorkerAttempt:
         from embertide.storage.opening import open_storage
 
         return open_storage(self._job.spec.storage, _log.warning)
-
-
-def _output_report(info: VersionInfo | RunReport) -> OutputReport:
-    return OutputReport(
-        version=info.version,
-        uri=info.uri,
-        rows=info.rows,
-        dim=info.dim,
-        manifest_digest=info.manifest_digest,
-        current=info.current,
-    )
 
 
 def _log_output(lines: list[str]) -> None:

@@ -25,6 +25,8 @@ ENV_PEER_TIMEOUT = "EMBERTIDE_PEER_TIMEOUT_SECONDS"
 """How long a worker waits for another one that does not answer."""
 ENV_HEARTBEAT = "EMBERTIDE_HEARTBEAT_SECONDS"
 """How often pods send heartbeats; one that misses six in a row counts as lost."""
+ENV_STAY = "EMBERTIDE_STAY_SECONDS"
+"""How long rank 0 goes on serving after it has published, before its container ends."""
 ENV_TARGET_MEMORY = "EMBERTIDE_TARGET_MEMORY_BYTES"
 """What the planner lets the work of one worker take, where the grid is its choice."""
 
@@ -84,6 +86,7 @@ class WorkSettings:
     http_port: int
     peer_timeout_seconds: int
     heartbeat_seconds: int
+    stay_seconds: int
 
     @property
     def description(self) -> str:
@@ -155,6 +158,7 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
     http_port = read.number(ENV_HTTP_PORT, naming.HTTP_PORT)
     timeout = read.number(ENV_PEER_TIMEOUT, 1800, least=1)
     heartbeat = read.number(ENV_HEARTBEAT, 10, least=1)
+    stay = read.number(ENV_STAY, 10)
     if read.problems:
         raise ManifestError(read.problems, "the container's environment")
     host, _, port = rendezvous.rpartition(":")
@@ -171,6 +175,7 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
         http_port=http_port,
         peer_timeout_seconds=timeout,
         heartbeat_seconds=heartbeat,
+        stay_seconds=stay,
     )
 
 
