@@ -15,8 +15,10 @@ from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import metric_names
 from embertide.spec.reports import Ending, OutputReport, WorkerStatus
+from embertide.spec.run_digest import run_digest
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest
+from embertide.versions.manifest import read_manifest
 from tests.support.commands import members
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job
@@ -230,6 +232,36 @@ def check_later_attempts(made: LocalPods, job: JobFiles) -> None:
     first.process.send_signal(signal.SIGTERM)
     assert first.ended(ENDING_SECONDS) == 0
     assert len(files(output)) == len(before) + 1
+
+
+def test_a_version_of_another_spec_is_left_and_a_new_one_made(
+    tmp_path: Path, job: JobFiles
+) -> None:
+    """The job was edited after an attempt had published unnoticed."""
+    with local_pods(tmp_path / "pods", job.job) as made:
+        (pod,) = made.attempt("1x1")
+        pod.until_state("succeeded")
+        output = job.job.spec.output.model_copy(update={"dtype": "float16"})
+        spec = job.job.spec.model_copy(update={"output": output})
+        made.edit(job.job.model_copy(update={"spec": spec}))
+        (pod,) = made.attempt("1x1")
+        done = pod.until_state("succeeded")
+        assert done.output is not None
+        assert done.output.version == made.versions[1]
+        assert "was made from another spec of this job; it stays" in pod.log.read_text()
+        storage = open_storage(None)
+        found = [
+            read_manifest(storage, job.job.spec.output.uri, version)[0] for version in made.versions
+        ]
+        assert [manifest["dtype"] for manifest in found] == ["float32", "float16"]
+        assert found[0]["resultDigest"] == run_digest(job.job)
+        # As a pod of the same attempt with the spec of before; it cannot write that version twice.
+        made.edit(job.job)
+        again = made.replace(0)
+        assert again.ended(20) == 8
+        ending = again.ending()
+        assert (ending.reason, ending.permanent) == ("WorkerFailed", False)
+        assert "the next attempt writes a version of its own" in ending.message
 
 
 def test_a_version_of_another_job_is_no_success(tmp_path: Path, job: JobFiles) -> None:

@@ -162,10 +162,14 @@ class LocalPods:
         self._folder = folder
         self._job_folder = folder / "config"
         self._job_folder.mkdir(parents=True)
-        (self._job_folder / "job.json").write_text(job.model_dump_json(by_alias=True))
+        self.edit(job)
         self._pods: list[Pod] = []
         self._env: dict[str, str] = {}
         self.versions: list[str] = []
+
+    def edit(self, job: EmbeddingJob) -> None:
+        """Set the job that pods find from now on."""
+        (self._job_folder / "job.json").write_text(job.model_dump_json(by_alias=True))
 
     def attempt(self, grid: str, ranks: list[int] | None = None, **env: str) -> list[Pod]:
         """Start an attempt's pods (default: all), with a version of its own."""

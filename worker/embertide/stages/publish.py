@@ -23,6 +23,7 @@ from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.spec.features import FeatureInput
+from embertide.spec.run_digest import run_digest
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.parts import PartDigest, PartWriter, verify_part
@@ -151,6 +152,7 @@ def publish_version(
     spec = ctx.job.spec
     manifest = {
         "job": ctx.job.metadata.name,
+        "resultDigest": run_digest(ctx.job),
         "rows": clock.nodes,
         "dim": program.output_width,
         "edges": clock.edges,
