@@ -32,6 +32,7 @@ from embertide.launch.stage_reporter import StageReporter
 from embertide.pipeline import run
 from embertide.planning.order import WorkOrder
 from embertide.primitives.exchange import Exchange
+from embertide.primitives.objects import broadcast_object
 from embertide.storage.opening import open_storage
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
@@ -94,9 +95,8 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     if not alone:
         _join(settings, device)
     job = folder.read_job()
-    order = WorkOrder.from_json(
-        folder.read_order() if alone else _broadcast_order(folder, rank, device)
-    )
+    written: Any = folder.read_order() if rank == 0 else None
+    order = WorkOrder.from_json(written if alone else broadcast_object(written, rank, device))
     on_progress = StageReporter(_reporter(settings, folder, rank), "plan")
     recorder = CountingRecorder()
     clock = Clock(MemoryWatch(), on_progress, recorder)
@@ -128,13 +128,6 @@ def _join(settings: WorkerSettings, device: torch.device) -> None:
         "nccl" if device.type == "cuda" else "gloo",
         timeout=timedelta(seconds=settings.timeout_seconds),
     )
-
-
-def _broadcast_order(folder: RunFolder, rank: int, device: torch.device) -> dict[str, Any]:
-    """The order in rank 0's folder, on every rank. Collective: every rank must call."""
-    order = [folder.read_order() if rank == 0 else {}]
-    dist.broadcast_object_list(order, src=0, device=device)
-    return order[0]
 
 
 def _snapshot(

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from embertide.grid import Axis, AxisName, Grid
+from embertide.primitives.objects import gather_objects
 from embertide.primitives.transports.direct import Link
 from embertide.primitives.transports.meeting import meet
 from embertide.primitives.transports.network import Network, Transfer
@@ -125,15 +125,17 @@ class Exchange:
         return Pending(sent, received, buffers, self.recorder, label)
 
     def all_objects(self, value: Any) -> list[Any]:
-        """All-gather one small Python object per rank, in rank order; not counted.
+        """All-gather one small object per rank, in rank order; not counted.
 
-        Collective: every rank must call.
+        It travels as JSON, so tuples of others arrive as lists. Collective: every rank must call.
+
+        Raises:
+            WorkerFailed: a peer sent something else.
         """
         if self.grid.world == 1:
             return [value]
-        result: list[Any] = [None] * self.grid.world
         start = time.perf_counter()
-        dist.all_gather_object(result, value)
+        result = gather_objects(value, self.grid.rank, self.grid.world, self.device)
         self.recorder.met(time.perf_counter() - start)
         return result
 
