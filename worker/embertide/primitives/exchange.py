@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from embertide.grid import Axis, AxisName, Grid
+from embertide.kernels.block import Block
 from embertide.primitives.objects import gather_objects
 from embertide.primitives.transports.direct import Link
 from embertide.primitives.transports.meeting import meet
@@ -178,6 +179,10 @@ class Channel:
         if self.axis.size == 1:
             return nullcontext()
         return computing(self.exchange.recorder, self.label)
+
+    def reduced(self, block: Block) -> None:
+        """Count the edges of a group that has been gone over."""
+        self.exchange.recorder.reduced(block.nnz)
 
     def start(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> Pending:
         """Start transfers; tensors must be contiguous and stay untouched until they are over.
