@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import embertide
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, WorkerStatus
 from embertide.spec.version_names import new_version
@@ -177,6 +178,7 @@ class LocalPods:
         common = {
             "EMBERTIDE_JOB_FOLDER": str(self._job_folder),
             "EMBERTIDE_JOB_UID": "9c2f",
+            "EMBERTIDE_OPERATOR_VERSION": embertide.__version__,
             "EMBERTIDE_ATTEMPT": str(len(self.versions) + 1),
             "EMBERTIDE_GRID": grid,
             "EMBERTIDE_EARLIER_VERSIONS": ",".join(self.versions),
