@@ -241,7 +241,7 @@ def _complete(seen: Observed, draft: Draft, report: WorkerStatus) -> Decision:
     assert output is not None
     if report.progress is not None:
         _progress(report.progress, draft)
-    draft["output"] = output.model_dump(by_alias=True, exclude={"current"})
+    draft["output"] = output.model_dump(by_alias=True, exclude={"current", "job_uid", "attempt"})
     draft["report"] = report.report.to_object() if report.report is not None else None
     draft["phase"], draft["completionTime"] = "Succeeded", timestamp(draft.now)
     draft["attemptStartTime"] = None

@@ -110,6 +110,17 @@ def test_waiting_for_the_others_can_be_stopped(made: LocalPods, big: Path) -> No
     terminate([*pods, late])
 
 
+def test_patience_for_the_others_is_given(made: LocalPods) -> None:
+    """By the operator, which knows how long pods may wait for room."""
+    (alone,) = made.attempt("2x1", [1], EMBERTIDE_JOIN_SECONDS="1")
+    (host,) = made.attempt("2x1", [0], EMBERTIDE_JOIN_SECONDS="1")
+    assert [pod.ended(FAIL_SECONDS + START_SECONDS) for pod in (alone, host)] == [8, 8]
+    assert "could not reach worker 0" in alone.ending().message
+    assert "for 1 seconds" in alone.ending().message
+    assert "they did not join in time" in host.ending().message
+    assert all(pod.ending().peer for pod in (alone, host))
+
+
 def test_a_killed_worker_is_told_from_its_peers(made: LocalPods) -> None:
     pods = made.attempt("2x1")
     _computing(pods)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import embertide
 from embertide.errors import AccessDenied, InputError, ManifestError, WorkerFailed
 from embertide.launch.failure import Cause
 from embertide.launch.run_folder import RunFolder, write_text
@@ -24,6 +25,7 @@ from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PlanResult, WorkerStatus
+from embertide.spec.run_digest import run_digest
 from embertide.spec.version_names import new_version
 from embertide.storage.opening import open_storage
 from embertide.telemetry.progress import Progress
@@ -37,6 +39,7 @@ pytestmark = pytest.mark.distributed
 
 VERSION = new_version()
 ENV = {
+    "EMBERTIDE_OPERATOR_VERSION": embertide.__version__,
     "EMBERTIDE_JOB_UID": "u",
     "EMBERTIDE_ATTEMPT": "2",
     "EMBERTIDE_GRID": "3x2",
@@ -212,7 +215,8 @@ def test_parts_of_an_incomplete_version_go(
 def test_a_version_that_became_complete_is_finished(small: SmallJob, tmp_path: Path) -> None:
     storage, uri = open_storage(None), job_of(small).spec.output.uri
     digests = write_parts(storage, uri, VERSION)
-    publish(storage, uri, VERSION, manifest_of(digests) | {"job": "small"}, keep=1)
+    made = {"job": "small", "resultDigest": run_digest(job_of(small))}
+    publish(storage, uri, VERSION, manifest_of(digests) | made, keep=1)
     (small.output / "LATEST").unlink()
     output = attempt_of(small, tmp_path, 0).clean_up()
     assert output is not None

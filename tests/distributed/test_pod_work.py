@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import metric_names
-from embertide.spec.reports import WorkerStatus
+from embertide.spec.reports import Ending, OutputReport, WorkerStatus
+from embertide.spec.run_digest import run_digest
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest
+from embertide.versions.manifest import read_manifest
+from tests.support.commands import members
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job
 from tests.support.pods import LocalPods, Pod, files, local_pods
@@ -23,6 +28,8 @@ from tests.support.world import NODES, make_features, make_graph
 pytestmark = pytest.mark.distributed
 
 ENDING_SECONDS = 10.0
+HOLDING_BYTES = 60 << 20
+"""Of a container whose run is over."""
 
 
 @pytest.fixture
@@ -47,6 +54,8 @@ def check_output(status: WorkerStatus, job: JobFiles, version: str) -> None:
         "dim": info.dim,
         "manifest_digest": info.manifest_digest,
         "current": True,
+        "job_uid": "9c2f",
+        "attempt": status.attempt,
     }
 
 
@@ -165,14 +174,49 @@ def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
         for pod in pods:
             pod.terminate()
             assert pod.ended(ENDING_SECONDS) == 0
-            assert pod.termination_log.read_text() == ""
-        # A container that is started again says what it said.
+        assert OutputReport.parse(pods[0].termination_log.read_text()) == done.output
+        assert pods[1].termination_log.read_text() == ""
+        # A pod that replaces it finds what was published.
+        check_later_attempts(made, job)
+
+
+def test_rank_0_ends_once_and_says_what_it_published(tmp_path: Path, job: JobFiles) -> None:
+    """Whoever cannot reach /status reads the termination message; nothing else is lost."""
+    with local_pods(tmp_path / "pods", job.job) as made:
+        pods = made.attempt("2x1", EMBERTIDE_STAY_SECONDS="1")
+        done = pods[0].until_state("succeeded")
+        pods[1].until_state("succeeded")
+        assert pods[0].ended(ENDING_SECONDS) == 0
+        assert OutputReport.parse(pods[0].termination_log.read_text()) == done.output
+        assert Ending.parse(pods[0].termination_log.read_text()) is None
+        # Kubernetes starts it again: it says and serves what it did, and does not end again.
         pods[0].start()
         assert pods[0].until(lambda status: status) == done
-        pods[0].terminate()
-        assert pods[0].ended(ENDING_SECONDS) == 0
-        # And one of a pod that replaces it finds what was published.
-        check_later_attempts(made, job)
+        for rank, pod in enumerate(pods):
+            check_metrics(pod.get("/metrics")[1], rank)
+            check_holding(pod)
+        check_work(pods, job)
+        check_summary(pods)
+        time.sleep(2)
+        assert pods[0].status() == done
+        terminate(pods)
+
+
+def check_holding(pod: Pod) -> None:
+    """The container is one small process, which holds nothing of the run."""
+    pod.until(lambda _status: members(pod.process.pid) == [pod.process.pid])
+    memory = psutil.Process(pod.process.pid).memory_full_info()
+    assert memory.uss < HOLDING_BYTES
+    mapped = [item.path for item in psutil.Process(pod.process.pid).memory_maps()]
+    assert not [path for path in mapped if "/torch/" in path]
+
+
+def terminate(pods: list[Pod]) -> None:
+    """All at once, as when the job is complete."""
+    for pod in pods:
+        pod.terminate()
+    for pod in pods:
+        assert pod.ended(ENDING_SECONDS) == 0, pod.log.read_text()
 
 
 def check_later_attempts(made: LocalPods, job: JobFiles) -> None:
@@ -188,6 +232,36 @@ def check_later_attempts(made: LocalPods, job: JobFiles) -> None:
     first.process.send_signal(signal.SIGTERM)
     assert first.ended(ENDING_SECONDS) == 0
     assert len(files(output)) == len(before) + 1
+
+
+def test_a_version_of_another_spec_is_left_and_a_new_one_made(
+    tmp_path: Path, job: JobFiles
+) -> None:
+    """The job was edited after an attempt had published unnoticed."""
+    with local_pods(tmp_path / "pods", job.job) as made:
+        (pod,) = made.attempt("1x1")
+        pod.until_state("succeeded")
+        output = job.job.spec.output.model_copy(update={"dtype": "float16"})
+        spec = job.job.spec.model_copy(update={"output": output})
+        made.edit(job.job.model_copy(update={"spec": spec}))
+        (pod,) = made.attempt("1x1")
+        done = pod.until_state("succeeded")
+        assert done.output is not None
+        assert done.output.version == made.versions[1]
+        assert "was made from another spec of this job; it stays" in pod.log.read_text()
+        storage = open_storage(None)
+        found = [
+            read_manifest(storage, job.job.spec.output.uri, version)[0] for version in made.versions
+        ]
+        assert [manifest["dtype"] for manifest in found] == ["float32", "float16"]
+        assert found[0]["resultDigest"] == run_digest(job.job)
+        # As a pod of the same attempt with the spec of before; it cannot write that version twice.
+        made.edit(job.job)
+        again = made.replace(0)
+        assert again.ended(20) == 8
+        ending = again.ending()
+        assert (ending.reason, ending.permanent) == ("WorkerFailed", False)
+        assert "the next attempt writes a version of its own" in ending.message
 
 
 def test_a_version_of_another_job_is_no_success(tmp_path: Path, job: JobFiles) -> None:

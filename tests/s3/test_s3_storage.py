@@ -14,6 +14,7 @@ import boto3
 import pytest
 
 from embertide.errors import AccessDenied, ObjectMissing, StorageError, StoreUnavailable
+from embertide.spec import naming
 from embertide.spec.manifest import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
@@ -99,6 +100,27 @@ def test_an_unknown_profile(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("AWS_PROFILE", "nobody-has-this")
     with pytest.raises(AccessDenied, match=r"nobody-has-this.*AWS_PROFILE"):
         opened(s3).read(s3.uri("x"))
+
+
+@pytest.mark.parametrize(
+    ("secret", "advice"),
+    [
+        (
+            "shop-s3",
+            "the Secret 'shop-s3' of the job's namespace (spec.storage.credentialsSecret)",
+        ),
+        (None, "name a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in spec.storage."),
+    ],
+)
+def test_in_a_pod_the_secret_is_named(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch, secret: str | None, advice: str
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
+    monkeypatch.setenv(naming.ENV_IN_POD, "1")
+    with pytest.raises(AccessDenied) as caught:
+        opened(s3, credentials_secret=secret).read(s3.uri("x"))
+    assert advice in str(caught.value)
+    assert "AWS_PROFILE" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "stat"])

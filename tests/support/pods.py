@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import embertide
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, WorkerStatus
 from embertide.spec.version_names import new_version
@@ -162,10 +163,14 @@ class LocalPods:
         self._folder = folder
         self._job_folder = folder / "config"
         self._job_folder.mkdir(parents=True)
-        (self._job_folder / "job.json").write_text(job.model_dump_json(by_alias=True))
+        self.edit(job)
         self._pods: list[Pod] = []
         self._env: dict[str, str] = {}
         self.versions: list[str] = []
+
+    def edit(self, job: EmbeddingJob) -> None:
+        """Set the job that pods find from now on."""
+        (self._job_folder / "job.json").write_text(job.model_dump_json(by_alias=True))
 
     def attempt(self, grid: str, ranks: list[int] | None = None, **env: str) -> list[Pod]:
         """Start an attempt's pods (default: all), with a version of its own."""
@@ -173,6 +178,7 @@ class LocalPods:
         common = {
             "EMBERTIDE_JOB_FOLDER": str(self._job_folder),
             "EMBERTIDE_JOB_UID": "9c2f",
+            "EMBERTIDE_OPERATOR_VERSION": embertide.__version__,
             "EMBERTIDE_ATTEMPT": str(len(self.versions) + 1),
             "EMBERTIDE_GRID": grid,
             "EMBERTIDE_EARLIER_VERSIONS": ",".join(self.versions),

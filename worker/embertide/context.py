@@ -27,6 +27,7 @@ class RunContext:
             on it may become visible, so only rank 0 may remove it.
         threads: how many this worker computes and reads with.
         work: counts the rows and edges that stages are done with.
+        ahead: told the stage's fraction after a number of edges that it goes over from now on.
     """
 
     job: EmbeddingJob
@@ -36,6 +37,7 @@ class RunContext:
     delivered: Callable[[], None] = lambda: None
     threads: int = 1
     work: Work = field(default_factory=Work)
+    ahead: Callable[[float, int], None] = lambda _until, _edges: None
 
     @property
     def grid(self) -> Grid:

@@ -13,9 +13,11 @@ launcher.py        starts the workers of one machine or pod, waits for their end
 waiting.py         workers that are forked first and told their place later
 together.py        all workers of one machine, to their end
 elastic.py         a pod's one worker, under torch's elastic agent and rendezvous
+rendezvous_state.py  what the launchers' rendezvous keeps in its store, as JSON
 worker.py          one worker process
 settings.py        what launchers and workers are given
 run_folder.py      every file through which they talk
+pulse.py           what happens between two reports of a stage, as progress
 stage_reporter.py  a store that does not answer, as progress
 failure.py         which worker failed first, and why
 process_tree.py    ending processes and what they started

@@ -33,6 +33,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from embertide.launch.failure import Exit
+from embertide.launch.rendezvous_state import JsonBackend
 from embertide.launch.settings import ONCE, Rendezvous
 from embertide.launch.waiting import Waiting, stop
 
@@ -172,7 +173,7 @@ def _create_once(params: RendezvousParameters) -> DynamicRendezvousHandler:
     handler: DynamicRendezvousHandler = _OnceHandler.from_backend(
         params.run_id,
         store,
-        backend,
+        JsonBackend(backend),
         params.min_nodes,
         params.max_nodes,
         params.local_addr,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from embertide.planning.order import WorkOrder
 
 _POLL_SECONDS = 0.1
+_PROGRESS_BYTES = 1 << 20
+"""Of events that are kept; a run may take days, and nobody reads them twice."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,10 @@ class RunFolder:
     # -- how it goes ---------------------------------------------------------------------
 
     def append_progress(self, event: Progress) -> None:
-        """Add one progress event, a line of JSON."""
+        """Add one progress event, a line of JSON; the file begins anew when it is long."""
         with self._progress.open("a") as file:
+            if file.tell() > _PROGRESS_BYTES:
+                file.truncate(0)
             file.write(json.dumps(asdict(event)) + "\n")
 
     @contextmanager
@@ -123,6 +127,8 @@ class RunFolder:
         if not self._progress.exists():
             return at
         with self._progress.open("rb") as file:
+            if file.seek(0, 2) < at:
+                at = 0  # it began anew
             file.seek(at)
             text = file.read()
         complete = text[: text.rfind(b"\n") + 1]

@@ -26,18 +26,22 @@ from embertide.context import RunContext
 from embertide.errors import EmbertideError, WorkerFailed
 from embertide.grid import Grid
 from embertide.kernels import native
-from embertide.launch.run_folder import RunFolder
+from embertide.launch.pulse import PERIOD_SECONDS, Counts, Pulse
+from embertide.launch.run_folder import RunFolder, repeating
 from embertide.launch.settings import WorkerSettings
 from embertide.launch.stage_reporter import StageReporter
 from embertide.pipeline import run
 from embertide.planning.order import WorkOrder
 from embertide.primitives.exchange import Exchange
+from embertide.primitives.objects import broadcast_object
 from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder
 from embertide.telemetry.report import Snapshot
+from embertide.telemetry.transfers import Work
 
 _PR_SET_NAME = 15
 _LOST_PEER = re.compile(
@@ -94,23 +98,32 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     if not alone:
         _join(settings, device)
     job = folder.read_job()
-    order = WorkOrder.from_json(
-        folder.read_order() if alone else _broadcast_order(folder, rank, device)
-    )
+    written: Any = folder.read_order() if rank == 0 else None
+    order = WorkOrder.from_json(written if alone else broadcast_object(written, rank, device))
     on_progress = StageReporter(_reporter(settings, folder, rank), "plan")
-    recorder = CountingRecorder()
-    clock = Clock(MemoryWatch(), on_progress, recorder)
+    storage, recorder, work = (
+        open_storage(job.spec.storage, on_progress.waits),
+        CountingRecorder(),
+        Work(),
+    )
+    pulse = Pulse(on_progress, partial(_counts, recorder, work, storage))
+    clock = Clock(MemoryWatch(), pulse, recorder)
     ctx = RunContext(
         job,
         Exchange(Grid(settings.grid, rank), device, recorder, settings.timeout_seconds),
-        open_storage(job.spec.storage, on_progress.waits),
-        on_progress,
+        storage,
+        pulse,
         partial(folder.mark_delivered, rank),
         settings.threads,
+        work,
+        pulse.ahead,
     )
     take, period = partial(_snapshot, ctx, order, clock, recorder), settings.snapshot_seconds
     nothing = nullcontext(lambda: None)
-    with folder.writing_snapshots(rank, take, period) if period else nothing as write:
+    with (
+        folder.writing_snapshots(rank, take, period) if period else nothing as write,
+        repeating(pulse.beat, PERIOD_SECONDS) if _tells(settings, rank) else nullcontext(),
+    ):
         clock.on_stage_over = write
         report = run(ctx, order, recorder, clock)
     if report is not None:
@@ -130,11 +143,12 @@ def _join(settings: WorkerSettings, device: torch.device) -> None:
     )
 
 
-def _broadcast_order(folder: RunFolder, rank: int, device: torch.device) -> dict[str, Any]:
-    """The order in rank 0's folder, on every rank. Collective: every rank must call."""
-    order = [folder.read_order() if rank == 0 else {}]
-    dist.broadcast_object_list(order, src=0, device=device)
-    return order[0]
+def _counts(recorder: CountingRecorder, work: Work, storage: Storage) -> Counts:
+    """What this worker has done so far, in whatever unit."""
+    tasks, entries = native.done()
+    stored = storage.stats.bytes_read + storage.stats.bytes_written
+    # The kernels count edges task by task; on torch they are counted by groups.
+    return Counts(recorder.steps + tasks + work.total + stored, entries or recorder.edges)
 
 
 def _snapshot(
@@ -163,16 +177,19 @@ def _device(name: str, rank: int) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
+def _tells(settings: WorkerSettings, rank: int) -> bool:
+    """Whether this worker reports: of those that share a folder, rank 0; in a pod, each."""
+    return rank == 0 or settings.rank is not None
+
+
 def _reporter(settings: WorkerSettings, folder: RunFolder, rank: int) -> OnProgress:
-    """Of the workers that share a folder, only rank 0 reports."""
-    alone = settings.rank is not None  # in this folder, as in a pod
-    return _Reporter(folder) if rank == 0 or alone else lambda _event: None
+    return _Reporter(folder) if _tells(settings, rank) else lambda _event: None
 
 
 class _Reporter:
     """Appends progress to the run folder, a few times a second at most."""
 
-    def __init__(self, folder: RunFolder, period_seconds: float = 0.1) -> None:
+    def __init__(self, folder: RunFolder, period_seconds: float = PERIOD_SECONDS) -> None:
         self._folder = folder
         self._period = period_seconds
         self._last = ("", 0, "", 0.0)

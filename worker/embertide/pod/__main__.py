@@ -6,11 +6,13 @@ import os
 import sys
 
 from embertide.launch.signals import StopRequest
+from embertide.spec import naming
 
 
 def main() -> None:
     """Run one of the two and leave at once, whatever threads are still at."""
     stop = StopRequest.on_signals()
+    os.environ[naming.ENV_IN_POD] = "1"
     command = sys.argv[1:]
     code = 2
     if command == ["work"]:

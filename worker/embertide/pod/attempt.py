@@ -27,6 +27,7 @@ from embertide.pod.settings import WorkSettings
 from embertide.pod.summary import run_status
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
+from embertide.spec.run_digest import run_digest
 from embertide.spec.run_status import RunStatus
 from embertide.telemetry.estimate import Estimate
 from embertide.telemetry.progress import Progress
@@ -87,10 +88,10 @@ class WorkerAttempt:
         return self.published()
 
     def _adopt_earlier(self) -> OutputReport | None:
-        """The version of an attempt that published unnoticed, if there is one.
+        """The version of an attempt that published unnoticed, if this job would make the same.
 
-        Incomplete versions are removed. Our own is looked at too: this pod may be a second one
-        for the same attempt.
+        Incomplete versions are removed; complete ones of another spec of the job stay as they are.
+        Our own is looked at too: this pod may be a second one for the same attempt.
         """
         from embertide.versions.objects import is_complete, objects_of
 
@@ -99,27 +100,44 @@ class WorkerAttempt:
             self._check()
             objects = objects_of(storage, uri, version)
             if is_complete(objects):
-                return self._finish(storage, version)
+                if (finished := self._finish(storage, version)) is not None:
+                    return finished
+                continue
             if objects and version != self._settings.version:
                 _log.info("removing incomplete version %s of an earlier attempt", version)
             if version != self._settings.version:
                 self._discard(version)
         return None
 
-    def _finish(self, storage: Storage, version: str) -> OutputReport:
-        """Do what may be left to do for a complete version of this job."""
+    def _finish(self, storage: Storage, version: str) -> OutputReport | None:
+        """Do what may be left to do for a complete version of this job.
+
+        None for an earlier attempt's that other inputs, another model, sampling or format made.
+        One whose manifest does not say what made it, as those of earlier releases, counts as such:
+        to compute again is never wrong.
+
+        Raises:
+            OutputError: the version is another job's.
+            WorkerFailed: it has this attempt's name, so this attempt cannot write another one.
+        """
         from embertide.versions.manifest import read_manifest
         from embertide.versions.publish import finish
 
         output, name = self._job.spec.output, self._job.metadata.name
-        owner = read_manifest(storage, output.uri, version)[0].get("job")
-        if owner != name:
+        manifest = read_manifest(storage, output.uri, version)[0]
+        if (owner := manifest.get("job")) != name:
             raise OutputError(
                 f"version {version} of {output.uri} was published by the job {owner}, not by"
                 f" {name}; give each job an output of its own"
             )
+        if manifest.get("resultDigest") != run_digest(self._job):
+            what = f"version {version} of {output.uri} was made from another spec of this job"
+            if version == self._settings.version:
+                raise WorkerFailed(f"{what}; the next attempt writes a version of its own")
+            _log.info("%s; it stays, and a new one is made", what)
+            return None
         _log.info("version %s is complete already", version)
-        return _output_report(finish(storage, output.uri, version, output.keep_versions))
+        return self._output_report(finish(storage, output.uri, version, output.keep_versions))
 
     def _prepare(self) -> None:
         """Plan, and write the order for all workers."""
@@ -190,12 +208,24 @@ class WorkerAttempt:
     def published(self) -> OutputReport | None:
         """What rank 0's worker reported; None before, and on other ranks."""
         report = self._folder.read_report()
-        return None if report is None else _output_report(report)
+        return None if report is None else self._output_report(report)
 
     def report(self) -> RunStatus | None:
         """What rank 0's run did in total; None where it did not publish."""
         report = self._folder.read_report()
         return None if report is None else run_status(report, self._settings.attempt)
+
+    def _output_report(self, info: VersionInfo | RunReport) -> OutputReport:
+        return OutputReport(
+            version=info.version,
+            uri=info.uri,
+            rows=info.rows,
+            dim=info.dim,
+            manifest_digest=info.manifest_digest,
+            current=info.current,
+            job_uid=self._settings.job_uid,
+            attempt=self._settings.attempt,
+        )
 
     def clean_up(self) -> OutputReport | None:
         """Once our worker has ended: leave nothing of an incomplete version.
@@ -229,17 +259,6 @@ class WorkerAttempt:
         from embertide.storage.opening import open_storage
 
         return open_storage(self._job.spec.storage, _log.warning)
-
-
-def _output_report(info: VersionInfo | RunReport) -> OutputReport:
-    return OutputReport(
-        version=info.version,
-        uri=info.uri,
-        rows=info.rows,
-        dim=info.dim,
-        manifest_digest=info.manifest_digest,
-        current=info.current,
-    )
 
 
 def _log_output(lines: list[str]) -> None:

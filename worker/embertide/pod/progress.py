@@ -23,6 +23,8 @@ class ProgressReporter:
         self._clock = ProgressClock()
         self._pace = Pace()
         self._logged = ("", 0, 0.0)
+        self._seen = ("", 0, 0.0, 0)
+        self._steps = 0
         self._message = ""
 
     def expect_edges(self, edges: int) -> None:
@@ -34,11 +36,16 @@ class ProgressReporter:
         done = self._clock.overall(event)
         pace = self._pace.note(event)
         left = self._clock.forecast(event).eta_seconds
+        seen = event.stage, event.layer, event.fraction, event.steps
+        if seen != self._seen:
+            # A message alone, such as of a store that does not answer, is no progress.
+            self._seen, self._steps = seen, self._steps + 1
         report = ProgressReport(
             stage=event.stage,
             layer=event.layer,
             layers=event.layers,
             percent=int(100 * done),
+            steps=self._steps,
             eta_seconds=None if left is None else round(left),
             edges_per_second=None if pace is None else round(pace),
             last_update_time=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),

@@ -17,8 +17,6 @@ from embertide.launch.settings import ONCE, Rendezvous
 from embertide.pod.endings import AttemptFailed
 from embertide.pod.settings import WorkSettings
 
-JOIN_SECONDS = 1800
-"""How long to wait for the other pods."""
 _PAUSE_SECONDS = 0.3
 _ANSWER_SECONDS = 5.0
 _STORE_SECONDS = 30
@@ -31,10 +29,10 @@ def find_rank_0(settings: WorkSettings, check: Callable[[], None]) -> str:
         check: called over and over; ends the waiting by an exception.
 
     Raises:
-        AttemptFailed: nothing was found for half an hour.
+        AttemptFailed: nothing was found for ``settings.join_seconds``.
     """
     host, port = settings.rendezvous
-    deadline = time.monotonic() + JOIN_SECONDS
+    deadline = time.monotonic() + settings.join_seconds
     problem: OSError | None = None
     while time.monotonic() < deadline:
         check()
@@ -49,7 +47,7 @@ def find_rank_0(settings: WorkSettings, check: Callable[[], None]) -> str:
             return address
     lost = WorkerFailed(
         f"{settings.description} could not reach worker 0 at {host}:{port} for"
-        f" {JOIN_SECONDS} seconds: {problem}"
+        f" {settings.join_seconds} seconds: {problem}"
     )
     raise AttemptFailed(Cause(lost, settings.rank, peer=True))
 
@@ -79,7 +77,7 @@ def rendezvous_of(settings: WorkSettings, address: str) -> Rendezvous:
         options={
             "is_host": settings.rank == 0,
             "read_timeout": _STORE_SECONDS,
-            "join_seconds": JOIN_SECONDS,
+            "join_seconds": settings.join_seconds,
             "heartbeat_seconds": settings.heartbeat_seconds,
         },
         backend=ONCE,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import embertide
 from embertide.errors import ManifestError
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
@@ -25,17 +26,24 @@ ENV_PEER_TIMEOUT = "EMBERTIDE_PEER_TIMEOUT_SECONDS"
 """How long a worker waits for another one that does not answer."""
 ENV_HEARTBEAT = "EMBERTIDE_HEARTBEAT_SECONDS"
 """How often pods send heartbeats; one that misses six in a row counts as lost."""
+ENV_STAY = "EMBERTIDE_STAY_SECONDS"
+"""How long rank 0 goes on serving after it has published, before its container ends."""
 ENV_TARGET_MEMORY = "EMBERTIDE_TARGET_MEMORY_BYTES"
 """What the planner lets the work of one worker take, where the grid is its choice."""
 
 
 @dataclass(frozen=True)
 class ContainerFiles:
-    """Where a container finds its job and leaves its files."""
+    """Where a container finds its job and leaves its files.
+
+    Attributes:
+        operator_version: the release of the operator that wrote the job; "" if it did not say.
+    """
 
     job_file: Path
     scratch: Path
     termination_log: Path
+    operator_version: str = ""
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> ContainerFiles:
@@ -44,21 +52,39 @@ class ContainerFiles:
             Path(env.get(ENV_JOB_FOLDER, naming.JOB_FOLDER)) / naming.JOB_KEY,
             Path(env.get(ENV_SCRATCH, naming.SCRATCH_FOLDER)),
             Path(env.get(ENV_TERMINATION_LOG, naming.TERMINATION_LOG)),
+            env.get(naming.ENV_OPERATOR_VERSION, ""),
         )
 
     def read_job(self) -> EmbeddingJob:
         """The manifest.
 
         Raises:
-            ManifestError: it is missing or wrong.
+            ManifestError: it is missing or wrong; names the releases where the operator has
+                another one than this image.
         """
-        return load_manifest(self.job_file)
+        try:
+            return load_manifest(self.job_file)
+        except ManifestError as error:
+            raise _naming_releases(error, self.operator_version) from error
 
     def make_temporary(self) -> None:
         """Make the folder for temporary files, which an empty scratch volume does not have."""
         Path(os.environ.setdefault("TMPDIR", str(self.scratch / "tmp"))).mkdir(
             parents=True, exist_ok=True
         )
+
+
+def _naming_releases(error: ManifestError, operator: str) -> ManifestError:
+    """The same error, with the releases that do not understand each other, if it is that."""
+    if operator == embertide.__version__:
+        return error
+    by = f"the operator of release {operator}" if operator else "an operator that says no release"
+    text = (
+        f"written by {by}, read by a worker image of release {embertide.__version__}: use an image"
+        " of the operator's release (spec.workers.image, or the chart's worker.image), or leave out"
+        " what this release does not know"
+    )
+    return ManifestError([*error.problems, ("", text)], error.source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +96,7 @@ class WorkSettings:
         rendezvous: host and port where rank 0 waits for the others.
         memory_limit: of the container in bytes; None: not given.
         threads: for computing; None: the cores the container may use.
+        join_seconds: how long to wait for the other pods to start.
     """
 
     job_uid: str
@@ -82,8 +109,10 @@ class WorkSettings:
     memory_limit: int | None
     threads: int | None
     http_port: int
+    join_seconds: int
     peer_timeout_seconds: int
     heartbeat_seconds: int
+    stay_seconds: int
 
     @property
     def description(self) -> str:
@@ -153,10 +182,13 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
     limit = read.number(naming.ENV_MEMORY_LIMIT, 0)
     threads = read.number(naming.ENV_THREADS, 0)
     http_port = read.number(ENV_HTTP_PORT, naming.HTTP_PORT)
+    join = read.number(naming.ENV_JOIN_SECONDS, 1800, least=1)
     timeout = read.number(ENV_PEER_TIMEOUT, 1800, least=1)
     heartbeat = read.number(ENV_HEARTBEAT, 10, least=1)
+    stay = read.number(ENV_STAY, 10)
     if read.problems:
-        raise ManifestError(read.problems, "the container's environment")
+        error = ManifestError(read.problems, "the container's environment")
+        raise _naming_releases(error, env.get(naming.ENV_OPERATOR_VERSION, ""))
     host, _, port = rendezvous.rpartition(":")
     return WorkSettings(
         job_uid=uid,
@@ -169,8 +201,10 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
         memory_limit=limit or None,
         threads=threads or None,
         http_port=http_port,
+        join_seconds=join,
         peer_timeout_seconds=timeout,
         heartbeat_seconds=heartbeat,
+        stay_seconds=stay,
     )
 
 

@@ -3,10 +3,14 @@
 The main thread only watches: it answers signals within a fraction of a second, whatever the
 attempt's thread is doing in a library, and its heartbeat is what /healthz reports.
 
-- Success: /status says so until SIGTERM comes.
-- Failure: the reason goes into the termination message and the container ends. Kubernetes starts
-  it again in the same pod; then it only holds, saying what it said, because an attempt is joined
-  once and the operator starts the next one with new pods.
+- Success: /status says so until SIGTERM comes. Worker process and fork server end at once, so what
+  holds is small. Rank 0 writes what was published into the termination message, too; where nobody
+  has stopped it within 10 seconds, its container ends with 0, so that the message shows in the
+  pod's status, which an operator can read where it cannot reach /status.
+- Failure: the reason goes into the termination message and the container ends.
+- Kubernetes starts a container that ended again in the same pod; then it only holds, saying and
+  serving what it did, because an attempt is joined once and the operator starts the next one with
+  new pods. So a container ends by itself once.
 - SIGTERM: the worker process is killed, what it wrote of an incomplete version is removed.
 """
 
@@ -43,6 +47,8 @@ from embertide.spec.reports import Ending, OutputReport
 _TICK_SECONDS = 0.1
 _PATIENCE_SECONDS = 5.0
 """How long to wait for a thread that is writing."""
+_LAUNCHER_SECONDS = 30.0
+"""How long rank 0, once it has published, waits for a launcher that waits for the others'."""
 
 _log = logging.getLogger("embertide.pod")
 
@@ -78,6 +84,7 @@ class Worker:
         self._attempt: WorkerAttempt | None = None
         self._thread = threading.Thread(target=self._run_attempt, name="attempt", daemon=True)
         self._kills = oom_kills()
+        self._published_at: float | None = None
         # Before /status is served: a success must never look undone.
         self._earlier = earlier_status(files.scratch, settings)
         if self._earlier is not None:
@@ -107,13 +114,23 @@ class Worker:
         while not self._stop.asked:
             self._board.beat()
             self._look()
-            status = self._board.status
-            if self._earlier is None and not self._thread.is_alive() and status.failure is not None:
+            if self._earlier is None and (code := self._exit_code()) is not None:
                 end_children()
-                return status.failure.exit_code
+                return code
             time.sleep(_TICK_SECONDS)
         self._stopped()
         return 0
+
+    def _exit_code(self) -> int | None:
+        """With which the container ends by itself; None while it works or holds."""
+        status, over = self._board.status, not self._thread.is_alive()
+        if status.failure is not None:
+            return status.failure.exit_code if over else None
+        if self._published_at is None:
+            return None
+        # The other launchers meet ours once more at their end.
+        patience = self._settings.stay_seconds + (0 if over else _LAUNCHER_SECONDS)
+        return 0 if time.monotonic() - self._published_at >= patience else None
 
     def _look(self) -> None:
         """What the worker process has written lately."""
@@ -150,9 +167,14 @@ class Worker:
 
     def _succeed(self, output: OutputReport | None) -> None:
         report = self._attempt.report() if self._attempt is not None else None
-        if self._board.succeeded(output, report):
-            self._remember()
-            _log.info("succeeded%s", f": {output.to_text()}" if output else "")
+        if not self._board.succeeded(output, report):
+            return
+        remembered = self._remember()
+        _log.info("succeeded%s", f": {output.to_text()}" if output else "")
+        if output is not None:
+            write_termination_message(self._files.termination_log, output.to_text())
+            # A container that does not know how the one before it ended would say that it failed.
+            self._published_at = time.monotonic() if remembered else None
 
     def _fail(self, error: BaseException) -> None:
         """Unless the version turns out to be complete: say why, remove what was written."""
@@ -178,12 +200,14 @@ class Worker:
             return out_of_memory(self._settings, self._folder.last_stage())
         return ending_of(error, self._settings.rank)
 
-    def _remember(self) -> None:
-        """For the next container of this pod."""
+    def _remember(self) -> bool:
+        """Write down the status for the next container of this pod; whether that worked."""
         try:
             write_text(ended_path(self._files.scratch), self._board.status.to_text())
         except EmbertideError as error:
             _log.warning("%s", error)
+            return False
+        return True
 
     def _stopped(self) -> None:
         """Asked to stop: end the worker process, and leave nothing of an incomplete version."""

@@ -93,6 +93,7 @@ def attend(
         kernels.add_additive(
             sums, arrived.block, arrived.source, source, target, slope=slope, weighted=weighted
         )
+        channel.reduced(arrived.block)
     return sums.out
 
 
@@ -144,6 +145,7 @@ def weigh(
     )
     for arrived in groups:
         kernels.add_shares(sums, arrived.block, arrived.source, shares, weighted=weighted)
+        channel.reduced(arrived.block)
     return sums.out
 
 
@@ -177,4 +179,5 @@ def sddmm(
     )
     for arrived in groups:
         kernels.set_pair_scores(out, arrived.block, arrived.source, queries, score)
+        channel.reduced(arrived.block)
     return out

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from embertide.grid import Axis, AxisName, Grid
+from embertide.kernels.block import Block
+from embertide.primitives.objects import gather_objects
 from embertide.primitives.transports.direct import Link
 from embertide.primitives.transports.meeting import meet
 from embertide.primitives.transports.network import Network, Transfer
@@ -125,15 +126,17 @@ class Exchange:
         return Pending(sent, received, buffers, self.recorder, label)
 
     def all_objects(self, value: Any) -> list[Any]:
-        """All-gather one small Python object per rank, in rank order; not counted.
+        """All-gather one small object per rank, in rank order; not counted.
 
-        Collective: every rank must call.
+        It travels as JSON, so tuples of others arrive as lists. Collective: every rank must call.
+
+        Raises:
+            WorkerFailed: a peer sent something else.
         """
         if self.grid.world == 1:
             return [value]
-        result: list[Any] = [None] * self.grid.world
         start = time.perf_counter()
-        dist.all_gather_object(result, value)
+        result = gather_objects(value, self.grid.rank, self.grid.world, self.device)
         self.recorder.met(time.perf_counter() - start)
         return result
 
@@ -176,6 +179,10 @@ class Channel:
         if self.axis.size == 1:
             return nullcontext()
         return computing(self.exchange.recorder, self.label)
+
+    def reduced(self, block: Block) -> None:
+        """Count the edges of a group that has been gone over."""
+        self.exchange.recorder.reduced(block.nnz)
 
     def start(self, sends: Sequence[Transfer], receives: Sequence[Transfer]) -> Pending:
         """Start transfers; tensors must be contiguous and stay untouched until they are over.

@@ -218,6 +218,7 @@ def spmm(
         else:
             factors = reduction.factors(block, None)
             reduce_rows(out, block, source, factors, NOTHING, reduce=reduce, accumulate=True)
+        channel.reduced(block)
     if whole:
         return out
     if reduce == "max":
@@ -248,4 +249,5 @@ def spmm_linear(
     factors = reduction.factors(block, operand.scale)
     with channel.computing():
         reduce_linear(out, block, operand.local, weight, factors, last, reduce=reduction.reduce)
+    channel.reduced(block)
     return out

@@ -47,6 +47,12 @@ ENV_RENDEZVOUS = "EMBERTIDE_RENDEZVOUS"
 ENV_RANK = "EMBERTIDE_RANK"
 ENV_MEMORY_LIMIT = "EMBERTIDE_MEMORY_LIMIT"
 ENV_THREADS = "EMBERTIDE_THREADS"
+ENV_JOIN_SECONDS = "EMBERTIDE_JOIN_SECONDS"
+"""How long a worker waits for the others to start."""
+ENV_IN_POD = "EMBERTIDE_IN_POD"
+"""Set in a job's containers, where messages advise on Secrets and service accounts."""
+ENV_OPERATOR_VERSION = "EMBERTIDE_OPERATOR_VERSION"
+"""The operator's release, such as 1.4.0, for messages where it differs from the image's."""
 
 
 MAX_NAME = 52

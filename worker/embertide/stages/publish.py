@@ -23,6 +23,7 @@ from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.spec.features import FeatureInput
+from embertide.spec.run_digest import run_digest
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.parts import PartDigest, PartWriter, verify_part
@@ -46,22 +47,23 @@ def write_parts(ctx: RunContext, uri: str, ids: Ids, embeddings: torch.Tensor) -
         OutputError, StorageError: our part could not be written, see :func:`write_part`.
         PeerFailed: another rank's could not.
     """
-    own: PartDigest | EmbertideError
+    failed: EmbertideError | None = None
+    own: dict[str, Any]
     try:
-        own = write_part(ctx, uri, ids, embeddings)
+        own = {"part": asdict(write_part(ctx, uri, ids, embeddings))}
         ctx.delivered()
     except EmbertideError as error:
-        own = error
-    found: list[PartDigest | EmbertideError] = ctx.exchange.all_objects(own)
-    if isinstance(own, EmbertideError):
-        raise own
-    return [_part_of(rank, part) for rank, part in enumerate(found)]
+        own, failed = {"error": str(error)}, error
+    found = ctx.exchange.all_objects(own)
+    if failed is not None:
+        raise failed
+    return [_part_of(rank, told) for rank, told in enumerate(found)]
 
 
-def _part_of(rank: int, part: PartDigest | EmbertideError) -> PartDigest:
-    if isinstance(part, EmbertideError):
-        raise PeerFailed(f"worker {rank}: {part}")
-    return part
+def _part_of(rank: int, told: dict[str, Any]) -> PartDigest:
+    if "error" in told:
+        raise PeerFailed(f"worker {rank}: {told['error']}")
+    return PartDigest(**told["part"])
 
 
 def write_part(ctx: RunContext, uri: str, ids: Ids, embeddings: torch.Tensor) -> PartDigest:
@@ -151,6 +153,7 @@ def publish_version(
     spec = ctx.job.spec
     manifest = {
         "job": ctx.job.metadata.name,
+        "resultDigest": run_digest(ctx.job),
         "rows": clock.nodes,
         "dim": program.output_width,
         "edges": clock.edges,

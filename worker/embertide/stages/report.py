@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from embertide.context import RunContext
 from embertide.kernels import native
@@ -43,6 +44,23 @@ class _Share:
     totals: dict[Key, Totals]
     s3: TransferStats
     worker: WorkerReport
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; the totals' keys become part of each."""
+        totals = [[*key, asdict(value)] for key, value in self.totals.items()]
+        rest = {name: asdict(getattr(self, name)) for name in ("memory", "s3", "worker")}
+        return {"seconds": self.seconds, "totals": totals, **rest}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> _Share:
+        """Rebuild it from plain values."""
+        return cls(
+            seconds=data["seconds"],
+            memory=RankMemory(**data["memory"]),
+            totals={(axis, name, layer): Totals(**t) for axis, name, layer, t in data["totals"]},
+            s3=TransferStats.from_json(data["s3"]),
+            worker=WorkerReport.from_json(data["worker"]),
+        )
 
 
 def run_facts(ctx: RunContext, description: Description, program: Program) -> RunFacts:
@@ -87,9 +105,10 @@ def gather_report(
     )
     # All leave it at the same moment, by which their clocks are aligned.
     ctx.exchange.barrier()
-    gathered: list[tuple[_Share, float]] = ctx.exchange.all_objects((mine, clock.elapsed))
+    told = ctx.exchange.all_objects((mine.to_json(), clock.elapsed))
     if published is None:
         return None
+    gathered = [(_Share.from_json(share), elapsed) for share, elapsed in told]
     shares = [share for share, _ in gathered]
     longest = max(elapsed for _, elapsed in gathered)
     s3 = TransferStats()

@@ -209,7 +209,8 @@ class S3Store:
             status = 403 if failed.get("Code") == "AccessDenied" else 500
             response = {"Error": failed, "ResponseMetadata": {"HTTPStatusCode": status}}
             error = ClientError(response, "DeleteObjects")
-            raise of_answer(error, f"s3://{bucket}/{failed.get('Key')}", self._client.endpoint)
+            uri = f"s3://{bucket}/{failed.get('Key')}"
+            raise of_answer(error, uri, self._client.endpoint, self._client.sign_in)
 
 
 class _Upload:

@@ -6,6 +6,7 @@ import, so the first ``s3://`` URI imports this module, and nothing else does.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from embertide.storage.s3_errors import (
     CONNECTION_LOST,
     NO_OBJECT,
     code_of,
+    how_to_sign_in,
     reason_of,
     translated,
 )
@@ -46,6 +48,7 @@ class S3Client:
 
     Attributes:
         endpoint: its URL.
+        sign_in: what to do about credentials, for messages.
         stats: what was transferred so far.
 
     Args:
@@ -57,7 +60,8 @@ class S3Client:
         self._lock = threading.Lock()
         self.stats = TransferStats()
         self.endpoint = settings.endpoint_url or "AWS S3"
-        with translated("S3", self.endpoint):
+        self.sign_in = how_to_sign_in(settings.credentials_secret, os.environ)
+        with translated("S3", self.endpoint, self.sign_in):
             self._client = self._connect()
         self.endpoint = self._client.meta.endpoint_url
         self._retries = Retries(self.endpoint, settings.max_attempts, on_retry)
@@ -107,7 +111,7 @@ class S3Client:
     def _calling(self, operation: str, uri: str) -> Iterator[None]:
         """Raise this project's errors, and count them unless they are what was asked."""
         try:
-            with translated(uri, self.endpoint):
+            with translated(uri, self.endpoint, self.sign_in):
                 yield
         except EmbertideError as error:
             cause = error.__cause__

@@ -5,7 +5,7 @@ The codes come from AWS; MinIO, Ceph and versitygw send the same ones and a few 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from embertide.errors import (
     StorageError,
     StoreUnavailable,
 )
+from embertide.spec import naming
 
 CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 NO_OBJECT = {"NoSuchKey", "NotFound", "404"}
@@ -59,9 +60,7 @@ _NO_CREDENTIALS = (
     boto.ProfileNotFound,
     boto.ConfigNotFound,
 )
-_HOW_TO_SIGN_IN = (
-    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or give the machine a role"
-)
+_KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 
 def code_of(error: boto.ClientError) -> str:
@@ -75,18 +74,41 @@ def is_missing_object(error: ObjectMissing) -> bool:
     return isinstance(cause, boto.ClientError) and code_of(cause) in NO_OBJECT
 
 
+def how_to_sign_in(secret: str | None, env: Mapping[str, str]) -> str:
+    """What to do about credentials, where this process runs.
+
+    Args:
+        secret: ``spec.storage.credentialsSecret``.
+    """
+    if naming.ENV_IN_POD not in env:
+        return f"set {_KEYS}, AWS_PROFILE, or give the machine a role"
+    if secret is not None:
+        return (
+            f"look at {_KEYS} in the Secret {secret!r} of the job's namespace"
+            " (spec.storage.credentialsSecret)"
+        )
+    return (
+        f"name a Secret with {_KEYS} in spec.storage.credentialsSecret, or give the service account"
+        " of the pods (spec.workers.serviceAccountName) a role"
+    )
+
+
 @contextmanager
-def translated(uri: str, endpoint: str) -> Iterator[None]:
-    """Raise the client's exceptions as this project's, naming ``uri`` and the endpoint."""
+def translated(uri: str, endpoint: str, sign_in: str) -> Iterator[None]:
+    """Raise the client's exceptions as this project's, naming ``uri`` and the endpoint.
+
+    Args:
+        sign_in: see :func:`how_to_sign_in`.
+    """
     try:
         yield
     except boto.ClientError as error:
-        raise of_answer(error, uri, endpoint) from error
+        raise of_answer(error, uri, endpoint, sign_in) from error
     except boto.BotoCoreError as error:
-        raise _of_client(error, uri, endpoint) from error
+        raise _of_client(error, uri, endpoint, sign_in) from error
 
 
-def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideError:
+def of_answer(error: boto.ClientError, uri: str, endpoint: str, sign_in: str) -> EmbertideError:
     """The error for an answer that the store gave."""
     code, bucket = code_of(error), uri.removeprefix("s3://").partition("/")[0]
     said = _said(error)
@@ -96,7 +118,7 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideErro
     if code in NO_OBJECT:
         return ObjectMissing(f"{uri}: no such object at {endpoint}; check the uri")
     if code in _CREDENTIALS:
-        return AccessDenied(f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {_HOW_TO_SIGN_IN}")
+        return AccessDenied(f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {sign_in}")
     if code in _WRONG_REGION:
         return _wrong_region(error, uri, said)
     if code in _FULL:
@@ -104,7 +126,7 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideErro
             f"{uri} cannot be written: the store is full ({said}); raise its quota, lower"
             " output.keepVersions or choose another output.uri"
         )
-    return _of_status(status, said, uri, endpoint)
+    return _of_status(status, said, uri, endpoint, sign_in)
 
 
 def _wrong_region(error: boto.ClientError, uri: str, said: str) -> StorageError:
@@ -135,11 +157,11 @@ def reason_of(error: BaseException) -> str:
     return "the connection was lost"
 
 
-def _of_status(status: int, said: str, uri: str, endpoint: str) -> StorageError:
+def _of_status(status: int, said: str, uri: str, endpoint: str, sign_in: str) -> StorageError:
     if status in (401, 403):
         return AccessDenied(
             f"{uri}: {endpoint} denies access with these credentials ({said}): correct"
-            f" them ({_HOW_TO_SIGN_IN}), or allow s3:ListBucket on the bucket and s3:GetObject,"
+            f" them ({sign_in}), or allow s3:ListBucket on the bucket and s3:GetObject,"
             " s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on its objects as far as"
             " they are needed"
         )
@@ -164,9 +186,9 @@ def _said(error: boto.ClientError) -> str:
     return f"{text}, {retries + 1} attempts" if retries else text
 
 
-def _of_client(error: boto.BotoCoreError, uri: str, endpoint: str) -> StorageError:
+def _of_client(error: boto.BotoCoreError, uri: str, endpoint: str, sign_in: str) -> StorageError:
     if isinstance(error, _NO_CREDENTIALS):
-        return AccessDenied(f"{uri}: no usable credentials for S3 ({error}); {_HOW_TO_SIGN_IN}")
+        return AccessDenied(f"{uri}: no usable credentials for S3 ({error}); {sign_in}")
     if isinstance(error, boto.SSLError) and any(sign in str(error) for sign in _NOT_TLS):
         return StorageError(
             f"{uri}: {endpoint} speaks http, not https: write endpointUrl:"

@@ -39,7 +39,8 @@ class Progress:
     """One report of how far a run is.
 
     ``layer`` counts from 1, 0 outside the layers; ``fraction`` is of the stage (of all layers
-    together in ``infer``), 0 to 1. ``eta_seconds`` is None until it can be told.
+    together in ``infer``), 0 to 1. ``eta_seconds`` is None until it can be told. ``steps`` counts
+    what the worker has done; as long as it grows, the run goes on.
     """
 
     stage: str
@@ -49,6 +50,7 @@ class Progress:
     edges_per_second: float | None = None
     eta_seconds: float | None = None
     message: str = ""
+    steps: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as JSON-able data."""

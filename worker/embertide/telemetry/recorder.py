@@ -48,6 +48,9 @@ class Recorder(Protocol):
     def met(self, seconds: float) -> None:
         """The worker exchanged a small object with all others, or waited until they came to it."""
 
+    def reduced(self, edges: int) -> None:
+        """The worker went over a group's edges."""
+
 
 class NullRecorder:
     """Discards every transfer, for tests and tools that need no counts."""
@@ -68,6 +71,9 @@ class NullRecorder:
         """Discard it."""
 
     def met(self, seconds: float) -> None:
+        """Discard it."""
+
+    def reduced(self, edges: int) -> None:
         """Discard it."""
 
 
@@ -107,11 +113,14 @@ class CountingRecorder:
 
     Attributes:
         met_seconds: in which all workers met, and no transfer of any label was under way.
+        steps: groups received, meetings and groups gone over: as long as it grows, work is done.
+        edges: gone over by aggregations.
     """
 
     def __init__(self) -> None:
         self.totals: dict[Key, Totals] = {}
         self.met_seconds = 0.0
+        self.steps = self.edges = 0
         self._in_flight: dict[Key, int] = {}
 
     def at(self, key: Key) -> Totals:
@@ -140,6 +149,7 @@ class CountingRecorder:
     def arrived(self, label: Label) -> None:
         """Count one group as no longer in flight."""
         self._in_flight[label.axis, label.primitive, label.layer] -= 1
+        self.steps += 1
 
     def waited(self, label: Label, seconds: float) -> None:
         """Add seconds spent blocked on peers."""
@@ -154,6 +164,12 @@ class CountingRecorder:
     def met(self, seconds: float) -> None:
         """Add seconds in which all workers met."""
         self.met_seconds += seconds
+        self.steps += 1
+
+    def reduced(self, edges: int) -> None:
+        """Count a group's edges."""
+        self.edges += edges
+        self.steps += 1
 
     def seconds(self) -> tuple[float, float]:
         """Seconds waited, meetings included, and computed while data travelled, all together."""

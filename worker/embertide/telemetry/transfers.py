@@ -87,3 +87,8 @@ class Work:
             for counted, number in ((self.rows, rows), (self.edges, edges)):
                 if number:
                     counted[stage] = counted.get(stage, 0) + number
+
+    @property
+    def total(self) -> int:
+        """Rows and edges of all stages together."""
+        return sum(list(self.rows.values())) + sum(list(self.edges.values()))

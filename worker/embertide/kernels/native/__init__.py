@@ -14,7 +14,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-__all__ = ["describe", "lib", "set_threads"]
+__all__ = ["describe", "done", "lib", "set_threads"]
 
 
 _NAME = "embertide.kernels.native._native"
@@ -49,6 +49,17 @@ def set_threads(count: int) -> None:
     """Run the kernels on ``count`` threads, the caller's included."""
     if lib is not None:
         lib.set_threads(count)
+
+
+def done() -> tuple[int, int]:
+    """What the loops of this process have done: tasks, and non-zeros gone over; zeros on torch.
+
+    Any thread may ask, also while a loop runs.
+    """
+    if lib is None:
+        return 0, 0
+    found: tuple[int, int] = lib.done()
+    return found
 
 
 def describe() -> str:

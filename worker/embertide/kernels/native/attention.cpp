@@ -51,6 +51,7 @@ void run(const Attention& a, int64_t rows, int64_t sources, int64_t shares, int6
         const auto& piece = pieces[i];
         check_edges(a, piece.begin, piece.end, sources, shares);
         piece_of(a, piece.row, piece.begin, piece.end, sums.data() + i * size);
+        count_entries(piece.end - piece.begin);
     });
     parallel_for(static_cast<int64_t>(hubs.size()), [&](int64_t i) {
         merge(a, hubs[i].row, sums.data() + hubs[i].first_piece * size, hubs[i].pieces);
@@ -58,6 +59,7 @@ void run(const Attention& a, int64_t rows, int64_t sources, int64_t shares, int6
     tasks.each_range([&](int64_t first, int64_t last) {
         check_edges(a, number_at(a.indptr, first), number_at(a.indptr, last), sources, shares);
         attend(a, first, last);
+        count_entries(number_at(a.indptr, last) - number_at(a.indptr, first));
     });
 }
 

@@ -11,6 +11,10 @@ NB_MODULE(_native, m) {
     m.def("set_threads", &set_threads, nb::arg("count"));
     m.def("threads", &threads);
     m.def("isa", &isa_name);
+    m.def("done", [] {
+        const Done found = done();
+        return nb::make_tuple(found.tasks, found.entries);
+    });
     bind_reading(m);
     bind_memory(m);
     bind_ids(m);

@@ -14,6 +14,10 @@
 namespace embertide {
 namespace {
 
+// Read by whoever shows progress; nothing is ordered by them. Each has a cache line of its own.
+alignas(64) std::atomic<int64_t> tasks_done{0};
+alignas(64) std::atomic<int64_t> entries_done{0};
+
 struct Loop {
     const std::function<void(int64_t)>* task;
     int64_t count;
@@ -25,6 +29,7 @@ struct Loop {
         for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
             try {
                 (*task)(i);
+                tasks_done.fetch_add(1, std::memory_order_relaxed);
             } catch (...) {
                 std::lock_guard lock(failing);
                 if (!failure) failure = std::current_exception();
@@ -126,7 +131,10 @@ void parallel_for(int64_t count, const std::function<void(int64_t)>& task) {
     if (count <= 0) return;
     Loop loop{&task, count, {0}, {}, {}};
     if (inside || count == 1 || threads() == 1) {
-        for (int64_t i = 0; i < count; ++i) task(i);
+        for (int64_t i = 0; i < count; ++i) {
+            task(i);
+            tasks_done.fetch_add(1, std::memory_order_relaxed);
+        }
         return;
     }
     std::unique_lock lock(*owner, std::try_to_lock);
@@ -138,6 +146,13 @@ void parallel_for(int64_t count, const std::function<void(int64_t)>& task) {
     }
     if (loop.failure) std::rethrow_exception(loop.failure);
 }
+
+Done done() {
+    return {tasks_done.load(std::memory_order_relaxed),
+            entries_done.load(std::memory_order_relaxed)};
+}
+
+void count_entries(int64_t count) { entries_done.fetch_add(count, std::memory_order_relaxed); }
 
 void parallel_ranges(int64_t size, int64_t grain,
                      const std::function<void(int64_t, int64_t)>& body) {

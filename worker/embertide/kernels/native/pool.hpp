@@ -16,6 +16,16 @@ int threads();
 // loop has the pool, or inside a task, runs on its caller alone.
 void parallel_for(int64_t count, const std::function<void(int64_t)>& task);
 
+// What the loops of this process have done so far: tasks of all of them, and non-zeros of those that
+// go over a matrix. Any thread may ask while a loop runs; so its progress is seen from outside.
+struct Done {
+    int64_t tasks, entries;
+};
+Done done();
+
+// Counts non-zeros that a task has gone over.
+void count_entries(int64_t count);
+
 // Cuts [0, size) into runs of at most `grain` and calls body(begin, end) for each.
 void parallel_ranges(int64_t size, int64_t grain,
                      const std::function<void(int64_t, int64_t)>& body);

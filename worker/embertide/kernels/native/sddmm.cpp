@@ -64,11 +64,13 @@ void pair_scores(Matrix<float> out, std::optional<AnyNumbers> rows, AnyNumbers i
         const auto& piece = tasks.pieces()[i];
         check(piece.begin, piece.end);
         score(p, piece.row, piece.begin, piece.end);
+        count_entries(piece.end - piece.begin);
     });
     tasks.each_range([&](int64_t first, int64_t last) {
         check(number_at(p.indptr, first), number_at(p.indptr, last));
         for (int64_t r = first; r < last; ++r)
             score(p, r, number_at(p.indptr, r), number_at(p.indptr, r + 1));
+        count_entries(number_at(p.indptr, last) - number_at(p.indptr, first));
     });
 }
 

@@ -90,6 +90,7 @@ void spmm(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Factors 
         const auto [begin, end] = pattern.tasks()[task];
         const auto* hub = pattern.long_row(task);
         run(g, last, begin, end - (hub ? 1 : 0), false, out.data(), stride);
+        count_entries(pattern.start(end) - pattern.start(begin));
         if (!hub) return;
         const int64_t to = g.rows ? g.rows[hub->row] : hub->row;
         join(g, last, hub->row, partial.get() + hub->first_piece * g.width, hub->pieces,
@@ -158,6 +159,7 @@ void spmm_linear(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, W
                      out.data() + at * out_stride, out_stride, from_row(last, at), &ahead);
             mine.asked = ahead.next;
         }
+        count_entries(pattern.start(end) - pattern.start(begin));
     });
 }
 

@@ -43,7 +43,8 @@ def meet(rank: int, all_objects: AllObjects, timeout: float) -> dict[int, Link]:
     """
     token = torch.frombuffer(bytearray(secrets.token_bytes(_TOKEN_BYTES)), dtype=torch.uint8)
     listener = _listen(bytes(token.tolist()))
-    tokens: list[bytes] = all_objects(b"" if listener is None else bytes(token.tolist()))
+    own = "" if listener is None else bytes(token.tolist()).hex()
+    tokens = [bytes.fromhex(text) for text in all_objects(own)]
     connected = [] if listener is None else _connect_to(tokens[:rank])
     wanted = all_objects([peer for peer, _ in connected])
     found: dict[int, Link] = {}
@@ -57,7 +58,7 @@ def meet(rank: int, all_objects: AllObjects, timeout: float) -> dict[int, Link]:
                 found[known[0]] = Link(links, *known, connection, timeout)
         listener.close()
     # The others have read our token once this is over.
-    working = all_objects(set(found))
+    working = all_objects(list(found))
     return {peer: link for peer, link in found.items() if rank in working[peer]}
 
 

@@ -61,18 +61,18 @@ def infer(
 def _run(execution: Execution, clock: Clock) -> torch.Tensor:
     """Every run of steps in order, then the output in the ``rows`` layout."""
     ctx, program, tensors = execution.ctx, execution.program, execution.tensors
-    done, planned = 0, runs(program)
+    done, planned, steps = 0, runs(program), len(program.steps)
     work = LayerWork(execution, planned)
     for run in planned:
-        done += len(run.steps)
-        layer = run.steps[-1].layer
-        with clock.layer(layer):
+        before, done = done, done + len(run.steps)
+        with clock.layer(run.steps[-1].layer):
+            work.begins(run, before / steps, done / steps)
             tensors.advance(done - 1)
             tensors.keep(run.out, _run_steps(execution, run))
         work.done(run)
-        ctx.progress("infer", done / len(program.steps), layer + 1, program.layers)
+    ctx.progress("infer", 1.0, program.layers, program.layers)
     with clock.layer(program.layers):
-        tensors.advance(len(program.steps))
+        tensors.advance(steps)
         last = ctx.exchange.channel("feature", "gemm", program.layers)
         return tensors.get(program.output, "rows", last).data
 

@@ -1,0 +1,57 @@
+"""The digest of what determines a run's result, which stands in its version's manifest.
+
+An attempt takes over the version that an earlier attempt of its job published only if both have
+the same digest: the job may have been edited in between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from embertide.spec.manifest import EmbeddingJob
+
+_FORM = 1
+"""Of what is hashed; goes up when a default changes, since what is left out means the default."""
+
+
+def run_digest(job: EmbeddingJob) -> str:
+    """SHA-256, in hex, of the job's inputs, model, sampling, output format and data type.
+
+    Two manifests that say the same have the same digest: whether a default is written out, a path
+    is a ``file://`` URI or a prefix ends with ``/`` makes no difference, nor does a seed without
+    sampling. Not part of it is what changes no more than rounding, or where and how a run takes
+    place: workers, storage, ``groupBytes`` and ``depth``, the output's URI (a version is looked
+    for below it) and ``keepVersions``, freshness, deadlines and retries.
+
+    Names are compared, not contents: new objects below the same URIs do not change it. A version's
+    manifest lists the objects that it was made from.
+    """
+    spec = job.spec
+    sampling: dict[str, Any] = {"fanout": "full"}
+    if spec.inference.fanout != "full":
+        sampling = {"fanout": spec.inference.fanout, "seed": spec.inference.seed}
+    parts = {
+        "form": _FORM,
+        "input": spec.input.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "model": spec.model.model_dump(mode="json", by_alias=True),
+        "inference": sampling,
+        "output": {"format": spec.output.format, "dtype": spec.output.dtype},
+    }
+    text = json.dumps(_canonical(parts), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _canonical(value: Any) -> Any:
+    """The value with no ``/`` at the end of its URIs."""
+    if isinstance(value, dict):
+        return {
+            key: item.rstrip("/") if _is_uri(key, item) else _canonical(item)
+            for key, item in value.items()
+        }
+    return [_canonical(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_uri(key: str, value: Any) -> bool:
+    return isinstance(value, str) and (key == "uri" or key.endswith("Uri"))
