@@ -134,7 +134,7 @@ def _head(version: str, kind: str, job: EmbeddingJob, uid: str) -> Object:
     meta = {
         "name": job.metadata.name,
         "namespace": job.metadata.namespace,
-        "labels": labels(job),
+        "labels": labels(job, uid),
         "ownerReferences": [owner],
     }
     return {"apiVersion": version, "kind": kind, "metadata": meta}

@@ -48,13 +48,14 @@ def image_of(job: EmbeddingJob, settings: Settings) -> str:
     return job.spec.workers.image or default
 
 
-def labels(job: EmbeddingJob) -> dict[str, str]:
+def labels(job: EmbeddingJob, uid: str) -> dict[str, str]:
     """The labels of every object of a job."""
     return {
         "app.kubernetes.io/name": "embertide",
         "app.kubernetes.io/instance": job.metadata.name,
         "app.kubernetes.io/managed-by": naming.FIELD_MANAGER,
         naming.LABEL_JOB: job.metadata.name,
+        naming.LABEL_JOB_UID: uid,
     }
 
 
@@ -70,22 +71,22 @@ def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> 
     probe = {"httpGet": {"path": "/healthz", "port": "http"}, "timeoutSeconds": 5}
     container["readinessProbe"] = {**probe, "periodSeconds": 2}
     container["livenessProbe"] = {**probe, "periodSeconds": 20, "failureThreshold": 6}
-    return _template(job, settings, container, naming.ROLE_WORKER, attempt.number)
+    return _template(job, settings, container, naming.ROLE_WORKER, attempt)
 
 
 def planner_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
     """The pod template of the planner, which runs once."""
     container = _container(job, settings, "plan")
     container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"memory": _PLANNER_MEMORY}}
-    template = _template(job, settings, container, naming.ROLE_PLANNER, attempt.number)
+    template = _template(job, settings, container, naming.ROLE_PLANNER, attempt)
     template["spec"]["restartPolicy"] = "Never"
     return template
 
 
 def _template(
-    job: EmbeddingJob, settings: Settings, container: Object, role: str, attempt: int
+    job: EmbeddingJob, settings: Settings, container: Object, role: str, attempt: Attempt
 ) -> Object:
-    ours = {naming.LABEL_ROLE: role, naming.LABEL_ATTEMPT: str(attempt)}
+    ours = {naming.LABEL_ROLE: role, naming.LABEL_ATTEMPT: str(attempt.number)}
     ours["app.kubernetes.io/component"] = role
     spec: Object = {
         "automountServiceAccountToken": False,
@@ -114,7 +115,8 @@ def _template(
         spec["serviceAccountName"] = job.spec.workers.service_account_name
     given = job.spec.workers.pod_template or {}
     merged = merge({"metadata": {"labels": {}}, "spec": spec}, given)
-    merged["metadata"]["labels"] = {**merged["metadata"]["labels"], **labels(job), **ours}
+    ours = {**labels(job, attempt.uid), **ours}
+    merged["metadata"]["labels"] = {**merged["metadata"]["labels"], **ours}
     return merged
 
 

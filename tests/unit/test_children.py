@@ -50,6 +50,8 @@ def test_every_child_belongs_to_the_job() -> None:
         (owner,) = child["metadata"]["ownerReferences"]
         assert (owner["uid"], owner["controller"]) == (UID, True)
         assert child["metadata"]["labels"]["embertide.dev/job"] == "products"
+        assert child["metadata"]["labels"]["embertide.dev/job-uid"] == UID
+    assert pod_of(job())["metadata"]["labels"]["embertide.dev/job-uid"] == UID
 
 
 def test_workers_meet_the_restricted_pod_security_standard() -> None:
