@@ -16,6 +16,7 @@ from embertide_operator.children import (
     spec_hash,
 )
 from embertide_operator.conditions import NOT_CURRENT
+from embertide_operator.containers import other_trouble
 from embertide_operator.decision import Decision, count_workers, is_stuck, pod_deletion, stop_pods
 from embertide_operator.failures import (
     Failure,
@@ -179,8 +180,8 @@ def _read_plan(pod: Object) -> PlanResult | Failure | None:
     name = pod["metadata"]["name"]
     if end is None:
         if (pod.get("status") or {}).get("phase") == "Failed":
-            message = "the planner's pod was terminated by its node"
-            return Failure("PlannerFailed", message, worker=name)
+            _, message = other_trouble(pod) or ("", "its node terminated the pod")
+            return Failure("PlannerFailed", f"the planner: {message}", worker=name)
         return None
     text = end.get("message") or ""
     if end["exitCode"] == 0 and (plan := PlanResult.parse(text)) is not None:

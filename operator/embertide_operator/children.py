@@ -50,7 +50,7 @@ def children(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> list[Ob
     built = [
         config_map(job, attempt.uid),
         service(job, attempt.uid),
-        disruption_budget(job, attempt),
+        disruption_budget(job, attempt.uid),
         statefulset(job, attempt, settings),
     ]
     return [with_applied_hash(child) for child in built]
@@ -75,18 +75,28 @@ def service(job: EmbeddingJob, uid: str) -> Object:
         **_head("v1", "Service", job, uid),
         "spec": {
             "clusterIP": "None",
+            # A name then has the addresses of both families, where the cluster has both.
+            "ipFamilyPolicy": "PreferDualStack",
             "publishNotReadyAddresses": True,
-            "selector": _selector(job),
+            "selector": selector(job, uid),
             "ports": [{"name": name, "port": port} for name, port in ports.items()],
         },
     }
 
 
-def disruption_budget(job: EmbeddingJob, attempt: Attempt) -> Object:
-    """Blocks voluntary evictions: losing one worker ends the attempt of all."""
+def disruption_budget(job: EmbeddingJob, uid: str) -> Object:
+    """Blocks voluntary evictions of workers that run: losing one ends the attempt of all.
+
+    It stays when the workers are gone, and is satisfied without them. A worker that is not ready
+    protects nothing, so it may be evicted.
+    """
     return {
-        **_head("policy/v1", "PodDisruptionBudget", job, attempt.uid),
-        "spec": {"minAvailable": attempt.grid.workers, "selector": {"matchLabels": _selector(job)}},
+        **_head("policy/v1", "PodDisruptionBudget", job, uid),
+        "spec": {
+            "maxUnavailable": 0,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": selector(job, uid)},
+        },
     }
 
 
@@ -107,7 +117,8 @@ def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Obje
             "replicas": attempt.grid.workers,
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
-            "selector": {"matchLabels": _selector(job)},
+            # A StatefulSet's selector never changes, so it has no more than it always had.
+            "selector": {"matchLabels": _name_selector(job)},
             "template": worker_template(job, attempt, settings),
         },
     }
@@ -140,7 +151,12 @@ def _head(version: str, kind: str, job: EmbeddingJob, uid: str) -> Object:
     return {"apiVersion": version, "kind": kind, "metadata": meta}
 
 
-def _selector(job: EmbeddingJob) -> dict[str, str]:
+def selector(job: EmbeddingJob, uid: str) -> dict[str, str]:
+    """The labels that the workers of this job have, and of no other of the same name."""
+    return {**_name_selector(job), naming.LABEL_JOB_UID: uid}
+
+
+def _name_selector(job: EmbeddingJob) -> dict[str, str]:
     return {naming.LABEL_JOB: job.metadata.name, naming.LABEL_ROLE: naming.ROLE_WORKER}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from embertide_operator.failures import is_ready
 from embertide_operator.kubernetes_api import Object
-from embertide_operator.observe import Observed
+from embertide_operator.observe import Observed, container_status
 from embertide_operator.status import Draft, parse_time
 
 _STUCK_SECONDS = 30.0
@@ -75,7 +75,7 @@ def is_stuck(pod: Object, draft: Draft) -> bool:
 def count_workers(pods: list[Object], wanted: int, draft: Draft) -> int:
     """Set ``status.workers``; returns the number of ready workers."""
     ready = sum(map(is_ready, pods))
-    failed = sum(1 for pod in pods if _has_terminated(pod))
+    failed = sum(1 for pod in pods if _has_terminated(container_status(pod)))
     draft["workers"] = {
         "desired": wanted,
         "ready": ready,
@@ -85,10 +85,6 @@ def count_workers(pods: list[Object], wanted: int, draft: Draft) -> int:
     return ready
 
 
-def _has_terminated(pod: Object) -> bool:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    return any(
-        (item.get(key) or {}).get("terminated")
-        for item in statuses
-        for key in ("state", "lastState")
-    )
+def _has_terminated(worker: Object) -> bool:
+    """Whether the worker's container has terminated, now or before; see its status."""
+    return any((worker.get(key) or {}).get("terminated") for key in ("state", "lastState"))

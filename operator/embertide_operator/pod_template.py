@@ -1,7 +1,8 @@
 """Merge a job's pod template into the operator's: mappings by key, named lists by name.
 
 It is the part of Kubernetes' strategic merge patch that `kubectl patch` users know: an entry of
-``containers``, ``volumes`` or ``env`` changes the entry of the same name, or is added.
+``containers``, ``volumes`` or ``env`` changes the entry of the same name, or is added. A volume
+that has a source, such as a claim under the name ``scratch``, replaces ours.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ _MERGE_KEYS = {
     "imagePullSecrets": "name",
     "ports": "containerPort",
 }
+# Entries of these lists that say what they are replace ours, which may say otherwise: a volume has
+# one source, a variable a value or a place to take it from.
+_ONE_SOURCE = ("env", "volumes")
+_OWN_VOLUMES = ("job", "credentials")
 # Fields that the operator relies on, with the reason.
 _FORBIDDEN = {
     "restartPolicy": "a StatefulSet's pods always restart",
@@ -53,6 +58,11 @@ def problems(template: Object) -> list[tuple[str, str]]:
         given = template.get("metadata", {}).get(key, {})
         if not isinstance(given, dict):
             found.append((f"{at}.metadata.{key}", "must be a mapping"))
+    found += [
+        (f"{at}.spec.volumes[{i}]", f"{volume['name']!r} is the operator's own; name it otherwise")
+        for i, volume in enumerate(spec.get("volumes") or [])
+        if isinstance(volume, dict) and volume.get("name") in _OWN_VOLUMES
+    ]
     for i, container in enumerate(spec.get("containers") or []):
         if not isinstance(container, dict) or "name" not in container:
             found.append(
@@ -96,6 +106,8 @@ def _merge_lists(key: str, mine: list[Any], theirs: list[Any]) -> list[Any]:
         at = places.get(item.get(field)) if isinstance(item, dict) else None
         if at is None:
             result.append(item)
+        elif key in _ONE_SOURCE and len(item) > 1:
+            result[at] = item
         else:
             result[at] = merge(result[at], item)
     return result

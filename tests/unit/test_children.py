@@ -208,3 +208,59 @@ def test_schedulers_of_groups_are_told_the_size_and_the_queue() -> None:
     assert "team" not in labels
     alone = planner(found, ATTEMPT, SETTINGS)["metadata"]["labels"]
     assert "kueue.x-k8s.io/queue-name" not in alone, "Kueue would count it as one of the workers"
+
+
+def of_kind(kind: str, spec: EmbeddingJob | None = None) -> dict[str, Any]:
+    """The child of this kind."""
+    (found,) = (c for c in children(spec or job(), ATTEMPT, SETTINGS) if c["kind"] == kind)
+    return found
+
+
+def test_the_disruption_budget_is_satisfied_without_pods() -> None:
+    spec = of_kind("PodDisruptionBudget")["spec"]
+    assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (0, "AlwaysAllow")
+    assert "minAvailable" not in spec
+
+
+@pytest.mark.parametrize("kind", ["PodDisruptionBudget", "Service"])
+def test_a_job_of_the_same_name_before_is_not_selected(kind: str) -> None:
+    spec = of_kind(kind)["spec"]
+    chosen = spec["selector"].get("matchLabels", spec["selector"])
+    assert chosen["embertide.dev/job-uid"] == UID
+    assert chosen.items() <= pod_of(job())["metadata"]["labels"].items()
+
+
+def test_a_statefulset_of_an_earlier_release_can_be_applied_again() -> None:
+    """Its selector never changes."""
+    assert of_kind("StatefulSet")["spec"]["selector"]["matchLabels"] == {
+        "embertide.dev/job": "products", "embertide.dev/role": "worker",
+    }  # fmt: skip
+
+
+def test_the_service_has_the_addresses_of_both_families() -> None:
+    assert of_kind("Service")["spec"]["ipFamilyPolicy"] == "PreferDualStack"
+
+
+def test_a_source_of_the_job_replaces_ours() -> None:
+    claim = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}
+    template = {
+        "spec": {
+            "volumes": [{"name": "scratch", "ephemeral": claim}],
+            "containers": [
+                {"name": "worker", "env": [{"name": "EMBERTIDE_MEMORY_LIMIT", "value": "1"}]}
+            ],
+        }
+    }
+    spec = pod_of(job(**workers(podTemplate=template)))["spec"]
+    volumes = {item["name"]: item for item in spec["volumes"]}
+    assert volumes["scratch"] == {"name": "scratch", "ephemeral": claim}
+    limit = [e for e in spec["containers"][0]["env"] if e["name"] == "EMBERTIDE_MEMORY_LIMIT"]
+    assert limit == [{"name": "EMBERTIDE_MEMORY_LIMIT", "value": "1"}]
+
+
+@pytest.mark.parametrize("name", ["job", "credentials"])
+def test_the_operators_own_volumes_stay(name: str) -> None:
+    template = {"spec": {"volumes": [{"name": name, "emptyDir": {}}]}}
+    (found,) = pod_template.problems(template)
+    assert found[0] == "spec.workers.podTemplate.spec.volumes[0]"
+    assert f"{name!r} is the operator's own" in found[1]
