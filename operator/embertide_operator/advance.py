@@ -26,7 +26,7 @@ from embertide_operator.failures import (
     why_not_ready,
     why_not_running,
 )
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.kubernetes_api import Object, kind_of
 from embertide_operator.observe import Observed, attempt_of, container_status, label
 from embertide_operator.pods import Attempt
 from embertide_operator.quantities import quantity
@@ -92,7 +92,7 @@ def _has_spec_of(statefulset: Object, job: EmbeddingJob) -> bool:
 
 def _needs_apply(child: Object, seen: Observed) -> bool:
     """Whether a child is missing or differs; see ``Observed.all_children`` for those not read."""
-    found = seen.children.get(child["kind"])
+    found = seen.children.get(kind_of(child))
     if found is None:
         return "StatefulSet" not in seen.children or seen.all_children
     annotations = found["metadata"].get("annotations") or {}

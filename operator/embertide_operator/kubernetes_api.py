@@ -31,6 +31,9 @@ _ROUTES = {
     "Event": ("/api/v1", "events"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
+    "PodGroup.scheduling.volcano.sh": ("/apis/scheduling.volcano.sh/v1beta1", "podgroups"),
+    "PodGroup.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups"),
 }
 _VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 _TIMEOUT_SECONDS = 15.0
@@ -106,7 +109,7 @@ class KubernetesApi:
         meta = manifest["metadata"]
         return self._call(
             "PATCH",
-            _path(manifest["kind"], meta["namespace"], meta["name"]),
+            _path(kind_of(manifest), meta["namespace"], meta["name"]),
             {"fieldManager": FIELD_MANAGER, "force": "true"},
             manifest,
             "application/apply-patch+yaml",
@@ -228,6 +231,12 @@ def merge_patch(old: Object, new: Object) -> Object:
         elif key not in old or old[key] != value:
             patch[key] = value
     return {key: value for key, value in patch.items() if value != {} or key not in old}
+
+
+def kind_of(item: Object) -> str:
+    """The kind of an object; with its API group where several groups have that kind."""
+    kind, group = str(item["kind"]), str(item["apiVersion"]).partition("/")[0]
+    return kind if kind in _ROUTES else f"{kind}.{group}"
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:

@@ -196,20 +196,6 @@ def test_only_what_workers_would_notice_changes_the_hash() -> None:
     assert spec_hash(job(**workers(image="other"))) != base
 
 
-def test_schedulers_of_groups_are_told_the_size_and_the_queue() -> None:
-    raw = raw_job(**workers())
-    raw["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "nightly", "team": "search"}
-    found = read_job(raw, SETTINGS)
-    assert isinstance(found, EmbeddingJob), found
-    statefulset = children(found, ATTEMPT, SETTINGS)[-1]
-    assert statefulset["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] == "4"
-    labels = statefulset["metadata"]["labels"]
-    assert labels["kueue.x-k8s.io/queue-name"] == "nightly"
-    assert "team" not in labels
-    alone = planner(found, ATTEMPT, SETTINGS)["metadata"]["labels"]
-    assert "kueue.x-k8s.io/queue-name" not in alone, "Kueue would count it as one of the workers"
-
-
 def of_kind(kind: str, spec: EmbeddingJob | None = None) -> dict[str, Any]:
     """The child of this kind."""
     (found,) = (c for c in children(spec or job(), ATTEMPT, SETTINGS) if c["kind"] == kind)

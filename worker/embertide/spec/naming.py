@@ -15,6 +15,8 @@ SINGULAR = "embeddingjob"
 SHORT_NAME = "ej"
 
 FIELD_MANAGER = "embertide-operator"
+MANAGED_BY = f"{GROUP}/operator"
+"""Of ``spec.managedBy``: the operator itself, as if the field were not set."""
 
 LABEL_JOB = f"{GROUP}/job"
 """On every object of a job: the job's name."""
