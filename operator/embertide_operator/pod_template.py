@@ -27,6 +27,16 @@ _MERGE_KEYS = {
 # one source, a variable a value or a place to take it from.
 _ONE_SOURCE = ("env", "volumes")
 _OWN_VOLUMES = ("job", "credentials")
+# Fields of a pod that say on which nodes it may run.
+_PLACEMENT = (
+    "affinity",
+    "nodeName",
+    "nodeSelector",
+    "resourceClaims",
+    "runtimeClassName",
+    "tolerations",
+    "topologySpreadConstraints",
+)
 # Fields that the operator relies on, with the reason.
 _FORBIDDEN = {
     "restartPolicy": "a StatefulSet's pods always restart",
@@ -76,6 +86,28 @@ def problems(template: Object) -> list[tuple[str, str]]:
                 )
             )
     return found
+
+
+def for_planner(template: Object, *, apart: bool) -> Object:
+    """The part of a job's pod template that holds for its planner.
+
+    Its worker's resources are the workers' alone.
+
+    Args:
+        apart: whether to leave out where the workers are placed as well.
+    """
+    spec = dict(template.get("spec", {}))
+    for key in _PLACEMENT if apart else ():
+        spec.pop(key, None)
+    if spec.get("containers"):
+        spec["containers"] = [_without_resources(item) for item in spec["containers"]]
+    return {**template, "spec": spec}
+
+
+def _without_resources(container: Object) -> Object:
+    if container["name"] != CONTAINER:
+        return container
+    return {key: value for key, value in container.items() if key != "resources"}
 
 
 def merge(ours: Object, theirs: Object) -> Object:

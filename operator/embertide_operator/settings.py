@@ -14,7 +14,14 @@ Number = TypeVar("Number", int, float)
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+GPU_NODE_LABELS = (
+    "nvidia.com/gpu.present",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "kubernetes.azure.com/accelerator",
+)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LABEL = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
 _LONGEST_SECONDS = 86400.0
 _LONGEST_RETENTION = 366 * 86400.0
 _LARGEST_PORT = 65535
@@ -86,6 +93,14 @@ def _peers(text: str) -> tuple[dict[str, Any], ...]:
     return tuple(found)
 
 
+def _labels(text: str) -> tuple[str, ...]:
+    """Keys of labels with commas between them; "" for none."""
+    keys = tuple(text.split(",")) if text else ()
+    if not all(_LABEL.fullmatch(key) for key in keys):
+        raise ValueError("keys of labels with commas between them")
+    return keys
+
+
 def _switch(text: str) -> bool:
     return _one_of("true", "false")(text) == "true"
 
@@ -100,6 +115,8 @@ class Settings:
         pull_policy: of the workers' image.
         worker_user: user and group id of the workers; None leaves it to the cluster, as
             OpenShift wants it.
+        gpu_node_labels: keys of the labels that GPU nodes have, from which the planner of a job with
+            ``device: cuda`` stays away; none places it like the workers.
         network_policy: whether each job gets a NetworkPolicy.
         http_peers: the NetworkPolicyPeers that it lets reach ``/status`` and ``/metrics`` of
             workers: the operator itself, and what scrapes metrics.
@@ -123,6 +140,7 @@ class Settings:
     image_cuda: str = _setting("")
     pull_policy: str = _setting("IfNotPresent", _one_of("Always", "IfNotPresent", "Never"))
     worker_user: int | None = _setting(USER_ID, _user)
+    gpu_node_labels: tuple[str, ...] = _setting(GPU_NODE_LABELS, _labels)
     network_policy: bool = _setting(False, _switch)
     http_peers: tuple[dict[str, Any], ...] = _setting((), _peers)
     pod_groups: str = _setting("", _one_of("", "volcano", "coscheduling"))

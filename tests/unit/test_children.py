@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -94,13 +95,86 @@ def test_a_worker_is_told_its_attempt_and_its_rendezvous() -> None:
     assert told["EMBERTIDE_THREADS"] == "2"
 
 
-def test_credentials_are_read_from_the_secret_and_nothing_else_of_it() -> None:
-    (container,) = pod_of(job(storage={"credentialsSecret": "s3"}))["spec"]["containers"]
-    secrets = [item for item in container["env"] if "secretKeyRef" in item.get("valueFrom", {})]
-    assert [item["name"] for item in secrets] == [
+@pytest.mark.parametrize("role", ["worker", "planner"])
+def test_credentials_are_files_of_the_secret_and_nothing_else_of_it(role: str) -> None:
+    found = job(storage={"credentialsSecret": "s3"})
+    pod = pod_of(found) if role == "worker" else planner(found, ATTEMPT, SETTINGS)
+    (container,) = pod["spec"]["containers"]
+    (volume,) = (v for v in pod["spec"]["volumes"] if v["name"] == "credentials")
+    keys, token = (source["secret"] for source in volume["projected"]["sources"])
+    assert [item["path"] for item in (*keys["items"], *token["items"])] == [
         "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
     ]  # fmt: skip
+    assert (keys["name"], token["name"], token["optional"]) == ("s3", "s3", True)
+    assert "optional" not in keys, "a pod without its keys does not start"
+    (mount,) = (m for m in container["volumeMounts"] if m["name"] == "credentials")
+    told = {item["name"]: item.get("value") for item in container["env"]}
+    assert told["EMBERTIDE_CREDENTIALS_FOLDER"] == mount["mountPath"]
+    assert mount["readOnly"] is True
+    assert "secretKeyRef" not in json.dumps(container)
     assert "envFrom" not in container
+
+
+def test_without_a_secret_nothing_is_mounted() -> None:
+    spec = pod_of(job())["spec"]
+    assert {volume["name"] for volume in spec["volumes"]} == {"job", "scratch"}
+    assert "EMBERTIDE_CREDENTIALS_FOLDER" not in environment(job())
+
+
+GPU_TEMPLATE = {
+    "metadata": {"labels": {"team": "shop"}},
+    "spec": {
+        "nodeSelector": {"pool": "gpu"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [{"maxSkew": 1}],
+        "runtimeClassName": "nvidia",
+        "imagePullSecrets": [{"name": "registry"}],
+        "containers": [
+            {
+                "name": "worker",
+                "env": [{"name": "AWS_CA_BUNDLE", "value": "/ca"}],
+                "resources": {"limits": {"nvidia.com/gpu": 1}},
+            }
+        ],
+    },
+}
+
+
+def test_the_planner_of_a_gpu_job_lands_on_no_gpu_node() -> None:
+    found = job(**workers(device="cuda", image="w:cuda", podTemplate=GPU_TEMPLATE))
+    pod = planner(found, ATTEMPT, SETTINGS)
+    spec = pod["spec"]
+    assert not {"nodeSelector", "topologySpreadConstraints", "runtimeClassName"} & set(spec)
+    assert {item["key"] for item in spec["tolerations"]} == {
+        "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable",
+    }  # fmt: skip
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = required["nodeSelectorTerms"]
+    assert {"key": "nvidia.com/gpu.present", "operator": "DoesNotExist"} in term["matchExpressions"]
+    (container,) = spec["containers"]
+    assert "nvidia.com/gpu" not in json.dumps(container["resources"])
+    # What it needs to start and to read the inputs is the workers'.
+    assert (container["image"], spec["imagePullSecrets"]) == ("w:cuda", [{"name": "registry"}])
+    assert {"name": "AWS_CA_BUNDLE", "value": "/ca"} in container["env"]
+    assert pod["metadata"]["labels"]["team"] == "shop"
+    worker = pod_of(found)["spec"]
+    assert (worker["nodeSelector"], worker["runtimeClassName"]) == ({"pool": "gpu"}, "nvidia")
+
+
+def test_where_all_nodes_have_gpus_the_planner_is_placed_like_the_workers() -> None:
+    settings = replace(SETTINGS, gpu_node_labels=())
+    found = job(**workers(device="cuda", image="w:cuda", podTemplate=GPU_TEMPLATE))
+    spec = planner(found, ATTEMPT, settings)["spec"]
+    assert spec["nodeSelector"] == {"pool": "gpu"}
+    assert spec["affinity"] == {"nodeAffinity": {}}
+    assert "nvidia.com/gpu" not in json.dumps(spec["containers"][0]["resources"])
+
+
+def test_the_planner_of_another_job_is_placed_like_its_workers() -> None:
+    spec = planner(job(**workers(podTemplate=GPU_TEMPLATE)), ATTEMPT, SETTINGS)["spec"]
+    assert spec["nodeSelector"] == {"pool": "gpu"}
+    assert spec["containers"][0]["resources"]["limits"] == {"memory": "2Gi"}
 
 
 def test_a_gpu_job_asks_for_one_gpu_each() -> None:

@@ -38,6 +38,8 @@ RENDEZVOUS_PORT = 29500
 JOB_KEY = "job.json"
 JOB_FOLDER = "/etc/embertide"
 SCRATCH_FOLDER = "/scratch"
+CREDENTIALS_FOLDER = "/etc/embertide-credentials"
+"""With the keys of ``spec.storage.credentialsSecret``, a file each."""
 TERMINATION_LOG = "/dev/termination-log"
 CONTAINER = "worker"
 USER_ID = 65532
@@ -51,6 +53,7 @@ ENV_RENDEZVOUS = "EMBERTIDE_RENDEZVOUS"
 ENV_RANK = "EMBERTIDE_RANK"
 ENV_MEMORY_LIMIT = "EMBERTIDE_MEMORY_LIMIT"
 ENV_THREADS = "EMBERTIDE_THREADS"
+ENV_CREDENTIALS_FOLDER = "EMBERTIDE_CREDENTIALS_FOLDER"
 
 
 MAX_NAME = 52
