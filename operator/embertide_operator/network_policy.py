@@ -1,9 +1,9 @@
 """Who may reach the workers of a job: a NetworkPolicy, as far as the cluster's network has them.
 
-Workers trust each other: what they exchange is neither signed nor encrypted. So only workers of the
-same job reach every port of them; ``/status`` and ``/metrics`` are for those whom the settings name,
-the operator among them. Egress stays open, since a store may be anywhere. Probes of the kubelet
-are subject to no policy.
+Workers trust each other: what they exchange is neither signed nor encrypted. So only workers of
+the same job reach every port of them; ``/status`` and ``/metrics`` are for those whom the settings
+name, the operator among them. Egress stays open, since a store may be anywhere. Probes of the
+kubelet are subject to no policy.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ class Settings:
         pull_policy: of the workers' image.
         worker_user: user and group id of the workers; None leaves it to the cluster, as
             OpenShift wants it.
-        gpu_node_labels: keys of the labels that GPU nodes have, from which the planner of a job with
-            ``device: cuda`` stays away; none places it like the workers.
+        gpu_node_labels: keys of the labels that GPU nodes have, from which the planner of a job
+            with ``device: cuda`` stays away; none places it like the workers.
         network_policy: whether each job gets a NetworkPolicy.
         http_peers: the NetworkPolicyPeers that it lets reach ``/status`` and ``/metrics`` of
             workers: the operator itself, and what scrapes metrics.

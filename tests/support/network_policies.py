@@ -1,7 +1,7 @@
 """Which pod reaches which port of which pod, as Kubernetes' documentation defines NetworkPolicies.
 
-A network that enforces policies is no part of the test cluster, so what a policy means is worked out
-from the manifest. Ingress only; peers are selectors of pods and namespaces.
+A network that enforces policies is no part of the test cluster, so what a policy means is worked
+out from the manifest. Ingress only; peers are selectors of pods and namespaces.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def pod(
     native: bool = False,
     last: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A pod whose init containers are in these states, and perhaps a container beside the worker."""
+    """A pod whose init containers are in these states, and perhaps one beside the worker."""
     names = [f"init-{index}" for index in range(len(first))]
     policy = {"restartPolicy": "Always"} if native else {}
     states = [
@@ -78,7 +78,9 @@ def pod(
             " it has to keep running",
         ),
         (
-            pod(beside={"terminated": {"exitCode": 128, "reason": "StartError", "message": "no x"}}),
+            pod(
+                beside={"terminated": {"exitCode": 128, "reason": "StartError", "message": "no x"}}
+            ),
             "StartError",
             "sidecar 'proxy' cannot start: no x",
         ),

@@ -122,7 +122,7 @@ def test_rights_are_there_as_long_as_it_is_on() -> None:
 
 @pytest.mark.parametrize("text", ["{}", "[1]", "[{}]", "peers"])
 def test_peers_that_the_api_server_would_refuse_are_refused_at_the_start(text: str) -> None:
-    with pytest.raises(ValueError, match="EMBERTIDE_HTTP_PEERS .* a JSON list of NetworkPolicy"):
+    with pytest.raises(ValueError, match=r"EMBERTIDE_HTTP_PEERS .* a JSON list of NetworkPolicy"):
         Settings.from_environment({"EMBERTIDE_HTTP_PEERS": text})
 
 
