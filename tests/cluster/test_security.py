@@ -42,6 +42,14 @@ def test_the_pages_policy_closes_what_reaches_beyond_a_job(tiny: Inputs, jobs: J
             jobs.kubectl("delete", item["kind"], item["metadata"]["name"])
 
 
+def test_the_pages_command_runs(jobs: Jobs) -> None:
+    (block,) = blocks(PAGE, "sh")
+    (command,) = block.commands
+    words = [jobs.namespace if word == "shop" else word for word in command.split()]
+    assert words[0] == "kubectl"
+    assert jobs.namespace in jobs.kubectl(*words[1:])
+
+
 def await_refusal(jobs: Jobs, job: dict[str, Any], message: str) -> None:
     """The API server takes a moment to know a new policy."""
     jobs.cluster.wait_for(lambda: message in tried(jobs, job).stderr, 30, message)
