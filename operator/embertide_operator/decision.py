@@ -45,7 +45,9 @@ def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) 
     """Stop all pods of a job; its other objects stay."""
     decision = Decision(draft, requeue_after=requeue_after)
     statefulset = seen.children.get("StatefulSet")
-    if statefulset is not None and statefulset["spec"]["replicas"] > 0:
+    if statefulset is not None and (
+        statefulset["spec"]["replicas"] > 0 or any(map(_is_held, seen.pods))
+    ):
         decision.scale_to_zero = statefulset
     for pod in seen.planners():
         if not pod["metadata"].get("deletionTimestamp"):
@@ -59,6 +61,17 @@ def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) 
     if not seen.pods and draft.condition("WorkersReady"):
         draft.set("WorkersReady", False, "Stopped", "no workers are running")
     return decision
+
+
+def _is_held(pod: Object) -> bool:
+    """Whether a pod that has ended stays for somebody's finalizer.
+
+    It is Kueue's, on pods that never got a node: Kueue lets go of them when the StatefulSet
+    changes, as it does when it is scaled, to zero once more.
+    """
+    meta, phase = pod["metadata"], (pod.get("status") or {}).get("phase")
+    ended = phase in ("Succeeded", "Failed")
+    return bool(meta.get("deletionTimestamp") and meta.get("finalizers") and ended)
 
 
 def pod_deletion(pod: Object, *, force: bool = False) -> Deletion:

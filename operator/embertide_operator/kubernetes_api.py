@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -35,6 +36,8 @@ _ROUTES = {
     "PodGroup.scheduling.volcano.sh": ("/apis/scheduling.volcano.sh/v1beta1", "podgroups"),
     "PodGroup.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups"),
 }
+SCALED = f"{GROUP}/scaled-at"
+"""On the StatefulSet: when it was last scaled, RFC 3339; a change that others see each time."""
 _VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 _TIMEOUT_SECONDS = 15.0
 _STATUS_TIMEOUT_SECONDS = 2.0
@@ -116,13 +119,17 @@ class KubernetesApi:
         )
 
     def scale(self, statefulset: Object, replicas: int) -> None:
-        """Set a StatefulSet's replicas and no other field."""
+        """Set a StatefulSet's replicas, and the annotation that says when."""
         meta = statefulset["metadata"]
+        annotations = {SCALED: datetime.now(UTC).isoformat()}
         self._call(
             "PATCH",
             _path("StatefulSet", meta["namespace"], meta["name"]),
             {"fieldManager": FIELD_MANAGER},
-            {"metadata": {"uid": meta["uid"]}, "spec": {"replicas": replicas}},
+            {
+                "metadata": {"uid": meta["uid"], "annotations": annotations},
+                "spec": {"replicas": replicas},
+            },
             "application/merge-patch+json",
         )
 

@@ -14,11 +14,13 @@ pytestmark = pytest.mark.cluster
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
-def test_a_job_waits_for_its_quota_and_runs(tiny: Inputs, jobs: Jobs, tmp_path: Path) -> None:
-    """All of its workers or none; and again, when it is suspended and resumed."""
+def test_a_job_waits_for_its_quota_and_runs(
+    tiny: Inputs, jobs: Jobs, kueue_program: Path, tmp_path: Path
+) -> None:
+    """All of its workers or none."""
     job = tiny.job("queued", f"{jobs.root}/out", workers=workers(2, 1))
     job["metadata"]["labels"] = {QUEUE: "nightly"}
-    with kueue(jobs.cluster, jobs.namespace, tmp_path):
+    with kueue(jobs.cluster, kueue_program, jobs.namespace, tmp_path):
         jobs.apply(job)
         jobs.await_("queued", waits)
         jobs.cluster.wait_for(lambda: len(jobs.pods()) == 2, 30, "both pods")
@@ -26,10 +28,6 @@ def test_a_job_waits_for_its_quota_and_runs(tiny: Inputs, jobs: Jobs, tmp_path: 
             assert pod["metadata"]["labels"][QUEUE] == "nightly"
             assert pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] == "2"
             assert pod["spec"]["schedulingGates"]
-        jobs.patch("queued", {"suspend": True})
-        jobs.await_("queued", lambda status: status.get("phase") == "Suspended")
-        jobs.patch("queued", {"suspend": False})
-        jobs.await_("queued", waits)
         # Room for one worker is none for a job of two.
         set_quota(jobs.cluster, "60m", "2Gi")
         assert all(pod["spec"].get("schedulingGates") for pod in jobs.pods())

@@ -40,17 +40,26 @@ exec "$2" --config "$1/config.yaml" --feature-gates=VisibilityOnDemand=false
 """
 
 
+def build_kueue() -> Path:
+    """The program; takes minutes where it is not there."""
+    return build(_MODULE)[0] / "kueue"
+
+
 @contextmanager
-def kueue(cluster: KubernetesCluster, namespace: str, folder: Path) -> Iterator[None]:
+def kueue(
+    cluster: KubernetesCluster, program: Path, namespace: str, folder: Path
+) -> Iterator[None]:
     """Kueue with queue ``nightly`` in the namespace, whose ClusterQueue has no quota yet."""
     source = Path(run(find_go(), "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue",
                       cwd=_MODULE.folder).strip())  # fmt: skip
-    cluster.kubectl("apply", "--server-side", "-f", str(source / "config/components/crd/bases"))
+    definitions = str(source / "config/components/crd/bases")
+    cluster.kubectl("apply", "--server-side", "-f", definitions)
+    cluster.kubectl("wait", "-f", definitions, "--for=condition=Established", "--timeout=30s")
     names = ("IP:" + HOST,)
     authority = Authority(folder / "authority")
     authority.issue("kueue", Subject("kueue", names=names))
     _write_files(authority, folder, namespace)
-    process = _start(cluster, folder)
+    process = _start(cluster, program, folder)
     try:
         cluster.wait_for(_listens, 60, "Kueue's webhooks")
         _apply(cluster, *_webhooks(source, authority, namespace))
@@ -92,8 +101,7 @@ def _write_files(authority: Authority, folder: Path, namespace: str) -> None:
     (folder / "config.yaml").write_text(json.dumps(config))
 
 
-def _start(cluster: KubernetesCluster, folder: Path) -> subprocess.Popen[bytes]:
-    program = build(_MODULE)[0] / "kueue"
+def _start(cluster: KubernetesCluster, program: Path, folder: Path) -> subprocess.Popen[bytes]:
     command = ["unshare", "--mount", "sh", "-c", _START, "sh", str(folder), str(program)]
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(
