@@ -50,8 +50,7 @@ def kueue(
     cluster: KubernetesCluster, program: Path, namespace: str, folder: Path
 ) -> Iterator[None]:
     """Kueue with queue ``nightly`` in the namespace, whose ClusterQueue has no quota yet."""
-    source = Path(run(find_go(), "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue",
-                      cwd=_MODULE.folder).strip())  # fmt: skip
+    source = _source()
     definitions = str(source / "config/components/crd/bases")
     cluster.kubectl("apply", "--server-side", "-f", definitions)
     cluster.kubectl("wait", "-f", definitions, "--for=condition=Established", "--timeout=30s")
@@ -79,6 +78,12 @@ def kueue(
 def set_quota(cluster: KubernetesCluster, cpu: str, memory: str) -> None:
     """What the queue's jobs may have in all."""
     _apply(cluster, _cluster_queue(cpu, memory))
+
+
+def _source() -> Path:
+    """The module's folder, with the definitions and the webhooks' manifest."""
+    command = (find_go(), "mod", "download", "-json", "sigs.k8s.io/kueue")
+    return Path(json.loads(run(*command, cwd=_MODULE.folder))["Dir"])
 
 
 def _write_files(authority: Authority, folder: Path, namespace: str) -> None:
