@@ -17,9 +17,7 @@ from embertide.spec.naming import (
 )
 from embertide.spec.reports import WorkerStatus
 from embertide_operator.kubernetes_api import KubernetesApi, Object
-
-_CREATING = ("ContainerCreating", "PodInitializing")
-_MOUNTED = "PodReadyToStartContainers"
+from embertide_operator.mounts import FAILED_MOUNT, tell_mount_error
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ def observe(
         elif found is not None:
             name_conflicts.append(f"{kind}/{name}")
     pods = [pod for pod in api.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
-    _tell_mount_error(api, namespace, pods)
+    pods = tell_mount_error(pods, lambda uid: api.events_about(namespace, uid, FAILED_MOUNT))
     return Observed(
         job,
         children=children,
@@ -185,23 +183,6 @@ def _pod_creation_error(
     events = api.events_about(namespace, uid, "FailedCreate")
     newest = max(events, key=lambda event: event.get("lastTimestamp") or "", default=None)
     return str(newest["message"]) if newest else ""
-
-
-def _tell_mount_error(api: KubernetesApi, namespace: str, pods: list[Object]) -> None:
-    """Let the first pod that is being created say which volume it lacks, as a waiting reason.
-
-    The kubelet says so in an Event only, such as for a Secret that is missing or lacks a key.
-    """
-    for pod in pods:
-        waiting = _state(pod).get("waiting") or {}
-        # Where the API server has this condition, it is True once all volumes are mounted.
-        if waiting.get("reason") not in _CREATING or is_true(pod, _MOUNTED):
-            continue
-        events = api.events_about(namespace, pod["metadata"]["uid"], "FailedMount")
-        if events:
-            newest = max(events, key=lambda event: event.get("lastTimestamp") or "")
-            waiting |= {"reason": "FailedMount", "message": newest["message"]}
-        return
 
 
 def _rank_zero_status(api: KubernetesApi, pods: list[Object], job: Object) -> WorkerStatus | None:
