@@ -17,7 +17,6 @@ from embertide.spec.naming import (
 )
 from embertide.spec.reports import WorkerStatus
 from embertide_operator.kubernetes_api import KubernetesApi, Object
-from embertide_operator.mounts import FAILED_MOUNT, tell_mount_error
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,6 @@ def observe(
         elif found is not None:
             name_conflicts.append(f"{kind}/{name}")
     pods = [pod for pod in api.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
-    pods = tell_mount_error(pods, lambda uid: api.events_about(namespace, uid, FAILED_MOUNT))
     return Observed(
         job,
         children=children,
