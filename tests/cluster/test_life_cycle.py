@@ -104,7 +104,7 @@ def test_a_missing_secret_is_named(small: Inputs, jobs: Jobs) -> None:
         "keyless",
         lambda s: "nowhere" in find_condition(s, "WorkersReady").get("message", ""),
     )
-    assert find_condition(status, "WorkersReady")["reason"] == "FailedMount"
+    assert find_condition(status, "WorkersReady")["reason"] == "CreateContainerConfigError"
 
 
 def test_a_quota_that_refuses_the_pods(small: Inputs, jobs: Jobs) -> None:
