@@ -16,6 +16,7 @@ from embertide_operator.children import (
     spec_hash,
 )
 from embertide_operator.conditions import NOT_CURRENT
+from embertide_operator.containers import other_trouble
 from embertide_operator.decision import Decision, count_workers, is_stuck, pod_deletion, stop_pods
 from embertide_operator.failures import (
     Failure,
@@ -25,7 +26,7 @@ from embertide_operator.failures import (
     why_not_ready,
     why_not_running,
 )
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.kubernetes_api import Object, kind_of
 from embertide_operator.observe import Observed, attempt_of, container_status, label
 from embertide_operator.pods import Attempt
 from embertide_operator.quantities import quantity
@@ -91,7 +92,7 @@ def _has_spec_of(statefulset: Object, job: EmbeddingJob) -> bool:
 
 def _needs_apply(child: Object, seen: Observed) -> bool:
     """Whether a child is missing or differs; see ``Observed.all_children`` for those not read."""
-    found = seen.children.get(child["kind"])
+    found = seen.children.get(kind_of(child))
     if found is None:
         return "StatefulSet" not in seen.children or seen.all_children
     annotations = found["metadata"].get("annotations") or {}
@@ -179,8 +180,8 @@ def _read_plan(pod: Object) -> PlanResult | Failure | None:
     name = pod["metadata"]["name"]
     if end is None:
         if (pod.get("status") or {}).get("phase") == "Failed":
-            message = "the planner's pod was terminated by its node"
-            return Failure("PlannerFailed", message, worker=name)
+            _, message = other_trouble(pod) or ("", "its node terminated the pod")
+            return Failure("PlannerFailed", f"the planner: {message}", worker=name)
         return None
     text = end.get("message") or ""
     if end["exitCode"] == 0 and (plan := PlanResult.parse(text)) is not None:

@@ -9,7 +9,15 @@ from typing import Any
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide_operator.gangs import (
+    gang_annotations,
+    group_kind,
+    in_group,
+    pod_group,
+    queue_labels,
+)
 from embertide_operator.kubernetes_api import Object
+from embertide_operator.network_policy import policy_spec
 from embertide_operator.pods import Attempt, labels, planner_template, worker_template
 from embertide_operator.settings import Settings
 
@@ -17,10 +25,6 @@ SPEC_HASH = f"{naming.GROUP}/spec-hash"
 """On the StatefulSet: hash of the part of the spec that its workers were started with."""
 APPLIED_HASH = f"{naming.GROUP}/applied-hash"
 """On every child: hash of what was applied, so that it is applied again only if it differs."""
-_GANG_SIZE = "scheduling.volcano.sh/group-min-member"
-"""On the StatefulSet: how many pods Volcano, if it schedules them, has to find room for at once."""
-_QUEUE = "kueue.x-k8s.io/queue-name"
-"""A label of the job that its StatefulSet takes over: the queue in which Kueue holds its pods."""
 
 
 def needs_plan(job: EmbeddingJob) -> bool:
@@ -45,14 +49,28 @@ def spec_hash(job: EmbeddingJob) -> str:
     return _digest(parts)
 
 
+def child_kinds(settings: Settings) -> tuple[str, ...]:
+    """The kinds of all objects that :func:`children` may make, the StatefulSet first."""
+    kinds = ["StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget"]
+    if settings.network_policy:
+        kinds.append("NetworkPolicy")
+    if settings.pod_groups:
+        kinds.append(group_kind(settings))
+    return tuple(kinds)
+
+
 def children(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> list[Object]:
     """All objects of an attempt, in the order to apply them."""
     built = [
         config_map(job, attempt.uid),
         service(job, attempt.uid),
-        disruption_budget(job, attempt),
-        statefulset(job, attempt, settings),
+        disruption_budget(job, attempt.uid),
     ]
+    if settings.network_policy:
+        built.append(network_policy(job, attempt.uid, settings))
+    if (group := pod_group(job, attempt.grid.workers, settings)) is not None:
+        built.append({**_head(group["apiVersion"], group["kind"], job, attempt.uid), **group})
+    built.append(statefulset(job, attempt, settings))
     return [with_applied_hash(child) for child in built]
 
 
@@ -75,31 +93,46 @@ def service(job: EmbeddingJob, uid: str) -> Object:
         **_head("v1", "Service", job, uid),
         "spec": {
             "clusterIP": "None",
+            # A name then has the addresses of both families, where the cluster has both.
+            "ipFamilyPolicy": "PreferDualStack",
             "publishNotReadyAddresses": True,
-            "selector": _selector(job),
+            "selector": selector(job, uid),
             "ports": [{"name": name, "port": port} for name, port in ports.items()],
         },
     }
 
 
-def disruption_budget(job: EmbeddingJob, attempt: Attempt) -> Object:
-    """Blocks voluntary evictions: losing one worker ends the attempt of all."""
+def disruption_budget(job: EmbeddingJob, uid: str) -> Object:
+    """Blocks voluntary evictions of workers that run: losing one ends the attempt of all.
+
+    It stays when the workers are gone, and is satisfied without them. A worker that is not ready
+    protects nothing, so it may be evicted.
+    """
     return {
-        **_head("policy/v1", "PodDisruptionBudget", job, attempt.uid),
-        "spec": {"minAvailable": attempt.grid.workers, "selector": {"matchLabels": _selector(job)}},
+        **_head("policy/v1", "PodDisruptionBudget", job, uid),
+        "spec": {
+            "maxUnavailable": 0,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": selector(job, uid)},
+        },
     }
+
+
+def network_policy(job: EmbeddingJob, uid: str, settings: Settings) -> Object:
+    """Who may reach the job's pods."""
+    head = _head("networking.k8s.io/v1", "NetworkPolicy", job, uid)
+    return {**head, "spec": policy_spec(uid, settings)}
 
 
 def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
     """The workers. ``OnDelete``: a changed template applies to the next attempt only."""
     head = _head("apps/v1", "StatefulSet", job, attempt.uid)
     head["metadata"]["labels"][naming.LABEL_ATTEMPT] = str(attempt.number)
+    head["metadata"]["labels"] |= queue_labels(job)
     head["metadata"]["annotations"] = {
         SPEC_HASH: spec_hash(job),
-        _GANG_SIZE: str(attempt.grid.workers),
+        **gang_annotations(attempt.grid.workers),
     }
-    if _QUEUE in job.metadata.labels:
-        head["metadata"]["labels"][_QUEUE] = job.metadata.labels[_QUEUE]
     return {
         **head,
         "spec": {
@@ -107,8 +140,9 @@ def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Obje
             "replicas": attempt.grid.workers,
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
-            "selector": {"matchLabels": _selector(job)},
-            "template": worker_template(job, attempt, settings),
+            # A StatefulSet's selector never changes, so it has no more than it always had.
+            "selector": {"matchLabels": _name_selector(job)},
+            "template": in_group(worker_template(job, attempt, settings), job, settings),
         },
     }
 
@@ -134,13 +168,18 @@ def _head(version: str, kind: str, job: EmbeddingJob, uid: str) -> Object:
     meta = {
         "name": job.metadata.name,
         "namespace": job.metadata.namespace,
-        "labels": labels(job),
+        "labels": labels(job, uid),
         "ownerReferences": [owner],
     }
     return {"apiVersion": version, "kind": kind, "metadata": meta}
 
 
-def _selector(job: EmbeddingJob) -> dict[str, str]:
+def selector(job: EmbeddingJob, uid: str) -> dict[str, str]:
+    """The labels that the workers of this job have, and of no other of the same name."""
+    return {**_name_selector(job), naming.LABEL_JOB_UID: uid}
+
+
+def _name_selector(job: EmbeddingJob) -> dict[str, str]:
     return {naming.LABEL_JOB: job.metadata.name, naming.LABEL_ROLE: naming.ROLE_WORKER}
 
 

@@ -14,12 +14,13 @@ from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
 from embertide_operator.advance import REFUSED
+from embertide_operator.children import child_kinds
 from embertide_operator.conditions import is_outdated
 from embertide_operator.decision import Decision
 from embertide_operator.events import event_object
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
 from embertide_operator.metrics import Metrics
-from embertide_operator.observe import is_finished, observe, output_of
+from embertide_operator.observe import is_finished, is_managed_elsewhere, observe, output_of
 from embertide_operator.outputs import Outputs
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
@@ -134,13 +135,14 @@ class Controller:
         # Read again: it may have changed while waiting for the lock.
         meta = job["metadata"]
         job = self.api.get("EmbeddingJob", meta["namespace"], meta["name"]) or {}
-        if not job:
+        if not job or is_managed_elsewhere(job):
             return None
         # Before anything is done: a job whose time to live is over is deleted below.
         self.outputs.note(job)
         seen = observe(
             self.api,
             job,
+            kinds=child_kinds(self.settings),
             all_children=self._wants_all_children(job),
             last_success=self.outputs.last_success(job),
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from embertide_operator.failures import is_ready
 from embertide_operator.kubernetes_api import Object
-from embertide_operator.observe import Observed
+from embertide_operator.observe import Observed, container_status
 from embertide_operator.status import Draft, parse_time
 
 _STUCK_SECONDS = 30.0
@@ -45,7 +45,9 @@ def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) 
     """Stop all pods of a job; its other objects stay."""
     decision = Decision(draft, requeue_after=requeue_after)
     statefulset = seen.children.get("StatefulSet")
-    if statefulset is not None and statefulset["spec"]["replicas"] > 0:
+    if statefulset is not None and (
+        statefulset["spec"]["replicas"] > 0 or any(map(_is_held, seen.pods))
+    ):
         decision.scale_to_zero = statefulset
     for pod in seen.planners():
         if not pod["metadata"].get("deletionTimestamp"):
@@ -59,6 +61,17 @@ def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) 
     if not seen.pods and draft.condition("WorkersReady"):
         draft.set("WorkersReady", False, "Stopped", "no workers are running")
     return decision
+
+
+def _is_held(pod: Object) -> bool:
+    """Whether a pod that has ended stays for somebody's finalizer.
+
+    It is Kueue's, on pods that never got a node: Kueue lets go of them when the StatefulSet
+    changes, as it does when it is scaled, to zero once more.
+    """
+    meta, phase = pod["metadata"], (pod.get("status") or {}).get("phase")
+    ended = phase in ("Succeeded", "Failed")
+    return bool(meta.get("deletionTimestamp") and meta.get("finalizers") and ended)
 
 
 def pod_deletion(pod: Object, *, force: bool = False) -> Deletion:
@@ -75,7 +88,7 @@ def is_stuck(pod: Object, draft: Draft) -> bool:
 def count_workers(pods: list[Object], wanted: int, draft: Draft) -> int:
     """Set ``status.workers``; returns the number of ready workers."""
     ready = sum(map(is_ready, pods))
-    failed = sum(1 for pod in pods if _has_terminated(pod))
+    failed = sum(1 for pod in pods if _has_terminated(container_status(pod)))
     draft["workers"] = {
         "desired": wanted,
         "ready": ready,
@@ -85,10 +98,6 @@ def count_workers(pods: list[Object], wanted: int, draft: Draft) -> int:
     return ready
 
 
-def _has_terminated(pod: Object) -> bool:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    return any(
-        (item.get(key) or {}).get("terminated")
-        for item in statuses
-        for key in ("state", "lastState")
-    )
+def _has_terminated(worker: Object) -> bool:
+    """Whether the worker's container has terminated, now or before; see its status."""
+    return any((worker.get(key) or {}).get("terminated") for key in ("state", "lastState"))

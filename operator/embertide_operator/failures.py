@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
 from embertide.spec.reports import Ending
+from embertide_operator.containers import other_trouble
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, container_status, pod_title
 from embertide_operator.status import parse_time
@@ -164,4 +165,7 @@ def why_not_running(pod: Object) -> tuple[str, str] | None:
     if waiting.get("reason") and waiting["reason"] not in _NORMAL_WAITING_REASONS:
         why = waiting.get("message") or waiting["reason"]
         return str(waiting["reason"]), f"{pod_title(pod)} cannot start: {why}"
+    if (trouble := other_trouble(pod)) is not None:
+        reason, message = trouble
+        return reason, f"{pod_title(pod)}: {message}"
     return None

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from threading import Thread
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from embertide.spec.http_server import DualStackServer
 from embertide_operator.controller import Controller
 
 Answer = tuple[int, str, bytes]
 
 
-def serve(controller: Controller, port: int) -> ThreadingHTTPServer:
+def serve(controller: Controller, port: int) -> DualStackServer:
     """Start serving probes and scrapes, until the process ends."""
     routes = {
         "/healthz": lambda: health(controller),
@@ -28,8 +29,7 @@ def serve(controller: Controller, port: int) -> ThreadingHTTPServer:
             generate_latest(controller.metrics.registry),
         ),
     }
-    server = ThreadingHTTPServer(("", port), _handler(routes))
-    server.daemon_threads = True
+    server = DualStackServer(port, _handler(routes))
     Thread(target=server.serve_forever, name="http", daemon=True).start()
     return server
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -31,7 +32,12 @@ _ROUTES = {
     "Event": ("/api/v1", "events"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
+    "PodGroup.scheduling.volcano.sh": ("/apis/scheduling.volcano.sh/v1beta1", "podgroups"),
+    "PodGroup.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups"),
 }
+SCALED = f"{GROUP}/scaled-at"
+"""On the StatefulSet: when it was last scaled, RFC 3339; a change that others see each time."""
 _VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 _TIMEOUT_SECONDS = 15.0
 _STATUS_TIMEOUT_SECONDS = 2.0
@@ -106,20 +112,24 @@ class KubernetesApi:
         meta = manifest["metadata"]
         return self._call(
             "PATCH",
-            _path(manifest["kind"], meta["namespace"], meta["name"]),
+            _path(kind_of(manifest), meta["namespace"], meta["name"]),
             {"fieldManager": FIELD_MANAGER, "force": "true"},
             manifest,
             "application/apply-patch+yaml",
         )
 
     def scale(self, statefulset: Object, replicas: int) -> None:
-        """Set a StatefulSet's replicas and no other field."""
+        """Set a StatefulSet's replicas, and the annotation that says when."""
         meta = statefulset["metadata"]
+        annotations = {SCALED: datetime.now(UTC).isoformat()}
         self._call(
             "PATCH",
             _path("StatefulSet", meta["namespace"], meta["name"]),
             {"fieldManager": FIELD_MANAGER},
-            {"metadata": {"uid": meta["uid"]}, "spec": {"replicas": replicas}},
+            {
+                "metadata": {"uid": meta["uid"], "annotations": annotations},
+                "spec": {"replicas": replicas},
+            },
             "application/merge-patch+json",
         )
 
@@ -228,6 +238,12 @@ def merge_patch(old: Object, new: Object) -> Object:
         elif key not in old or old[key] != value:
             patch[key] = value
     return {key: value for key, value in patch.items() if value != {} or key not in old}
+
+
+def kind_of(item: Object) -> str:
+    """The kind of an object; with its API group where several groups have that kind."""
+    kind, group = str(item["kind"]), str(item["apiVersion"]).partition("/")[0]
+    return kind if kind in _ROUTES else f"{kind}.{group}"
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from embertide.spec.base import normalise_uri
-from embertide.spec.naming import CONTAINER, HTTP_PORT, LABEL_ATTEMPT, LABEL_ROLE, ROLE_WORKER
+from embertide.spec.naming import (
+    CONTAINER,
+    HTTP_PORT,
+    LABEL_ATTEMPT,
+    LABEL_ROLE,
+    MANAGED_BY,
+    ROLE_WORKER,
+)
 from embertide.spec.reports import WorkerStatus
 from embertide_operator.kubernetes_api import KubernetesApi, Object
-
-CHILDREN = ("StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget")
 
 
 @dataclass(frozen=True)
@@ -95,13 +101,28 @@ def is_true(item: Object, kind: str) -> bool:
     return bool(condition(item, kind).get("status") == "True")
 
 
+def is_managed_elsewhere(job: Object) -> bool:
+    """Whether ``spec.managedBy`` leaves a job to another controller, which alone writes to it."""
+    return job["spec"].get("managedBy") not in (None, MANAGED_BY)
+
+
 def is_finished(job: Object) -> bool:
     """Whether a job has succeeded, or failed without further retries."""
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
-def observe(api: KubernetesApi, job: Object, *, all_children: bool, last_success: str) -> Observed:
+def observe(
+    api: KubernetesApi,
+    job: Object,
+    *,
+    kinds: Sequence[str],
+    all_children: bool,
+    last_success: str,
+) -> Observed:
     """Read everything that belongs to a job.
+
+    Args:
+        kinds: of its children, the StatefulSet first.
 
     The StatefulSet is created last, so where it exists the other children are assumed to exist;
     ``all_children`` reads those too.
@@ -113,7 +134,7 @@ def observe(api: KubernetesApi, job: Object, *, all_children: bool, last_success
     namespace, name = meta["namespace"], meta["name"]
     children: dict[str, Object] = {}
     name_conflicts = []
-    for kind in CHILDREN:
+    for kind in kinds:
         found = api.get(kind, namespace, name)
         if found is not None and meta["uid"] in owners(found):
             children[kind] = found
@@ -203,6 +224,7 @@ def _competing_job(api: KubernetesApi, job: Object) -> str:
         if holds_output(other):
             return f"{name} is publishing to {output}"
         can_start = not other["spec"].get("suspend") and not _rejected(other)
+        can_start = can_start and not is_managed_elsewhere(other)
         if can_start and _age(other) < _age(job):
             older = f"{name} publishes to {output} and was created earlier"
     return older

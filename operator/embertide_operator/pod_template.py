@@ -1,7 +1,8 @@
 """Merge a job's pod template into the operator's: mappings by key, named lists by name.
 
 It is the part of Kubernetes' strategic merge patch that `kubectl patch` users know: an entry of
-``containers``, ``volumes`` or ``env`` changes the entry of the same name, or is added.
+``containers``, ``volumes`` or ``env`` changes the entry of the same name, or is added. A volume
+that has a source, such as a claim under the name ``scratch``, replaces ours.
 """
 
 from __future__ import annotations
@@ -22,6 +23,20 @@ _MERGE_KEYS = {
     "imagePullSecrets": "name",
     "ports": "containerPort",
 }
+# Entries of these lists that say what they are replace ours, which may say otherwise: a volume has
+# one source, a variable a value or a place to take it from.
+_ONE_SOURCE = ("env", "volumes")
+_OWN_VOLUMES = ("job", "credentials")
+# Fields of a pod that say on which nodes it may run.
+_PLACEMENT = (
+    "affinity",
+    "nodeName",
+    "nodeSelector",
+    "resourceClaims",
+    "runtimeClassName",
+    "tolerations",
+    "topologySpreadConstraints",
+)
 # Fields that the operator relies on, with the reason.
 _FORBIDDEN = {
     "restartPolicy": "a StatefulSet's pods always restart",
@@ -53,6 +68,11 @@ def problems(template: Object) -> list[tuple[str, str]]:
         given = template.get("metadata", {}).get(key, {})
         if not isinstance(given, dict):
             found.append((f"{at}.metadata.{key}", "must be a mapping"))
+    found += [
+        (f"{at}.spec.volumes[{i}]", f"{volume['name']!r} is the operator's own; name it otherwise")
+        for i, volume in enumerate(spec.get("volumes") or [])
+        if isinstance(volume, dict) and volume.get("name") in _OWN_VOLUMES
+    ]
     for i, container in enumerate(spec.get("containers") or []):
         if not isinstance(container, dict) or "name" not in container:
             found.append(
@@ -66,6 +86,28 @@ def problems(template: Object) -> list[tuple[str, str]]:
                 )
             )
     return found
+
+
+def for_planner(template: Object, *, apart: bool) -> Object:
+    """The part of a job's pod template that holds for its planner.
+
+    Its worker's resources are the workers' alone.
+
+    Args:
+        apart: whether to leave out where the workers are placed as well.
+    """
+    spec = dict(template.get("spec", {}))
+    for key in _PLACEMENT if apart else ():
+        spec.pop(key, None)
+    if spec.get("containers"):
+        spec["containers"] = [_without_resources(item) for item in spec["containers"]]
+    return {**template, "spec": spec}
+
+
+def _without_resources(container: Object) -> Object:
+    if container["name"] != CONTAINER:
+        return container
+    return {key: value for key, value in container.items() if key != "resources"}
 
 
 def merge(ours: Object, theirs: Object) -> Object:
@@ -96,6 +138,8 @@ def _merge_lists(key: str, mine: list[Any], theirs: list[Any]) -> list[Any]:
         at = places.get(item.get(field)) if isinstance(item, dict) else None
         if at is None:
             result.append(item)
+        elif key in _ONE_SOURCE and len(item) > 1:
+            result[at] = item
         else:
             result[at] = merge(result[at], item)
     return result

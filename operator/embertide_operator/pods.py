@@ -9,7 +9,7 @@ from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide_operator.kubernetes_api import Object
-from embertide_operator.pod_template import merge
+from embertide_operator.pod_template import for_planner, merge
 from embertide_operator.quantities import quantity
 from embertide_operator.settings import Settings
 
@@ -19,7 +19,7 @@ _LOST_NODE_SECONDS = 60
 _PLANNER_MEMORY = "2Gi"
 """The planner reads metadata of the inputs only."""
 _GPU = "nvidia.com/gpu"
-_SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_SECRET_KEYS, _SECRET_TOKEN = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "AWS_SESSION_TOKEN"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +48,14 @@ def image_of(job: EmbeddingJob, settings: Settings) -> str:
     return job.spec.workers.image or default
 
 
-def labels(job: EmbeddingJob) -> dict[str, str]:
+def labels(job: EmbeddingJob, uid: str) -> dict[str, str]:
     """The labels of every object of a job."""
     return {
         "app.kubernetes.io/name": "embertide",
         "app.kubernetes.io/instance": job.metadata.name,
         "app.kubernetes.io/managed-by": naming.FIELD_MANAGER,
         naming.LABEL_JOB: job.metadata.name,
+        naming.LABEL_JOB_UID: uid,
     }
 
 
@@ -70,22 +71,40 @@ def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> 
     probe = {"httpGet": {"path": "/healthz", "port": "http"}, "timeoutSeconds": 5}
     container["readinessProbe"] = {**probe, "periodSeconds": 2}
     container["livenessProbe"] = {**probe, "periodSeconds": 20, "failureThreshold": 6}
-    return _template(job, settings, container, naming.ROLE_WORKER, attempt.number)
+    given = job.spec.workers.pod_template or {}
+    return _template(job, settings, container, naming.ROLE_WORKER, attempt, given)
 
 
 def planner_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
-    """The pod template of the planner, which runs once."""
+    """The pod template of the planner, which runs once, and on no GPU node."""
     container = _container(job, settings, "plan")
     container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"memory": _PLANNER_MEMORY}}
-    template = _template(job, settings, container, naming.ROLE_PLANNER, attempt.number)
+    apart = job.spec.workers.device == "cuda" and bool(settings.gpu_node_labels)
+    given = for_planner(job.spec.workers.pod_template or {}, apart=apart)
+    template = _template(job, settings, container, naming.ROLE_PLANNER, attempt, given)
     template["spec"]["restartPolicy"] = "Never"
+    if apart:
+        template["spec"]["affinity"] = _without_labels(settings.gpu_node_labels)
     return template
 
 
+def _without_labels(keys: tuple[str, ...]) -> Object:
+    """The affinity to nodes that have none of these labels."""
+    expressions = [{"key": key, "operator": "DoesNotExist"} for key in keys]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
 def _template(
-    job: EmbeddingJob, settings: Settings, container: Object, role: str, attempt: int
+    job: EmbeddingJob,
+    settings: Settings,
+    container: Object,
+    role: str,
+    attempt: Attempt,
+    given: Object,
 ) -> Object:
-    ours = {naming.LABEL_ROLE: role, naming.LABEL_ATTEMPT: str(attempt)}
+    """A pod template of ours, with the job's merged into it."""
+    ours = {naming.LABEL_ROLE: role, naming.LABEL_ATTEMPT: str(attempt.number)}
     ours["app.kubernetes.io/component"] = role
     spec: Object = {
         "automountServiceAccountToken": False,
@@ -110,11 +129,14 @@ def _template(
             for state in ("not-ready", "unreachable")
         ],
     }
+    if job.spec.storage.credentials_secret is not None:
+        spec["containers"] = [_with_credentials(container)]
+        spec["volumes"].append(_credentials(job))
     if job.spec.workers.service_account_name:
         spec["serviceAccountName"] = job.spec.workers.service_account_name
-    given = job.spec.workers.pod_template or {}
     merged = merge({"metadata": {"labels": {}}, "spec": spec}, given)
-    merged["metadata"]["labels"] = {**merged["metadata"]["labels"], **labels(job), **ours}
+    ours = {**labels(job, attempt.uid), **ours}
+    merged["metadata"]["labels"] = {**merged["metadata"]["labels"], **ours}
     return merged
 
 
@@ -135,7 +157,6 @@ def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
             {"name": "TMPDIR", "value": naming.SCRATCH_FOLDER},
             # A user id that the cluster has chosen has no name, which torch may ask for.
             {"name": "LOGNAME", "value": "embertide"},
-            *_credentials(job),
         ],
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -150,18 +171,27 @@ def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
     }
 
 
-def _credentials(job: EmbeddingJob) -> list[Object]:
-    secret = job.spec.storage.credentials_secret
-    if secret is None:
-        return []
-    wanted = [(key, False) for key in _SECRET_KEYS] + [("AWS_SESSION_TOKEN", True)]
-    return [
-        {
-            "name": key,
-            "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": optional}},
-        }
-        for key, optional in wanted
-    ]
+def _credentials(job: EmbeddingJob) -> Object:
+    """The volume with the Secret's keys; files, since those follow the Secret while a pod runs."""
+
+    def source(*keys: str, optional: bool) -> Object:
+        items = [{"key": key, "path": key} for key in keys]
+        found: Object = {"name": job.spec.storage.credentials_secret, "items": items}
+        return {"secret": {**found, "optional": True} if optional else found}
+
+    sources = [source(*_SECRET_KEYS, optional=False), source(_SECRET_TOKEN, optional=True)]
+    return {"name": "credentials", "projected": {"sources": sources}}
+
+
+def _with_credentials(container: Object) -> Object:
+    """The container that reads the Secret's keys from their files."""
+    folder = naming.CREDENTIALS_FOLDER
+    mount = {"name": "credentials", "mountPath": folder, "readOnly": True}
+    return {
+        **container,
+        "env": [*container["env"], {"name": naming.ENV_CREDENTIALS_FOLDER, "value": folder}],
+        "volumeMounts": [*container["volumeMounts"], mount],
+    }
 
 
 def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -13,7 +14,14 @@ Number = TypeVar("Number", int, float)
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+GPU_NODE_LABELS = (
+    "nvidia.com/gpu.present",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "kubernetes.azure.com/accelerator",
+)
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LABEL = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
 _LONGEST_SECONDS = 86400.0
 _LONGEST_RETENTION = 366 * 86400.0
 _LARGEST_PORT = 65535
@@ -72,6 +80,31 @@ def _namespaces(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def _peers(text: str) -> tuple[dict[str, Any], ...]:
+    """NetworkPolicyPeers as a JSON list; "" for none."""
+    allowed = "a JSON list of NetworkPolicyPeers"
+    try:
+        found = json.loads(text or "[]")
+    except ValueError:
+        raise ValueError(allowed) from None
+    # A peer without any selector would be an error of the API server, for every job.
+    if not isinstance(found, list) or not all(isinstance(item, dict) and item for item in found):
+        raise ValueError(allowed)
+    return tuple(found)
+
+
+def _labels(text: str) -> tuple[str, ...]:
+    """Keys of labels with commas between them; "" for none."""
+    keys = tuple(text.split(",")) if text else ()
+    if not all(_LABEL.fullmatch(key) for key in keys):
+        raise ValueError("keys of labels with commas between them")
+    return keys
+
+
+def _switch(text: str) -> bool:
+    return _one_of("true", "false")(text) == "true"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of one operator process, which the chart sets from its values.
@@ -82,6 +115,15 @@ class Settings:
         pull_policy: of the workers' image.
         worker_user: user and group id of the workers; None leaves it to the cluster, as
             OpenShift wants it.
+        gpu_node_labels: keys of the labels that GPU nodes have, from which the planner of a job
+            with ``device: cuda`` stays away; none places it like the workers.
+        network_policy: whether each job gets a NetworkPolicy.
+        http_peers: the NetworkPolicyPeers that it lets reach ``/status`` and ``/metrics`` of
+            workers: the operator itself, and what scrapes metrics.
+        pod_groups: whose PodGroups the workers of a job are put into: those of ``volcano`` or of
+            ``coscheduling``; "" for none.
+        group_scheduler: the scheduler of pods in such groups, for jobs that name none; "" for the
+            cluster's default.
         backoff_seconds: back-off before the first retry; doubles with each, up to 5 minutes.
         resync_seconds: how often all unfinished jobs are reconciled, besides on events.
         stale_seconds: without a successful resync for this long, ``/healthz`` fails.
@@ -98,6 +140,11 @@ class Settings:
     image_cuda: str = _setting("")
     pull_policy: str = _setting("IfNotPresent", _one_of("Always", "IfNotPresent", "Never"))
     worker_user: int | None = _setting(USER_ID, _user)
+    gpu_node_labels: tuple[str, ...] = _setting(GPU_NODE_LABELS, _labels)
+    network_policy: bool = _setting(False, _switch)
+    http_peers: tuple[dict[str, Any], ...] = _setting((), _peers)
+    pod_groups: str = _setting("", _one_of("", "volcano", "coscheduling"))
+    group_scheduler: str = _setting("")
     backoff_seconds: float = _setting(10.0, _seconds)
     resync_seconds: float = _setting(20.0, _seconds)
     stale_seconds: float = _setting(90.0, _seconds)

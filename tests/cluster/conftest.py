@@ -12,6 +12,7 @@ from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.images import build_images
 from tests.support.cluster.installation import RELEASE, install
 from tests.support.cluster.jobs import Inputs, Jobs
+from tests.support.cluster.kueue import build_kueue
 from tests.support.cluster.leftovers import find_leftovers
 from tests.support.cluster.requirements import missing
 from tests.support.cluster.telling import Marks, mark, tell
@@ -27,6 +28,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         say = session.config.get_terminal_writer().line
         try:
             session.config.stash[_BUILT] = build_all(say), build_images(say)
+            if any("kueue_program" in getattr(item, "fixturenames", ()) for item in session.items):
+                build_kueue()
         except RuntimeError as error:
             pytest.exit(str(error), returncode=1)
 
@@ -60,6 +63,12 @@ def cluster(pytestconfig: pytest.Config, cluster_can_run: None) -> Iterator[Kube
 def operator(cluster: KubernetesCluster) -> str:
     """The name of the operator's Deployment, account and role, installed by the chart."""
     return install(cluster, RELEASE)
+
+
+@pytest.fixture(scope="session")
+def kueue_program() -> Path:
+    """Kueue's own controller, built before the first test begins where a test wants it."""
+    return build_kueue()
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def run_all(terminal: Terminal, document: str, namespace: str) -> list[str]:
 
 def test_every_page_with_commands_is_run() -> None:
     run = {"README.md", "docs/storage.md", "docs/install.md", "docs/troubleshooting.md",
-           "docs/sizing.md", *WITHOUT_CLUSTER}  # fmt: skip
+           "docs/sizing.md", "docs/security.md", *WITHOUT_CLUSTER}  # fmt: skip
     assert {name for name in documents() if blocks(name, "sh")} == run
 
 

@@ -44,7 +44,7 @@ def test_apply_to_complete_on_a_2x2_grid(small: Inputs, jobs: Jobs) -> None:
     jobs.apply(job)
     assert jobs.kubectl("get", "ej,sts,cm,svc", "-o", "yaml") == before, "nothing is done twice"
     jobs.kubectl("delete", "ej", "products")
-    jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "sts,svc,cm,pdb", "-l",
+    jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "sts,svc,cm,pdb,netpol", "-l",
                           "embertide.dev/job", "-o", "name"), 90, "children are gone")  # fmt: skip
 
 

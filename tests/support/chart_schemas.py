@@ -1,4 +1,4 @@
-"""JSON schemas for kubeconform, strict: of Kubernetes, prometheus-operator and EmbeddingJob.
+"""JSON schemas for kubeconform, strict: of Kubernetes, EmbeddingJob, and those of other projects.
 
 They are made from the definitions themselves, so nothing is downloaded from a place of schemas.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from embertide.spec.crd import crd
-from tests.support.chart_sources import kubernetes, prometheus_operator
+from tests.support.chart_sources import kubernetes, pod_groups, prometheus_operator
 
 LOCATION = "{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json"
 """Where kubeconform finds the schema of a kind, in the folder of :func:`write`."""
@@ -34,7 +34,8 @@ def write(folder: Path) -> None:
             needed = {one: definitions[one] for one in _needed(name, definitions)}
             schema = {"$ref": f"{_PREFIX}{name}", "definitions": needed}
             _put(folder / _file(kind["group"], kind["version"], kind["kind"]), schema)
-    found = [yaml.safe_load(path.read_text()) for path in prometheus_operator()]
+    foreign = [*prometheus_operator(), *pod_groups()]
+    found = [yaml.safe_load(path.read_text()) for path in foreign]
     for definition in (*found, crd()):
         _write_definition(folder, definition)
 

@@ -82,3 +82,20 @@ def prometheus_operator() -> list[Path]:
         "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
         tuple(_DEFINITION.format(name) for name in MONITORS),
     ).fetch()
+
+
+def pod_groups() -> list[Path]:
+    """The definitions of PodGroups: of the coscheduling plugin, and of Volcano."""
+    plugin = Source(
+        "sigs.k8s.io/scheduler-plugins",
+        "v0.31.8",
+        "h1:Ie2EFRnkE9T2tBjxwypww7hJJyPRIwrXJNZeNxjP6QY=",
+        ("config/crd/bases/scheduling.x-k8s.io_podgroups.yaml",),
+    )
+    volcano = Source(
+        "volcano.sh/volcano",
+        "v1.10.0",
+        "h1:+GzQinGgeV0j58WpWpxByOXgF+YfUPW55zghM8GqjF0=",
+        ("config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml",),
+    )
+    return [*plugin.fetch(), *volcano.fetch()]

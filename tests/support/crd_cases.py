@@ -236,6 +236,7 @@ BOUNDS = (
     Case("no version kept", {"spec.output.keepVersions": 0}, "greater than or equal to 1"),
     Case("no time to connect", {"spec.storage.connectTimeoutSeconds": 0}, "greater than 0"),
     Case("an endpoint without scheme", {"spec.storage.endpointUrl": "minio:9000"}, "should match"),
+    Case("a controller without a domain", {"spec.managedBy": "multikueue"}, "should match"),
     Case("no time to start", {"spec.preRunningDeadlineSeconds": 0}, "greater than or equal to 1"),
     Case(
         "a service account in capitals",
@@ -252,8 +253,13 @@ FROZEN = (
     Case("other features", {f"{NODE}.features.vectorColumn": "y"}, f"spec.input {_FROZEN}"),
     Case("another model", {"spec.model.uri": "s3://shop/models/gcn-8/"}, f"spec.model {_FROZEN}"),
     Case("another output", {"spec.output.keepVersions": 2}, f"spec.output {_FROZEN}"),
+    Case(
+        "another controller",
+        {"spec.managedBy": "kueue.x-k8s.io/multikueue"},
+        "spec.managedBy cannot change; create a job with another name",
+    ),
 )
-"""Changes to ``BASE`` that are refused once it is accepted, and taken before."""
+"""Changes to ``BASE`` that are refused once it is accepted."""
 
 THAWED = (
     Case("suspended", {"spec.suspend": True}),

@@ -97,6 +97,7 @@ class World:
                 "name": f"products-{rank}",
                 "uid": f"pod-{rank}",
                 "labels": {
+                    "embertide.dev/job-uid": UID,
                     "embertide.dev/role": "worker",
                     "embertide.dev/attempt": str(self.status["attempt"]),
                 },

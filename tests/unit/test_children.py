@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +51,8 @@ def test_every_child_belongs_to_the_job() -> None:
         (owner,) = child["metadata"]["ownerReferences"]
         assert (owner["uid"], owner["controller"]) == (UID, True)
         assert child["metadata"]["labels"]["embertide.dev/job"] == "products"
+        assert child["metadata"]["labels"]["embertide.dev/job-uid"] == UID
+    assert pod_of(job())["metadata"]["labels"]["embertide.dev/job-uid"] == UID
 
 
 def test_workers_meet_the_restricted_pod_security_standard() -> None:
@@ -92,13 +95,86 @@ def test_a_worker_is_told_its_attempt_and_its_rendezvous() -> None:
     assert told["EMBERTIDE_THREADS"] == "2"
 
 
-def test_credentials_are_read_from_the_secret_and_nothing_else_of_it() -> None:
-    (container,) = pod_of(job(storage={"credentialsSecret": "s3"}))["spec"]["containers"]
-    secrets = [item for item in container["env"] if "secretKeyRef" in item.get("valueFrom", {})]
-    assert [item["name"] for item in secrets] == [
+@pytest.mark.parametrize("role", ["worker", "planner"])
+def test_credentials_are_files_of_the_secret_and_nothing_else_of_it(role: str) -> None:
+    found = job(storage={"credentialsSecret": "s3"})
+    pod = pod_of(found) if role == "worker" else planner(found, ATTEMPT, SETTINGS)
+    (container,) = pod["spec"]["containers"]
+    (volume,) = (v for v in pod["spec"]["volumes"] if v["name"] == "credentials")
+    keys, token = (source["secret"] for source in volume["projected"]["sources"])
+    assert [item["path"] for item in (*keys["items"], *token["items"])] == [
         "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
     ]  # fmt: skip
+    assert (keys["name"], token["name"], token["optional"]) == ("s3", "s3", True)
+    assert "optional" not in keys, "a pod without its keys does not start"
+    (mount,) = (m for m in container["volumeMounts"] if m["name"] == "credentials")
+    told = {item["name"]: item.get("value") for item in container["env"]}
+    assert told["EMBERTIDE_CREDENTIALS_FOLDER"] == mount["mountPath"]
+    assert mount["readOnly"] is True
+    assert "secretKeyRef" not in json.dumps(container)
     assert "envFrom" not in container
+
+
+def test_without_a_secret_nothing_is_mounted() -> None:
+    spec = pod_of(job())["spec"]
+    assert {volume["name"] for volume in spec["volumes"]} == {"job", "scratch"}
+    assert "EMBERTIDE_CREDENTIALS_FOLDER" not in environment(job())
+
+
+GPU_TEMPLATE = {
+    "metadata": {"labels": {"team": "shop"}},
+    "spec": {
+        "nodeSelector": {"pool": "gpu"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [{"maxSkew": 1}],
+        "runtimeClassName": "nvidia",
+        "imagePullSecrets": [{"name": "registry"}],
+        "containers": [
+            {
+                "name": "worker",
+                "env": [{"name": "AWS_CA_BUNDLE", "value": "/ca"}],
+                "resources": {"limits": {"nvidia.com/gpu": 1}},
+            }
+        ],
+    },
+}
+
+
+def test_the_planner_of_a_gpu_job_lands_on_no_gpu_node() -> None:
+    found = job(**workers(device="cuda", image="w:cuda", podTemplate=GPU_TEMPLATE))
+    pod = planner(found, ATTEMPT, SETTINGS)
+    spec = pod["spec"]
+    assert not {"nodeSelector", "topologySpreadConstraints", "runtimeClassName"} & set(spec)
+    assert {item["key"] for item in spec["tolerations"]} == {
+        "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable",
+    }  # fmt: skip
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = required["nodeSelectorTerms"]
+    assert {"key": "nvidia.com/gpu.present", "operator": "DoesNotExist"} in term["matchExpressions"]
+    (container,) = spec["containers"]
+    assert "nvidia.com/gpu" not in json.dumps(container["resources"])
+    # What it needs to start and to read the inputs is the workers'.
+    assert (container["image"], spec["imagePullSecrets"]) == ("w:cuda", [{"name": "registry"}])
+    assert {"name": "AWS_CA_BUNDLE", "value": "/ca"} in container["env"]
+    assert pod["metadata"]["labels"]["team"] == "shop"
+    worker = pod_of(found)["spec"]
+    assert (worker["nodeSelector"], worker["runtimeClassName"]) == ({"pool": "gpu"}, "nvidia")
+
+
+def test_where_all_nodes_have_gpus_the_planner_is_placed_like_the_workers() -> None:
+    settings = replace(SETTINGS, gpu_node_labels=())
+    found = job(**workers(device="cuda", image="w:cuda", podTemplate=GPU_TEMPLATE))
+    spec = planner(found, ATTEMPT, settings)["spec"]
+    assert spec["nodeSelector"] == {"pool": "gpu"}
+    assert spec["affinity"] == {"nodeAffinity": {}}
+    assert "nvidia.com/gpu" not in json.dumps(spec["containers"][0]["resources"])
+
+
+def test_the_planner_of_another_job_is_placed_like_its_workers() -> None:
+    spec = planner(job(**workers(podTemplate=GPU_TEMPLATE)), ATTEMPT, SETTINGS)["spec"]
+    assert spec["nodeSelector"] == {"pool": "gpu"}
+    assert spec["containers"][0]["resources"]["limits"] == {"memory": "2Gi"}
 
 
 def test_a_gpu_job_asks_for_one_gpu_each() -> None:
@@ -194,15 +270,57 @@ def test_only_what_workers_would_notice_changes_the_hash() -> None:
     assert spec_hash(job(**workers(image="other"))) != base
 
 
-def test_schedulers_of_groups_are_told_the_size_and_the_queue() -> None:
-    raw = raw_job(**workers())
-    raw["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "nightly", "team": "search"}
-    found = read_job(raw, SETTINGS)
-    assert isinstance(found, EmbeddingJob), found
-    statefulset = children(found, ATTEMPT, SETTINGS)[-1]
-    assert statefulset["metadata"]["annotations"]["scheduling.volcano.sh/group-min-member"] == "4"
-    labels = statefulset["metadata"]["labels"]
-    assert labels["kueue.x-k8s.io/queue-name"] == "nightly"
-    assert "team" not in labels
-    alone = planner(found, ATTEMPT, SETTINGS)["metadata"]["labels"]
-    assert "kueue.x-k8s.io/queue-name" not in alone, "Kueue would count it as one of the workers"
+def of_kind(kind: str, spec: EmbeddingJob | None = None) -> dict[str, Any]:
+    """The child of this kind."""
+    (found,) = (c for c in children(spec or job(), ATTEMPT, SETTINGS) if c["kind"] == kind)
+    return found
+
+
+def test_the_disruption_budget_is_satisfied_without_pods() -> None:
+    spec = of_kind("PodDisruptionBudget")["spec"]
+    assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (0, "AlwaysAllow")
+    assert "minAvailable" not in spec
+
+
+@pytest.mark.parametrize("kind", ["PodDisruptionBudget", "Service"])
+def test_a_job_of_the_same_name_before_is_not_selected(kind: str) -> None:
+    spec = of_kind(kind)["spec"]
+    chosen = spec["selector"].get("matchLabels", spec["selector"])
+    assert chosen["embertide.dev/job-uid"] == UID
+    assert chosen.items() <= pod_of(job())["metadata"]["labels"].items()
+
+
+def test_a_statefulset_of_an_earlier_release_can_be_applied_again() -> None:
+    """Its selector never changes."""
+    assert of_kind("StatefulSet")["spec"]["selector"]["matchLabels"] == {
+        "embertide.dev/job": "products", "embertide.dev/role": "worker",
+    }  # fmt: skip
+
+
+def test_the_service_has_the_addresses_of_both_families() -> None:
+    assert of_kind("Service")["spec"]["ipFamilyPolicy"] == "PreferDualStack"
+
+
+def test_a_source_of_the_job_replaces_ours() -> None:
+    claim = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}
+    template = {
+        "spec": {
+            "volumes": [{"name": "scratch", "ephemeral": claim}],
+            "containers": [
+                {"name": "worker", "env": [{"name": "EMBERTIDE_MEMORY_LIMIT", "value": "1"}]}
+            ],
+        }
+    }
+    spec = pod_of(job(**workers(podTemplate=template)))["spec"]
+    volumes = {item["name"]: item for item in spec["volumes"]}
+    assert volumes["scratch"] == {"name": "scratch", "ephemeral": claim}
+    limit = [e for e in spec["containers"][0]["env"] if e["name"] == "EMBERTIDE_MEMORY_LIMIT"]
+    assert limit == [{"name": "EMBERTIDE_MEMORY_LIMIT", "value": "1"}]
+
+
+@pytest.mark.parametrize("name", ["job", "credentials"])
+def test_the_operators_own_volumes_stay(name: str) -> None:
+    template = {"spec": {"volumes": [{"name": name, "emptyDir": {}}]}}
+    (found,) = pod_template.problems(template)
+    assert found[0] == "spec.workers.podTemplate.spec.volumes[0]"
+    assert f"{name!r} is the operator's own" in found[1]

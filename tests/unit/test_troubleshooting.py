@@ -22,6 +22,7 @@ KUBERNETES = {
     "ImagePullBackOff": "the kubelet's, of a waiting container",
     "ErrImagePull": "the kubelet's, of a waiting container",
     "CreateContainerConfigError": "the kubelet's, of a waiting container",
+    "CrashLoopBackOff": "the kubelet's, of a waiting container",
     "Evicted": "the kubelet's, of a pod that it terminated",
 }
 """Reasons that the operator passes on; see ``operator/embertide_operator/failures.py``."""

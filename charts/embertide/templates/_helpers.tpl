@@ -59,6 +59,14 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/component: operator
 {{- end }}
 
+{{- /* Who may reach port 8080 of workers, as JSON: the operator, and who the values name. */}}
+{{- define "embertide.httpPeers" -}}
+{{- $namespace := dict "kubernetes.io/metadata.name" (include "embertide.namespace" .) }}
+{{- $labels := include "embertide.operatorSelector" . | fromYaml }}
+{{- $operator := dict "namespaceSelector" (dict "matchLabels" $namespace) "podSelector" (dict "matchLabels" $labels) }}
+{{- prepend .Values.worker.networkPolicy.from $operator | toJson }}
+{{- end }}
+
 {{- define "embertide.operatorImage" -}}
 {{- $image := .Values.image }}
 {{- $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from embertide.spec.http_server import DualStackServer
 
 _TEXT = "text/plain; charset=utf-8"
 _CLIENT_SECONDS = 10.0
@@ -18,8 +20,7 @@ def text_page(status: HTTPStatus, text: str) -> tuple[HTTPStatus, str, bytes]:
     return status, _TEXT, f"{text}\n".encode()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Server(DualStackServer):
     request_queue_size = 64
     pages: dict[str, Page]
 
@@ -63,7 +64,7 @@ def serve(port: int, pages: dict[str, Page]) -> int:
     Raises:
         OSError: the port is taken.
     """
-    server = _Server(("0.0.0.0", port), _Handler)
+    server = _Server(port, _Handler)
     server.pages = pages
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     return int(server.server_address[1])

@@ -178,7 +178,11 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
         read.problems.append((naming.ENV_RANK, f"is {rank}; the grid {grid} has no such worker"))
     version = read.versions(naming.ENV_VERSION, required=True)
     earlier = read.versions(naming.ENV_EARLIER, required=False)
-    rendezvous = read.text(naming.ENV_RENDEZVOUS, r"[^\s:]+:\d{1,5}", "host:port of rank 0")
+    rendezvous = read.text(
+        naming.ENV_RENDEZVOUS,
+        r"(\[[\da-fA-F:.]+\]|[^\s:]+):\d{1,5}",  # brackets around an address of IPv6
+        "host:port of rank 0",
+    )
     limit = read.number(naming.ENV_MEMORY_LIMIT, 0)
     threads = read.number(naming.ENV_THREADS, 0)
     http_port = read.number(ENV_HTTP_PORT, naming.HTTP_PORT)
@@ -197,7 +201,7 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
         rank=rank,
         version=version[0],
         earlier=earlier,
-        rendezvous=(host, int(port)),
+        rendezvous=(host.strip("[]"), int(port)),
         memory_limit=limit or None,
         threads=threads or None,
         http_port=http_port,

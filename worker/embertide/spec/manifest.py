@@ -214,6 +214,15 @@ class JobSpec(SpecModel):
         description="The freshness objective of the output, which the condition Fresh reports, "
         "also after the job is complete. If unset, there is none.",
     )
+    managed_by: str | None = Field(
+        default=None,
+        max_length=63,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[^\s/]+$",
+        description="The controller that runs the job, such as kueue.x-k8s.io/multikueue; the "
+        f"operator leaves a job with another name than {naming.MANAGED_BY} entirely alone. Cannot "
+        "change. "
+        "Ignored outside Kubernetes.",
+    )
     suspend: bool = Field(
         default=False,
         description="true stops the workers and keeps the job; false starts a new attempt.",
@@ -267,6 +276,13 @@ _ROOT_RULES = (
         ".metadata.name",
     ),
     *(unchanged_once_accepted(field) for field in ("input", "model", "output")),
+    Rule(
+        "has(self.spec.managedBy) == has(oldSelf.spec.managedBy) && "
+        "(!has(self.spec.managedBy) || self.spec.managedBy == oldSelf.spec.managedBy)",
+        "spec.managedBy cannot change; create a job with another name",
+        ".spec.managedBy",
+        "FieldValueForbidden",
+    ),
 )
 
 

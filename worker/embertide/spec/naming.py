@@ -15,9 +15,13 @@ SINGULAR = "embeddingjob"
 SHORT_NAME = "ej"
 
 FIELD_MANAGER = "embertide-operator"
+MANAGED_BY = f"{GROUP}/operator"
+"""Of ``spec.managedBy``: the operator itself, as if the field were not set."""
 
 LABEL_JOB = f"{GROUP}/job"
 """On every object of a job: the job's name."""
+LABEL_JOB_UID = f"{GROUP}/job-uid"
+"""On every object of a job: the job's UID, which an earlier job of the same name does not share."""
 LABEL_ROLE = f"{GROUP}/role"
 """On pods: ``worker`` or ``planner``."""
 LABEL_ATTEMPT = f"{GROUP}/attempt"
@@ -34,6 +38,8 @@ RENDEZVOUS_PORT = 29500
 JOB_KEY = "job.json"
 JOB_FOLDER = "/etc/embertide"
 SCRATCH_FOLDER = "/scratch"
+CREDENTIALS_FOLDER = "/etc/embertide-credentials"
+"""With the keys of ``spec.storage.credentialsSecret``, a file each."""
 TERMINATION_LOG = "/dev/termination-log"
 CONTAINER = "worker"
 USER_ID = 65532
@@ -53,6 +59,7 @@ ENV_IN_POD = "EMBERTIDE_IN_POD"
 """Set in a job's containers, where messages advise on Secrets and service accounts."""
 ENV_OPERATOR_VERSION = "EMBERTIDE_OPERATOR_VERSION"
 """The operator's release, such as 1.4.0, for messages where it differs from the image's."""
+ENV_CREDENTIALS_FOLDER = "EMBERTIDE_CREDENTIALS_FOLDER"
 
 
 MAX_NAME = 52

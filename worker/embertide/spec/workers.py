@@ -107,8 +107,8 @@ class StorageSettings(SpecModel):
         default=None,
         min_length=1,
         description="Secret in the job's namespace with AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY. If unset, and outside Kubernetes, the standard AWS credential "
-        "chain is used.",
+        "AWS_SECRET_ACCESS_KEY; it may change while the job runs. If unset, and outside "
+        "Kubernetes, the standard AWS credential chain is used.",
     )
     max_attempts: int = Field(
         default=5,

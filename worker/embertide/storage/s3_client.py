@@ -12,15 +12,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from embertide.errors import EmbertideError, InputError, StorageError, StoreUnavailable
+from embertide.spec import naming
 from embertide.spec.workers import StorageSettings
 from embertide.storage.protocol import ObjectInfo, OnRetry
+from embertide.storage.s3_credentials import prefer_files
 from embertide.storage.s3_errors import (
     BEYOND_END,
     CONDITION_FAILED,
@@ -83,7 +87,10 @@ class S3Client:
             response_checksum_validation="when_required",
             user_agent_extra="embertide",
         )
-        client = boto3.session.Session().client(
+        session = botocore.session.get_session()
+        if folder := os.environ.get(naming.ENV_CREDENTIALS_FOLDER):
+            prefer_files(session, Path(folder))
+        client = boto3.session.Session(botocore_session=session).client(
             "s3", endpoint_url=settings.endpoint_url, region_name=settings.region, config=config
         )
         # Every call's first attempt is taken off the retries.
