@@ -19,6 +19,17 @@ APPLIED_HASH = f"{naming.GROUP}/applied-hash"
 """On every child: hash of what was applied, so that it is applied again only if it differs."""
 _GANG_SIZE = "scheduling.volcano.sh/group-min-member"
 """On the StatefulSet: how many pods Volcano, if it schedules them, has to find room for at once."""
+_NOT_THE_WORKERS: Any = {
+    "status": True,
+    "spec": {
+        "suspend": True,
+        "backoff_limit": True,
+        "ttl_seconds_after_finished": True,
+        "freshness": True,
+        "workers": {"image", "service_account_name", "pod_template"},
+    },
+}
+"""Fields of a job that only the operator reads."""
 _QUEUE = "kueue.x-k8s.io/queue-name"
 """A label of the job that its StatefulSet takes over: the queue in which Kueue holds its pods."""
 
@@ -63,8 +74,12 @@ def with_applied_hash(child: Object) -> Object:
 
 
 def config_map(job: EmbeddingJob, uid: str) -> Object:
-    """The manifest, as a file for the workers."""
-    text = job.model_dump_json(by_alias=True, exclude={"status"})
+    """The manifest, as a file for the workers: what the job says, and only what concerns them.
+
+    A worker refuses fields that it does not know. So that one of another release can read it,
+    defaults are left to the worker, and fields that only the operator reads are left out.
+    """
+    text = job.model_dump_json(by_alias=True, exclude_defaults=True, exclude=_NOT_THE_WORKERS)
     return {**_head("v1", "ConfigMap", job, uid), "data": {naming.JOB_KEY: text}}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+import embertide
 from embertide.spec.grid import GridShape
-from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide_operator import pod_template
 from embertide_operator.children import children, planner, spec_hash
 from embertide_operator.pods import Attempt
@@ -208,3 +210,56 @@ def test_schedulers_of_groups_are_told_the_size_and_the_queue() -> None:
     assert "team" not in labels
     alone = planner(found, ATTEMPT, SETTINGS)["metadata"]["labels"]
     assert "kueue.x-k8s.io/queue-name" not in alone, "Kueue would count it as one of the workers"
+
+
+def told(**spec: Any) -> dict[str, Any]:
+    """The job's file for its workers."""
+    found = children(job(**spec), ATTEMPT, SETTINGS)[0]["data"]["job.json"]
+    manifest: dict[str, Any] = json.loads(found)
+    return manifest
+
+
+def test_workers_are_told_what_the_user_said_and_no_default() -> None:
+    """One of another release refuses fields that it does not know."""
+    said = told(inference={"fanout": [5, 5], "seed": 0}, output={"uri": "s3://shop/out"})
+    assert said["spec"] == {
+        "input": {
+            "edges": [{"uri": "s3://shop/edges/", "format": "parquet"}],
+            "nodes": [
+                {"ids": "int64", "features": {"uri": "s3://shop/features/", "vectorColumn": "x"}}
+            ],
+        },
+        "model": {"uri": "s3://shop/model/"},
+        "inference": {"fanout": [5, 5]},
+        "output": {"uri": "s3://shop/out"},
+        "workers": {
+            "grid": {"graph": 2},
+            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
+        },
+    }
+    assert set(said) == {"apiVersion", "kind", "metadata", "spec"}
+    assert said["metadata"] == {"name": "products", "namespace": "shop"}
+
+
+def test_workers_are_not_told_what_only_the_operator_reads() -> None:
+    plain = told()
+    for_the_operator = {
+        "suspend": True,
+        "backoffLimit": 7,
+        "ttlSecondsAfterFinished": 60,
+        "freshness": {"maxAge": "36h"},
+    }
+    assert told(**for_the_operator) == plain
+    of_pods = {"image": "w:1", "serviceAccountName": "s", "podTemplate": {"spec": {}}}
+    grid = {"grid": {"graph": 2, "feature": 2}}
+    assert told(workers={**grid, **of_pods}) == told(workers=grid)
+
+
+@pytest.mark.parametrize("fields", [{}, {"inference": {"fanout": [5, 5], "depth": 4}}])
+def test_workers_understand_the_job_as_the_operator_does(fields: dict[str, Any]) -> None:
+    text = children(job(**fields), ATTEMPT, SETTINGS)[0]["data"]["job.json"]
+    assert load_manifest(text) == job(**fields)
+
+
+def test_a_worker_is_told_the_operators_release() -> None:
+    assert environment(job())["EMBERTIDE_OPERATOR_VERSION"] == embertide.__version__
