@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from embertide_operator.advance import REFUSED
 from embertide_operator.conditions import is_outdated
 from embertide_operator.decision import Decision
+from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
 from embertide_operator.events import event_object
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
 from embertide_operator.metrics import Metrics
@@ -151,6 +152,9 @@ class Controller:
         except ApiError as error:
             if error.retryable or error.conflict:
                 raise
+            if error.namespace_is_terminating:
+                self._write(job, leave_alone(job, datetime.now(UTC)))
+                return LEFT_ALONE_SECONDS
             self._write(job, _rejected_child(job, error))
             return _REJECTED_CHILD_SECONDS
         return decision.requeue_after
@@ -178,7 +182,8 @@ class Controller:
             try:
                 self.api.create_event(event_object(job, event, draft.now))
             except ApiError as error:
-                log.warning("cannot create an Event: %s", error)
+                if not error.namespace_is_terminating:
+                    log.warning("cannot create an Event: %s", error)
         return job
 
     def _act(self, job: Object, decision: Decision) -> None:

@@ -50,6 +50,11 @@ class ApiError(Exception):
         return self.code == 409
 
     @property
+    def namespace_is_terminating(self) -> bool:
+        """Whether an object cannot be created because its namespace is being deleted."""
+        return self.code == 403 and "because it is being terminated" in str(self)
+
+    @property
     def retryable(self) -> bool:
         """Whether the same request may succeed later.
 

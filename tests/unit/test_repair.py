@@ -1,4 +1,4 @@
-"""Objects that somebody changed by hand are applied again; what the API server made of them is not."""
+"""Objects that somebody changed by hand are applied again; not for the API server's own forms."""
 
 from __future__ import annotations
 
