@@ -81,7 +81,11 @@ def advance(
     if (exceeded := _check_progress(job, draft)) is not None:
         return exceeded
     stuck = [pod_deletion(pod, force=True) for pod in workers if is_stuck(pod, draft)]
-    return Decision(draft, apply=wanted, delete=stuck, requeue_after=_requeue_seconds(draft))
+    decision = Decision(draft, apply=wanted, delete=stuck, requeue_after=_requeue_seconds(draft))
+    decision.reset_ports = [
+        c for c in wanted if c["kind"] == "Service" and "Service" in seen.children
+    ]
+    return decision
 
 
 def _runs(statefulset: Object, number: int) -> bool:

@@ -187,6 +187,8 @@ class Controller:
         return job
 
     def _act(self, job: Object, decision: Decision) -> None:
+        for service in decision.reset_ports:
+            self.api.set_ports(service)
         for child in decision.apply:
             self.api.apply(child)
         if decision.scale_to_zero is not None:

@@ -28,14 +28,17 @@ class Deletion:
 
 @dataclass
 class Decision:
-    """What to do, in this order: write the status, apply, scale to zero, delete.
+    """What to do, in this order: write the status, reset ports, apply, scale to zero, delete.
 
     Attributes:
+        reset_ports: Services to be applied that exist: applying alone would leave ports of others,
+            which may have the names of ours.
         scale_to_zero: the StatefulSet to scale to zero.
         requeue_after: seconds until the next reconciliation without an event; None for never.
     """
 
     draft: Draft
+    reset_ports: list[Object] = field(default_factory=list)
     apply: list[Object] = field(default_factory=list)
     scale_to_zero: Object | None = None
     delete: list[Deletion] = field(default_factory=list)

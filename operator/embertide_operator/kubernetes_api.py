@@ -128,6 +128,17 @@ class KubernetesApi:
             "application/merge-patch+json",
         )
 
+    def set_ports(self, service: Object) -> None:
+        """Give a Service that exists these ports and no others."""
+        meta = service["metadata"]
+        self._call(
+            "PATCH",
+            _path("Service", meta["namespace"], meta["name"]),
+            {"fieldManager": FIELD_MANAGER},
+            {"spec": {"ports": service["spec"]["ports"]}},
+            "application/merge-patch+json",
+        )
+
     def write_status(self, job: Object, status: Object) -> Object:
         """Replace an EmbeddingJob's status; a conflict if the job changed since it was read."""
         meta = job["metadata"]

@@ -85,6 +85,7 @@ def test_an_edit_by_hand_is_put_right(edit: Callable[[Object], None], kind: str)
     decision = world.reconcile(1, children=children)
     assert [child["kind"] for child in decision.apply] == [kind]
     assert decision.scale_to_zero is None
+    assert [child["kind"] for child in decision.reset_ports] == [kind] * (kind == "Service")
     assert world.reconcile(1).apply == []
 
 
