@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
@@ -19,6 +19,7 @@ from embertide_operator.decision import Decision
 from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
 from embertide_operator.events import event_object
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.lost_pods import why_lost
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import is_finished, observe, output_of
 from embertide_operator.outputs import Outputs
@@ -145,6 +146,7 @@ class Controller:
             all_children=self._wants_all_children(job),
             last_success=self.outputs.last_success(job),
         )
+        seen = replace(seen, pod_loss=why_lost(self.api, seen))
         decision = decide(seen, self.settings, datetime.now(UTC))
         job = self._write(job, decision.draft)
         try:

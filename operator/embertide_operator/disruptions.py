@@ -40,7 +40,7 @@ def why_disrupted(pod: Object) -> str:
     deleted = bool(pod["metadata"].get("deletionTimestamp"))
     if status.get("phase") == "Failed":
         reason = str(status.get("reason") or "")
-        if _is_own_fault(reason, str(status.get("message") or "")):
+        if is_own_fault(reason, str(status.get("message") or "")):
             return ""
         told = str(status.get("message") or "") or told or reason
         return told or ("its pod was deleted" if deleted else "")
@@ -49,7 +49,7 @@ def why_disrupted(pod: Object) -> str:
     return told if "terminated" in (container_status(pod).get("state") or {}) else ""
 
 
-def _is_own_fault(reason: str, message: str) -> bool:
+def is_own_fault(reason: str, message: str) -> bool:
     """Whether the kubelet ended the pod for what it asked for or used."""
     return reason in _OWN_FAULTS or (reason == "Evicted" and bool(_OWN_LIMIT.search(message)))
 

@@ -8,7 +8,7 @@ with the first of its objects that is lost.
 from __future__ import annotations
 
 from embertide.spec.naming import LABEL_ATTEMPT, worker_name
-from embertide_operator.disruptions import why_disrupted
+from embertide_operator.disruptions import is_own_fault, why_disrupted
 from embertide_operator.failures import Failure
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed, label, rank_of
@@ -46,13 +46,28 @@ def find_lost(seen: Observed, attempt: Attempt, draft: Draft) -> Failure | None:
         return _disrupted("the workers were", why)
     if any(map(why_disrupted, workers)):
         return None  # these pods say why
-    uids = {rank_of(pod): _short_uid(pod) for pod in workers}
-    for rank, uid in enumerate(known.get("pods") or []):
-        if uid and uids.get(rank) != uid:
-            why = "its pod was replaced by another one" if rank in uids else "its pod is gone"
-            name = worker_name(seen.job["metadata"]["name"], rank)
-            return _disrupted(f"worker {rank} was", why, name)
+    ranks = {rank_of(pod) for pod in workers}
+    for rank in lost_pods(seen):
+        why = "its pod was replaced by another one" if rank in ranks else "its pod is gone"
+        return _lost_pod(rank, worker_name(seen.job["metadata"]["name"], rank), why, seen.pod_loss)
     return None
+
+
+def lost_pods(seen: Observed) -> dict[int, str]:
+    """The ranks whose pod in a running attempt is gone, with the beginning of its UID."""
+    if not seen.status.get("attemptStartTime"):
+        return {}
+    known = (seen.status.get("workers") or {}).get("pods") or []
+    uids = {rank_of(pod): _short_uid(pod) for pod in seen.workers}
+    return {rank: uid for rank, uid in enumerate(known) if uid and uids.get(rank) != uid}
+
+
+def _lost_pod(rank: int, name: str, why: str, event: Object) -> Failure:
+    """The failure of a worker whose pod is gone; an Event may say more."""
+    reason, message = event.get("reason", ""), event.get("message", "")
+    if is_own_fault(reason, message):
+        return Failure(reason, f"worker {rank}: {message}", worker=name)
+    return _disrupted(f"worker {rank} was", message or why, name)
 
 
 def _lost_statefulset(seen: Observed, attempt: Attempt, uid: str, workers: list[Object]) -> str:

@@ -106,6 +106,11 @@ class KubernetesApi:
         selector = f"involvedObject.uid={uid},reason={reason}"
         return self._list("Event", namespace, {"fieldSelector": selector})
 
+    def events_about_pod(self, namespace: str, name: str) -> list[Object]:
+        """The Events about a pod and those of its name before it."""
+        selector = f"involvedObject.kind=Pod,involvedObject.name={name}"
+        return self._list("Event", namespace, {"fieldSelector": selector})
+
     def apply(self, manifest: Object) -> Object:
         """Server-side apply under the operator's field manager; idempotent."""
         meta = manifest["metadata"]

@@ -33,6 +33,7 @@ class Observed:
             still removing.
         pods: every pod of the job: workers of all attempts, and the planner.
         pod_creation_error: why the StatefulSet could not create its pods; "" when no Event says.
+        pod_loss: the Event that says why a pod of the attempt is gone; {} where none does.
         report: rank 0's ``/status``, None when it did not answer.
         competing_job: the job with the same output that runs first, and why; "" for none.
         last_success: when the output was last published by any job; "" for never.
@@ -47,6 +48,7 @@ class Observed:
     predecessors: list[str] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
     pod_creation_error: str = ""
+    pod_loss: Object = field(default_factory=dict)
     report: WorkerStatus | None = None
     competing_job: str = ""
     last_success: str = ""

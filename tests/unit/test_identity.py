@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from embertide_operator.identity import lost_pods
+from embertide_operator.lost_pods import event_of_end
 from tests.support.operator_world import World
 
 
@@ -118,6 +120,47 @@ def test_a_pod_that_is_gone_ends_its_attempt() -> None:
     world = started()
     world.reconcile(1, pods=world.pods(world.running()))
     assert_disrupted(world, "worker 1 was disrupted: its pod is gone")
+
+
+def event(reason: str, message: str, uid: str = "pod-1") -> dict[str, Any]:
+    return {"reason": reason, "message": message, "involvedObject": {"uid": uid}}
+
+
+@pytest.mark.parametrize("left", [1, 2])
+def test_an_event_may_say_why_a_pod_is_gone(left: int) -> None:
+    world = started()
+    pods = world.pods(world.running(), world.running())[:left]
+    pods[-1]["metadata"]["uid"] = "another"
+    low = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 64Mi. "
+    pods[0]["metadata"]["uid"] = "pod-0"
+    world.reconcile(1, pods=pods, pod_loss=event("Evicted", low))
+    assert_disrupted(world, f"worker 1 was disrupted: {low}")
+
+
+def test_one_that_used_more_than_it_may_counts() -> None:
+    world = started()
+    message = 'Usage of EmptyDir volume "scratch" exceeds the limit "1Gi". '
+    pods = world.pods(world.running())
+    world.reconcile(1, pods=pods, pod_loss=event("Evicted", message))
+    assert world.condition("Failed") == ("True", "BackoffLimitExceeded")
+    assert world.status["lastFailure"] == {
+        "worker": "products-1", "reason": "Evicted", "message": f"worker 1: {message}",
+    }  # fmt: skip
+
+
+def test_only_events_about_the_pod_itself_count() -> None:
+    known = event("Evicted", "low", "8a1b2c3d-0000")
+    events = [event("Pulled", "image", "8a1b2c3d-0000"), event("Evicted", "other", "ffff"), known]
+    assert event_of_end(events, "8a1b2c3d") == known
+    assert event_of_end(events[:2], "8a1b2c3d") is None
+
+
+def test_nothing_is_lost_between_attempts() -> None:
+    world = started()
+    world.reconcile(1, pods=world.pods(world.running()))
+    assert world.status["phase"] == "Restarting"
+    world.reconcile(1, pods=[])
+    assert lost_pods(world.seen) == {}
 
 
 def test_a_pod_that_comes_late_is_no_other_one() -> None:
