@@ -51,9 +51,10 @@ def memory_given(job: EmbeddingJob) -> Any:
 
 def spec_hash(job: EmbeddingJob) -> str:
     """Hash of the fields whose change requires a new attempt."""
-    spec = job.spec.model_dump(by_alias=True, mode="json")
-    parts = {key: spec[key] for key in ("input", "model", "inference", "workers", "storage")}
-    return _digest(parts)
+    # Without defaults: a release that adds a field does not restart the workers of all jobs.
+    spec = job.spec.model_dump(by_alias=True, mode="json", exclude_defaults=True)
+    parts = ("input", "model", "inference", "workers", "storage")
+    return _digest({key: spec[key] for key in parts if key in spec})
 
 
 def children(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> list[Object]:

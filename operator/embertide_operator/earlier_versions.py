@@ -26,6 +26,8 @@ def with_next(versions: list[str], version: str) -> list[str]:
 
 def forget_settled(draft: Draft) -> None:
     """When an attempt ends: drop the versions that can hold nothing of this job any more."""
+    if draft["attemptStartTime"] is None:
+        return
     versions = draft["versions"] or []
     stage = (draft["progress"] or {}).get("stage", _LOOKING)
     if stage != _LOOKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -196,6 +197,25 @@ def test_only_what_workers_would_notice_changes_the_hash() -> None:
     assert spec_hash(job(backoffLimit=9, suspend=True)) == base
     assert spec_hash(job(inference={"fanout": [5, 5]})) != base
     assert spec_hash(job(**workers(image="other"))) != base
+
+
+def test_a_default_is_not_part_of_the_hash() -> None:
+    """Otherwise an operator of a release with one more field would restart all workers."""
+    said = {
+        "input": {
+            "edges": [{"uri": "s3://shop/edges/", "format": "parquet"}],
+            "nodes": [
+                {"ids": "int64", "features": {"uri": "s3://shop/features/", "vectorColumn": "x"}}
+            ],
+        },
+        "model": {"uri": "s3://shop/model/"},
+        "workers": {
+            "grid": {"graph": 2},
+            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
+        },
+    }
+    text = json.dumps(said, sort_keys=True)
+    assert spec_hash(job()) == hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def test_schedulers_of_groups_are_told_the_size_and_the_queue() -> None:

@@ -65,6 +65,19 @@ def test_an_attempt_that_was_only_planned_has_written_nothing() -> None:
     assert (world.status["attempt"], len(world.status["versions"])) == (2, 1)
 
 
+def test_suspended_while_it_is_planned_it_forgets_that_version_alone() -> None:
+    world = World(workers={"grid": "auto"}, backoffLimit=9)
+    world.reconcile()
+    world.status["versions"] = ["20261121T110000Z-abcdef", *world.status["versions"]]
+    world.job["spec"]["suspend"] = True
+    planner = {"metadata": {"name": "products-plan", "uid": "p", "labels": {
+        "embertide.dev/role": "planner", "embertide.dev/attempt": "1",
+    }}}  # fmt: skip
+    for _ in range(3):
+        world.reconcile(1, pods=[planner])
+    assert world.status["versions"] == ["20261121T110000Z-abcdef"]
+
+
 def test_resuming_does_not_forget() -> None:
     world = job()
     world.reconcile(3, pods=world.pods(world.running(), world.running()), report=None)
