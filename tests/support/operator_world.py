@@ -97,12 +97,13 @@ class World:
 
     def _pod(self, rank: int, state: dict[str, Any]) -> dict[str, Any]:
         ready = "True" if "running" in state.get("state", {}) else "False"
-        owner = self.seen.children["StatefulSet"]["metadata"]["uid"]
+        owner = self.seen.children.get("StatefulSet")
+        owners = [{"kind": "StatefulSet", "uid": owner["metadata"]["uid"]}] if owner else []
         return {
             "metadata": {
                 "name": f"products-{rank}",
                 "uid": f"pod-{rank}",
-                "ownerReferences": [{"kind": "StatefulSet", "uid": owner}],
+                "ownerReferences": owners,
                 "labels": {
                     "embertide.dev/job-uid": UID,
                     "embertide.dev/role": "worker",
