@@ -26,36 +26,49 @@ _KEYS = {
     "ports": ("port", "containerPort", "protocol"),
 }
 """Lists whose items the API server knows by these fields, and to which others may add theirs."""
+_WHOLE_LISTS = ("ingress", "egress")
+"""Fields in whose lists there is nothing but what was applied."""
+_WHOLE_MAPS = ("selector", "podSelector", "namespaceSelector", "matchLabels")
+"""The same of mappings: one more label selects other pods."""
 _QUANTITIES = ("limits", "requests", "sizeLimit", "divisor")
-_EMPTY: tuple[Any, ...] = (None, [], "", 0, False)
 
 
 def was_changed(wanted: Object, found: Object) -> bool:
     """Whether somebody changed or removed a field of what the operator wants."""
     content = {key: value for key, value in wanted.items() if key not in ("apiVersion", "kind")}
-    return not _is_within(content, found, "")
+    return not _is_within(content, found, "", whole=False)
 
 
-def _is_within(wanted: Any, found: Any, field: str) -> bool:
+def _is_within(wanted: Any, found: Any, field: str, *, whole: bool) -> bool:
+    """Whether a field's value is what is wanted; with ``whole`` nobody may have added items."""
+    whole = whole or field in _WHOLE_LISTS
     if field in _QUANTITIES:
         return _are_same_amounts(wanted, found)
     if isinstance(wanted, dict) and isinstance(found, dict):
+        if field in _WHOLE_MAPS and found.keys() - wanted.keys():
+            return False
         return all(
-            _is_within(value, found[key], key) if key in found else _is_empty(value)
+            _is_within(value, found[key], key, whole=whole) if key in found else _is_empty(value)
             for key, value in wanted.items()
         )
     if isinstance(wanted, list) and isinstance(found, list):
-        return _is_list_within(wanted, found, field)
+        keys = None if whole else _KEYS.get(field)
+        return _is_list_within(wanted, found, keys, whole=whole)
     return bool(wanted == found)
 
 
-def _is_list_within(wanted: list[Any], found: list[Any], field: str) -> bool:
-    keys = _KEYS.get(field)
+def _is_list_within(
+    wanted: list[Any], found: list[Any], keys: tuple[str, ...] | None, *, whole: bool
+) -> bool:
     if keys is None:
         pairs = zip(wanted, found, strict=False)
-        return len(wanted) == len(found) and all(_is_within(a, b, "") for a, b in pairs)
+        same = all(_is_within(item, other, "", whole=whole) for item, other in pairs)
+        return len(wanted) == len(found) and same
     return all(
-        any(_have_same_keys(item, other, keys) and _is_within(item, other, "") for other in found)
+        any(
+            _have_same_keys(item, other, keys) and _is_within(item, other, "", whole=whole)
+            for other in found
+        )
         for item in wanted
     )
 
@@ -78,4 +91,4 @@ def _are_same_amounts(wanted: Any, found: Any) -> bool:
 def _is_empty(value: Any) -> bool:
     if isinstance(value, dict):
         return all(map(_is_empty, value.values()))
-    return value in _EMPTY
+    return value in (None, [], "", 0, False)

@@ -114,6 +114,9 @@ def test_defaults_and_what_webhooks_add_are_left() -> None:
         ({"nodeSelector": {}, "hostNetwork": False, "b": None, "c": {"d": []}}, {}),
         ({"apiVersion": "v1", "kind": "Service", "x": 1}, {"x": 1}),
         ({"volumes": [{"name": "b"}]}, {"volumes": [{"name": "a"}, {"name": "b"}]}),
+        ({"ports": [{"port": 1}]}, {"ports": [{"port": 1}, {"port": 2}]}),
+        ({"egress": [{"ports": [{"port": 1}]}]}, {"egress": [{"ports": [{"port": 1, "x": 1}]}]}),
+        ({"podSelector": {}}, {"podSelector": {}}),
     ],
 )
 def test_forms_that_mean_the_same(wanted: Object, found: Object) -> None:
@@ -132,6 +135,14 @@ def test_forms_that_mean_the_same(wanted: Object, found: Object) -> None:
         ({"args": ["work"]}, {}),
         ({"env": [{"name": "A", "value": ""}]}, {"env": [{"name": "A", "value": "1"}]}),
         ({"spec": {"a": 1}}, {"spec": None}),
+        (
+            {"egress": [{"ports": [{"port": 1}]}]},
+            {"egress": [{"ports": [{"port": 1}, {"port": 2}]}]},
+        ),
+        ({"egress": [{}]}, {"egress": [{}, {}]}),
+        ({"podSelector": {}}, {"podSelector": {"matchLabels": {"a": "b"}}}),
+        ({"selector": {"a": "b"}}, {"selector": {"a": "b", "c": "d"}}),
+        ({"selector": {"matchLabels": {}}}, {"selector": {"matchLabels": {"c": "d"}}}),
     ],
 )
 def test_forms_that_do_not(wanted: Object, found: Object) -> None:
