@@ -18,18 +18,22 @@ from embertide_operator.children import (
 from embertide_operator.conditions import NOT_CURRENT
 from embertide_operator.containers import other_trouble
 from embertide_operator.decision import Decision, count_workers, is_stuck, pod_deletion, stop_pods
+from embertide_operator.disruptions import was_stopped
 from embertide_operator.failures import (
     Failure,
+    disruption_of,
     exit_text,
     first_failure,
     reported_failure,
     why_not_ready,
     why_not_running,
 )
+from embertide_operator.identity import find_lost, remember, workers_of
 from embertide_operator.kubernetes_api import Object, kind_of
 from embertide_operator.observe import Observed, attempt_of, container_status, label
 from embertide_operator.pods import Attempt
 from embertide_operator.quantities import quantity
+from embertide_operator.repair import was_changed
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, parse_time, timestamp
 
@@ -69,14 +73,20 @@ def advance(
     # A published version is success, whatever happens to the workers afterwards.
     if report is not None and report.state == "succeeded" and report.output is not None:
         return _complete(seen, draft, report)
-    workers = seen.workers
-    if (failure := first_failure(workers, draft.now)) is not None:
+    workers = workers_of(seen, planned)
+    lost = find_lost(seen, planned, draft)
+    if (failure := first_failure(workers, draft.now, lost)) is not None:
         return failure
+    remember(seen, planned, draft)
     _track_workers(seen, planned, draft)
     if (exceeded := _check_progress(job, draft)) is not None:
         return exceeded
     stuck = [pod_deletion(pod, force=True) for pod in workers if is_stuck(pod, draft)]
-    return Decision(draft, apply=wanted, delete=stuck, requeue_after=_requeue_seconds(draft))
+    decision = Decision(draft, apply=wanted, delete=stuck, requeue_after=_requeue_seconds(draft))
+    decision.reset_ports = [
+        c for c in wanted if c["kind"] == "Service" and "Service" in seen.children
+    ]
+    return decision
 
 
 def _runs(statefulset: Object, number: int) -> bool:
@@ -91,14 +101,19 @@ def _has_spec_of(statefulset: Object, job: EmbeddingJob) -> bool:
 
 
 def _needs_apply(child: Object, seen: Observed) -> bool:
-    """Whether a child is missing or differs; see ``Observed.all_children`` for those not read."""
+    """Whether a child is missing or differs; see ``Observed.all_children`` for those not read.
+
+    Every field is compared where all children were read, which is about once a resync.
+    """
     found = seen.children.get(kind_of(child))
     if found is None:
         return "StatefulSet" not in seen.children or seen.all_children
     annotations = found["metadata"].get("annotations") or {}
     same = annotations.get(APPLIED_HASH) == child["metadata"]["annotations"][APPLIED_HASH]
     replicas = child.get("spec", {}).get("replicas")
-    return not same or found.get("spec", {}).get("replicas") != replicas
+    if not same or found.get("spec", {}).get("replicas") != replicas:
+        return True
+    return seen.all_children and was_changed(child, found)
 
 
 def _plan(
@@ -178,6 +193,9 @@ def _read_plan(pod: Object) -> PlanResult | Failure | None:
     """The result of the planner's pod; None while it runs."""
     end = (container_status(pod).get("state") or {}).get("terminated")
     name = pod["metadata"]["name"]
+    disruption = disruption_of(pod)
+    if disruption and (end is None or (was_stopped(end) and not end.get("message"))):
+        return disruption
     if end is None:
         if (pod.get("status") or {}).get("phase") == "Failed":
             _, message = other_trouble(pod) or ("", "its node terminated the pod")
@@ -197,15 +215,13 @@ def _read_plan(pod: Object) -> PlanResult | Failure | None:
 
 def _track_workers(seen: Observed, attempt: Attempt, draft: Draft) -> None:
     """Update the status from the workers: readiness and progress."""
-    wanted = attempt.grid.workers
-    ready = count_workers(seen.workers, wanted, draft)
+    wanted, workers = attempt.grid.workers, workers_of(seen, attempt)
+    ready = count_workers(workers, wanted, draft)
     if ready == wanted:
         if draft.set("WorkersReady", True, "AllReady", f"{ready} of {ready} workers are ready"):
             draft.add_event("WorkersReady", f"{ready} workers are ready")
     elif "StatefulSet" in seen.children or draft.condition("WorkersReady").get("reason") != REFUSED:
-        draft.set(
-            "WorkersReady", False, *why_not_ready(seen.workers, wanted, seen.pod_creation_error)
-        )
+        draft.set("WorkersReady", False, *why_not_ready(workers, wanted, seen.pod_creation_error))
     report = seen.report
     if report is None or report.progress is None:
         if draft["phase"] != "Running":

@@ -25,6 +25,17 @@ SPEC_HASH = f"{naming.GROUP}/spec-hash"
 """On the StatefulSet: hash of the part of the spec that its workers were started with."""
 APPLIED_HASH = f"{naming.GROUP}/applied-hash"
 """On every child: hash of what was applied, so that it is applied again only if it differs."""
+_NOT_THE_WORKERS: Any = {
+    "status": True,
+    "spec": {
+        "suspend": True,
+        "backoff_limit": True,
+        "ttl_seconds_after_finished": True,
+        "freshness": True,
+        "workers": {"image", "service_account_name", "pod_template"},
+    },
+}
+"""Fields of a job that only the operator reads."""
 
 
 def needs_plan(job: EmbeddingJob) -> bool:
@@ -44,9 +55,10 @@ def memory_given(job: EmbeddingJob) -> Any:
 
 def spec_hash(job: EmbeddingJob) -> str:
     """Hash of the fields whose change requires a new attempt."""
-    spec = job.spec.model_dump(by_alias=True, mode="json")
-    parts = {key: spec[key] for key in ("input", "model", "inference", "workers", "storage")}
-    return _digest(parts)
+    # Without defaults: a release that adds a field does not restart the workers of all jobs.
+    spec = job.spec.model_dump(by_alias=True, mode="json", exclude_defaults=True)
+    parts = ("input", "model", "inference", "workers", "storage")
+    return _digest({key: spec[key] for key in parts if key in spec})
 
 
 def child_kinds(settings: Settings) -> tuple[str, ...]:
@@ -81,8 +93,12 @@ def with_applied_hash(child: Object) -> Object:
 
 
 def config_map(job: EmbeddingJob, uid: str) -> Object:
-    """The manifest, as a file for the workers."""
-    text = job.model_dump_json(by_alias=True, exclude={"status"})
+    """The manifest, as a file for the workers: what the job says, and only what concerns them.
+
+    A worker refuses fields that it does not know. So that one of another release can read it,
+    defaults are left to the worker, and fields that only the operator reads are left out.
+    """
+    text = job.model_dump_json(by_alias=True, exclude_defaults=True, exclude=_NOT_THE_WORKERS)
     return {**_head("v1", "ConfigMap", job, uid), "data": {naming.JOB_KEY: text}}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
@@ -17,8 +17,10 @@ from embertide_operator.advance import REFUSED
 from embertide_operator.children import child_kinds
 from embertide_operator.conditions import is_outdated
 from embertide_operator.decision import Decision
+from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
 from embertide_operator.events import event_object
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.lost_pods import why_lost
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import is_finished, is_managed_elsewhere, observe, output_of
 from embertide_operator.outputs import Outputs
@@ -146,6 +148,7 @@ class Controller:
             all_children=self._wants_all_children(job),
             last_success=self.outputs.last_success(job),
         )
+        seen = replace(seen, pod_loss=why_lost(self.api, seen))
         decision = decide(seen, self.settings, datetime.now(UTC))
         job = self._write(job, decision.draft)
         try:
@@ -153,6 +156,9 @@ class Controller:
         except ApiError as error:
             if error.retryable or error.conflict:
                 raise
+            if error.namespace_is_terminating:
+                self._write(job, leave_alone(job, datetime.now(UTC)))
+                return LEFT_ALONE_SECONDS
             self._write(job, _rejected_child(job, error))
             return _REJECTED_CHILD_SECONDS
         return decision.requeue_after
@@ -180,10 +186,13 @@ class Controller:
             try:
                 self.api.create_event(event_object(job, event, draft.now))
             except ApiError as error:
-                log.warning("cannot create an Event: %s", error)
+                if not error.namespace_is_terminating:
+                    log.warning("cannot create an Event: %s", error)
         return job
 
     def _act(self, job: Object, decision: Decision) -> None:
+        for service in decision.reset_ports:
+            self.api.set_ports(service)
         for child in decision.apply:
             self.api.apply(child)
         if decision.scale_to_zero is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from embertide_operator.failures import is_ready
+from embertide_operator.identity import KEPT
 from embertide_operator.kubernetes_api import Object
-from embertide_operator.observe import Observed, container_status
+from embertide_operator.observe import Observed, container_status, owners, rank_of
 from embertide_operator.status import Draft, parse_time
 
 _STUCK_SECONDS = 30.0
@@ -27,14 +28,17 @@ class Deletion:
 
 @dataclass
 class Decision:
-    """What to do, in this order: write the status, apply, scale to zero, delete.
+    """What to do, in this order: write the status, reset ports, apply, scale to zero, delete.
 
     Attributes:
+        reset_ports: Services to be applied that exist: applying alone would leave ports of others,
+            which may have the names of ours.
         scale_to_zero: the StatefulSet to scale to zero.
         requeue_after: seconds until the next reconciliation without an event; None for never.
     """
 
     draft: Draft
+    reset_ports: list[Object] = field(default_factory=list)
     apply: list[Object] = field(default_factory=list)
     scale_to_zero: Object | None = None
     delete: list[Deletion] = field(default_factory=list)
@@ -49,9 +53,11 @@ def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) 
         statefulset["spec"]["replicas"] > 0 or any(map(_is_held, seen.pods))
     ):
         decision.scale_to_zero = statefulset
-    for pod in seen.planners():
-        if not pod["metadata"].get("deletionTimestamp"):
-            decision.delete.append(pod_deletion(pod))
+    decision.delete += [
+        pod_deletion(pod)
+        for pod in seen.pods
+        if not is_terminating(pod) and not _is_controlled(pod, statefulset)
+    ]
     for pod in seen.pods:
         if is_stuck(pod, draft):
             decision.delete.append(pod_deletion(pod, force=True))
@@ -74,6 +80,18 @@ def _is_held(pod: Object) -> bool:
     return bool(meta.get("deletionTimestamp") and meta.get("finalizers") and ended)
 
 
+def is_terminating(item: Object | None) -> bool:
+    """Whether an object is being deleted; False for none."""
+    return item is not None and bool(item["metadata"].get("deletionTimestamp"))
+
+
+def _is_controlled(pod: Object, statefulset: Object | None) -> bool:
+    """Whether scaling the StatefulSet to zero deletes the pod; the planner's is no worker."""
+    if statefulset is None or is_terminating(statefulset):
+        return False
+    return statefulset["metadata"]["uid"] in owners(pod)
+
+
 def pod_deletion(pod: Object, *, force: bool = False) -> Deletion:
     """The deletion of this pod, and of no later pod of the same name."""
     return Deletion("Pod", pod["metadata"]["name"], pod["metadata"]["uid"], force)
@@ -86,10 +104,12 @@ def is_stuck(pod: Object, draft: Draft) -> bool:
 
 
 def count_workers(pods: list[Object], wanted: int, draft: Draft) -> int:
-    """Set ``status.workers``; returns the number of ready workers."""
-    ready = sum(map(is_ready, pods))
+    """Count the workers that are wanted in ``status.workers``; returns how many are ready."""
+    ready = sum(1 for pod in pods if rank_of(pod) < wanted and is_ready(pod))
     failed = sum(1 for pod in pods if _has_terminated(container_status(pod)))
+    known = draft["workers"] or {}
     draft["workers"] = {
+        **{name: known[name] for name in KEPT if name in known},
         "desired": wanted,
         "ready": ready,
         "failed": failed,

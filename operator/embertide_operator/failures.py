@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from embertide.spec.reports import Ending
 from embertide_operator.containers import other_trouble
+from embertide_operator.disruptions import was_stopped, why_disrupted
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, container_status, pod_title
 from embertide_operator.status import parse_time
@@ -60,9 +61,13 @@ def exit_text(end: Object) -> str:
     return f"{text}: {output}" if output else f"{text} without reporting an error"
 
 
-def first_failure(pods: list[Object], now: datetime) -> Failure | None:
-    """The cause of an attempt's failure; None while it runs or the cause is not known yet."""
-    disruption = next(filter(None, map(_disruption, pods)), None)
+def first_failure(pods: list[Object], now: datetime, lost: Failure | None = None) -> Failure | None:
+    """The cause of an attempt's failure; None while it runs or the cause is not known yet.
+
+    Args:
+        lost: the disruption of which the pods know nothing.
+    """
+    disruption = lost or next(filter(None, map(disruption_of, pods)), None)
     endings = sorted((found for pod in pods if (found := _ended(pod))), key=lambda item: item[:2])
     if not endings:
         return disruption
@@ -83,10 +88,10 @@ def _ended(pod: Object) -> tuple[bool, datetime, Failure] | None:
             break
     else:
         return _evicted(pod)
-    if pod["metadata"].get("deletionTimestamp") and end["exitCode"] == 0:
-        return None
     at = parse_time(end["finishedAt"]) if end.get("finishedAt") else _TIME_UNKNOWN
     ending = Ending.parse(end.get("message") or "")
+    if ending is None and was_stopped(end) and (pod["status"].get("reason") or why_disrupted(pod)):
+        return _evicted(pod)
     if ending is None:
         name, code = pod["metadata"]["name"], end["exitCode"]
         return False, at, Failure(*_unreported(pod, end), worker=name, exit_code=code)
@@ -113,9 +118,9 @@ def _unreported(pod: Object, end: Object) -> tuple[str, str]:
 
 
 def _evicted(pod: Object) -> tuple[bool, datetime, Failure] | None:
-    """The failure of a pod that its node terminated, such as by eviction."""
+    """The failure of a pod that its node terminated for what the job asked for or used."""
     status = pod.get("status") or {}
-    if status.get("phase") != "Failed":
+    if status.get("phase") != "Failed" or why_disrupted(pod):
         return None
     why = status.get("message") or "its node terminated the pod"
     reason = status.get("reason") or "WorkerFailed"
@@ -123,12 +128,11 @@ def _evicted(pod: Object) -> tuple[bool, datetime, Failure] | None:
     return False, _TIME_UNKNOWN, failure
 
 
-def _disruption(pod: Object) -> Failure | None:
-    """The deletion of a pod during its attempt: a drain, a preemption, a lost node, a user."""
-    if not pod["metadata"].get("deletionTimestamp"):
+def disruption_of(pod: Object) -> Failure | None:
+    """The end of a pod during its attempt: a drain, a preemption, a lost node, a user."""
+    why = why_disrupted(pod)
+    if not why:
         return None
-    target = condition(pod, "DisruptionTarget")
-    why = target.get("message") or "its pod was deleted"
     return Failure(
         "WorkerDisrupted",
         f"{pod_title(pod)} was disrupted: {why}",

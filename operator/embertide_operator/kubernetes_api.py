@@ -56,6 +56,11 @@ class ApiError(Exception):
         return self.code == 409
 
     @property
+    def namespace_is_terminating(self) -> bool:
+        """Whether an object cannot be created because its namespace is being deleted."""
+        return self.code == 403 and "because it is being terminated" in str(self)
+
+    @property
     def retryable(self) -> bool:
         """Whether the same request may succeed later.
 
@@ -107,6 +112,11 @@ class KubernetesApi:
         selector = f"involvedObject.uid={uid},reason={reason}"
         return self._list("Event", namespace, {"fieldSelector": selector})
 
+    def events_about_pod(self, namespace: str, name: str) -> list[Object]:
+        """The Events about a pod and those of its name before it."""
+        selector = f"involvedObject.kind=Pod,involvedObject.name={name}"
+        return self._list("Event", namespace, {"fieldSelector": selector})
+
     def apply(self, manifest: Object) -> Object:
         """Server-side apply under the operator's field manager; idempotent."""
         meta = manifest["metadata"]
@@ -130,6 +140,17 @@ class KubernetesApi:
                 "metadata": {"uid": meta["uid"], "annotations": annotations},
                 "spec": {"replicas": replicas},
             },
+            "application/merge-patch+json",
+        )
+
+    def set_ports(self, service: Object) -> None:
+        """Give a Service that exists these ports and no others."""
+        meta = service["metadata"]
+        self._call(
+            "PATCH",
+            _path("Service", meta["namespace"], meta["name"]),
+            {"fieldManager": FIELD_MANAGER},
+            {"spec": {"ports": service["spec"]["ports"]}},
             "application/merge-patch+json",
         )
 

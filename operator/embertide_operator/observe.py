@@ -7,10 +7,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from embertide.spec.base import normalise_uri
+from embertide.spec.manifest import KIND
 from embertide.spec.naming import (
     CONTAINER,
     HTTP_PORT,
     LABEL_ATTEMPT,
+    LABEL_JOB_UID,
     LABEL_ROLE,
     MANAGED_BY,
     ROLE_WORKER,
@@ -27,8 +29,11 @@ class Observed:
         job: the EmbeddingJob as the API has it.
         children: by kind, the objects that have the job's name and are owned by it.
         name_conflicts: "Kind/name" of objects that have a child's name but another owner.
+        predecessors: "Kind/name" of what a deleted job of this name has left and Kubernetes is
+            still removing.
         pods: every pod of the job: workers of all attempts, and the planner.
         pod_creation_error: why the StatefulSet could not create its pods; "" when no Event says.
+        pod_loss: the Event that says why a pod of the attempt is gone; {} where none does.
         report: rank 0's ``/status``, None when it did not answer.
         competing_job: the job with the same output that runs first, and why; "" for none.
         last_success: when the output was last published by any job; "" for never.
@@ -40,8 +45,10 @@ class Observed:
     _: KW_ONLY
     children: dict[str, Object] = field(default_factory=dict)
     name_conflicts: list[str] = field(default_factory=list)
+    predecessors: list[str] = field(default_factory=list)
     pods: list[Object] = field(default_factory=list)
     pod_creation_error: str = ""
+    pod_loss: Object = field(default_factory=dict)
     report: WorkerStatus | None = None
     competing_job: str = ""
     last_success: str = ""
@@ -133,20 +140,29 @@ def observe(
     meta = job["metadata"]
     namespace, name = meta["namespace"], meta["name"]
     children: dict[str, Object] = {}
-    name_conflicts = []
+    name_conflicts, predecessors = [], []
     for kind in kinds:
         found = api.get(kind, namespace, name)
         if found is not None and meta["uid"] in owners(found):
             children[kind] = found
             if kind == "StatefulSet" and not all_children:
                 break
+        elif found is not None and _belonged_to(found, name):
+            predecessors.append(f"{kind}/{name}")
         elif found is not None:
             name_conflicts.append(f"{kind}/{name}")
-    pods = [pod for pod in api.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
+    of_this_name = api.pods(namespace, name)
+    pods = [pod for pod in of_this_name if is_of_job(pod, meta["uid"], children)]
+    predecessors += [
+        f"Pod/{pod['metadata']['name']}"
+        for pod in of_this_name
+        if label(pod, LABEL_JOB_UID) not in ("", meta["uid"])
+    ]
     return Observed(
         job,
         children=children,
         name_conflicts=name_conflicts,
+        predecessors=predecessors,
         pods=pods,
         pod_creation_error=_pod_creation_error(api, namespace, children.get("StatefulSet"), pods),
         report=_rank_zero_status(api, pods, job),
@@ -156,11 +172,20 @@ def observe(
     )
 
 
-def _is_ours(pod: Object, uid: str, children: dict[str, Object]) -> bool:
-    """Whether a pod is owned by this job; a deleted job of the same name may have left some."""
+def is_of_job(pod: Object, uid: str, children: dict[str, Object]) -> bool:
+    """Whether a pod is one of this job's, whoever owns it now, and not of a deleted namesake."""
+    if labelled := label(pod, LABEL_JOB_UID):
+        return labelled == uid
+    # Pods that an operator has started which did not set the label yet.
     statefulset = children.get("StatefulSet")
     mine = {uid} | ({statefulset["metadata"]["uid"]} if statefulset else set())
     return bool(mine & set(owners(pod)))
+
+
+def _belonged_to(item: Object, job: str) -> bool:
+    """Whether a job of this name owns an object; asked of those that the present one does not."""
+    refs = item["metadata"].get("ownerReferences") or []
+    return any((ref["kind"], ref["name"]) == (KIND, job) for ref in refs)
 
 
 def owners(item: Object) -> list[str]:

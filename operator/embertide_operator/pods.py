@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from embertide_operator.pod_template import for_planner, merge
 from embertide_operator.quantities import quantity
 from embertide_operator.settings import Settings
 
+_VERSION = importlib.metadata.version("embertide")
 _GRACE_SECONDS = 30
 _LOST_NODE_SECONDS = 60
 """How long pods tolerate a lost node; the default of 5 minutes would delay the retry."""
@@ -196,6 +198,7 @@ def _with_credentials(container: Object) -> Object:
 
 def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
     values = {
+        naming.ENV_OPERATOR_VERSION: _VERSION,
         naming.ENV_UID: attempt.uid,
         naming.ENV_ATTEMPT: str(attempt.number),
         naming.ENV_GRID: str(attempt.grid),

@@ -20,7 +20,10 @@ from embertide.spec.version_names import new_version
 from embertide_operator.advance import advance, check_deadline
 from embertide_operator.children import needs_plan
 from embertide_operator.conditions import set_fresh, set_ready
-from embertide_operator.decision import Decision, Deletion, stop_pods
+from embertide_operator.decision import Decision, Deletion, is_terminating, stop_pods
+from embertide_operator.disruptions import count_disruption, pause_seconds, too_many
+from embertide_operator.earlier_versions import forget_settled, with_next
+from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, is_left_alone
 from embertide_operator.failures import Failure
 from embertide_operator.observe import Observed, is_finished
 from embertide_operator.settings import Settings
@@ -41,6 +44,8 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
     draft = Draft(seen.job, now)
     if seen.job["metadata"].get("deletionTimestamp"):
         return Decision(draft)
+    if is_left_alone(draft):
+        return Decision(draft, requeue_after=LEFT_ALONE_SECONDS)
     decision = _decide(seen, settings, draft)
     set_ready(draft)
     stale_after = set_fresh(draft, seen.job, seen.last_success)
@@ -70,7 +75,7 @@ def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
         draft.set("Suspended", False, "Resumed", "")
         draft.add_event("Resumed", "the job resumes with a new attempt, from the beginning")
         # As with a Kubernetes Job, activeDeadlineSeconds counts from here again.
-        draft["startTime"] = draft["plan"] = None
+        draft["startTime"] = draft["plan"] = draft["disruptions"] = None
     if (exceeded := check_deadline(job, draft)) is not None:
         return fail_job(seen, draft, exceeded)
     if draft["attemptStartTime"] is None:
@@ -117,6 +122,7 @@ def _finished(seen: Observed, draft: Draft) -> Decision:
 def _suspend(seen: Observed, draft: Draft) -> Decision:
     if draft.set("Suspended", True, "Suspended", "spec.suspend is true"):
         draft.add_event("Suspended", "the workers are stopped, the job is kept")
+    forget_settled(draft)
     draft["attemptStartTime"] = draft["progress"] = draft["retryTime"] = None
     draft.set("Progressing", False, "Suspended", "spec.suspend is true")
     if not seen.pods:
@@ -129,24 +135,24 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     if _spec_is_new(seen):
         draft["plan"] = None
     if seen.competing_job:
-        draft["phase"] = "Pending"
         message = f"waiting for a competing job: {seen.competing_job}"
-        old = draft.condition("Progressing").get("message")
-        draft.set("Progressing", False, "OutputInUse", message)
-        if old != message:
-            draft.add_event("Waiting", message)
-        return stop_pods(seen, draft, requeue_after=_WAIT_SECONDS)
+        return _wait(seen, draft, "OutputInUse", message)
+    if seen.predecessors:
+        names = ", ".join(seen.predecessors)
+        message = f"waiting until what is left of a deleted job of this name is gone: {names}"
+        return _wait(seen, draft, "PredecessorLeft", message)
     backoff = -draft.seconds_since("retryTime")
     decision = stop_pods(seen, draft)
-    if seen.pods or backoff > 0 or decision.scale_to_zero is not None:
+    old = is_terminating(seen.children.get("StatefulSet")) or bool(seen.pods)
+    if old or backoff > 0 or decision.scale_to_zero is not None:
         until_retry = min(_WAIT_SECONDS, backoff + _MARGIN_SECONDS)
         decision.requeue_after = until_retry if backoff > 0 else _OLD_PODS_SECONDS
         return decision
     number = draft["attempt"] + 1
     draft["attempt"], draft["attemptStartTime"] = number, timestamp(draft.now)
-    draft["versions"] = [*(draft["versions"] or []), new_version(draft.now)]
+    draft["versions"] = with_next(draft["versions"] or [], new_version(draft.now))
     draft["startTime"] = draft["startTime"] or timestamp(draft.now)
-    draft["progress"] = draft["retryTime"] = None
+    draft["progress"] = draft["retryTime"] = draft["workers"] = None
     draft["phase"] = "Planning" if needs_plan(job) and draft["plan"] is None else "Starting"
     draft.set("Progressing", True, "AttemptStarted", f"attempt {number} has started")
     draft.add_event("AttemptStarted", f"attempt {number} writes version {draft['versions'][-1]}")
@@ -155,10 +161,21 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     return outcome
 
 
+def _wait(seen: Observed, draft: Draft, reason: str, message: str) -> Decision:
+    """Start no attempt for now, and say once why."""
+    draft["phase"] = "Pending"
+    old = draft.condition("Progressing").get("message")
+    draft.set("Progressing", False, reason, message)
+    if old != message:
+        draft.add_event("Waiting", message)
+    return stop_pods(seen, draft, requeue_after=_WAIT_SECONDS)
+
+
 def _end_attempt(
     seen: Observed, job: EmbeddingJob, settings: Settings, draft: Draft, failure: Failure
 ) -> Decision:
     """An attempt has failed: retry after a back-off, or fail the job."""
+    forget_settled(draft)
     if failure.reason == "SpecChanged":
         draft["attemptStartTime"] = draft["plan"] = None
         draft["phase"] = "Restarting"
@@ -173,8 +190,16 @@ def _end_attempt(
         attempts = f"{draft['failures']} attempt{'s' if draft['failures'] != 1 else ''}"
         message = f"{attempts} failed, spec.backoffLimit is {limit}; last failure: "
         return fail_job(seen, draft, Failure("BackoffLimitExceeded", message + failure.message))
-    backoff = settings.backoff_seconds * 2 ** max(0, draft["failures"] - 1)
-    backoff = min(backoff, _LONGEST_BACKOFF_SECONDS) if failure.counts else 0.0
+    if failure.counts:
+        draft["disruptions"] = None
+        backoff = settings.backoff_seconds * 2 ** max(0, draft["failures"] - 1)
+        backoff = min(backoff, _LONGEST_BACKOFF_SECONDS)
+    else:
+        disruptions = count_disruption(draft)
+        if disruptions > settings.disruption_limit:
+            message = too_many(disruptions, failure.message)
+            return fail_job(seen, draft, Failure("TooManyDisruptions", message))
+        backoff = pause_seconds(disruptions)
     draft.add_event("AttemptFailed", f"attempt {number} failed: {failure.message}", warning=True)
     draft["attemptStartTime"] = draft["progress"] = None
     draft["retryTime"] = timestamp(draft.now + timedelta(seconds=backoff))

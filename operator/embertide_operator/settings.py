@@ -25,6 +25,7 @@ _LABEL = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}
 _LONGEST_SECONDS = 86400.0
 _LONGEST_RETENTION = 366 * 86400.0
 _LARGEST_PORT = 65535
+_LARGEST_COUNT = 10_000
 _LARGEST_USER = 2**31 - 1
 
 
@@ -39,6 +40,10 @@ def _seconds(text: str) -> float:
 
 def _long(text: str) -> float:
     return _number(float, text, 1.0, _LONGEST_RETENTION, "a number of seconds above 0")
+
+
+def _count(text: str) -> int:
+    return _number(int, text, 1, _LARGEST_COUNT, "a number from 1")
 
 
 def _port(text: str) -> int:
@@ -125,6 +130,8 @@ class Settings:
         group_scheduler: the scheduler of pods in such groups, for jobs that name none; "" for the
             cluster's default.
         backoff_seconds: back-off before the first retry; doubles with each, up to 5 minutes.
+        disruption_limit: how many attempts of a job in a row may be disrupted; each ended within
+            ten minutes.
         resync_seconds: how often all unfinished jobs are reconciled, besides on events.
         stale_seconds: without a successful resync for this long, ``/healthz`` fails.
         own_namespace: that of the operator, with the ConfigMap ``outputs_config_map``, in which it
@@ -146,6 +153,7 @@ class Settings:
     pod_groups: str = _setting("", _one_of("", "volcano", "coscheduling"))
     group_scheduler: str = _setting("")
     backoff_seconds: float = _setting(10.0, _seconds)
+    disruption_limit: int = _setting(20, _count)
     resync_seconds: float = _setting(20.0, _seconds)
     stale_seconds: float = _setting(90.0, _seconds)
     own_namespace: str = _setting("")

@@ -39,15 +39,6 @@ def test_a_container_killed_as_a_whole(big: Inputs, jobs: Jobs) -> None:
     jobs.complete("target")
 
 
-def test_a_deleted_pod_does_not_count(big: Inputs, jobs: Jobs) -> None:
-    jobs.apply(big.job("target", f"{jobs.root}/out", workers=workers(2, 1), backoffLimit=0))
-    with jobs.held("target", 1, "ingest"):
-        jobs.kubectl("delete", "pod", "target-1", "--wait=false")
-    status = jobs.complete("target")
-    assert (status["attempt"], status["failures"]) == (2, 0)
-    assert status["lastFailure"]["reason"] == "WorkerDisrupted"
-
-
 def test_out_of_memory_is_told_as_such(big: Inputs, jobs: Jobs) -> None:
     small_limit = {"requests": {"cpu": "50m"}, "limits": {"memory": "450Mi"}}
     hungry = workers(1, 1, resources=small_limit)

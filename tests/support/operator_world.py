@@ -65,6 +65,7 @@ class World:
         self.seen = Observed(self.job)
         self.now = NOW
         self.events: list[str] = []
+        self._created = 0
 
     @property
     def status(self) -> dict[str, Any]:
@@ -80,7 +81,11 @@ class World:
         self.events += [event.reason for event in decision.draft.events]
         children = dict(self.seen.children)
         for child in decision.apply:
+            found = children.get(child["kind"])
+            self._created += found is None
+            uid = found["metadata"]["uid"] if found else f"child-{self._created}"
             children[child["kind"]] = copy.deepcopy(child)
+            children[child["kind"]]["metadata"]["uid"] = uid
         if decision.scale_to_zero is not None:
             children["StatefulSet"]["spec"]["replicas"] = 0
         self.seen = replace(self.seen, children=children)
@@ -92,10 +97,13 @@ class World:
 
     def _pod(self, rank: int, state: dict[str, Any]) -> dict[str, Any]:
         ready = "True" if "running" in state.get("state", {}) else "False"
+        owner = self.seen.children.get("StatefulSet")
+        owners = [{"kind": "StatefulSet", "uid": owner["metadata"]["uid"]}] if owner else []
         return {
             "metadata": {
                 "name": f"products-{rank}",
                 "uid": f"pod-{rank}",
+                "ownerReferences": owners,
                 "labels": {
                     "embertide.dev/job-uid": UID,
                     "embertide.dev/role": "worker",

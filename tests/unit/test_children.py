@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+import embertide
 from embertide.spec.grid import GridShape
-from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide_operator import pod_template
 from embertide_operator.children import children, planner, spec_hash
 from embertide_operator.pods import Attempt
@@ -324,3 +326,73 @@ def test_the_operators_own_volumes_stay(name: str) -> None:
     (found,) = pod_template.problems(template)
     assert found[0] == "spec.workers.podTemplate.spec.volumes[0]"
     assert f"{name!r} is the operator's own" in found[1]
+def test_a_default_is_not_part_of_the_hash() -> None:
+    """Otherwise an operator of a release with one more field would restart all workers."""
+    said = {
+        "input": {
+            "edges": [{"uri": "s3://shop/edges/", "format": "parquet"}],
+            "nodes": [
+                {"ids": "int64", "features": {"uri": "s3://shop/features/", "vectorColumn": "x"}}
+            ],
+        },
+        "model": {"uri": "s3://shop/model/"},
+        "workers": {
+            "grid": {"graph": 2},
+            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
+        },
+    }
+    text = json.dumps(said, sort_keys=True)
+    assert spec_hash(job()) == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def told(**spec: Any) -> dict[str, Any]:
+    """The job's file for its workers."""
+    found = children(job(**spec), ATTEMPT, SETTINGS)[0]["data"]["job.json"]
+    manifest: dict[str, Any] = json.loads(found)
+    return manifest
+
+
+def test_workers_are_told_what_the_user_said_and_no_default() -> None:
+    """One of another release refuses fields that it does not know."""
+    said = told(inference={"fanout": [5, 5], "seed": 0}, output={"uri": "s3://shop/out"})
+    assert said["spec"] == {
+        "input": {
+            "edges": [{"uri": "s3://shop/edges/", "format": "parquet"}],
+            "nodes": [
+                {"ids": "int64", "features": {"uri": "s3://shop/features/", "vectorColumn": "x"}}
+            ],
+        },
+        "model": {"uri": "s3://shop/model/"},
+        "inference": {"fanout": [5, 5]},
+        "output": {"uri": "s3://shop/out"},
+        "workers": {
+            "grid": {"graph": 2},
+            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}},
+        },
+    }
+    assert set(said) == {"apiVersion", "kind", "metadata", "spec"}
+    assert said["metadata"] == {"name": "products", "namespace": "shop"}
+
+
+def test_workers_are_not_told_what_only_the_operator_reads() -> None:
+    plain = told()
+    for_the_operator = {
+        "suspend": True,
+        "backoffLimit": 7,
+        "ttlSecondsAfterFinished": 60,
+        "freshness": {"maxAge": "36h"},
+    }
+    assert told(**for_the_operator) == plain
+    of_pods = {"image": "w:1", "serviceAccountName": "s", "podTemplate": {"spec": {}}}
+    grid = {"grid": {"graph": 2, "feature": 2}}
+    assert told(workers={**grid, **of_pods}) == told(workers=grid)
+
+
+@pytest.mark.parametrize("fields", [{}, {"inference": {"fanout": [5, 5], "depth": 4}}])
+def test_workers_understand_the_job_as_the_operator_does(fields: dict[str, Any]) -> None:
+    text = children(job(**fields), ATTEMPT, SETTINGS)[0]["data"]["job.json"]
+    assert load_manifest(text) == job(**fields)
+
+
+def test_a_worker_is_told_the_operators_release() -> None:
+    assert environment(job())["EMBERTIDE_OPERATOR_VERSION"] == embertide.__version__

@@ -46,6 +46,8 @@ def test_none_and_twice() -> None:
         ("namespaces", "a,,b", "names of namespaces"),
         ("namespaces", "-a", "names of namespaces"),
         ("worker_user", "0", "a user id from 1, or empty"),
+        ("disruption_limit", "0", "a number from 1"),
+        ("disruption_limit", "many", "a number from 1"),
         ("pull_policy", "Sometimes", "one of Always, IfNotPresent, Never"),
         ("log_level", "loud", "one of debug, info, warning, error"),
         ("log_format", "xml", "one of text, json"),

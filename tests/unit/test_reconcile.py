@@ -40,6 +40,7 @@ def test_the_first_reconciliation_starts_an_attempt() -> None:
 def test_a_second_reconciliation_changes_nothing() -> None:
     world = World()
     world.reconcile()
+    world.reconcile()  # notes which StatefulSet it is
     before = dict(world.status)
     again = world.reconcile()
     assert (again.apply, again.delete, again.draft.events) == ([], [], [])
@@ -228,7 +229,7 @@ def test_why_pods_do_not_run_is_said() -> None:
     ]
     world.reconcile(3, pods=pods)
     assert world.condition("WorkersReady") == ("False", "Unschedulable")
-    world.reconcile(3, pods=pods[1:])
+    world.reconcile(3, pods=[*world.pods(world.running()), pods[1]])
     assert world.condition("WorkersReady") == ("False", "ImagePullBackOff")
 
 

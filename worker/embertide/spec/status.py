@@ -85,6 +85,14 @@ class WorkersStatus(StatusModel):
     failed: int | None = Field(
         default=None, description="Number of workers whose container has terminated."
     )
+    stateful_set: str | None = Field(
+        default=None, description="UID of the StatefulSet that the attempt began with."
+    )
+    pods: list[str] | None = Field(
+        default=None,
+        description="First characters of the UIDs of the attempt's pods, by rank; empty for one "
+        "that was not seen yet.",
+    )
     summary: str | None = Field(
         default=None, description="Ready and desired workers, such as 3/4, for display."
     )
@@ -166,6 +174,12 @@ class JobStatus(StatusModel):
     failures: int = Field(
         default=0, description="Number of failed attempts that count against backoffLimit."
     )
+    disruptions: int | None = Field(
+        default=None,
+        ge=0,
+        description="Number of attempts in a row that were disrupted; they do not count against "
+        "backoffLimit.",
+    )
     start_time: Time | None = Field(
         default=None,
         description="When the job was started or last resumed; activeDeadlineSeconds counts from "
@@ -181,7 +195,8 @@ class JobStatus(StatusModel):
     )
     versions: list[str] = Field(
         default_factory=list,
-        description="Version names, one per attempt, oldest first.",
+        description="Version names of the current attempt and of earlier ones that may have left "
+        "something, oldest first; at most 10.",
     )
     conditions: list[Condition] = Field(
         default_factory=list,
