@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from embertide_operator.advance import REFUSED
 from embertide_operator.conditions import is_outdated
 from embertide_operator.decision import Decision
 from embertide_operator.events import event_object
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import is_finished, observe, output_of
+from embertide_operator.obstacles import note_refusal
 from embertide_operator.outputs import Outputs
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
@@ -135,6 +135,7 @@ class Controller:
         meta = job["metadata"]
         job = self.api.get("EmbeddingJob", meta["namespace"], meta["name"]) or {}
         if not job:
+            self.metrics.job_gone(meta["namespace"], meta["name"])
             return None
         # Before anything is done: a job whose time to live is over is deleted below.
         self.outputs.note(job)
@@ -194,10 +195,7 @@ class Controller:
 def _rejected_child(job: Object, error: ApiError) -> Draft:
     """The status of a job one of whose child objects the API server rejects."""
     draft = Draft(job, datetime.now(UTC))
-    message = f"the API server rejected an object of this job: {error}"
-    if draft.condition("WorkersReady").get("message") != message:
-        draft.add_event(REFUSED, message, warning=True)
-    draft.set("WorkersReady", False, REFUSED, message)
+    note_refusal(draft, str(error))
     return draft
 
 

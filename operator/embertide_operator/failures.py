@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
-from embertide.spec.reports import Ending
+from embertide.spec.reports import Ending, OutputReport
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, container_status, pod_title
 from embertide_operator.status import parse_time
@@ -59,6 +59,16 @@ def exit_text(end: Object) -> str:
     return f"{text}: {output}" if output else f"{text} without reporting an error"
 
 
+def published_by(pod: Object) -> OutputReport | None:
+    """What a pod's container published before it ended with 0; None where it did not."""
+    status = container_status(pod)
+    for key in ("state", "lastState"):
+        end = (status.get(key) or {}).get("terminated") or {}
+        if end.get("exitCode") == 0:
+            return OutputReport.parse(end.get("message") or "")
+    return None
+
+
 def first_failure(pods: list[Object], now: datetime) -> Failure | None:
     """The cause of an attempt's failure; None while it runs or the cause is not known yet."""
     disruption = next(filter(None, map(_disruption, pods)), None)
@@ -75,6 +85,8 @@ def first_failure(pods: list[Object], now: datetime) -> Failure | None:
 
 def _ended(pod: Object) -> tuple[bool, datetime, Failure] | None:
     """(lost a peer, when, why) of a worker whose container has terminated, now or before."""
+    if published_by(pod) is not None:
+        return None
     status = container_status(pod)
     for key in ("state", "lastState"):
         end = (status.get(key) or {}).get("terminated")
@@ -142,13 +154,17 @@ def is_ready(pod: Object) -> bool:
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
-def why_not_ready(pods: list[Object], wanted: int, pod_creation_error: str) -> tuple[str, str]:
+def why_not_ready(
+    pods: list[Object], wanted: int, pod_creation_error: str, mount_error: str
+) -> tuple[str, str]:
     """(reason, message): why the workers are not all ready."""
     if pod_creation_error and len(pods) < wanted:
         return "PodsRefused", f"{len(pods)} of {wanted} pods are created: {pod_creation_error}"
     for pod in pods:
         if (found := why_not_running(pod)) is not None:
             return found
+    if mount_error:
+        return "FailedMount", mount_error
     ready = sum(map(is_ready, pods))
     return "Starting", f"{ready} of {wanted} workers are ready"
 

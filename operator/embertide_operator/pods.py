@@ -18,6 +18,8 @@ _LOST_NODE_SECONDS = 60
 """How long pods tolerate a lost node; the default of 5 minutes would delay the retry."""
 _PLANNER_MEMORY = "2Gi"
 """The planner reads metadata of the inputs only."""
+_LEAST_JOIN_SECONDS = 1800
+"""Of patience; a queue may hold some of the pods for longer than the operator's deadline, too."""
 _GPU = "nvidia.com/gpu"
 _SECRET_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
@@ -135,6 +137,7 @@ def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
             {"name": "TMPDIR", "value": naming.SCRATCH_FOLDER},
             # A user id that the cluster has chosen has no name, which torch may ask for.
             {"name": "LOGNAME", "value": "embertide"},
+            {"name": naming.ENV_CREDENTIALS, "value": _credentials_source(job)},
             *_credentials(job),
         ],
         "securityContext": {
@@ -164,6 +167,19 @@ def _credentials(job: EmbeddingJob) -> list[Object]:
     ]
 
 
+def _credentials_source(job: EmbeddingJob) -> str:
+    """Where the pods' S3 credentials come from, for messages."""
+    secret, account = job.spec.storage.credentials_secret, job.spec.workers.service_account_name
+    if secret is not None:
+        return f"the Secret {secret!r} (spec.storage.credentialsSecret)"
+    if account is not None:
+        return f"the service account {account!r} (spec.workers.serviceAccountName)"
+    return (
+        "the service account 'default', since neither spec.storage.credentialsSecret nor"
+        " spec.workers.serviceAccountName is set"
+    )
+
+
 def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
     values = {
         naming.ENV_UID: attempt.uid,
@@ -172,6 +188,7 @@ def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
         naming.ENV_VERSION: attempt.version,
         naming.ENV_EARLIER: ",".join(attempt.earlier),
         naming.ENV_RENDEZVOUS: naming.rendezvous(job.metadata.name),
+        naming.ENV_JOIN_SECONDS: str(_join_seconds(job)),
     }
     threads = _threads(job)
     if threads is not None:
@@ -183,6 +200,11 @@ def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
         {"name": naming.ENV_RANK, "valueFrom": {"fieldRef": {"fieldPath": index}}},
         {"name": naming.ENV_MEMORY_LIMIT, "valueFrom": {"resourceFieldRef": memory}},
     ]
+
+
+def _join_seconds(job: EmbeddingJob) -> int:
+    """The workers' patience with each other: at least the operator's, whose deadline ends a job."""
+    return max(_LEAST_JOIN_SECONDS, job.spec.pre_running_deadline_seconds)
 
 
 def _threads(job: EmbeddingJob) -> int | None:

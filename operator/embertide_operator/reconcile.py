@@ -4,6 +4,7 @@ It is called for every event and every few seconds, and keeps no state between c
 decisions are in the job's status, which is written before any other action. So a new operator
 continues where one died.
 
+    published                  the job is complete, whatever else is true (``published.py``)
     finished                   scale to zero; delete the job after its time to live
     invalid spec               reject the job, stop its pods
     suspended                  stop the pods, keep the job
@@ -17,12 +18,14 @@ from datetime import datetime, timedelta
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
-from embertide_operator.advance import advance, check_deadline
+from embertide_operator.advance import advance
 from embertide_operator.children import needs_plan
-from embertide_operator.conditions import set_fresh, set_ready
+from embertide_operator.conditions import set_fresh, set_ready, set_stage
+from embertide_operator.deadlines import check_active, note_held, start_attempt_clock
 from embertide_operator.decision import Decision, Deletion, stop_pods
 from embertide_operator.failures import Failure
 from embertide_operator.observe import Observed, is_finished
+from embertide_operator.published import complete_if_published
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, timestamp
 from embertide_operator.validate import read_job
@@ -43,6 +46,7 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
         return Decision(draft)
     decision = _decide(seen, settings, draft)
     set_ready(draft)
+    set_stage(draft)
     stale_after = set_fresh(draft, seen.job, seen.last_success)
     if stale_after is not None:
         sooner = [item for item in (stale_after, decision.requeue_after) if item is not None]
@@ -52,6 +56,11 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
 
 def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
     """The decision, but for the conditions that follow from the others."""
+    if not draft.is_true("Complete"):
+        # Also of a job that has failed: its workers may have published while they were stopped.
+        published = complete_if_published(seen, draft)
+        if published is not None:
+            return published
     if is_finished(seen.job):
         return _finished(seen, draft)
     job = read_job(seen.job, settings)
@@ -70,8 +79,10 @@ def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
         draft.set("Suspended", False, "Resumed", "")
         draft.add_event("Resumed", "the job resumes with a new attempt, from the beginning")
         # As with a Kubernetes Job, activeDeadlineSeconds counts from here again.
-        draft["startTime"] = draft["plan"] = None
-    if (exceeded := check_deadline(job, draft)) is not None:
+        draft["startTime"] = draft["plan"] = draft["queued"] = None
+    if draft["attemptStartTime"] is None and draft["startTime"] is not None:
+        note_held(draft, held=bool(seen.queued))
+    if (exceeded := check_active(seen, job, draft)) is not None:
         return fail_job(seen, draft, exceeded)
     if draft["attemptStartTime"] is None:
         return _start_attempt(seen, job, settings, draft)
@@ -93,7 +104,7 @@ def _spec_is_new(seen: Observed) -> bool:
 def _reject(seen: Observed, draft: Draft, reason: str, message: str) -> Decision:
     if draft.set("Accepted", False, reason, message):
         draft.add_event("Rejected", message, warning=True)
-    draft["attemptStartTime"] = draft["plan"] = None
+    draft["attemptStartTime"] = draft["plan"] = draft["obstacle"] = None
     if not seen.pods:
         draft["phase"] = "Pending"  # releases the output to competing jobs
     draft.drop("Progressing")
@@ -118,6 +129,7 @@ def _suspend(seen: Observed, draft: Draft) -> Decision:
     if draft.set("Suspended", True, "Suspended", "spec.suspend is true"):
         draft.add_event("Suspended", "the workers are stopped, the job is kept")
     draft["attemptStartTime"] = draft["progress"] = draft["retryTime"] = None
+    draft["obstacle"] = None
     draft.set("Progressing", False, "Suspended", "spec.suspend is true")
     if not seen.pods:
         draft["phase"] = "Suspended"
@@ -146,7 +158,8 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     draft["attempt"], draft["attemptStartTime"] = number, timestamp(draft.now)
     draft["versions"] = [*(draft["versions"] or []), new_version(draft.now)]
     draft["startTime"] = draft["startTime"] or timestamp(draft.now)
-    draft["progress"] = draft["retryTime"] = None
+    draft["progress"] = draft["retryTime"] = draft["obstacle"] = None
+    start_attempt_clock(draft)
     draft["phase"] = "Planning" if needs_plan(job) and draft["plan"] is None else "Starting"
     draft.set("Progressing", True, "AttemptStarted", f"attempt {number} has started")
     draft.add_event("AttemptStarted", f"attempt {number} writes version {draft['versions'][-1]}")
@@ -160,7 +173,7 @@ def _end_attempt(
 ) -> Decision:
     """An attempt has failed: retry after a back-off, or fail the job."""
     if failure.reason == "SpecChanged":
-        draft["attemptStartTime"] = draft["plan"] = None
+        draft["attemptStartTime"] = draft["plan"] = draft["obstacle"] = None
         draft["phase"] = "Restarting"
         draft.add_event("SpecChanged", failure.message)
         return stop_pods(seen, draft)
@@ -176,7 +189,7 @@ def _end_attempt(
     backoff = settings.backoff_seconds * 2 ** max(0, draft["failures"] - 1)
     backoff = min(backoff, _LONGEST_BACKOFF_SECONDS) if failure.counts else 0.0
     draft.add_event("AttemptFailed", f"attempt {number} failed: {failure.message}", warning=True)
-    draft["attemptStartTime"] = draft["progress"] = None
+    draft["attemptStartTime"] = draft["progress"] = draft["obstacle"] = None
     draft["retryTime"] = timestamp(draft.now + timedelta(seconds=backoff))
     draft["phase"] = "Restarting"
     draft.set("Progressing", False, failure.reason, failure.message)

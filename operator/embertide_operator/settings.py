@@ -83,6 +83,9 @@ class Settings:
         worker_user: user and group id of the workers; None leaves it to the cluster, as
             OpenShift wants it.
         backoff_seconds: back-off before the first retry; doubles with each, up to 5 minutes.
+        mistake_seconds: how long a mistake that keeps workers from starting (a Secret, key or image
+            that does not exist, an object that the API server refuses) may last before the job
+            fails.
         resync_seconds: how often all unfinished jobs are reconciled, besides on events.
         stale_seconds: without a successful resync for this long, ``/healthz`` fails.
         own_namespace: that of the operator, with the ConfigMap ``outputs_config_map``, in which it
@@ -99,6 +102,7 @@ class Settings:
     pull_policy: str = _setting("IfNotPresent", _one_of("Always", "IfNotPresent", "Never"))
     worker_user: int | None = _setting(USER_ID, _user)
     backoff_seconds: float = _setting(10.0, _seconds)
+    mistake_seconds: float = _setting(120.0, _seconds)
     resync_seconds: float = _setting(20.0, _seconds)
     stale_seconds: float = _setting(90.0, _seconds)
     own_namespace: str = _setting("")

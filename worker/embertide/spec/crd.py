@@ -29,7 +29,7 @@ _UNWANTED = ("title", "$defs", "properties", "items", "additionalProperties", "d
 # Name, type, path, priority (1: shown by -o wide only).
 _COLUMNS = (
     ("Phase", "string", ".status.phase", 0),
-    ("Stage", "string", ".status.progress.stage", 0),
+    ("Stage", "string", ".status.stage", 0),
     ("Progress", "string", ".status.progress.done", 0),
     ("Ready", "string", ".status.workers.summary", 0),
     ("Attempt", "integer", ".status.attempt", 0),

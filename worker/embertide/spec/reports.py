@@ -1,7 +1,7 @@
 """What pods report to the operator: a worker's ``/status``, an ending, a plan.
 
-An ending and a plan are termination messages, which Kubernetes truncates at 4096 bytes; so long
-messages are shortened here. A truncated report does not parse and counts as none.
+An ending, a plan and rank 0's output are termination messages, which Kubernetes truncates at 4096
+bytes; so long messages are shortened here. A truncated report does not parse and counts as none.
 """
 
 from __future__ import annotations
@@ -78,7 +78,14 @@ class ProgressReport(ReportModel):
 
 
 class OutputReport(ReportModel):
-    """The published version; ``current`` is False where ``LATEST`` names a later run's."""
+    """The published version: in rank 0's ``/status``, and its container's termination message.
+
+    Attributes:
+        uri: of the version; "" in a termination message that would be too long with it. It
+            follows from the job's ``output.uri`` and the version.
+        current: False where ``LATEST`` names a later run's.
+        job_uid, attempt: whose it is; "" and 0 from workers that did not say so yet.
+    """
 
     version: str
     uri: str
@@ -86,6 +93,15 @@ class OutputReport(ReportModel):
     dim: int
     manifest_digest: str
     current: bool = True
+    job_uid: str = ""
+    attempt: int = 0
+
+    def to_text(self) -> str:
+        """Compact JSON of at most 4000 bytes; without the URI where it does not fit."""
+        text = super().to_text()
+        if len(text.encode()) <= _LONGEST_BYTES:
+            return text
+        return self.model_copy(update={"uri": ""}).to_text()
 
 
 class WorkerStatus(ReportModel):
