@@ -5,7 +5,7 @@ from __future__ import annotations
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.naming import LABEL_ATTEMPT
 from embertide_operator.children import SPEC_HASH, children, spec_hash
-from embertide_operator.deadlines import check_progress, is_held, note_held
+from embertide_operator.deadlines import check_progress
 from embertide_operator.decision import Decision, is_stuck, pod_deletion, stop_pods
 from embertide_operator.failures import Failure, first_failure
 from embertide_operator.kubernetes_api import Object
@@ -48,7 +48,6 @@ def advance(
     if (failure := first_failure(workers, draft.now)) is not None:
         return failure
     track_workers(seen, planned.grid.workers, draft, settled=not wanted)
-    note_held(draft, held=is_held(workers))
     failure = check_obstacle(draft, settings) or check_progress(seen, job, draft)
     if failure is not None:
         return failure

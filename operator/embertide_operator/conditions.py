@@ -12,12 +12,9 @@ from embertide.spec.freshness import duration_seconds
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, output_of
 from embertide_operator.status import LONGEST_MESSAGE, Draft, parse_time
-from embertide_operator.tracking import UNREACHABLE
 
 NOT_CURRENT = "NotCurrent"
 """Reason of ``Published=True`` where LATEST names another version."""
-_SHOWN = ("OutputInUse", "Queued", UNREACHABLE)
-"""Reasons of Progressing that stand in place of the run's stage."""
 _MARGIN_SECONDS = 1.0
 """Added to the time until a version is too old, so that it is when the job is reconciled again."""
 
@@ -37,22 +34,6 @@ def set_ready(draft: Draft) -> None:
         return
     draft.set("Ready", False, draft["phase"], f"phase {draft['phase']}; see the other conditions")
     draft.drop("Stalled")
-
-
-def set_stage(draft: Draft) -> None:
-    """Set ``status.stage``, which people see first: the run's stage, or what it waits for."""
-    progressing, accepted = draft.condition("Progressing"), draft.condition("Accepted")
-    stage = (draft["progress"] or {}).get("stage")
-    if draft.is_true("Complete"):
-        draft["stage"] = stage
-    elif accepted.get("status") == "False":
-        draft["stage"] = accepted["reason"]
-    elif draft["obstacle"] is not None and draft["phase"] != "Running":
-        draft["stage"] = draft["obstacle"]["reason"]
-    elif progressing.get("reason") in _SHOWN:
-        draft["stage"] = progressing["reason"]
-    else:
-        draft["stage"] = stage
 
 
 def objective_of(job: Object) -> int | None:

@@ -10,34 +10,43 @@ from __future__ import annotations
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide_operator.failures import Failure, is_ready
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed, condition
 from embertide_operator.obstacles import GATED
 from embertide_operator.status import Draft, parse_time, timestamp
 from embertide_operator.tracking import UNREACHABLE
 
 
-def is_held(pods: list[Object]) -> bool:
-    """Whether a queue holds one of these pods back from being scheduled."""
-    return any(condition(pod, "PodScheduled").get("reason") == GATED for pod in pods)
-
-
-def note_held(draft: Draft, *, held: bool) -> None:
-    """Remember in ``status.queued`` for how long the pods are held."""
+def note_held(seen: Observed, draft: Draft) -> None:
+    """Remember in ``status.queued`` for how long a queue holds the job, or pods of its attempt."""
+    if draft["startTime"] is None:
+        return
     found = dict(draft["queued"] or {})
     since = found.get("since")
+    held = _is_held(seen, draft)
     if held and since is None:
-        found["since"] = timestamp(draft.now)
+        # Gates are only ever taken away: they were there when the attempt created its pods.
+        created = draft["attemptStartTime"] if not found.get("attemptSeconds") else None
+        found["since"] = created or timestamp(draft.now)
     elif not held and since is not None:
-        found = {name: _held_seconds(draft, name) for name in ("seconds", "attemptSeconds")}
+        found = _held_until_now(draft)
     draft["queued"] = found or None
+
+
+def _is_held(seen: Observed, draft: Draft) -> bool:
+    """Whether other jobs keep this one from its next attempt, or gates its pods from a node."""
+    if draft["attemptStartTime"] is None:
+        return bool(seen.queued or seen.competing_job)
+    return any(condition(pod, "PodScheduled").get("reason") == GATED for pod in seen.pods)
 
 
 def start_attempt_clock(draft: Draft) -> None:
     """An attempt starts now: nothing of it has been held yet."""
-    note_held(draft, held=False)
     if draft["queued"] is not None:
-        draft["queued"] = {**draft["queued"], "attemptSeconds": 0}
+        draft["queued"] = {**_held_until_now(draft), "attemptSeconds": 0}
+
+
+def _held_until_now(draft: Draft) -> dict[str, int]:
+    return {name: _held_seconds(draft, name) for name in ("seconds", "attemptSeconds")}
 
 
 def _held_seconds(draft: Draft, name: str) -> int:
@@ -63,12 +72,7 @@ def _is_not_asked_yet(seen: Observed, draft: Draft) -> bool:
     So it is for a moment when the operator has been away.
     """
     pod = seen.rank_zero(draft["attempt"])
-    return (
-        seen.report is None
-        and not seen.unreachable_why
-        and pod is not None
-        and is_ready(pod)
-    )
+    return seen.report is None and not seen.unreachable_why and pod is not None and is_ready(pod)
 
 
 def check_running(job: EmbeddingJob, draft: Draft, why: str) -> Failure | None:

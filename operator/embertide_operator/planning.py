@@ -12,7 +12,7 @@ from embertide_operator.children import (
     needs_plan,
     planner,
 )
-from embertide_operator.deadlines import check_running, is_held, note_held
+from embertide_operator.deadlines import check_running
 from embertide_operator.decision import Decision, pod_deletion
 from embertide_operator.failures import Failure, exit_text, reported_failure, why_not_running
 from embertide_operator.kubernetes_api import Object
@@ -80,7 +80,6 @@ def _run_planner(
 ) -> Decision | Failure:
     """Create the planner's pod, or wait for it."""
     draft["phase"] = "Planning"
-    note_held(draft, held=is_held(pods))
     if draft.condition("WorkersReady").get("reason") != REFUSED or pods:
         note_obstacle(draft, *_planner_state(pods, seen.mount_error))
     why = draft.condition("WorkersReady")["message"]

@@ -20,7 +20,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
 from embertide_operator.advance import advance
 from embertide_operator.children import needs_plan
-from embertide_operator.conditions import set_fresh, set_ready, set_stage
+from embertide_operator.conditions import set_fresh, set_ready
 from embertide_operator.deadlines import check_active, note_held, start_attempt_clock
 from embertide_operator.decision import Decision, Deletion, stop_pods
 from embertide_operator.failures import Failure
@@ -28,6 +28,7 @@ from embertide_operator.observe import Observed, is_finished
 from embertide_operator.published import complete_if_published
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, timestamp
+from embertide_operator.tracking import set_stage
 from embertide_operator.validate import read_job
 
 _WAIT_SECONDS = 5.0
@@ -80,8 +81,7 @@ def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
         draft.add_event("Resumed", "the job resumes with a new attempt, from the beginning")
         # As with a Kubernetes Job, activeDeadlineSeconds counts from here again.
         draft["startTime"] = draft["plan"] = draft["queued"] = None
-    if draft["attemptStartTime"] is None and draft["startTime"] is not None:
-        note_held(draft, held=bool(seen.queued))
+    note_held(seen, draft)
     if (exceeded := check_active(seen, job, draft)) is not None:
         return fail_job(seen, draft, exceeded)
     if draft["attemptStartTime"] is None:

@@ -18,6 +18,8 @@ _UNREACHABLE_SECONDS = 10.0
 """How long rank 0 may not answer before that is said: a busy one misses a question or two."""
 _PROGRESS_EVERY_SECONDS = 5.0
 """How often progress within one percent is written to the status."""
+_SHOWN = ("OutputInUse", "Queued", UNREACHABLE)
+"""Reasons of Progressing that stand in place of the run's stage."""
 _STEPS = ("stage", "layer", "layers", "percent")
 """Fields of the progress that are written at once."""
 _PACE = {"eta_seconds", "edges_per_second", "last_update_time"}
@@ -84,6 +86,22 @@ def set_progress(report: ProgressReport, draft: Draft) -> None:
         f"{new['stage']}, layer {new['layer']} of {new['layers']}" if new["layer"] else new["stage"]
     )
     draft.set("Progressing", True, "Running", where)
+
+
+def set_stage(draft: Draft) -> None:
+    """Set ``status.stage``, which people see first: the run's stage, or what it waits for."""
+    progressing, accepted = draft.condition("Progressing"), draft.condition("Accepted")
+    stage = (draft["progress"] or {}).get("stage")
+    if draft.is_true("Complete"):
+        draft["stage"] = stage
+    elif accepted.get("status") == "False":
+        draft["stage"] = accepted["reason"]
+    elif draft["obstacle"] is not None and draft["phase"] != "Running":
+        draft["stage"] = draft["obstacle"]["reason"]
+    elif progressing.get("reason") in _SHOWN:
+        draft["stage"] = progressing["reason"]
+    else:
+        draft["stage"] = stage
 
 
 def _progress_of(report: ProgressReport) -> Object:

@@ -85,7 +85,7 @@ CASES: dict[str, tuple[float, Change]] = {
     "suspended": (1, spec_changed(suspend=True)),
     "suspended and too late": (90, spec_changed(suspend=True)),
     "the spec changed": (1, spec_changed(workers={"grid": {"graph": 3}, "image": "other:2"})),
-    "the spec is wrong": (1, spec_changed(workers={"podTemplate": {"spec": {"restartPolicy": "x"}}})),
+    "the spec is wrong": (1, spec_changed(workers={"podTemplate": {"spec": 1}})),
     "the name is another's": (1, name_conflict),
     "a job competes": (1, competing),
     "a worker crashed, backoffLimit is 0": (1, workers_ended(CRASH)),

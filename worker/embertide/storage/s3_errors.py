@@ -68,7 +68,9 @@ def _how_to_sign_in() -> str:
     source = os.environ.get(ENV_CREDENTIALS)
     if source:
         return f"look at {source}"
-    return "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or give the machine a role"
+    return (
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or give the machine a role"
+    )
 
 
 def code_of(error: boto.ClientError) -> str:
@@ -103,7 +105,9 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideErro
     if code in NO_OBJECT:
         return ObjectMissing(f"{uri}: no such object at {endpoint}; check the uri")
     if code in _CREDENTIALS:
-        return AccessDenied(f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {_how_to_sign_in()}")
+        return AccessDenied(
+            f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {_how_to_sign_in()}"
+        )
     if code in _WRONG_REGION:
         return _wrong_region(error, uri, said)
     if code in _FULL:
