@@ -137,7 +137,6 @@ def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
             {"name": "TMPDIR", "value": naming.SCRATCH_FOLDER},
             # A user id that the cluster has chosen has no name, which torch may ask for.
             {"name": "LOGNAME", "value": "embertide"},
-            {"name": naming.ENV_CREDENTIALS, "value": _credentials_source(job)},
             *_credentials(job),
         ],
         "securityContext": {
@@ -165,19 +164,6 @@ def _credentials(job: EmbeddingJob) -> list[Object]:
         }
         for key, optional in wanted
     ]
-
-
-def _credentials_source(job: EmbeddingJob) -> str:
-    """Where the pods' S3 credentials come from, for messages."""
-    secret, account = job.spec.storage.credentials_secret, job.spec.workers.service_account_name
-    if secret is not None:
-        return f"the Secret {secret!r} (spec.storage.credentialsSecret)"
-    if account is not None:
-        return f"the service account {account!r} (spec.workers.serviceAccountName)"
-    return (
-        "the service account 'default', since neither spec.storage.credentialsSecret nor"
-        " spec.workers.serviceAccountName is set"
-    )
 
 
 def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:

@@ -49,8 +49,6 @@ ENV_MEMORY_LIMIT = "EMBERTIDE_MEMORY_LIMIT"
 ENV_THREADS = "EMBERTIDE_THREADS"
 ENV_JOIN_SECONDS = "EMBERTIDE_JOIN_SECONDS"
 """How long a worker waits for the others to start."""
-ENV_CREDENTIALS = "EMBERTIDE_CREDENTIALS"
-"""Where a pod's S3 credentials come from, for messages: the field of the job, and what it names."""
 
 
 MAX_NAME = 52

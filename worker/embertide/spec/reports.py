@@ -66,12 +66,19 @@ class Ending(ReportModel):
 
 
 class ProgressReport(ReportModel):
-    """Progress of an attempt; ``percent`` is of the whole run and never decreases."""
+    """Progress of an attempt.
+
+    Attributes:
+        percent: of the whole run; never decreases.
+        steps: grows as long as anything is done, also while percent stands still. Compare it with
+            its earlier values, by a clock of your own: ``last_update_time`` is of the worker's.
+    """
 
     stage: str
     layer: int = 0
     layers: int = 0
     percent: int = 0
+    steps: int = 0
     eta_seconds: int | None = None
     edges_per_second: int | None = None
     last_update_time: str

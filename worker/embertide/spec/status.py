@@ -106,6 +106,10 @@ class ProgressStatus(StatusModel):
         le=100,
         description="Progress of the whole attempt, in percent; never decreases.",
     )
+    steps: int | None = Field(
+        default=None,
+        description="Count of work done; grows while anything is done, even if percent does not.",
+    )
     done: str | None = Field(
         default=None, description="Progress with a percent sign, such as 43%, for display."
     )

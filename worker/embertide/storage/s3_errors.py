@@ -5,7 +5,6 @@ The codes come from AWS; MinIO, Ceph and versitygw send the same ones and a few 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +19,6 @@ from embertide.errors import (
     StorageError,
     StoreUnavailable,
 )
-from embertide.spec.naming import ENV_CREDENTIALS
 
 CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 NO_OBJECT = {"NoSuchKey", "NotFound", "404"}
@@ -61,16 +59,9 @@ _NO_CREDENTIALS = (
     boto.ProfileNotFound,
     boto.ConfigNotFound,
 )
-
-
-def _how_to_sign_in() -> str:
-    """What to do about credentials; a pod is told by its operator where its own come from."""
-    source = os.environ.get(ENV_CREDENTIALS)
-    if source:
-        return f"look at {source}"
-    return (
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or give the machine a role"
-    )
+_HOW_TO_SIGN_IN = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or give the machine a role"
+)
 
 
 def code_of(error: boto.ClientError) -> str:
@@ -105,9 +96,7 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str) -> EmbertideErro
     if code in NO_OBJECT:
         return ObjectMissing(f"{uri}: no such object at {endpoint}; check the uri")
     if code in _CREDENTIALS:
-        return AccessDenied(
-            f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {_how_to_sign_in()}"
-        )
+        return AccessDenied(f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {_HOW_TO_SIGN_IN}")
     if code in _WRONG_REGION:
         return _wrong_region(error, uri, said)
     if code in _FULL:
@@ -150,7 +139,7 @@ def _of_status(status: int, said: str, uri: str, endpoint: str) -> StorageError:
     if status in (401, 403):
         return AccessDenied(
             f"{uri}: {endpoint} denies access with these credentials ({said}): correct"
-            f" them ({_how_to_sign_in()}), or allow s3:ListBucket on the bucket and s3:GetObject,"
+            f" them ({_HOW_TO_SIGN_IN}), or allow s3:ListBucket on the bucket and s3:GetObject,"
             " s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on its objects as far as"
             " they are needed"
         )
@@ -177,7 +166,7 @@ def _said(error: boto.ClientError) -> str:
 
 def _of_client(error: boto.BotoCoreError, uri: str, endpoint: str) -> StorageError:
     if isinstance(error, _NO_CREDENTIALS):
-        return AccessDenied(f"{uri}: no usable credentials for S3 ({error}); {_how_to_sign_in()}")
+        return AccessDenied(f"{uri}: no usable credentials for S3 ({error}); {_HOW_TO_SIGN_IN}")
     if isinstance(error, boto.SSLError) and any(sign in str(error) for sign in _NOT_TLS):
         return StorageError(
             f"{uri}: {endpoint} speaks http, not https: write endpointUrl:"
