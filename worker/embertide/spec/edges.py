@@ -67,10 +67,8 @@ def _column(name: str, default: str, index: int) -> str:
 def _columns_differ() -> str:
     source, destination = _column("source", "src", 0), _column("destination", "dst", 1)
     weight = "self.columns.weight"
-    return (
-        f"{source} != {destination} && "
-        f"(!has(self.columns) || !has({weight}) || ({weight} != {source} && {weight} != {destination}))"
-    )
+    differs = f"{weight} != {source} && {weight} != {destination}"
+    return f"{source} != {destination} && (!has(self.columns) || !has({weight}) || ({differs}))"
 
 
 _SOURCE, _DESTINATION = (
