@@ -88,7 +88,6 @@ def test_workers_wait_for_each_other_as_long_as_the_operator(deadline: int, pati
     assert told["EMBERTIDE_JOIN_SECONDS"] == str(patience)
 
 
-
 def test_a_worker_is_told_its_attempt_and_its_rendezvous() -> None:
     told = environment(job(**workers()))
     assert told["EMBERTIDE_GRID"] == "2x2"
