@@ -26,6 +26,9 @@ NO_OBSTACLE = ("Starting", "Planning")
 _IMAGE = "ImagePullBackOff"
 _SAME = {"ErrImagePull": _IMAGE}
 """Reasons that take turns: the kubelet tries to pull an image, and waits before the next time."""
+_BACK_OFF = re.compile(r'Back-off pulling image "[^"]*": (ErrImagePull: )?')
+"""What the kubelet puts before the cause while it waits; some versions leave out the cause."""
+_NO_CAUSE = re.compile(r'Back-off pulling image "[^"]*"$')
 _MISTAKES = (
     "CreateContainerConfigError",
     "ErrImageNeverPull",
@@ -60,8 +63,9 @@ def _remember(draft: Draft, reason: str, message: str) -> tuple[str, str]:
     """Set ``status.obstacle``, with an Event for a new one; returns the reason and the message."""
     old = draft["obstacle"] or {}
     known = old.get("reason") == reason and (reason not in _MISTAKES or _same_cause(old, message))
-    if known and reason == _IMAGE:  # both of its reasons tell of it, one of them the cause
-        message = max(old["message"], message, key=len)
+    if reason == _IMAGE:
+        message = _BACK_OFF.sub("", message)
+        message = old["message"] if known and _NO_CAUSE.search(message) else message
     since = old["since"] if known else timestamp(draft.now)
     draft["obstacle"] = {"reason": reason, "message": message, "since": since}
     if not known:

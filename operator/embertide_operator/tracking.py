@@ -6,7 +6,7 @@ from embertide.spec.naming import HTTP_PORT
 from embertide.spec.reports import ProgressReport
 from embertide.spec.status import ProgressStatus
 from embertide_operator.decision import count_workers
-from embertide_operator.failures import why_not_ready
+from embertide_operator.failures import is_ready, why_not_ready
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed
 from embertide_operator.obstacles import REFUSED, clear_obstacle, note_obstacle
@@ -59,8 +59,8 @@ def track_workers(seen: Observed, wanted: int, draft: Draft, *, settled: bool) -
 def _note_answer(seen: Observed, draft: Draft) -> None:
     """Say so when rank 0 has not answered for a while, and what the user can do."""
     if seen.unreachable_seconds < _UNREACHABLE_SECONDS:
-        if draft.condition("Progressing").get("reason") == UNREACHABLE and seen.report is not None:
-            draft.set("Progressing", True, "Running", "worker 0 answers again")
+        if draft.condition("Progressing").get("reason") == UNREACHABLE and _is_over(seen, draft):
+            draft.set("Progressing", True, "Running", "worker 0 could be asked again")
         return
     message = (
         f"worker 0 is ready, but its /status cannot be had: {seen.unreachable_why}. The job goes"
@@ -69,6 +69,13 @@ def _note_answer(seen: Observed, draft: Draft) -> None:
     )
     if draft.set("Progressing", None, UNREACHABLE, message):
         draft.add_event(UNREACHABLE, message, warning=True)
+
+
+def _is_over(seen: Observed, draft: Draft) -> bool:
+    """Whether rank 0 answers again or has no reason to; a new operator does not know at first."""
+    pod = seen.rank_zero(draft["attempt"])
+    answers = seen.report is not None and not seen.unreachable_why
+    return answers or pod is None or not is_ready(pod)
 
 
 def set_progress(report: ProgressReport, draft: Draft) -> None:

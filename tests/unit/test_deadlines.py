@@ -149,6 +149,28 @@ def test_being_blind_is_not_being_stuck() -> None:
     assert world.status["lastFailure"]["reason"] == "ProgressDeadlineExceeded"
 
 
+def test_a_new_operator_is_as_blind_as_the_one_before() -> None:
+    world = running()
+    world.reconcile(30, **BLIND)
+    world.reconcile(1, unreachable_seconds=0.0, unreachable_why="")
+    world.reconcile(5, unreachable_seconds=4.0, unreachable_why="connection timed out")
+    world.reconcile(9, **BLIND)
+    assert world.events.count("WorkerUnreachable") == 1
+    assert world.condition("Progressing") == ("Unknown", "WorkerUnreachable")
+
+
+def test_a_worker_that_is_not_ready_is_not_unreachable() -> None:
+    """Its deadline counts, from when it was ready for the last time."""
+    world = running(progressDeadlineSeconds=60, backoffLimit=0)
+    world.reconcile(2, report=world.report())
+    world.reconcile(30, **BLIND)
+    unready = world.pods({}, world.running())
+    world.reconcile(1, pods=unready, unreachable_seconds=0.0, unreachable_why="")
+    assert world.condition("Progressing") == ("True", "Running")
+    world.reconcile(61)
+    assert world.status["lastFailure"]["reason"] == "ProgressDeadlineExceeded"
+
+
 def test_a_blind_job_still_has_an_end() -> None:
     world = running(activeDeadlineSeconds=600)
     world.reconcile(30, **BLIND)

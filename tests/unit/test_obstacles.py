@@ -78,6 +78,17 @@ def test_turns_of_the_kubelet_are_one_event() -> None:
     assert NO_IMAGE in world.status["obstacle"]["message"]
 
 
+def test_the_cause_of_an_image_that_cannot_be_pulled_is_the_latest() -> None:
+    """A registry that was away for a minute answers: the image is not there."""
+    world = starting()
+    back_off = 'Back-off pulling image "shop/worker:2": ErrImagePull: '
+    for message in (NO_REGISTRY, back_off + NO_REGISTRY):
+        world.reconcile(2, pods=world.pods(world.waiting("ErrImagePull", message)))
+        assert world.status["obstacle"]["message"] == f"worker 0 cannot start: {NO_REGISTRY}"
+    world.reconcile(2, pods=world.pods(world.waiting("ImagePullBackOff", back_off + NO_IMAGE)))
+    assert world.status["obstacle"]["message"] == f"worker 0 cannot start: {NO_IMAGE}"
+
+
 def test_another_obstacle_is_another_event() -> None:
     world = starting()
     told = len(world.events)
