@@ -71,7 +71,7 @@ def _run(execution: Execution, clock: Clock) -> torch.Tensor:
             tensors.keep(run.out, _run_steps(execution, run))
         work.done(run)
         ctx.progress("infer", done / len(program.steps), layer + 1, program.layers)
-    with clock.layer(program.layers - 1):
+    with clock.layer(program.layers):
         tensors.advance(len(program.steps))
         last = ctx.exchange.channel("feature", "gemm", program.layers - 1)
         return tensors.get(program.output, "rows", last).data
