@@ -32,6 +32,7 @@ _NOT_THE_WORKERS: Any = {
         "backoff_limit": True,
         "ttl_seconds_after_finished": True,
         "freshness": True,
+        "managed_by": True,
         "workers": {"image", "service_account_name", "pod_template"},
     },
 }

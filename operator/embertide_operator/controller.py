@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from embertide_operator.advance import REFUSED
 from embertide_operator.children import child_kinds
 from embertide_operator.conditions import is_outdated
 from embertide_operator.decision import Decision
@@ -23,6 +22,7 @@ from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
 from embertide_operator.lost_pods import why_lost
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import is_finished, is_managed_elsewhere, observe, output_of
+from embertide_operator.obstacles import note_refusal
 from embertide_operator.outputs import Outputs
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
@@ -137,7 +137,10 @@ class Controller:
         # Read again: it may have changed while waiting for the lock.
         meta = job["metadata"]
         job = self.api.get("EmbeddingJob", meta["namespace"], meta["name"]) or {}
-        if not job or is_managed_elsewhere(job):
+        if not job:
+            self.metrics.job_gone(meta["namespace"], meta["name"])
+            return None
+        if is_managed_elsewhere(job):
             return None
         # Before anything is done: a job whose time to live is over is deleted below.
         self.outputs.note(job)
@@ -205,10 +208,7 @@ class Controller:
 def _rejected_child(job: Object, error: ApiError) -> Draft:
     """The status of a job one of whose child objects the API server rejects."""
     draft = Draft(job, datetime.now(UTC))
-    message = f"the API server rejected an object of this job: {error}"
-    if draft.condition("WorkersReady").get("message") != message:
-        draft.add_event(REFUSED, message, warning=True)
-    draft.set("WorkersReady", False, REFUSED, message)
+    note_refusal(draft, str(error))
     return draft
 
 

@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from embertide_operator.failures import is_ready
 from embertide_operator.identity import KEPT
 from embertide_operator.kubernetes_api import Object
-from embertide_operator.observe import Observed, container_status, owners, rank_of
-from embertide_operator.status import Draft, parse_time
+from embertide_operator.observe import Observed, condition, container_status, owners, rank_of
+from embertide_operator.status import Draft
 
-_STUCK_SECONDS = 30.0
-"""A pod that exists this long after its deletion deadline is on a lost node."""
+_LOST_SECONDS = 10.0
+"""How long after its grace a pod on a node that does not answer is removed by force."""
+_STUCK_SECONDS = 60.0
+"""The same where nothing says so of the node: a kubelet under load may be slow."""
+_TAINTED = "DeletionByTaintManager"
+"""Reason of ``DisruptionTarget`` on pods of a node that is not ready or cannot be reached."""
 _TERMINATING_SECONDS = 1.0
 """How soon to check again whether terminating pods are gone."""
 
@@ -59,7 +63,7 @@ def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) 
         if not is_terminating(pod) and not _is_controlled(pod, statefulset)
     ]
     for pod in seen.pods:
-        if is_stuck(pod, draft):
+        if is_stuck(pod, seen, draft):
             decision.delete.append(pod_deletion(pod, force=True))
     if seen.pods or (requeue_after is None and draft["phase"] == "Restarting"):
         decision.requeue_after = _TERMINATING_SECONDS
@@ -97,10 +101,22 @@ def pod_deletion(pod: Object, *, force: bool = False) -> Deletion:
     return Deletion("Pod", pod["metadata"]["name"], pod["metadata"]["uid"], force)
 
 
-def is_stuck(pod: Object, draft: Draft) -> bool:
-    """Whether a pod's node is lost: a running kubelet removes a pod after its grace period."""
+def is_stuck(pod: Object, seen: Observed, draft: Draft) -> bool:
+    """Whether no kubelet will remove a pod: its node is lost, or its grace is long over.
+
+    The end of its grace is a time of the API server, so it is compared with that one's clock.
+    """
     due = pod["metadata"].get("deletionTimestamp")
-    return due is not None and (draft.now - parse_time(due)).total_seconds() > _STUCK_SECONDS
+    if due is None:
+        return False
+    limit = _LOST_SECONDS if _is_lost(pod) else _STUCK_SECONDS
+    return draft.seconds_since_time(due) + seen.server_ahead > limit
+
+
+def _is_lost(pod: Object) -> bool:
+    """Whether the control plane has given up a pod because its node does not answer."""
+    target = condition(pod, "DisruptionTarget")
+    return target.get("status") == "True" and target.get("reason") == _TAINTED
 
 
 def count_workers(pods: list[Object], wanted: int, draft: Draft) -> int:

@@ -1,12 +1,13 @@
 """Kubernetes Events about a job. Their reasons:
 
 Accepted Rejected Waiting Planned AttemptStarted WorkersReady StageStarted AttemptFailed
-SpecChanged Suspended Resumed ChildRefused Published Completed Failed Stale
+SpecChanged Suspended Resumed Published Completed Failed Stale WorkerUnreachable, and what keeps
+pods from starting: ChildRefused PodsRefused FailedMount, or the pod's own reason.
 """
 
 from __future__ import annotations
 
-import secrets
+import time
 from datetime import datetime
 
 from embertide.spec.naming import FIELD_MANAGER
@@ -17,13 +18,16 @@ _LONGEST_MESSAGE = 1024
 
 
 def event_object(job: Object, event: PendingEvent, now: datetime) -> Object:
-    """The API object of an Event about a job."""
+    """The API object of an Event about a job; later ones have names that sort behind.
+
+    Times of Events are in seconds, and what is sorted by them keeps the order of the names.
+    """
     meta = job["metadata"]
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{meta['name']}.{secrets.token_hex(8)}",
+            "name": f"{meta['name']}.{time.time_ns():016x}",
             "namespace": meta["namespace"],
         },
         "involvedObject": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 
-from embertide.spec.reports import Ending
+from embertide.spec.reports import Ending, OutputReport
 from embertide_operator.containers import other_trouble
 from embertide_operator.disruptions import was_stopped, why_disrupted
 from embertide_operator.kubernetes_api import Object
@@ -61,6 +61,16 @@ def exit_text(end: Object) -> str:
     return f"{text}: {output}" if output else f"{text} without reporting an error"
 
 
+def published_by(pod: Object) -> OutputReport | None:
+    """What a pod's container published before it ended with 0; None where it did not."""
+    status = container_status(pod)
+    for key in ("state", "lastState"):
+        end = (status.get(key) or {}).get("terminated") or {}
+        if end.get("exitCode") == 0:
+            return OutputReport.parse(end.get("message") or "")
+    return None
+
+
 def first_failure(pods: list[Object], now: datetime, lost: Failure | None = None) -> Failure | None:
     """The cause of an attempt's failure; None while it runs or the cause is not known yet.
 
@@ -81,6 +91,8 @@ def first_failure(pods: list[Object], now: datetime, lost: Failure | None = None
 
 def _ended(pod: Object) -> tuple[bool, datetime, Failure] | None:
     """(lost a peer, when, why) of a worker whose container has terminated, now or before."""
+    if published_by(pod) is not None:
+        return None
     status = container_status(pod)
     for key in ("state", "lastState"):
         end = (status.get(key) or {}).get("terminated")
@@ -147,13 +159,17 @@ def is_ready(pod: Object) -> bool:
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
-def why_not_ready(pods: list[Object], wanted: int, pod_creation_error: str) -> tuple[str, str]:
+def why_not_ready(
+    pods: list[Object], wanted: int, pod_creation_error: str, mount_error: str
+) -> tuple[str, str]:
     """(reason, message): why the workers are not all ready."""
     if pod_creation_error and len(pods) < wanted:
         return "PodsRefused", f"{len(pods)} of {wanted} pods are created: {pod_creation_error}"
     for pod in pods:
         if (found := why_not_running(pod)) is not None:
             return found
+    if mount_error:
+        return "FailedMount", mount_error
     ready = sum(map(is_ready, pods))
     return "Starting", f"{ready} of {wanted} workers are ready"
 

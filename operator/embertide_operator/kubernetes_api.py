@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -77,6 +78,10 @@ class KubernetesApi:
     Args:
         namespaces: those whose jobs are listed; none means all.
         on_request: may be called from several threads.
+
+    Attributes:
+        server_ahead: seconds that the API server's clock is ahead of this machine's, as of its last
+            answer; within a second, 0.0 before the first.
     """
 
     def __init__(
@@ -87,6 +92,7 @@ class KubernetesApi:
     ) -> None:
         self._client, self._namespaces = client, namespaces
         self._on_request = on_request
+        self.server_ahead = 0.0
         self._http = urllib3.PoolManager(num_pools=50, retries=False)
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -213,6 +219,12 @@ class KubernetesApi:
                 return items
             query["continue"] = rest
 
+    def _note_time(self, date: str | None) -> None:
+        """Compare the server's clock with ours; the header has whole seconds."""
+        if date:
+            server = parsedate_to_datetime(date).timestamp() + 0.5
+            self.server_ahead = server - time.time()
+
     def _call(
         self,
         method: str,
@@ -244,6 +256,7 @@ class KubernetesApi:
         finally:
             self._on_request(verb, resource, code, time.monotonic() - started)
         data = answer.read()
+        self._note_time(answer.getheader("Date"))
         if answer.status >= 400:
             raise ApiError(answer.status, _api_message(data, answer.reason or ""))
         found: Object = json.loads(data)

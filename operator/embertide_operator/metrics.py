@@ -54,6 +54,7 @@ class Metrics:
         versions = importlib.metadata.version("embertide"), platform.python_version()
         self._gauge(names.OPERATOR_INFO).labels(*versions).set(1)
         self._jobs: dict[tuple[str, str], Object] = {}
+        self._gone: set[str] = set()  # UIDs since the last resync
         self._outputs: Callable[[], Iterable[OutputRecord]] = tuple
         self.registry.register(self)
 
@@ -90,9 +91,11 @@ class Metrics:
         self._request_seconds.labels(verb).observe(seconds)
 
     def resynced(self, jobs: list[Object], now: float) -> None:
-        """These are all jobs, at this time (seconds since the epoch)."""
+        """These are all jobs, at this time (seconds since the epoch), but those gone meanwhile."""
         self._resync.set(now)
-        self._jobs = {_key(job): essentials(job) for job in jobs}
+        gone, self._gone = self._gone, set()
+        left = [job for job in jobs if job["metadata"]["uid"] not in gone]
+        self._jobs = {_key(job): essentials(job) for job in left}
 
     def job_written(self, old: Object, job: Object, draft: Draft) -> None:
         """A job's status was written: count what has happened since ``old``, its status before."""
@@ -108,7 +111,9 @@ class Metrics:
 
     def job_gone(self, namespace: str, name: str) -> None:
         """The job was deleted."""
-        self._jobs.pop((namespace, name), None)
+        job = self._jobs.pop((namespace, name), None)
+        if job is not None:
+            self._gone.add(job["metadata"]["uid"])
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """The series of jobs, their last runs and all outputs, at scrape time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -20,6 +21,10 @@ from embertide.spec.naming import (
 from embertide.spec.reports import WorkerStatus
 from embertide_operator.kubernetes_api import KubernetesApi, Object
 
+_MISSING = re.compile(r"not found|references non-existent")
+"""What the kubelet says of a ConfigMap, Secret or key that does not exist. Other troubles with
+volumes come and go while a pod starts."""
+
 
 @dataclass(frozen=True)
 class Observed:
@@ -34,8 +39,13 @@ class Observed:
         pods: every pod of the job: workers of all attempts, and the planner.
         pod_creation_error: why the StatefulSet could not create its pods; "" when no Event says.
         pod_loss: the Event that says why a pod of the attempt is gone; {} where none does.
+        mount_error: what is missing for a pod's volumes; "" when no Event says.
         report: rank 0's ``/status``, None when it did not answer.
+        unreachable_seconds: for how long rank 0 is Ready, asked, and does not answer; 0 if it does.
+        unreachable_why: why it did not answer the last time; "" if it did, or was not asked yet.
+        server_ahead: seconds that the API server's clock is ahead of the operator's.
         competing_job: the job with the same output that runs first, and why; "" for none.
+        queued: why the job has to wait for room, and in which place; "" where it may start.
         last_success: when the output was last published by any job; "" for never.
         all_children: whether every kind was read. Otherwise ``children`` may lack those that
             exist, as long as it has the StatefulSet.
@@ -49,8 +59,13 @@ class Observed:
     pods: list[Object] = field(default_factory=list)
     pod_creation_error: str = ""
     pod_loss: Object = field(default_factory=dict)
+    mount_error: str = ""
     report: WorkerStatus | None = None
+    unreachable_seconds: float = 0.0
+    unreachable_why: str = ""
+    server_ahead: float = 0.0
     competing_job: str = ""
+    queued: str = ""
     last_success: str = ""
     all_children: bool = True
 
@@ -64,6 +79,11 @@ class Observed:
         """The workers' pods of all attempts, by rank."""
         found = [pod for pod in self.pods if label(pod, LABEL_ROLE) == ROLE_WORKER]
         return sorted(found, key=rank_of)
+
+    def rank_zero(self, attempt: int) -> Object | None:
+        """The pod of rank 0 of an attempt."""
+        found = (pod for pod in self.workers if rank_of(pod) == 0 and attempt_of(pod) == attempt)
+        return next(found, None)
 
     def planners(self) -> list[Object]:
         """The planner's pods of all attempts."""
@@ -158,6 +178,7 @@ def observe(
         for pod in of_this_name
         if label(pod, LABEL_JOB_UID) not in ("", meta["uid"])
     ]
+    report, why = _ask_rank_zero(api, pods, job)
     return Observed(
         job,
         children=children,
@@ -165,7 +186,10 @@ def observe(
         predecessors=predecessors,
         pods=pods,
         pod_creation_error=_pod_creation_error(api, namespace, children.get("StatefulSet"), pods),
-        report=_rank_zero_status(api, pods, job),
+        mount_error=_mount_error(api, pods),
+        report=report,
+        unreachable_why=why,
+        server_ahead=api.server_ahead,
         competing_job=_competing_job(api, job),
         last_success=last_success,
         all_children=all_children or "StatefulSet" not in children,
@@ -208,8 +232,28 @@ def _pod_creation_error(
     return str(newest["message"]) if newest else ""
 
 
-def _rank_zero_status(api: KubernetesApi, pods: list[Object], job: Object) -> WorkerStatus | None:
-    """The status of rank 0, if it answers and belongs to this job and attempt."""
+def _mount_error(api: KubernetesApi, pods: list[Object]) -> str:
+    """What is missing for the volumes of the first pod that waits for them; only Events say."""
+    pod = next(filter(_waits_for_volumes, pods), None)
+    if pod is None:
+        return ""
+    meta = pod["metadata"]
+    events = api.events_about(meta["namespace"], meta["uid"], "FailedMount")
+    newest = max(events, key=lambda event: event.get("lastTimestamp") or "", default={})
+    why = str(newest.get("message", ""))
+    return f"{pod_title(pod)} cannot start: {why}" if _MISSING.search(why) else ""
+
+
+def _waits_for_volumes(pod: Object) -> bool:
+    """Whether a pod has a node, and no sandbox yet, which it gets once its volumes are there."""
+    has_node = is_true(pod, "PodScheduled") and not pod["metadata"].get("deletionTimestamp")
+    return has_node and condition(pod, "PodReadyToStartContainers").get("status") == "False"
+
+
+def _ask_rank_zero(
+    api: KubernetesApi, pods: list[Object], job: Object
+) -> tuple[WorkerStatus | None, str]:
+    """The status of rank 0, if it answers and belongs to this job and attempt; else why not."""
     attempt = (job.get("status") or {}).get("attempt", 0)
     for pod in pods:
         if label(pod, LABEL_ROLE) != ROLE_WORKER or rank_of(pod) != 0:
@@ -220,8 +264,9 @@ def _rank_zero_status(api: KubernetesApi, pods: list[Object], job: Object) -> Wo
         data = api.get_worker_status(address, HTTP_PORT)
         report = WorkerStatus.parse(data) if data else None
         if report and (report.job_uid, report.attempt) == (job["metadata"]["uid"], attempt):
-            return report
-    return None
+            return report, ""
+        return None, f"http://{address}:{HTTP_PORT}/status does not answer"
+    return None, ""
 
 
 def _state(pod: Object) -> dict[str, Any]:

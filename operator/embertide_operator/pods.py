@@ -20,6 +20,8 @@ _LOST_NODE_SECONDS = 60
 """How long pods tolerate a lost node; the default of 5 minutes would delay the retry."""
 _PLANNER_MEMORY = "2Gi"
 """The planner reads metadata of the inputs only."""
+_LEAST_JOIN_SECONDS = 1800
+"""Of patience; a queue may hold some of the pods for longer than the operator's deadline, too."""
 _GPU = "nvidia.com/gpu"
 _SECRET_KEYS, _SECRET_TOKEN = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "AWS_SESSION_TOKEN"
 
@@ -205,6 +207,7 @@ def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
         naming.ENV_VERSION: attempt.version,
         naming.ENV_EARLIER: ",".join(attempt.earlier),
         naming.ENV_RENDEZVOUS: naming.rendezvous(job.metadata.name),
+        naming.ENV_JOIN_SECONDS: str(_join_seconds(job)),
     }
     threads = _threads(job)
     if threads is not None:
@@ -216,6 +219,11 @@ def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
         {"name": naming.ENV_RANK, "valueFrom": {"fieldRef": {"fieldPath": index}}},
         {"name": naming.ENV_MEMORY_LIMIT, "valueFrom": {"resourceFieldRef": memory}},
     ]
+
+
+def _join_seconds(job: EmbeddingJob) -> int:
+    """The workers' patience with each other: at least the operator's, whose deadline ends a job."""
+    return max(_LEAST_JOIN_SECONDS, job.spec.pre_running_deadline_seconds)
 
 
 def _threads(job: EmbeddingJob) -> int | None:

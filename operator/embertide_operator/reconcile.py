@@ -4,6 +4,7 @@ It is called for every event and every few seconds, and keeps no state between c
 decisions are in the job's status, which is written before any other action. So a new operator
 continues where one died.
 
+    published                  the job is complete, whatever else is true (``published.py``)
     finished                   scale to zero; delete the job after its time to live
     invalid spec               reject the job, stop its pods
     suspended                  stop the pods, keep the job
@@ -17,17 +18,20 @@ from datetime import datetime, timedelta
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
-from embertide_operator.advance import advance, check_deadline
+from embertide_operator.advance import advance
 from embertide_operator.children import needs_plan
 from embertide_operator.conditions import set_fresh, set_ready
+from embertide_operator.deadlines import check_active, note_held, start_attempt_clock
 from embertide_operator.decision import Decision, Deletion, is_terminating, stop_pods
 from embertide_operator.disruptions import count_disruption, pause_seconds, too_many
 from embertide_operator.earlier_versions import forget_settled, with_next
 from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, is_left_alone
 from embertide_operator.failures import Failure
 from embertide_operator.observe import Observed, is_finished
+from embertide_operator.published import complete_if_published
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, timestamp
+from embertide_operator.tracking import set_stage
 from embertide_operator.validate import read_job
 
 _WAIT_SECONDS = 5.0
@@ -48,6 +52,7 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
         return Decision(draft, requeue_after=LEFT_ALONE_SECONDS)
     decision = _decide(seen, settings, draft)
     set_ready(draft)
+    set_stage(draft)
     stale_after = set_fresh(draft, seen.job, seen.last_success)
     if stale_after is not None:
         sooner = [item for item in (stale_after, decision.requeue_after) if item is not None]
@@ -57,6 +62,11 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
 
 def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
     """The decision, but for the conditions that follow from the others."""
+    if not draft.is_true("Complete"):
+        # Also of a job that has failed: its workers may have published while they were stopped.
+        published = complete_if_published(seen, draft)
+        if published is not None:
+            return published
     if is_finished(seen.job):
         return _finished(seen, draft)
     job = read_job(seen.job, settings)
@@ -75,8 +85,9 @@ def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
         draft.set("Suspended", False, "Resumed", "")
         draft.add_event("Resumed", "the job resumes with a new attempt, from the beginning")
         # As with a Kubernetes Job, activeDeadlineSeconds counts from here again.
-        draft["startTime"] = draft["plan"] = draft["disruptions"] = None
-    if (exceeded := check_deadline(job, draft)) is not None:
+        draft["startTime"] = draft["plan"] = draft["queued"] = draft["disruptions"] = None
+    note_held(seen, draft)
+    if (exceeded := check_active(seen, job, draft)) is not None:
         return fail_job(seen, draft, exceeded)
     if draft["attemptStartTime"] is None:
         return _start_attempt(seen, job, settings, draft)
@@ -98,7 +109,7 @@ def _spec_is_new(seen: Observed) -> bool:
 def _reject(seen: Observed, draft: Draft, reason: str, message: str) -> Decision:
     if draft.set("Accepted", False, reason, message):
         draft.add_event("Rejected", message, warning=True)
-    draft["attemptStartTime"] = draft["plan"] = None
+    draft["attemptStartTime"] = draft["plan"] = draft["obstacle"] = None
     if not seen.pods:
         draft["phase"] = "Pending"  # releases the output to competing jobs
     draft.drop("Progressing")
@@ -124,6 +135,7 @@ def _suspend(seen: Observed, draft: Draft) -> Decision:
         draft.add_event("Suspended", "the workers are stopped, the job is kept")
     forget_settled(draft)
     draft["attemptStartTime"] = draft["progress"] = draft["retryTime"] = None
+    draft["obstacle"] = None
     draft.set("Progressing", False, "Suspended", "spec.suspend is true")
     if not seen.pods:
         draft["phase"] = "Suspended"
@@ -152,7 +164,8 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     draft["attempt"], draft["attemptStartTime"] = number, timestamp(draft.now)
     draft["versions"] = with_next(draft["versions"] or [], new_version(draft.now))
     draft["startTime"] = draft["startTime"] or timestamp(draft.now)
-    draft["progress"] = draft["retryTime"] = draft["workers"] = None
+    draft["progress"] = draft["retryTime"] = draft["workers"] = draft["obstacle"] = None
+    start_attempt_clock(draft)
     draft["phase"] = "Planning" if needs_plan(job) and draft["plan"] is None else "Starting"
     draft.set("Progressing", True, "AttemptStarted", f"attempt {number} has started")
     draft.add_event("AttemptStarted", f"attempt {number} writes version {draft['versions'][-1]}")
@@ -177,7 +190,7 @@ def _end_attempt(
     """An attempt has failed: retry after a back-off, or fail the job."""
     forget_settled(draft)
     if failure.reason == "SpecChanged":
-        draft["attemptStartTime"] = draft["plan"] = None
+        draft["attemptStartTime"] = draft["plan"] = draft["obstacle"] = None
         draft["phase"] = "Restarting"
         draft.add_event("SpecChanged", failure.message)
         return stop_pods(seen, draft)
@@ -201,7 +214,7 @@ def _end_attempt(
             return fail_job(seen, draft, Failure("TooManyDisruptions", message))
         backoff = pause_seconds(disruptions)
     draft.add_event("AttemptFailed", f"attempt {number} failed: {failure.message}", warning=True)
-    draft["attemptStartTime"] = draft["progress"] = None
+    draft["attemptStartTime"] = draft["progress"] = draft["obstacle"] = None
     draft["retryTime"] = timestamp(draft.now + timedelta(seconds=backoff))
     draft["phase"] = "Restarting"
     draft.set("Progressing", False, failure.reason, failure.message)

@@ -132,6 +132,9 @@ class Settings:
         backoff_seconds: back-off before the first retry; doubles with each, up to 5 minutes.
         disruption_limit: how many attempts of a job in a row may be disrupted; each ended within
             ten minutes.
+        mistake_seconds: how long a mistake that keeps workers from starting (a Secret, key or image
+            that does not exist, an object that the API server refuses) may last before the job
+            fails.
         resync_seconds: how often all unfinished jobs are reconciled, besides on events.
         stale_seconds: without a successful resync for this long, ``/healthz`` fails.
         own_namespace: that of the operator, with the ConfigMap ``outputs_config_map``, in which it
@@ -154,6 +157,7 @@ class Settings:
     group_scheduler: str = _setting("")
     backoff_seconds: float = _setting(10.0, _seconds)
     disruption_limit: int = _setting(20, _count)
+    mistake_seconds: float = _setting(120.0, _seconds)
     resync_seconds: float = _setting(20.0, _seconds)
     stale_seconds: float = _setting(90.0, _seconds)
     own_namespace: str = _setting("")

@@ -66,7 +66,11 @@ class Draft:
     def seconds_since(self, name: str) -> float:
         """Seconds since a time in the status; 0 where it is not set."""
         text = self[name]
-        return (self.now - parse_time(text)).total_seconds() if text else 0.0
+        return self.seconds_since_time(text) if text else 0.0
+
+    def seconds_since_time(self, text: str) -> float:
+        """Seconds since a time of the API; negative where it is still to come."""
+        return (self.now - parse_time(text)).total_seconds()
 
     def condition(self, kind: str) -> Object:
         """A condition; {} where it is not set."""
@@ -77,13 +81,13 @@ class Draft:
         """Whether a condition is True."""
         return bool(self.condition(kind).get("status") == "True")
 
-    def set(self, kind: str, value: bool, reason: str, message: str = "") -> bool:
-        """Set a condition; returns whether its status changed.
+    def set(self, kind: str, value: bool | None, reason: str, message: str = "") -> bool:
+        """Set a condition, to Unknown by None; returns whether its status changed.
 
         ``lastTransitionTime`` changes only with the status, not with reason or message.
         """
         old = self.condition(kind)
-        status = "True" if value else "False"
+        status = "Unknown" if value is None else str(value)
         changed = bool(old.get("status") != status)
         new = {
             "type": kind,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
@@ -38,10 +39,12 @@ def test_apply_to_complete_on_a_2x2_grid(small: Inputs, jobs: Jobs) -> None:
     reasons = [reason for reason in jobs.reasons("products") if reason != "StageStarted"]
     expected = ["Accepted", "AttemptStarted", "WorkersReady", "Published", "Completed"]
     assert sorted(reasons) == sorted(expected)
+    assert jobs.reasons("products")[-2:] == ["Published", "Completed"]
 
     jobs.await_("products", lambda s: find_condition(s, "WorkersReady")["reason"] == "Stopped")
     before = jobs.kubectl("get", "ej,sts,cm,svc", "-o", "yaml")
-    jobs.apply(job)
+    again = jobs.kubectl("apply", "-f", "-", input=yaml.safe_dump(job))
+    assert again.strip() == "embeddingjob.embertide.dev/products unchanged"
     assert jobs.kubectl("get", "ej,sts,cm,svc", "-o", "yaml") == before, "nothing is done twice"
     jobs.kubectl("delete", "ej", "products")
     jobs.cluster.wait_for(lambda: not jobs.kubectl("get", "sts,svc,cm,pdb,netpol", "-l",

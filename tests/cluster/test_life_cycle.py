@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
 from tests.support.cluster.installation import operator_away
@@ -96,15 +98,50 @@ def test_an_image_that_is_no_worker(small: Inputs, jobs: Jobs) -> None:
     assert "worker 0 exited with code 2" in status["lastFailure"]["message"]
 
 
-def test_a_missing_secret_is_named(small: Inputs, jobs: Jobs) -> None:
-    job = small.job("keyless", f"{jobs.root}/out")
-    job["spec"]["storage"]["credentialsSecret"] = "nowhere"
-    jobs.apply(job)
-    status = jobs.await_(
-        "keyless",
-        lambda s: "nowhere" in find_condition(s, "WorkersReady").get("message", ""),
-    )
-    assert find_condition(status, "WorkersReady")["reason"] == "CreateContainerConfigError"
+def test_what_is_missing_is_told_at_once(small: Inputs, jobs: Jobs) -> None:
+    """A Secret, a key of one, a ConfigMap: in the table, a condition and one Warning."""
+    jobs.kubectl("create", "secret", "generic", "half", "--from-literal=AWS_ACCESS_KEY_ID=x")
+    volume = {"name": "more", "configMap": {"name": "no-such-map"}}
+    template = workers(podTemplate={"spec": {"volumes": [volume]}})
+    names = {
+        "secretless": ("CreateContainerConfigError", 'secret "nowhere" not found'),
+        "keyless": ("CreateContainerConfigError", "couldn't find key AWS_SECRET_ACCESS_KEY"),
+        "mapless": ("FailedMount", 'configmap "no-such-map" not found'),
+    }
+    manifests = [small.job(name, f"{jobs.root}/{name}") for name in names]
+    for manifest, secret in zip(manifests, ("nowhere", "half", "s3"), strict=True):
+        manifest["spec"]["storage"]["credentialsSecret"] = secret
+    manifests[2]["spec"]["workers"] = template
+    jobs.apply(*manifests)
+    for name, (reason, words) in names.items():
+        ready = find_condition(
+            jobs.await_(name, lambda s, r=reason: s.get("stage") == r, 30), "WorkersReady"
+        )
+        assert (ready["reason"], words in ready["message"]) == (reason, True), ready
+        assert jobs.reasons(name)[-1] == reason
+    table = jobs.kubectl("get", "ej").splitlines()[1:]
+    shown = {line.split()[0]: line.split()[1:3] for line in table}
+    assert shown == {name: ["Starting", reason] for name, (reason, _) in names.items()}
+    jobs.kubectl("create", "configmap", "no-such-map")
+    jobs.complete("mapless")
+    for name, (reason, _) in names.items():
+        assert jobs.reasons(name).count(reason) == 1
+
+
+def test_published_before_its_deadline_and_seen_after(
+    big: Inputs, jobs: Jobs, operator: str
+) -> None:
+    """The operator is away while the job publishes, and comes back when it is too late."""
+    output = f"{jobs.root}/out"
+    jobs.apply(big.job("seen-late", output))
+    with ExitStack() as later:
+        with jobs.held("seen-late", 1, "ingest"):
+            later.enter_context(operator_away(jobs.cluster, operator))
+        jobs.cluster.wait_for(lambda: big.versions(output), 120, "the version is published")
+        jobs.patch("seen-late", {"activeDeadlineSeconds": 1})
+    status = jobs.complete("seen-late")
+    assert [status["output"]["version"]] == big.versions(output)
+    assert find_condition(status, "Published")["status"] == "True"
 
 
 def test_a_quota_that_refuses_the_pods(small: Inputs, jobs: Jobs) -> None:

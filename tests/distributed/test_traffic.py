@@ -111,7 +111,7 @@ def gcn(f: Formulas) -> None:
     f.ring(1, 7)
     f.back(1, 9)
     sources.values("graph", "spmm", 1, rows, lambda rank: 4 * f.columns(rank, 9))
-    f.ring(2, 9)
+    f.ring(1, 9)  # the output's rows, at the end of the last layer
 
 
 def aggregate_first(f: Formulas) -> None:
@@ -139,7 +139,7 @@ def gat(f: Formulas) -> None:
     rows = group_rows("gat", f.grid)
     sources.values("graph", "scalars", 0, rows, lambda rank: 4 * f.heads(rank, 3, 12))
     sources.values("graph", "spmm", 0, rows, lambda rank: 4 * f.columns(rank, 12))
-    f.ring(1, 12)
+    f.ring(0, 12)
 
 
 def dot(f: Formulas) -> None:
@@ -154,7 +154,7 @@ def dot(f: Formulas) -> None:
     tiles.ids(Label("graph", "ids"))
     rows = group_rows("dot", f.grid)
     tiles.values("graph", "spmm", 0, rows, lambda rank: 4 * f.columns(rank, 12))
-    f.ring(1, 12)
+    f.ring(0, 12)
 
 
 def jumping_knowledge(f: Formulas) -> None:

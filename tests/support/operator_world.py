@@ -128,22 +128,42 @@ class World:
             end |= {"exitCode": ending.exit_code, "message": ending.to_text()}
         return {"state": {"running": {}}, "lastState": {"terminated": end | more}}
 
-    def report(self, state: Any = "running", percent: int = 40, at: datetime | None = None) -> Any:
-        """Rank 0's answer."""
+    def published(self, *, held: bool = True, **more: Any) -> dict[str, Any]:
+        """Rank 0's container after it has published and ended; ``held``: it was started again."""
+        message = self.output().model_copy(update=more).to_text()
+        end = {"terminated": {"exitCode": 0, "reason": "Completed", "message": message}}
+        return {"state": {"running": {}}, "lastState": end} if held else {"state": end}
+
+    def waiting(self, reason: str, message: str = "") -> dict[str, Any]:
+        return {"state": {"waiting": {"reason": reason, "message": message}}}
+
+    def output(self) -> OutputReport:
+        """The version of this attempt."""
+        version = self.status["versions"][-1]
+        uri = f"s3://shop/embeddings/versions/{version}"
+        return OutputReport(
+            version=version, uri=uri, rows=10, dim=4, manifest_digest="ab12", job_uid=UID,
+            attempt=self.status["attempt"],
+        )  # fmt: skip
+
+    def report(
+        self,
+        state: Any = "running",
+        percent: int = 40,
+        at: datetime | None = None,
+        stage: str = "infer",
+    ) -> Any:
+        """Rank 0's answer; ``at`` is the time by its own clock."""
         moment = (at or self.now).strftime("%Y-%m-%dT%H:%M:%SZ")
-        uri = f"s3://shop/embeddings/versions/{self.status['versions'][-1]}"
-        output = OutputReport(
-            version=self.status["versions"][-1], uri=uri, rows=10, dim=4, manifest_digest="ab12"
-        )
         return WorkerStatus(
             job_uid=UID,
             attempt=self.status["attempt"],
             rank=0,
             state=state,
             progress=ProgressReport(
-                stage="infer", layer=1, layers=2, percent=percent, last_update_time=moment
+                stage=stage, layer=1, layers=2, percent=percent, last_update_time=moment
             ),
-            output=output if state == "succeeded" else None,
+            output=self.output() if state == "succeeded" else None,
         )
 
     def condition(self, kind: str) -> tuple[str, str]:

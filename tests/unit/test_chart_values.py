@@ -72,6 +72,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"backoffSeconds": "abc"}, "'/backoffSeconds': got string, want number"),
     ({"backoffSeconds": -1}, "'/backoffSeconds': exclusiveMinimum: got -1, want 0"),
     ({"backoffSeconds": 0}, "'/backoffSeconds'"),
+    ({"mistakeSeconds": 0}, "'/mistakeSeconds'"),
     ({"resyncSeconds": 1e9}, "'/resyncSeconds': maximum"),
     ({"staleSeconds": 20}, "staleSeconds (20) must be more than resyncSeconds (20)"),
     ({"image": {"repository": ""}}, "'/image/repository': '' does not match"),
@@ -141,6 +142,7 @@ def test_a_release_whose_name_no_service_may_have_needs_another(release: str) ->
 
 TAKEN: list[dict[str, Any]] = [
     {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20},
+    {"mistakeSeconds": 600},
     {"image": {"repository": "registry.example:5000/team/operator", "digest": DIGEST}},
     {"worker": {"image": f"registry.example/worker:1@{DIGEST}", "runAsUser": None}},
     {"podLabels": {"example.com/team": "search", "sidecar.istio.io/inject": "false"}},

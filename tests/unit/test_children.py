@@ -87,6 +87,12 @@ def test_workers_run_as_the_user_of_the_settings_or_as_the_clusters_choice(
         assert ids == {user}
 
 
+@pytest.mark.parametrize(("deadline", "patience"), [(60, 1800), (1800, 1800), (7200, 7200)])
+def test_workers_wait_for_each_other_as_long_as_the_operator(deadline: int, patience: int) -> None:
+    told = environment(job(preRunningDeadlineSeconds=deadline))
+    assert told["EMBERTIDE_JOIN_SECONDS"] == str(patience)
+
+
 def test_a_worker_is_told_its_attempt_and_its_rendezvous() -> None:
     told = environment(job(**workers()))
     assert told["EMBERTIDE_GRID"] == "2x2"
@@ -326,6 +332,8 @@ def test_the_operators_own_volumes_stay(name: str) -> None:
     (found,) = pod_template.problems(template)
     assert found[0] == "spec.workers.podTemplate.spec.volumes[0]"
     assert f"{name!r} is the operator's own" in found[1]
+
+
 def test_a_default_is_not_part_of_the_hash() -> None:
     """Otherwise an operator of a release with one more field would restart all workers."""
     said = {

@@ -149,6 +149,24 @@ def value(metrics: Metrics, metric: Metric, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(metric.name, labels)
 
 
+def test_the_series_of_a_deleted_job_go_and_stay_away() -> None:
+    """Also where the jobs were listed for a resync before it was deleted, and arrive after."""
+    metrics = exported()
+    deleted, other = complete_job(), running_job()
+    other["metadata"]["uid"] = "another"
+    metrics.job_gone("shop", "products")
+    metrics.resynced([deleted, other], 2.0)
+
+    def series() -> list[str]:
+        text = generate_latest(metrics.registry).decode()
+        return [line for line in text.splitlines() if 'job_name="products"' in line]
+
+    assert series() == []
+    assert 'job_name="running"' in generate_latest(metrics.registry).decode()
+    metrics.resynced([complete_job()], 3.0)
+    assert series(), "a job that is made again under the name has its own"
+
+
 def test_a_run_stays_when_its_workers_are_gone() -> None:
     metrics = exported()
     run = {"job_namespace": "shop", "job_name": "products", "attempt": "1"}

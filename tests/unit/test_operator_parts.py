@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from kubernetes.client import ApiClient, Configuration
 
 from embertide_operator.controller import Controller
 from embertide_operator.health import health
-from embertide_operator.kubernetes_api import merge_patch
+from embertide_operator.kubernetes_api import KubernetesApi, merge_patch
 from embertide_operator.settings import Settings
 from embertide_operator.workqueue import Key, WorkQueue
 
@@ -99,3 +103,27 @@ def test_a_patch_takes_away_what_is_gone_also_further_down() -> None:
     assert merge_patch(old, new) == {
         "a": None, "deep": {"x": 3, "y": None}, "list": [2], "fresh": {"z": 1},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("minutes", [-10, 0, 10])
+def test_the_servers_clock_is_known_from_its_answers(minutes: int) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response_only(200)
+            self.send_header("Date", formatdate(time.time() + 60 * minutes, usegmt=True))
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        host = f"http://127.0.0.1:{server.server_port}"
+        api = KubernetesApi(ApiClient(Configuration(host=host)))
+        api.get("Pod", "shop", "products-0")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert api.server_ahead == pytest.approx(60 * minutes, abs=2)

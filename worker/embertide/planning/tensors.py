@@ -108,7 +108,7 @@ class _Walk:
             last = {name for name, at in self.last.items() if at > self.at}
             self.alive = {name: kept for name, kept in self.alive.items() if name in last}
             self.alive[run.out] = (layout,)
-        self.layer = program.layers
+        self.layer = program.layers - 1
         self.get(program.output, "rows")
 
     def tensor(self, name: str) -> float:

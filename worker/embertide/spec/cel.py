@@ -44,6 +44,16 @@ class Rule:
         return found
 
 
+def or_default(field: str, default: str) -> str:
+    """In CEL: a field of an item of a list, or its default, which the definition does not set.
+
+    Args:
+        field: such as ``self.format``; the last name may be unset.
+        default: as CEL writes it, such as ``'parquet'``.
+    """
+    return f"(has({field}) ? {field} : {default})"
+
+
 def unchanged_once_accepted(field: str) -> Rule:
     """A root rule: a field of the spec is immutable once the job is accepted."""
     conditions = "oldSelf.status.conditions"

@@ -2,8 +2,10 @@
 
 Pydantic's JSON schema is converted to a structural schema: references are inlined, "or null"
 becomes ``nullable``, and an object whose fields have defaults gets the default ``{}``, since
-Kubernetes applies defaults only inside objects that exist. Fields of several types have an
-explicit schema (``WithJsonSchema``); validation rules are defined next to the checks (``cel``).
+Kubernetes applies defaults only inside objects that exist. Items of lists have no defaults:
+``kubectl apply`` compares lists as a whole, and would find a job changed each time where the API
+server added to them; the models fill these in. Fields of several types have an explicit schema
+(``WithJsonSchema``); validation rules are defined next to the checks (``cel``).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _UNWANTED = ("title", "$defs", "properties", "items", "additionalProperties", "d
 # Name, type, path, priority (1: shown by -o wide only).
 _COLUMNS = (
     ("Phase", "string", ".status.phase", 0),
-    ("Stage", "string", ".status.progress.stage", 0),
+    ("Stage", "string", ".status.stage", 0),
     ("Progress", "string", ".status.progress.done", 0),
     ("Ready", "string", ".status.workers.summary", 0),
     ("Attempt", "integer", ".status.attempt", 0),
@@ -123,6 +125,7 @@ def _convert(schema: Schema, definitions: dict[str, Schema]) -> Schema:
         result |= {"minimum": result["exclusiveMinimum"], "exclusiveMinimum": True}
     if "items" in plain:
         result["items"] = _convert(plain["items"], definitions)
+        _say_defaults(result["items"])
     if "properties" in plain:
         required = plain.get("required", ())
         result["properties"] = {
@@ -154,6 +157,16 @@ def _with_default(field: Schema, required: bool) -> Schema:
     if required or field.get("nullable") or "default" in field or "properties" not in field:
         return field
     return _in_order(field | {"default": {}})
+
+
+def _say_defaults(schema: Schema) -> None:
+    """Describe the defaults in an item of a list, instead of setting them."""
+    default = schema.pop("default", None)
+    if default is not None and default != {}:
+        shown = str(default).lower() if isinstance(default, bool) else default
+        schema["description"] += f" Default: {shown}."
+    for field in schema.get("properties", {}).values():
+        _say_defaults(field)
 
 
 def _drop_defaults(schema: Schema) -> None:

@@ -17,7 +17,7 @@ from embertide.spec.base import (
     derived_default,
     raise_problems,
 )
-from embertide.spec.cel import Rule
+from embertide.spec.cel import Rule, or_default
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
 
@@ -49,27 +49,31 @@ Column = Annotated[
 ]
 
 _COLUMNS = ("source", "destination", "weight")
-_NAMED = "(self.format == 'parquet' || (self.format != 'npy' && self.header))"
+_HEADER = or_default("self.header", "true")
+_NAMED = f"(self.format == 'parquet' || (self.format != 'npy' && {_HEADER}))"
 
 
 def _columns_are(kind: str) -> str:
     given = (f"(!has(self.columns.{c}) || type(self.columns.{c}) == {kind})" for c in _COLUMNS)
-    return " && ".join(given)
+    return f"!has(self.columns) || ({' && '.join(given)})"
 
 
 def _column(name: str, default: str, index: int) -> str:
     column = f"self.columns.{name}"
-    return f"(has({column}) ? {column} : {_NAMED} ? dyn('{default}') : dyn({index}))"
+    given = f"has(self.columns) && has({column})"
+    return f"({given} ? {column} : {_NAMED} ? dyn('{default}') : dyn({index}))"
 
 
 def _columns_differ() -> str:
     source, destination = _column("source", "src", 0), _column("destination", "dst", 1)
     weight = "self.columns.weight"
-    return (
-        f"{source} != {destination} && "
-        f"(!has({weight}) || ({weight} != {source} && {weight} != {destination}))"
-    )
+    differs = f"{weight} != {source} && {weight} != {destination}"
+    return f"{source} != {destination} && (!has(self.columns) || !has({weight}) || ({differs}))"
 
+
+_SOURCE, _DESTINATION = (
+    or_default(f"self.{end}", "'node'") for end in ("sourceType", "destinationType")
+)
 
 _EDGE_RULES = (
     Rule(
@@ -84,7 +88,7 @@ _EDGE_RULES = (
     ),
     Rule(_columns_differ(), "source, destination and weight must be different columns", ".columns"),
     Rule(
-        "self.header || self.format in ['csv', 'tsv']",
+        f"{_HEADER} || self.format in ['csv', 'tsv']",
         "only csv and tsv can lack a header; omit it",
         ".header",
     ),
@@ -100,7 +104,7 @@ _EDGE_RULES = (
         ".delimiter",
     ),
     Rule(
-        "self.directed || self.sourceType == self.destinationType",
+        f"{or_default('self.directed', 'true')} || {_SOURCE} == {_DESTINATION}",
         "edges between two node types have a direction; omit it or set true",
         ".directed",
     ),

@@ -17,7 +17,7 @@ from embertide.spec.base import (
     derived_default,
     raise_problems,
 )
-from embertide.spec.cel import Rule
+from embertide.spec.cel import Rule, or_default
 
 FeatureFormat = Literal["parquet", "npy"]
 
@@ -86,10 +86,12 @@ class FeatureScaling(SpecModel):
         return self
 
 
+_FORMAT = or_default("self.format", "'parquet'")
+
 _FEATURE_RULES = (
     *(
         Rule(
-            f"self.format != 'npy' || !has(self.{column}) || self.{column}.size() == 0",
+            f"{_FORMAT} != 'npy' || !has(self.{column}) || self.{column}.size() == 0",
             "npy has no columns; omit it (idsUri gives the ids)",
             f".{column}",
             "FieldValueForbidden",
@@ -97,7 +99,7 @@ _FEATURE_RULES = (
         for column in ("idColumn", "vectorColumn", "columns")
     ),
     Rule(
-        "self.format != 'parquet' || has(self.vectorColumn) || has(self.columns)",
+        f"{_FORMAT} != 'parquet' || has(self.vectorColumn) || has(self.columns)",
         "is required with parquet: name the column that holds the vectors, or give columns, a "
         "list of numeric columns",
         ".vectorColumn",
@@ -110,7 +112,7 @@ _FEATURE_RULES = (
         "FieldValueForbidden",
     ),
     Rule(
-        "self.format == 'npy' || !has(self.idsUri)",
+        f"{_FORMAT} == 'npy' || !has(self.idsUri)",
         "is for format npy; with parquet use idColumn",
         ".idsUri",
         "FieldValueForbidden",

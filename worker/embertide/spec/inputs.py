@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from embertide.spec.base import MAX_TYPES, Problem, SpecModel, raise_problems
-from embertide.spec.cel import Rule
+from embertide.spec.cel import Rule, or_default
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
@@ -30,30 +30,39 @@ __all__ = [
 ]
 
 
-def _unique_names(field: str) -> Rule:
+def _unique_names(field: str, default: str) -> Rule:
+    a, b = (or_default(f"{item}.name", f"'{default}'") for item in "ab")
     return Rule(
-        f"self.{field}.all(a, self.{field}.exists_one(b, a.name == b.name))",
+        f"self.{field}.all(a, self.{field}.exists_one(b, {a} == {b}))",
         "names must be unique; give each type its own name",
         f".{field}",
     )
 
 
+_NAME = or_default("n.name", "'node'")
+
+
+def _end(name: str) -> str:
+    return or_default(f"e.{name}", "'node'")
+
+
 def _end_exists(end: str) -> Rule:
     return Rule(
-        f"self.edges.all(e, self.nodes.exists(n, n.name == e.{end}))",
+        f"self.edges.all(e, self.nodes.exists(n, {_NAME} == {_end(end)}))",
         f"every {end} must be the name of a node type in spec.input.nodes",
         ".edges",
     )
 
 
 _INPUT_RULES = (
-    _unique_names("edges"),
-    _unique_names("nodes"),
+    _unique_names("edges", "edge"),
+    _unique_names("nodes", "node"),
     _end_exists("sourceType"),
     _end_exists("destinationType"),
     Rule(
         "self.edges.all(e, e.format != 'npy' || self.nodes.all(n, "
-        "n.ids != 'string' || !(n.name in [e.sourceType, e.destinationType])))",
+        f"!has(n.ids) || n.ids != 'string' || "
+        f"!({_NAME} in [{_end('sourceType')}, {_end('destinationType')}])))",
         "npy holds numbers, and cannot hold string ids; use parquet, csv or tsv",
         ".edges",
     ),

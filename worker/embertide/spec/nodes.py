@@ -15,7 +15,7 @@ from embertide.spec.base import (
     Uri,
     raise_problems,
 )
-from embertide.spec.cel import Rule
+from embertide.spec.cel import Rule, or_default
 from embertide.spec.features import FeatureFormat, FeatureInput
 
 IdKind = Literal["dense", "int64", "string"]
@@ -30,28 +30,31 @@ class NodeTable(SpecModel):
     recursive: bool = Field(default=False, description=RECURSIVE)
 
 
+_IDS = or_default("self.ids", "'dense'")
+_FORMAT = or_default("self.features.format", "'parquet'")
+
 _NODE_RULES = (
     Rule(
-        "self.ids == 'dense' || !has(self.count)",
+        f"{_IDS} == 'dense' || !has(self.count)",
         "only ids: dense has a count; omit it",
         ".count",
         "FieldValueForbidden",
     ),
     Rule(
-        "self.ids != 'dense' || !has(self.table)",
+        f"{_IDS} != 'dense' || !has(self.table)",
         "is not for ids: dense, whose nodes are 0 to count-1; omit it",
         ".table",
         "FieldValueForbidden",
     ),
     Rule(
-        "self.ids == 'dense' || !has(self.features.idColumn) || self.features.idColumn != '' || "
-        "self.features.format != 'parquet'",
+        f"{_IDS} == 'dense' || !has(self.features.idColumn) || self.features.idColumn != '' || "
+        f"{_FORMAT} != 'parquet'",
         "is required unless ids are dense: only dense ids can be row numbers",
         ".features.idColumn",
         "FieldValueRequired",
     ),
     Rule(
-        "self.ids == 'dense' || self.features.format != 'npy' || has(self.features.idsUri)",
+        f"{_IDS} == 'dense' || {_FORMAT} != 'npy' || has(self.features.idsUri)",
         "is required with npy unless ids are dense: only dense ids can be row numbers",
         ".features.idsUri",
         "FieldValueRequired",

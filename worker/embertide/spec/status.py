@@ -128,7 +128,34 @@ class ProgressStatus(StatusModel):
         default=None, description="Throughput: edges read or aggregated per second by all workers."
     )
     last_update_time: Time | None = Field(
-        default=None, description="When the workers last made progress."
+        default=None, description="When the operator last saw that the workers got further."
+    )
+
+
+class ObstacleStatus(StatusModel):
+    """What keeps the pods of the current attempt from starting."""
+
+    reason: str | None = Field(
+        default=None,
+        description="Machine-readable reason, such as Unschedulable or CreateContainerConfigError.",
+    )
+    message: str | None = Field(
+        default=None, description="Human-readable description, which names the pod."
+    )
+    since: Time | None = Field(default=None, description="When the operator first saw it.")
+
+
+class QueuedStatus(StatusModel):
+    """Time for which a queue held the pods; it counts for no deadline."""
+
+    since: Time | None = Field(
+        default=None, description="Since when pods are held; unset while none is."
+    )
+    seconds: int | None = Field(
+        default=None, description="Time for which pods were held since startTime, in seconds."
+    )
+    attempt_seconds: int | None = Field(
+        default=None, description="The same since attemptStartTime, in seconds."
     )
 
 
@@ -169,6 +196,10 @@ class JobStatus(StatusModel):
         default=None,
         description="Pending, Planning, Starting, Running, Restarting, Suspended, Succeeded or "
         "Failed; see conditions for details.",
+    )
+    stage: str | None = Field(
+        default=None,
+        description="For display: the stage of the run, or the reason for which it does not go on.",
     )
     attempt: int = Field(default=0, description="Number of the current attempt, from 1.")
     failures: int = Field(
@@ -213,6 +244,13 @@ class JobStatus(StatusModel):
     )
     workers: WorkersStatus | None = Field(
         default=None, description="The pods of the current attempt."
+    )
+    obstacle: ObstacleStatus | None = Field(
+        default=None, description="What keeps the pods of the current attempt from starting."
+    )
+    queued: QueuedStatus | None = Field(
+        default=None,
+        description="Time for which a queue held the pods; it counts for no deadline.",
     )
     progress: ProgressStatus | None = Field(
         default=None, description="Progress of the current attempt."

@@ -73,7 +73,7 @@ def _run(execution: Execution, clock: Clock) -> torch.Tensor:
     ctx.progress("infer", 1.0, program.layers, program.layers)
     with clock.layer(program.layers):
         tensors.advance(steps)
-        last = ctx.exchange.channel("feature", "gemm", program.layers)
+        last = ctx.exchange.channel("feature", "gemm", program.layers - 1)
         return tensors.get(program.output, "rows", last).data
 
 

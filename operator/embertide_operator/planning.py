@@ -1,0 +1,154 @@
+"""The plan of an attempt: its grid and memory, given by the job or computed by a planner pod."""
+
+from __future__ import annotations
+
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.reports import Ending, PlanResult
+from embertide_operator.children import (
+    APPLIED_HASH,
+    children,
+    memory_given,
+    needs_plan,
+    planner,
+)
+from embertide_operator.containers import other_trouble
+from embertide_operator.deadlines import check_running
+from embertide_operator.decision import Decision, pod_deletion
+from embertide_operator.disruptions import was_stopped
+from embertide_operator.failures import (
+    Failure,
+    disruption_of,
+    exit_text,
+    reported_failure,
+    why_not_running,
+)
+from embertide_operator.kubernetes_api import Object, kind_of
+from embertide_operator.observe import Observed, container_status
+from embertide_operator.obstacles import REFUSED, check_obstacle, note_obstacle
+from embertide_operator.pods import Attempt
+from embertide_operator.quantities import quantity
+from embertide_operator.repair import was_changed
+from embertide_operator.settings import Settings
+from embertide_operator.status import Draft
+
+STARTING_SECONDS = 2.0
+"""How often pods that are not running yet are looked at."""
+
+
+def plan_attempt(
+    seen: Observed, job: EmbeddingJob, settings: Settings, draft: Draft
+) -> Attempt | Decision | Failure:
+    """The attempt with its grid and memory; a planner pod computes what the job does not set."""
+    plan = draft["plan"]
+    given = job.spec.workers.grid
+    if plan is None and not needs_plan(job) and isinstance(given, GridShape):
+        plan = _given_plan(job, given)
+        draft["plan"] = plan
+    if plan is not None:
+        grid = GridShape.parse(plan["grid"])
+        memory = plan.get("memoryPerWorkerBytes") if memory_given(job) is None else None
+        return _attempt(seen, draft, grid, memory)
+    pods = seen.planners()
+    result = _read_plan(pods[0]) if pods else None
+    if isinstance(result, Failure):
+        return result
+    if result is None:
+        return _run_planner(seen, job, settings, draft, pods)
+    draft["plan"] = {
+        "grid": str(result.grid),
+        "replicas": result.grid.workers,
+        "memoryPerWorkerBytes": result.memory_per_worker_bytes,
+        "bytesExchanged": result.bytes_exchanged,
+    }
+    draft["phase"] = "Starting"
+    mebibytes = result.memory_per_worker_bytes >> 20
+    draft.add_event("Planned", f"grid {draft['plan']['grid']}, {mebibytes} MiB per worker")
+    return Decision(draft, delete=[pod_deletion(pod) for pod in pods], requeue_after=0.0)
+
+
+def _given_plan(job: EmbeddingJob, grid: GridShape) -> Object:
+    plan = {"grid": str(grid), "replicas": grid.workers}
+    return {**plan, "memoryPerWorkerBytes": int(quantity(memory_given(job)))}
+
+
+def _attempt(seen: Observed, draft: Draft, grid: GridShape, memory: int | None) -> Attempt:
+    versions = draft["versions"]
+    return Attempt(
+        uid=seen.job["metadata"]["uid"],
+        number=draft["attempt"],
+        version=versions[-1],
+        earlier=tuple(versions[:-1]),
+        grid=grid,
+        memory=memory,
+    )
+
+
+def _run_planner(
+    seen: Observed, job: EmbeddingJob, settings: Settings, draft: Draft, pods: list[Object]
+) -> Decision | Failure:
+    """Create the planner's pod, or wait for it."""
+    draft["phase"] = "Planning"
+    if draft.condition("WorkersReady").get("reason") != REFUSED or pods:
+        note_obstacle(draft, *_planner_state(pods, seen.mount_error))
+    why = draft.condition("WorkersReady")["message"]
+    failure = check_obstacle(draft, settings) or check_running(job, draft, why)
+    if failure is not None:
+        return failure
+    attempt = _attempt(seen, draft, GridShape(), None)
+    configuration = children(job, attempt, settings)[0]
+    wanted = [configuration] if needs_apply(configuration, seen) else []
+    if not pods:
+        wanted.append(planner(job, attempt, settings))
+    return Decision(draft, apply=wanted, requeue_after=STARTING_SECONDS)
+
+
+def needs_apply(child: Object, seen: Observed) -> bool:
+    """Whether a child is missing or differs; see ``Observed.all_children`` for those not read.
+
+    Every field is compared where all children were read, which is about once a resync.
+    """
+    found = seen.children.get(kind_of(child))
+    if found is None:
+        return "StatefulSet" not in seen.children or seen.all_children
+    annotations = found["metadata"].get("annotations") or {}
+    same = annotations.get(APPLIED_HASH) == child["metadata"]["annotations"][APPLIED_HASH]
+    replicas = child.get("spec", {}).get("replicas")
+    if not same or found.get("spec", {}).get("replicas") != replicas:
+        return True
+    return seen.all_children and was_changed(child, found)
+
+
+def _planner_state(pods: list[Object], mount_error: str) -> tuple[str, str]:
+    """(reason, message) of ``WorkersReady`` during planning."""
+    if not pods:
+        return "Planning", "the planner's pod is being created"
+    if (found := why_not_running(pods[0])) is not None:
+        return found
+    if mount_error:
+        return "FailedMount", mount_error
+    return "Planning", "the planner reads the inputs' metadata"
+
+
+def _read_plan(pod: Object) -> PlanResult | Failure | None:
+    """The result of the planner's pod; None while it runs."""
+    end = (container_status(pod).get("state") or {}).get("terminated")
+    name = pod["metadata"]["name"]
+    disruption = disruption_of(pod)
+    if disruption and (end is None or (was_stopped(end) and not end.get("message"))):
+        return disruption
+    if end is None:
+        if (pod.get("status") or {}).get("phase") == "Failed":
+            _, message = other_trouble(pod) or ("", "its node terminated the pod")
+            return Failure("PlannerFailed", f"the planner: {message}", worker=name)
+        return None
+    text = end.get("message") or ""
+    if end["exitCode"] == 0 and (plan := PlanResult.parse(text)) is not None:
+        return plan
+    ending = Ending.parse(text)
+    if ending is not None:
+        return reported_failure(pod, end, ending)
+    reason, message = "PlannerFailed", f"the planner {exit_text(end)}"
+    if end.get("reason") == "OOMKilled":
+        reason, message = "OutOfMemory", "the planner exceeded its memory limit and was killed"
+    return Failure(reason, message, worker=name, exit_code=end["exitCode"])

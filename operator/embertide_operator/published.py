@@ -1,0 +1,110 @@
+"""A published version is success, whatever else is true of the job.
+
+Two channels say so: rank 0's ``/status``, and its container, which ends once with exit code 0 and
+its :class:`OutputReport` as termination message. The second needs nothing but the Kubernetes API,
+so it holds under network policies, in a mesh, and for an operator that was away. It has no report
+of the run; where only it has spoken, the container that was started again is given a moment to
+tell the rest over ``/status``.
+
+This is looked at before any deadline, change of the spec, suspension or failure is: readers have
+the version already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from embertide.spec.reports import OutputReport, ProgressReport
+from embertide.spec.run_status import RunStatus
+from embertide_operator.conditions import NOT_CURRENT
+from embertide_operator.decision import Decision, stop_pods
+from embertide_operator.failures import published_by
+from embertide_operator.kubernetes_api import Object
+from embertide_operator.observe import Observed, container_status, output_of
+from embertide_operator.status import Draft, parse_time, timestamp
+from embertide_operator.tracking import set_progress
+
+_REPORT_SECONDS = 5.0
+"""How long a version that only the termination message tells of waits for the run's report."""
+_REPORT_REQUEUE_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What rank 0 said of its published version; ``heard`` over ``/status``."""
+
+    output: OutputReport
+    progress: ProgressReport | None = None
+    report: RunStatus | None = None
+    heard: bool = False
+
+
+def complete_if_published(seen: Observed, draft: Draft) -> Decision | None:
+    """The decision for a job whose current attempt has published; None where it has not."""
+    found = _publication(seen, draft["attempt"])
+    if found is None and not draft.is_true("Published"):
+        return None
+    if found is not None:
+        _note_output(seen.job, draft, found)
+        if not found.heard and _report_may_come(seen, draft):
+            return Decision(draft, requeue_after=_REPORT_REQUEUE_SECONDS)
+    return _complete(seen, draft)
+
+
+def _publication(seen: Observed, attempt: int) -> Publication | None:
+    """What rank 0 of an attempt says of its version, over ``/status`` or through its container."""
+    said = seen.report
+    if said is not None and said.state == "succeeded" and said.output is not None:
+        return Publication(said.output, said.progress, said.report, heard=True)
+    pod = seen.rank_zero(attempt)
+    output = published_by(pod) if pod is not None else None
+    if output is None or not _is_of(output, seen.job["metadata"]["uid"], attempt):
+        return None
+    return Publication(output)
+
+
+def _is_of(output: OutputReport, uid: str, attempt: int) -> bool:
+    """Whether a termination message is of this attempt; older workers do not say whose it is."""
+    return output.job_uid in ("", uid) and output.attempt in (0, attempt)
+
+
+def _report_may_come(seen: Observed, draft: Draft) -> bool:
+    """Whether rank 0's container, started again, may still answer with the run's report."""
+    pod = seen.rank_zero(draft["attempt"])
+    if pod is None or pod["metadata"].get("deletionTimestamp") or draft.is_true("Failed"):
+        return False
+    if "terminated" in (container_status(pod).get("state") or {}):
+        return False
+    since = parse_time(draft.condition("Published")["lastTransitionTime"])
+    return (draft.now - since).total_seconds() < _REPORT_SECONDS
+
+
+def _note_output(job: Object, draft: Draft, found: Publication) -> None:
+    """Set Published and what it says of the version and the run."""
+    output = found.output
+    uri = output.uri or f"{output_of(job)}/versions/{output.version}"
+    if found.progress is not None:
+        set_progress(found.progress, draft)
+    draft["output"] = {
+        "version": output.version,
+        "uri": uri,
+        "rows": output.rows,
+        "dim": output.dim,
+        "manifestDigest": output.manifest_digest,
+    }
+    draft["report"] = found.report.to_object() if found.report is not None else None
+    where = f"{output.rows} rows x {output.dim} at {uri}"
+    if draft.set("Published", True, "Published" if output.current else NOT_CURRENT, where):
+        draft.add_event("Published", f"version {output.version}: {where}")
+
+
+def _complete(seen: Observed, draft: Draft) -> Decision:
+    """The version is published: the job is complete, and its pods are stopped."""
+    draft["phase"], draft["completionTime"] = "Succeeded", timestamp(draft.now)
+    draft["attemptStartTime"] = draft["retryTime"] = draft["obstacle"] = None
+    draft.drop("Failed")
+    draft.drop("Suspended")
+    draft.set("Progressing", False, "Complete", "the version is published")
+    draft.set("Complete", True, "Published", f"version {draft['output']['version']}")
+    draft.add_event("Completed", f"attempt {draft['attempt']} succeeded; the workers are stopped")
+    return stop_pods(seen, draft)

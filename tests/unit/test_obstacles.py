@@ -1,0 +1,191 @@
+"""What keeps workers from starting is told at once and once, and a mistake ends the job early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from embertide.spec.status import JobStatus
+from embertide_operator.obstacles import note_refusal
+from embertide_operator.status import Draft
+from tests.support.operator_world import SETTINGS, World
+
+PATIENCE = SETTINGS.mistake_seconds
+NO_SECRET = 'secret "nowhere" not found'
+NO_IMAGE = 'failed to resolve reference "shop/worker:2": shop/worker:2: not found'
+NO_REGISTRY = 'failed to do request: Head "https://shop/v2": dial tcp: connection refused'
+
+
+def starting(**spec: Any) -> World:
+    """A job whose StatefulSet exists, and no pod yet."""
+    world = World(**spec)
+    world.reconcile()
+    return world
+
+
+def unscheduled(world: World, reason: str, message: str) -> list[dict[str, Any]]:
+    pods = world.pods({}, {})
+    for pod in pods:
+        pod["status"]["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+        ]
+    return pods
+
+
+def refuse(world: World, message: str) -> None:
+    """The API server refuses an object of the decision."""
+    draft = Draft(world.job, world.now)
+    note_refusal(draft, message)
+    world.job["status"] = draft.fields
+    world.events += [event.reason for event in draft.events]
+
+
+def test_an_obstacle_is_shown_everywhere_at_once() -> None:
+    world = starting()
+    pods = world.pods(world.waiting("CreateContainerConfigError", NO_SECRET), world.running())
+    decision = world.reconcile(2, pods=pods)
+    assert (world.status["phase"], world.status["stage"]) == (
+        "Starting", "CreateContainerConfigError",
+    )  # fmt: skip
+    assert world.condition("WorkersReady") == ("False", "CreateContainerConfigError")
+    (event,) = decision.draft.events
+    assert (event.kind, event.reason) == ("Warning", "CreateContainerConfigError")
+    assert event.message == f"worker 0 cannot start: {NO_SECRET}"
+    assert JobStatus.model_validate(world.status).to_object() == world.status
+
+
+def test_it_goes_once_it_is_mended() -> None:
+    world = starting()
+    waiting = world.waiting("CreateContainerConfigError", NO_SECRET)
+    world.reconcile(2, pods=world.pods(waiting, waiting))
+    world.reconcile(PATIENCE, pods=world.pods(world.running(), {}))
+    assert world.condition("WorkersReady") == ("False", "Starting")
+    assert "stage" not in world.status
+    world.reconcile(1, pods=world.pods(waiting, waiting))
+    assert world.status["phase"] == "Starting", "its patience begins anew"
+
+
+def test_turns_of_the_kubelet_are_one_event() -> None:
+    world = starting()
+    told = len(world.events)
+    for i in range(20):
+        pulling = world.waiting("ErrImagePull", NO_IMAGE)
+        backing = world.waiting("ImagePullBackOff", 'Back-off pulling image "shop/worker:2"')
+        world.reconcile(3, pods=world.pods(*([pulling, backing] if i % 2 else [backing, pulling])))
+        assert world.condition("WorkersReady") == ("False", "ImagePullBackOff")
+    assert world.events[told:] == ["ImagePullBackOff"]
+    assert NO_IMAGE in world.status["obstacle"]["message"]
+
+
+def test_the_cause_of_an_image_that_cannot_be_pulled_is_the_latest() -> None:
+    """A registry that was away for a minute answers: the image is not there."""
+    world = starting()
+    back_off = 'Back-off pulling image "shop/worker:2": ErrImagePull: '
+    for message in (NO_REGISTRY, back_off + NO_REGISTRY):
+        world.reconcile(2, pods=world.pods(world.waiting("ErrImagePull", message)))
+        assert world.status["obstacle"]["message"] == f"worker 0 cannot start: {NO_REGISTRY}"
+    world.reconcile(2, pods=world.pods(world.waiting("ImagePullBackOff", back_off + NO_IMAGE)))
+    assert world.status["obstacle"]["message"] == f"worker 0 cannot start: {NO_IMAGE}"
+
+
+def test_another_obstacle_is_another_event() -> None:
+    world = starting()
+    told = len(world.events)
+    for message in (NO_SECRET, NO_SECRET, "couldn't find key AWS_ACCESS_KEY_ID in Secret shop/s3"):
+        waiting = world.waiting("CreateContainerConfigError", message)
+        world.reconcile(2, pods=world.pods(waiting, waiting))
+    assert world.events[told:] == ["CreateContainerConfigError"] * 2
+    world.reconcile(2, pods=unscheduled(world, "Unschedulable", "0/3 nodes are available"))
+    world.reconcile(2, pods=unscheduled(world, "Unschedulable", "0/2 nodes are available"))
+    assert world.events[told + 2 :] == ["Unschedulable"]
+
+
+# What the first pod says -> whether it ends the job before preRunningDeadlineSeconds.
+ENDS: list[tuple[str, str, bool]] = [
+    ("InvalidImageName", "couldn't parse image name", True),
+    ("ErrImageNeverPull", "image is not present with pull policy of Never", True),
+    ("CreateContainerConfigError", NO_SECRET, True),
+    ("ImagePullBackOff", NO_IMAGE, True),
+    ("ErrImagePull", "pull access denied, repository does not exist", True),
+    ("ErrImagePull", "unexpected status from HEAD request: 401 Unauthorized", True),
+    ("ErrImagePull", NO_REGISTRY, False),
+    ("CreateContainerError", "context deadline exceeded", False),
+]
+
+
+@pytest.mark.parametrize(("reason", "message", "ends"), ENDS)
+def test_a_mistake_ends_the_job_after_a_short_patience(
+    reason: str, message: str, ends: bool
+) -> None:
+    world = starting()
+    waiting = world.waiting(reason, message)
+    world.reconcile(2, pods=world.pods(waiting, waiting))
+    world.reconcile(PATIENCE - 1, pods=world.pods(waiting, waiting))
+    assert world.status["phase"] == "Starting"
+    world.reconcile(2, pods=world.pods(waiting, waiting))
+    assert world.status["phase"] == ("Failed" if ends else "Starting")
+    if ends:
+        shown = world.status["stage"]
+        assert world.condition("Failed") == ("True", shown)
+        failed = world.status["lastFailure"]["message"]
+        assert failed == f"worker 0 cannot start: {message}; it was not mended within 120 s"
+
+
+def test_what_a_volume_lacks_is_a_mistake() -> None:
+    world = starting()
+    why = 'worker 0 cannot start: MountVolume.SetUp failed for volume "x": configmap "y" not found'
+    pods = world.pods({}, {})
+    world.reconcile(2, pods=pods, mount_error=why)
+    assert world.status["stage"] == "FailedMount"
+    world.reconcile(PATIENCE + 1)
+    assert world.condition("Failed") == ("True", "FailedMount")
+
+
+def test_the_planners_obstacles_count_too() -> None:
+    world = World(workers={"grid": "auto"})
+    world.reconcile()
+    (pod,) = world.pods(world.waiting("CreateContainerConfigError", NO_SECRET))
+    pod["metadata"]["labels"]["embertide.dev/role"] = "planner"
+    world.reconcile(2, pods=[pod])
+    assert (world.status["phase"], world.status["stage"]) == (
+        "Planning", "CreateContainerConfigError",
+    )  # fmt: skip
+    world.reconcile(PATIENCE + 1)
+    assert world.condition("Failed") == ("True", "CreateContainerConfigError")
+    assert world.status["lastFailure"]["message"].startswith("the planner cannot start")
+
+
+def test_an_object_that_is_refused_ends_the_job_too() -> None:
+    world = World()
+    world.reconcile()
+    for _ in range(25):
+        world.seen.children.pop("StatefulSet", None)
+        refuse(world, "StatefulSet.apps is invalid: nodeSelector")
+        world.reconcile(5)
+    assert world.condition("Failed") == ("True", "ChildRefused")
+    assert "nodeSelector" in world.status["lastFailure"]["message"]
+    assert world.events.count("ChildRefused") == 1
+
+
+def test_a_refusal_does_not_end_workers_that_run() -> None:
+    world = starting()
+    world.reconcile(2, pods=world.pods(world.running(), world.running()))
+    world.reconcile(2, report=world.report())
+    for i in range(25):
+        world.seen.children.pop("PodDisruptionBudget", None)
+        refuse(world, "forbidden: exceeded quota")
+        world.reconcile(10, report=world.report(percent=40 + i))
+        assert world.condition("WorkersReady") == ("True", "AllReady")
+    assert world.status["phase"] == "Running"
+    assert world.events.count("ChildRefused") == 1
+
+
+def test_what_a_job_waits_for_stands_in_the_place_of_the_stage() -> None:
+    world = World()
+    world.reconcile(competing_job="shop/first is publishing to s3://shop/embeddings")
+    assert world.status["stage"] == "OutputInUse"
+    world.reconcile(name_conflicts=["Service/products"], competing_job="")
+    assert world.status["stage"] == "NameConflict"
+    world.reconcile(name_conflicts=[])
+    assert "stage" not in world.status
