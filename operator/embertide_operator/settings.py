@@ -106,6 +106,13 @@ def _labels(text: str) -> tuple[str, ...]:
     return keys
 
 
+def _pod_groups(text: str) -> str:
+    """The API of PodGroups; "" for none."""
+    if text not in ("", "volcano", "coscheduling"):
+        raise ValueError("volcano, coscheduling or empty")
+    return text
+
+
 def _switch(text: str) -> bool:
     return _one_of("true", "false")(text) == "true"
 
@@ -153,7 +160,7 @@ class Settings:
     gpu_node_labels: tuple[str, ...] = _setting(GPU_NODE_LABELS, _labels)
     network_policy: bool = _setting(False, _switch)
     http_peers: tuple[dict[str, Any], ...] = _setting((), _peers)
-    pod_groups: str = _setting("", _one_of("", "volcano", "coscheduling"))
+    pod_groups: str = _setting("", _pod_groups)
     group_scheduler: str = _setting("")
     backoff_seconds: float = _setting(10.0, _seconds)
     disruption_limit: int = _setting(20, _count)

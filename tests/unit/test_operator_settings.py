@@ -51,6 +51,10 @@ def test_none_and_twice() -> None:
         ("pull_policy", "Sometimes", "one of Always, IfNotPresent, Never"),
         ("log_level", "loud", "one of debug, info, warning, error"),
         ("log_format", "xml", "one of text, json"),
+        ("network_policy", "yes", "one of true, false"),
+        ("pod_groups", "kueue", "volcano, coscheduling or empty"),
+        ("gpu_node_labels", "gpu,,big", "keys of labels with commas between them"),
+        ("gpu_node_labels", "/gpu", "keys of labels"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_named(variable: str, value: str, allowed: str) -> None:

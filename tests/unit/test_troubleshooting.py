@@ -22,6 +22,7 @@ KUBERNETES = {
     "ImagePullBackOff": "the kubelet's, of a waiting container",
     "ErrImagePull": "the kubelet's, of a waiting container",
     "CreateContainerConfigError": "the kubelet's, of a waiting container",
+    "FailedMount": "the kubelet's, of an Event about a pod",
     "CrashLoopBackOff": "the kubelet's, of a waiting container",
     "InvalidImageName": "the kubelet's, of a waiting container",
     "ErrImageNeverPull": "the kubelet's, of a waiting container",
