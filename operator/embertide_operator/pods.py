@@ -161,6 +161,7 @@ def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
             {"name": "TMPDIR", "value": naming.SCRATCH_FOLDER},
             # A user id that the cluster has chosen has no name, which torch may ask for.
             {"name": "LOGNAME", "value": "embertide"},
+            {"name": naming.ENV_OPERATOR_VERSION, "value": _VERSION},
         ],
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -200,7 +201,6 @@ def _with_credentials(container: Object) -> Object:
 
 def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
     values = {
-        naming.ENV_OPERATOR_VERSION: _VERSION,
         naming.ENV_UID: attempt.uid,
         naming.ENV_ATTEMPT: str(attempt.number),
         naming.ENV_GRID: str(attempt.grid),
