@@ -10,6 +10,7 @@ from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide_operator.kubernetes_api import Object
+from embertide_operator.ownership import OPERATOR
 from embertide_operator.pods import Attempt, labels, planner_template, worker_template
 from embertide_operator.settings import Settings
 
@@ -98,6 +99,8 @@ def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Obje
         SPEC_HASH: spec_hash(job),
         _GANG_SIZE: str(attempt.grid.workers),
     }
+    if settings.identity:
+        head["metadata"]["annotations"][OPERATOR] = settings.identity
     if _QUEUE in job.metadata.labels:
         head["metadata"]["labels"][_QUEUE] = job.metadata.labels[_QUEUE]
     return {

@@ -1,7 +1,7 @@
 """Kubernetes Events about a job. Their reasons:
 
 Accepted Rejected Waiting Planned AttemptStarted WorkersReady StageStarted AttemptFailed
-SpecChanged Suspended Resumed ChildRefused Published Completed Failed Stale
+SpecChanged Suspended Resumed ChildRefused Published Completed Failed Stale TakenOver
 """
 
 from __future__ import annotations

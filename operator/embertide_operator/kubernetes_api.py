@@ -31,8 +31,9 @@ _ROUTES = {
     "Event": ("/api/v1", "events"),
     "StatefulSet": ("/apis/apps/v1", "statefulsets"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
 }
-_VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _TIMEOUT_SECONDS = 15.0
 _STATUS_TIMEOUT_SECONDS = 2.0
 
@@ -66,6 +67,7 @@ class KubernetesApi:
     Args:
         namespaces: those whose jobs are listed; none means all.
         on_request: may be called from several threads.
+        timeout_seconds: of one request.
     """
 
     def __init__(
@@ -73,9 +75,10 @@ class KubernetesApi:
         client: ApiClient,
         namespaces: tuple[str, ...] = (),
         on_request: OnRequest = lambda *_: None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> None:
         self._client, self._namespaces = client, namespaces
-        self._on_request = on_request
+        self._on_request, self._timeout_seconds = on_request, timeout_seconds
         self._http = urllib3.PoolManager(num_pools=50, retries=False)
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -112,6 +115,40 @@ class KubernetesApi:
             "application/apply-patch+yaml",
         )
 
+    def create(self, manifest: Object) -> Object:
+        """Create an object; a conflict where one of this name exists."""
+        path = _path(manifest["kind"], manifest["metadata"]["namespace"])
+        query = {"fieldManager": FIELD_MANAGER}
+        return self._call("POST", path, query, manifest)
+
+    def create_once(self, manifest: Object) -> None:
+        """Create an object, unless its owner has it already.
+
+        Raises:
+            ApiError: also where an object of this name has another owner; not as a conflict, which
+                would be tried again.
+        """
+        try:
+            self.create(manifest)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            kind, meta = manifest["kind"], manifest["metadata"]
+            selector = {"fieldSelector": f"metadata.name={meta['name']}"}
+            (owner,) = meta["ownerReferences"]
+            for found in self._list(kind, meta["namespace"], selector):
+                others = found["metadata"].get("ownerReferences") or []
+                if all(other["uid"] != owner["uid"] for other in others):
+                    text = f"{kind}/{meta['name']} exists and is not owned by this job"
+                    raise ApiError(422, f"{text}; rename one of them") from None
+
+    def replace(self, manifest: Object) -> Object:
+        """Replace an object; a conflict if it changed since it was read."""
+        meta = manifest["metadata"]
+        path = _path(manifest["kind"], meta["namespace"], meta["name"])
+        query = {"fieldManager": FIELD_MANAGER}
+        return self._call("PUT", path, query, manifest)
+
     def scale(self, statefulset: Object, replicas: int) -> None:
         """Set a StatefulSet's replicas and no other field."""
         meta = statefulset["metadata"]
@@ -135,9 +172,9 @@ class KubernetesApi:
             "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, "application/merge-patch+json"
         )
 
-    def patch_data(self, namespace: str, name: str, data: dict[str, str | None]) -> None:
+    def patch_data(self, namespace: str, name: str, data: dict[str, str | None]) -> Object:
         """Set keys of a ConfigMap that exists, or remove them where the value is None."""
-        self._call(
+        return self._call(
             "PATCH",
             _path("ConfigMap", namespace, name),
             {"fieldManager": FIELD_MANAGER},
@@ -201,7 +238,7 @@ class KubernetesApi:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = self._client.call_api(*prepared, _request_timeout=_TIMEOUT_SECONDS)
+            answer = self._client.call_api(*prepared, _request_timeout=self._timeout_seconds)
             code = str(answer.status)
         except ApiException as error:
             code = str(error.status or code)

@@ -23,6 +23,7 @@ from embertide_operator.conditions import set_fresh, set_ready
 from embertide_operator.decision import Decision, Deletion, stop_pods
 from embertide_operator.failures import Failure
 from embertide_operator.observe import Observed, is_finished
+from embertide_operator.ownership import claim
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, timestamp
 from embertide_operator.validate import read_job
@@ -41,6 +42,7 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
     draft = Draft(seen.job, now)
     if seen.job["metadata"].get("deletionTimestamp"):
         return Decision(draft)
+    claim(draft, settings.identity)
     decision = _decide(seen, settings, draft)
     set_ready(draft)
     stale_after = set_fresh(draft, seen.job, seen.last_success)

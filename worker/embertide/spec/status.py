@@ -158,6 +158,11 @@ class JobStatus(StatusModel):
         description="Pending, Planning, Starting, Running, Restarting, Suspended, Succeeded or "
         "Failed; see conditions for details.",
     )
+    operator: str | None = Field(
+        default=None,
+        description="The operator that reconciles the job, as namespace/name; others leave the "
+        "job alone as long as this one is alive.",
+    )
     attempt: int = Field(default=0, description="Number of the current attempt, from 1.")
     failures: int = Field(
         default=0, description="Number of failed attempts that count against backoffLimit."
