@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support.cluster.fixture import KubernetesCluster
-from tests.support.cluster.installation import operator_away
+from tests.support.cluster.installation import NAMESPACE, operator_away
 from tests.support.cluster.jobs import Inputs, Jobs, workers
 from tests.support.paths import ROOT
 
@@ -75,7 +75,8 @@ def test_health_turns_red_when_jobs_are_no_longer_looked_at(
     cluster: KubernetesCluster, operator: str
 ) -> None:
     """The process lives and answers, but the API server no longer lets it in."""
-    binding = yaml.safe_load(cluster.kubectl("get", "clusterrolebinding", operator, "-o", "yaml"))
+    name = f"{NAMESPACE}:{operator}"
+    binding = yaml.safe_load(cluster.kubectl("get", "clusterrolebinding", name, "-o", "yaml"))
     for key in ("resourceVersion", "uid", "creationTimestamp", "managedFields"):
         binding["metadata"].pop(key, None)
     address = cluster.kubectl("-n", "embertide", "get", "pods", "-l",
@@ -83,7 +84,7 @@ def test_health_turns_red_when_jobs_are_no_longer_looked_at(
                               "jsonpath={.items[0].status.podIP}")  # fmt: skip
     url = f"http://{address}:8080/healthz"
     cluster.wait_for(lambda: _code(url) == 200, 180, "/healthz is green")
-    cluster.kubectl("delete", "clusterrolebinding", operator)
+    cluster.kubectl("delete", "clusterrolebinding", name)
     try:
         cluster.wait_for(lambda: _code(url) == 503, 180, "/healthz is red")
     finally:

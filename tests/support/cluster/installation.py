@@ -14,7 +14,8 @@ RELEASE = "embertide"
 NAMESPACE = "embertide"
 CHART = ROOT / "charts" / "embertide"
 # Quicker than by default, so that tests wait for what they test and not for a timer.
-_QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20}
+# One replica: tests look into its pod, and test_leader.py has two.
+_QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20, "replicas": 1}
 
 
 def install(cluster: KubernetesCluster, release: str) -> str:
