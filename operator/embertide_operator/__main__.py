@@ -10,7 +10,7 @@ import time
 
 import kopf
 from kubernetes import config
-from kubernetes.client import ApiClient
+from kubernetes.client import ApiClient, Configuration
 
 from embertide_operator import logs
 from embertide_operator.controller import Controller
@@ -36,24 +36,36 @@ def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
     controller = Controller(api, settings, metrics)
     leadership = _make_leadership(settings, metrics)
     server = serve(controller, leadership, settings.port)
-    if leadership.wait():
-        controller.resynced = time.monotonic()  # health counts from here
-        _reconcile(controller)
-    leadership.end()
-    server.shutdown()
+    try:
+        if leadership.wait():
+            controller.resynced = time.monotonic()  # health counts from here
+            _reconcile(controller)
+    finally:
+        leadership.end()
+        server.shutdown()
     return 0
 
 
 def _make_leadership(settings: Settings, metrics: Metrics) -> Leadership:
-    """With connections of its own: a renewal waits for no other request."""
+    """With connections of its own: a renewal waits for no other request, and is asked anew."""
+    configuration = Configuration.get_default_copy()
+    configuration.retries = False
     own = KubernetesApi(
-        ApiClient(), on_request=metrics.requested, timeout_seconds=settings.renew_seconds / 2
+        ApiClient(configuration),
+        on_request=metrics.requested,
+        timeout_seconds=settings.renew_seconds / 2,
     )
     leadership = make_leadership(own, settings)
     metrics.watch_leadership(lambda: leadership.leads)
-    # Until this replica leads; then kopf has the signals.
+
+    def told_to_end(*_: object) -> None:
+        """Until kopf takes the signals, which it does before anything is reconciled."""
+        leadership.stop_waiting()
+        if leadership.leads:
+            sys.exit(0)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: leadership.stop_waiting())
+        signal.signal(number, told_to_end)
     return leadership
 
 

@@ -70,7 +70,7 @@ class Controller:
             for _ in range(_WORKERS):
                 group.create_task(self._work())
             group.create_task(self._resync())
-            group.create_task(self._show_life())
+            group.create_task(self._renew_claims())
 
     async def _work(self) -> None:
         while True:
@@ -93,8 +93,8 @@ class Controller:
                 self.resynced = time.monotonic()
             await asyncio.sleep(self.settings.resync_seconds)
 
-    async def _show_life(self) -> None:
-        """Let other operators know, so that they leave this operator's jobs alone."""
+    async def _renew_claims(self) -> None:
+        """Show life, so that other operators leave this operator's jobs alone."""
         while True:
             await asyncio.to_thread(self.claims.beat)
             self.metrics.overlapped({name: len(at) for name, at in self.claims.overlaps.items()})

@@ -21,8 +21,9 @@ from embertide.spec.naming import GROUP
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.status import Draft, parse_time
 
-CONFIG_MAP = "embertide-operators"
-"""In every namespace with jobs: signs of life of the operators that watch it."""
+CONFIG_MAP = f"operators.{GROUP}"
+"""In every namespace with jobs: signs of life of the operators that watch it. No job's name has a
+dot, so no job's ConfigMap is this one."""
 OPERATOR = f"{GROUP}/operator"
 """Annotation of the StatefulSet: the operator that applied it."""
 

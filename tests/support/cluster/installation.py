@@ -14,8 +14,7 @@ RELEASE = "embertide"
 NAMESPACE = "embertide"
 CHART = ROOT / "charts" / "embertide"
 # Quicker than by default, so that tests wait for what they test and not for a timer.
-# One replica: tests look into its pod, and test_leader.py has two.
-_QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20, "replicas": 1}
+_QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20, "claimSeconds": 12}
 
 
 def install(cluster: KubernetesCluster, release: str) -> str:
@@ -38,6 +37,8 @@ def release_values(cluster: KubernetesCluster) -> dict[str, Any]:
     return {
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "worker": {"image": cluster.worker_image, "pullPolicy": "Never"},
+        # Tests look into the operator's pod; test_several_operators.py has more than one.
+        "replicas": 1,
         **_QUICK,
     }
 
