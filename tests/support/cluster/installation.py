@@ -14,7 +14,7 @@ RELEASE = "embertide"
 NAMESPACE = "embertide"
 CHART = ROOT / "charts" / "embertide"
 # Quicker than by default, so that tests wait for what they test and not for a timer.
-_QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20, "claimSeconds": 12}
+_QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20, "claimSeconds": 8}
 
 
 def install(cluster: KubernetesCluster, release: str) -> str:
