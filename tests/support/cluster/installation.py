@@ -49,6 +49,19 @@ def options(values: Mapping[str, Any]) -> list[str]:
     return [part for pair in pairs for part in ("--set-json", pair)]
 
 
+def leading_pod(cluster: KubernetesCluster, namespace: str = NAMESPACE) -> dict[str, Any]:
+    """The operator's pod that leads; one that is about to end or waits is none."""
+    lease = ("-n", namespace, "get", "lease", f"{RELEASE}-operator", "-o", "json")
+
+    def found() -> dict[str, Any] | None:
+        told = cluster.try_kubectl(*lease)
+        holder = json.loads(told.stdout)["spec"].get("holderIdentity") if told.stdout else ""
+        pods = cluster.read(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return next((pod for pod in pods if pod["metadata"]["name"] == holder), None)
+
+    return cluster.wait_for(found, 60, "a replica of the operator leads")
+
+
 @contextmanager
 def operator_away(cluster: KubernetesCluster, deployment: str) -> Iterator[None]:
     """Scaled to zero, and its pod gone; back at the end."""
