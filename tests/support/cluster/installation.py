@@ -53,11 +53,11 @@ def leading_pod(cluster: KubernetesCluster, namespace: str = NAMESPACE) -> dict[
     """The operator's pod that leads; one that is about to end or waits is none."""
     lease = ("-n", namespace, "get", "lease", f"{RELEASE}-operator", "-o", "json")
 
-    def found() -> dict[str, Any] | None:
+    def found() -> dict[str, Any]:
         told = cluster.try_kubectl(*lease)
         holder = json.loads(told.stdout)["spec"].get("holderIdentity") if told.stdout else ""
         pods = cluster.read(f"/api/v1/namespaces/{namespace}/pods")["items"]
-        return next((pod for pod in pods if pod["metadata"]["name"] == holder), None)
+        return next((pod for pod in pods if pod["metadata"]["name"] == holder), {})
 
     return cluster.wait_for(found, 60, "a replica of the operator leads")
 
