@@ -14,7 +14,7 @@ from embertide_operator.leadership import Alone, ElectedLeadership, make_leaders
 from embertide_operator.settings import Settings
 
 SETTINGS = Settings(
-    own_namespace="tools", own_name="op", lease_seconds=2, renew_seconds=0.6, retry_seconds=0.05
+    own_namespace="tools", own_name="op", lease_seconds=4, renew_seconds=2.0, retry_seconds=0.05
 )
 
 
@@ -128,7 +128,7 @@ def test_a_leader_ends_when_it_cannot_renew_before_another_may_begin() -> None:
         server.answers.clear()
         took = eventually(lambda: a.lost)
         assert took < SETTINGS.lease_seconds
-        assert a.lost == ["the Lease was not renewed for 0.6 s: this process ends"]
+        assert a.lost == ["the Lease was not renewed for 2 s: this process ends"]
         server.answers.set()
 
 
