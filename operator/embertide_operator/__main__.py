@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import time
 
 import kopf
 from kubernetes import config
-from kubernetes.client import ApiClient
+from kubernetes.client import ApiClient, Configuration
 
 from embertide_operator import logs
 from embertide_operator.controller import Controller
 from embertide_operator.handlers import register
 from embertide_operator.health import serve
 from embertide_operator.kubernetes_api import KubernetesApi
+from embertide_operator.leadership import Leadership, make_leadership
 from embertide_operator.metrics import Metrics
 from embertide_operator.settings import Settings
 
@@ -31,7 +34,44 @@ def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
     metrics = Metrics()
     api = api_type(ApiClient(), settings.namespaces, metrics.requested)
     controller = Controller(api, settings, metrics)
-    server = serve(controller, settings.port)
+    leadership = _make_leadership(settings, metrics)
+    server = serve(controller, leadership, settings.port)
+    try:
+        if leadership.wait():
+            controller.resynced = time.monotonic()  # health counts from here
+            _reconcile(controller)
+    finally:
+        leadership.end()
+        server.shutdown()
+    return 0
+
+
+def _make_leadership(settings: Settings, metrics: Metrics) -> Leadership:
+    """With connections of its own: a renewal waits for no other request, and is asked anew."""
+    configuration = Configuration.get_default_copy()
+    configuration.retries = False
+    own = KubernetesApi(
+        ApiClient(configuration),
+        on_request=metrics.requested,
+        timeout_seconds=settings.renew_seconds / 2,
+    )
+    leadership = make_leadership(own, settings)
+    metrics.watch_leadership(lambda: leadership.leads)
+
+    def told_to_end(*_: object) -> None:
+        """Until kopf takes the signals, which it does before anything is reconciled."""
+        leadership.stop_waiting()
+        if leadership.leads:
+            sys.exit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, told_to_end)
+    return leadership
+
+
+def _reconcile(controller: Controller) -> None:
+    """Watch and reconcile until a signal; returns when nothing is written any more."""
+    settings = controller.settings
     registry = kopf.OperatorRegistry()
     register(registry, controller)
     where = ", ".join(settings.namespaces) or "all namespaces"
@@ -42,8 +82,6 @@ def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
     )
-    server.shutdown()
-    return 0
 
 
 def _find_cluster() -> None:

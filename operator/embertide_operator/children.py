@@ -18,6 +18,7 @@ from embertide_operator.gangs import (
 )
 from embertide_operator.kubernetes_api import Object
 from embertide_operator.network_policy import policy_spec
+from embertide_operator.ownership import OPERATOR
 from embertide_operator.pods import Attempt, labels, planner_template, worker_template
 from embertide_operator.settings import Settings
 
@@ -33,6 +34,7 @@ _NOT_THE_WORKERS: Any = {
         "ttl_seconds_after_finished": True,
         "freshness": True,
         "managed_by": True,
+        "operator_class": True,
         "workers": {"image", "service_account_name", "pod_template"},
     },
 }
@@ -150,6 +152,8 @@ def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Obje
         SPEC_HASH: spec_hash(job),
         **gang_annotations(attempt.grid.workers),
     }
+    if settings.identity:
+        head["metadata"]["annotations"][OPERATOR] = settings.identity
     return {
         **head,
         "spec": {

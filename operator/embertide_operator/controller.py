@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
 from embertide_operator.children import child_kinds
+from embertide_operator.claims import Claims
 from embertide_operator.conditions import is_outdated
 from embertide_operator.decision import Decision
 from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
@@ -44,6 +46,7 @@ class Controller:
 
     Attributes:
         outputs: what is known of the jobs' outputs.
+        claims: which jobs are this operator's.
         resynced: monotonic time of the last successful resync.
     """
 
@@ -53,10 +56,12 @@ class Controller:
     queue: WorkQueue = field(default_factory=WorkQueue)
     resynced: float = field(default_factory=time.monotonic)
     outputs: Outputs = field(init=False)
+    claims: Claims = field(init=False)
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
         self.outputs = Outputs(self.api, self.settings)
+        self.claims = Claims(self.api, self.settings)
         known = self.outputs
         self.metrics.watch(
             self.queue.depth, self.queue.lateness, lambda: list(known.records.values())
@@ -68,6 +73,7 @@ class Controller:
             for _ in range(_WORKERS):
                 group.create_task(self._work())
             group.create_task(self._resync())
+            group.create_task(self._renew_claims())
 
     async def _work(self) -> None:
         while True:
@@ -90,16 +96,25 @@ class Controller:
                 self.resynced = time.monotonic()
             await asyncio.sleep(self.settings.resync_seconds)
 
+    async def _renew_claims(self) -> None:
+        """Show life, so that other operators leave this operator's jobs alone."""
+        while True:
+            await asyncio.to_thread(self.claims.beat)
+            self.metrics.overlapped({name: len(at) for name, at in self.claims.overlaps.items()})
+            await asyncio.sleep(self.claims.period_seconds)
+
     def _list_jobs(self) -> list[Object]:
-        """All jobs; what they say of their outputs is kept."""
-        jobs = self.api.jobs()
+        """All jobs; what this operator's say of their outputs is kept."""
+        found = self.api.jobs()
+        self.claims.look_after(found)
+        jobs = [job for job in found if self.claims.is_ours(job)]
         now = datetime.now(UTC)
         try:
             self.outputs.note_all(jobs, now)
         except ApiError as error:  # the next resync tries again
             log.warning("cannot keep what jobs say of their outputs: %s", error)
         self.metrics.resynced(jobs, now.timestamp())
-        return jobs
+        return found
 
     def _needs_reconciling(self, job: Object) -> bool:
         if not is_finished(job) or _has_ttl(job):
@@ -142,6 +157,8 @@ class Controller:
             return None
         if is_managed_elsewhere(job):
             return None
+        if (later := self.claims.postponed(job)) is not None:
+            return self._leave(job, later)
         # Before anything is done: a job whose time to live is over is deleted below.
         self.outputs.note(job)
         seen = observe(
@@ -151,6 +168,9 @@ class Controller:
             all_children=self._wants_all_children(job),
             last_success=self.outputs.last_success(job),
         )
+        later = self.claims.postponed(job, seen.children.get("StatefulSet"))
+        if later is not None:
+            return self._leave(job, later)
         seen = replace(seen, pod_loss=why_lost(self.api, seen))
         decision = decide(seen, self.settings, datetime.now(UTC))
         job = self._write(job, decision.draft)
@@ -165,6 +185,11 @@ class Controller:
             self._write(job, _rejected_child(job, error))
             return _REJECTED_CHILD_SECONDS
         return decision.requeue_after
+
+    def _leave(self, job: Object, seconds: float) -> float | None:
+        """Another operator's job: nothing is written; seconds until it is looked at again."""
+        self.metrics.job_gone(*_key(job))
+        return seconds if math.isfinite(seconds) else None
 
     def _wants_all_children(self, job: Object) -> bool:
         """Whether to read every child: after a change of the spec, and about once a resync."""
@@ -197,7 +222,8 @@ class Controller:
         for service in decision.reset_ports:
             self.api.set_ports(service)
         for child in decision.apply:
-            self.api.apply(child)
+            # A pod is made once and never changed, which needs fewer rights.
+            (self.api.create_once if child["kind"] == "Pod" else self.api.apply)(child)
         if decision.scale_to_zero is not None:
             self.api.scale(decision.scale_to_zero, 0)
         namespace = job["metadata"]["namespace"]

@@ -1,8 +1,8 @@
 """Kubernetes Events about a job. Their reasons:
 
 Accepted Rejected Waiting Planned AttemptStarted WorkersReady StageStarted AttemptFailed
-SpecChanged Suspended Resumed Published Completed Failed Stale WorkerUnreachable, and what keeps
-pods from starting: ChildRefused PodsRefused FailedMount, or the pod's own reason.
+SpecChanged Suspended Resumed Published Completed Failed Stale TakenOver WorkerUnreachable, and what
+keeps pods from starting: ChildRefused PodsRefused FailedMount, or the pod's own reason.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Healthy means that jobs are being reconciled, not that the process exists: with a dead watch or a
 deadlocked loop the process stays alive but does nothing, and Kubernetes has to restart it.
+
+A replica that waits is healthy while it sees who leads.
 """
 
 from __future__ import annotations
@@ -15,14 +17,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from embertide.spec.http_server import DualStackServer
 from embertide_operator.controller import Controller
+from embertide_operator.leadership import Leadership
 
 Answer = tuple[int, str, bytes]
 
 
-def serve(controller: Controller, port: int) -> DualStackServer:
+def serve(controller: Controller, leadership: Leadership, port: int) -> DualStackServer:
     """Start serving probes and scrapes, until the process ends."""
     routes = {
-        "/healthz": lambda: health(controller),
+        "/healthz": lambda: (
+            health(controller)
+            if leadership.leads
+            else waiting(leadership.silent_seconds(), controller.settings.stale_seconds)
+        ),
         "/metrics": lambda: (
             200,
             CONTENT_TYPE_LATEST,
@@ -32,6 +39,17 @@ def serve(controller: Controller, port: int) -> DualStackServer:
     server = DualStackServer(port, _handler(routes))
     Thread(target=server.serve_forever, name="http", daemon=True).start()
     return server
+
+
+def waiting(silent: float, limit: float) -> Answer:
+    """200 while this replica knows that another one leads; else 503 and the reason.
+
+    Args:
+        silent: seconds since it was last known who leads.
+    """
+    if silent > limit:
+        return _text(503, f"who leads has been unknown for {silent:.0f} s")
+    return _text(200, "ok, another replica leads")
 
 
 def health(controller: Controller) -> Answer:

@@ -36,10 +36,11 @@ _ROUTES = {
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "PodGroup.scheduling.volcano.sh": ("/apis/scheduling.volcano.sh/v1beta1", "podgroups"),
     "PodGroup.scheduling.x-k8s.io": ("/apis/scheduling.x-k8s.io/v1alpha1", "podgroups"),
+    "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
 }
 SCALED = f"{GROUP}/scaled-at"
 """On the StatefulSet: when it was last scaled, RFC 3339; a change that others see each time."""
-_VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _TIMEOUT_SECONDS = 15.0
 _STATUS_TIMEOUT_SECONDS = 2.0
 
@@ -78,6 +79,7 @@ class KubernetesApi:
     Args:
         namespaces: those whose jobs are listed; none means all.
         on_request: may be called from several threads.
+        timeout_seconds: of one request.
 
     Attributes:
         server_ahead: seconds that the API server's clock is ahead of this machine's, as of its last
@@ -89,9 +91,10 @@ class KubernetesApi:
         client: ApiClient,
         namespaces: tuple[str, ...] = (),
         on_request: OnRequest = lambda *_: None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> None:
         self._client, self._namespaces = client, namespaces
-        self._on_request = on_request
+        self._on_request, self._timeout_seconds = on_request, timeout_seconds
         self.server_ahead = 0.0
         self._http = urllib3.PoolManager(num_pools=50, retries=False)
 
@@ -134,6 +137,40 @@ class KubernetesApi:
             "application/apply-patch+yaml",
         )
 
+    def create(self, manifest: Object) -> Object:
+        """Create an object; a conflict where one of this name exists."""
+        path = _path(manifest["kind"], manifest["metadata"]["namespace"])
+        query = {"fieldManager": FIELD_MANAGER}
+        return self._call("POST", path, query, manifest)
+
+    def create_once(self, manifest: Object) -> None:
+        """Create an object, unless its owner has it already.
+
+        Raises:
+            ApiError: also where an object of this name has another owner; not as a conflict, which
+                would be tried again.
+        """
+        try:
+            self.create(manifest)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            kind, meta = manifest["kind"], manifest["metadata"]
+            selector = {"fieldSelector": f"metadata.name={meta['name']}"}
+            (owner,) = meta["ownerReferences"]
+            for found in self._list(kind, meta["namespace"], selector):
+                others = found["metadata"].get("ownerReferences") or []
+                if all(other["uid"] != owner["uid"] for other in others):
+                    text = f"{kind}/{meta['name']} exists and is not owned by this job"
+                    raise ApiError(422, f"{text}; rename one of them") from None
+
+    def replace(self, manifest: Object) -> Object:
+        """Replace an object; a conflict if it changed since it was read."""
+        meta = manifest["metadata"]
+        path = _path(manifest["kind"], meta["namespace"], meta["name"])
+        query = {"fieldManager": FIELD_MANAGER}
+        return self._call("PUT", path, query, manifest)
+
     def scale(self, statefulset: Object, replicas: int) -> None:
         """Set a StatefulSet's replicas, and the annotation that says when."""
         meta = statefulset["metadata"]
@@ -172,9 +209,9 @@ class KubernetesApi:
             "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, "application/merge-patch+json"
         )
 
-    def patch_data(self, namespace: str, name: str, data: dict[str, str | None]) -> None:
+    def patch_data(self, namespace: str, name: str, data: dict[str, str | None]) -> Object:
         """Set keys of a ConfigMap that exists, or remove them where the value is None."""
-        self._call(
+        return self._call(
             "PATCH",
             _path("ConfigMap", namespace, name),
             {"fieldManager": FIELD_MANAGER},
@@ -244,7 +281,7 @@ class KubernetesApi:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = self._client.call_api(*prepared, _request_timeout=_TIMEOUT_SECONDS)
+            answer = self._client.call_api(*prepared, _request_timeout=self._timeout_seconds)
             code = str(answer.status)
         except ApiException as error:
             code = str(error.status or code)

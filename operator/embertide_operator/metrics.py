@@ -51,6 +51,8 @@ class Metrics:
         self._queue_depth = self._gauge(names.QUEUE_DEPTH)
         self._lateness = self._gauge(names.QUEUE_LATENESS_SECONDS)
         self._resync = self._gauge(names.LAST_RESYNC)
+        self._leads = self._gauge(names.LEADER)
+        self._overlaps = self._gauge(names.OVERLAPS)
         versions = importlib.metadata.version("embertide"), platform.python_version()
         self._gauge(names.OPERATOR_INFO).labels(*versions).set(1)
         self._jobs: dict[tuple[str, str], Object] = {}
@@ -79,6 +81,16 @@ class Metrics:
         self._queue_depth.set_function(queue_depth)
         self._lateness.set_function(lateness_seconds)
         self._outputs = outputs
+
+    def watch_leadership(self, leads: Callable[[], bool]) -> None:
+        """Ask this at each scrape, from the scrape's thread."""
+        self._leads.set_function(leads)
+
+    def overlapped(self, namespaces: dict[str, int]) -> None:
+        """In so many namespaces each of these operators would take the same jobs."""
+        self._overlaps.clear()
+        for operator, count in namespaces.items():
+            self._overlaps.labels(operator).set(count)
 
     def reconciled(self, outcome: str, seconds: float) -> None:
         """Count one reconciliation and its duration."""

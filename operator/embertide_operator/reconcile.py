@@ -28,6 +28,7 @@ from embertide_operator.earlier_versions import forget_settled, with_next
 from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, is_left_alone
 from embertide_operator.failures import Failure
 from embertide_operator.observe import Observed, is_finished
+from embertide_operator.ownership import claim
 from embertide_operator.published import complete_if_published
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, timestamp
@@ -50,6 +51,7 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
         return Decision(draft)
     if is_left_alone(draft):
         return Decision(draft, requeue_after=LEFT_ALONE_SECONDS)
+    claim(draft, settings.identity)
     decision = _decide(seen, settings, draft)
     set_ready(draft)
     set_stage(draft)

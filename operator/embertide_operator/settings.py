@@ -27,6 +27,13 @@ _LONGEST_RETENTION = 366 * 86400.0
 _LARGEST_PORT = 65535
 _LARGEST_COUNT = 10_000
 _LARGEST_USER = 2**31 - 1
+_CLASS = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_ORDERED = (
+    ("stale_seconds", "resync_seconds"),
+    ("lease_seconds", "renew_seconds"),
+    ("renew_seconds", "retry_seconds"),
+)
+"""Settings of which the first must be more than the second."""
 
 
 def _setting(default: Any, parse: Callable[[str], Any] = str) -> Any:
@@ -44,6 +51,10 @@ def _long(text: str) -> float:
 
 def _count(text: str) -> int:
     return _number(int, text, 1, _LARGEST_COUNT, "a number from 1")
+
+
+def _whole_seconds(text: str) -> int:
+    return _number(int, text, 1, int(_LONGEST_SECONDS), "a whole number of seconds above 0")
 
 
 def _port(text: str) -> int:
@@ -117,6 +128,13 @@ def _switch(text: str) -> bool:
     return _one_of("true", "false")(text) == "true"
 
 
+def _class(text: str) -> str:
+    """A class of operators; "" for jobs without one."""
+    if text and not _CLASS.fullmatch(text):
+        raise ValueError("lower-case letters, digits and '-', at most 63, or empty")
+    return text
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of one operator process, which the chart sets from its values.
@@ -144,8 +162,19 @@ class Settings:
             fails.
         resync_seconds: how often all unfinished jobs are reconciled, besides on events.
         stale_seconds: without a successful resync for this long, ``/healthz`` fails.
-        own_namespace: that of the operator, with the ConfigMap ``outputs_config_map``, in which it
-            keeps when each output was last published; "" keeps that in memory only.
+        own_namespace: that of the operator; "" for a process that runs outside a cluster.
+        own_name: of the operator's Deployment and Lease; with ``own_namespace`` it is the
+            :attr:`identity`.
+        operator_class: ``spec.operatorClass`` of the jobs that it reconciles.
+        claim_seconds: an operator that shows no sign of life for this long loses its jobs to
+            another one that watches them.
+        lease_seconds: how long a replica that stopped renewing the Lease still counts as leader;
+            not used without an :attr:`identity`.
+        renew_seconds: a leader that could not renew for this long ends its process; less than
+            ``lease_seconds``.
+        retry_seconds: between two attempts to renew the Lease, or to get it.
+        outputs_config_map: in ``own_namespace``, in which it keeps when each output was last
+            published; "" keeps that in memory only.
         output_retention_seconds: how long an output is remembered after its last job.
         log_level: messages below it are left out.
         log_format: ``text``, or ``json`` for one object a line.
@@ -168,6 +197,12 @@ class Settings:
     resync_seconds: float = _setting(20.0, _seconds)
     stale_seconds: float = _setting(90.0, _seconds)
     own_namespace: str = _setting("")
+    own_name: str = _setting("")
+    operator_class: str = _setting("", _class)
+    claim_seconds: float = _setting(90.0, _seconds)
+    lease_seconds: int = _setting(15, _whole_seconds)
+    renew_seconds: float = _setting(10.0, _seconds)
+    retry_seconds: float = _setting(2.0, _seconds)
     outputs_config_map: str = _setting("")
     output_retention_seconds: float = _setting(14 * 86400.0, _long)
     log_level: str = _setting("info", _one_of(*LOG_LEVELS))
@@ -191,9 +226,20 @@ class Settings:
             except ValueError as error:
                 raise ValueError(f"{name} is {environment[name]!r}; must be {error}") from None
         settings = cls(**given)
-        if settings.stale_seconds <= settings.resync_seconds:
-            raise ValueError(
-                f"EMBERTIDE_STALE_SECONDS ({settings.stale_seconds:g}) must be more than "
-                f"EMBERTIDE_RESYNC_SECONDS ({settings.resync_seconds:g})"
-            )
+        for more, less in _ORDERED:
+            longer, shorter = getattr(settings, more), getattr(settings, less)
+            if longer <= shorter:
+                raise ValueError(
+                    f"EMBERTIDE_{more.upper()} ({longer:g}) must be more than "
+                    f"EMBERTIDE_{less.upper()} ({shorter:g})"
+                )
         return settings
+
+    @property
+    def identity(self) -> str:
+        """What jobs call this operator, ``namespace/name``; "" outside a cluster.
+
+        All replicas of a Deployment are one operator.
+        """
+        place = (self.own_namespace, self.own_name)
+        return "/".join(place) if all(place) else ""

@@ -7,6 +7,7 @@ import urllib.request
 import pytest
 
 from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.installation import leading_pod
 from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
@@ -36,9 +37,7 @@ def test_more_jobs_than_the_node_has_room_for(tiny: Inputs, jobs: Jobs, operator
 
 def operator_bytes(cluster: KubernetesCluster) -> int:
     """Resident memory of the operator's process, as it reports it."""
-    address = cluster.kubectl("-n", "embertide", "get", "pods", "-l",
-                              "app.kubernetes.io/component=operator", "-o",
-                              "jsonpath={.items[0].status.podIP}")  # fmt: skip
+    address = leading_pod(cluster)["status"]["podIP"]
     with urllib.request.urlopen(f"http://{address}:8080/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
     (value,) = [line.split()[1] for line in lines if line.startswith("process_resident_memory")]

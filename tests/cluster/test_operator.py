@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support.cluster.fixture import KubernetesCluster
-from tests.support.cluster.installation import operator_away
+from tests.support.cluster.installation import NAMESPACE, leading_pod, operator_away
 from tests.support.cluster.jobs import Inputs, Jobs, workers
 from tests.support.paths import ROOT
 
@@ -75,15 +75,14 @@ def test_health_turns_red_when_jobs_are_no_longer_looked_at(
     cluster: KubernetesCluster, operator: str
 ) -> None:
     """The process lives and answers, but the API server no longer lets it in."""
-    binding = yaml.safe_load(cluster.kubectl("get", "clusterrolebinding", operator, "-o", "yaml"))
+    name = f"{NAMESPACE}:{operator}"
+    binding = yaml.safe_load(cluster.kubectl("get", "clusterrolebinding", name, "-o", "yaml"))
     for key in ("resourceVersion", "uid", "creationTimestamp", "managedFields"):
         binding["metadata"].pop(key, None)
-    address = cluster.kubectl("-n", "embertide", "get", "pods", "-l",
-                              "app.kubernetes.io/component=operator", "-o",
-                              "jsonpath={.items[0].status.podIP}")  # fmt: skip
+    address = leading_pod(cluster)["status"]["podIP"]
     url = f"http://{address}:8080/healthz"
     cluster.wait_for(lambda: _code(url) == 200, 180, "/healthz is green")
-    cluster.kubectl("delete", "clusterrolebinding", operator)
+    cluster.kubectl("delete", "clusterrolebinding", name)
     try:
         cluster.wait_for(lambda: _code(url) == 503, 180, "/healthz is red")
     finally:
@@ -103,9 +102,7 @@ def _await_restarts(cluster: KubernetesCluster, count: int) -> None:
 
 def _restarts(cluster: KubernetesCluster) -> int:
     """How often the container was started again, -1 while it does not run."""
-    label = ("-l", "app.kubernetes.io/component=operator")
-    (pod,) = cluster.get("-n", "embertide", "pods", *label)["items"]
-    (container,) = pod["status"].get("containerStatuses") or [{}]
+    (container,) = leading_pod(cluster)["status"].get("containerStatuses") or [{}]
     return int(container["restartCount"]) if "running" in container.get("state", {}) else -1
 
 

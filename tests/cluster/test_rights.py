@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.installation import NAMESPACE
 from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
@@ -32,7 +33,7 @@ def test_it_has_exactly_the_rights_it_uses(tiny: Inputs, jobs: Jobs, operator: s
 def _granted(cluster: KubernetesCluster, role: str) -> set[Right]:
     return {
         (group, resource, verb)
-        for rule in cluster.get("clusterrole", role)["rules"]
+        for rule in cluster.get("clusterrole", f"{NAMESPACE}:{role}")["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

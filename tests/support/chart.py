@@ -35,18 +35,24 @@ def run(*command: str, input: str | None = None) -> subprocess.CompletedProcess[
 
 
 def template(
-    values: Values, release: str = "embertide", chart: Path = CHART
+    values: Values,
+    release: str = "embertide",
+    chart: Path = CHART,
+    namespace: str = "tools",
 ) -> subprocess.CompletedProcess[str]:
     """``helm template`` with a file of values, however it ends."""
-    command = ("helm", "template", release, str(chart), "--namespace", "tools", *_KUBERNETES)
+    command = ("helm", "template", release, str(chart), "--namespace", namespace, *_KUBERNETES)
     return run(*command, "--values", "-", input=json.dumps(values))
 
 
 def render(
-    values: Values | None = None, release: str = "embertide", chart: Path = CHART
+    values: Values | None = None,
+    release: str = "embertide",
+    chart: Path = CHART,
+    namespace: str = "tools",
 ) -> list[Object]:
-    """Every object of a release in namespace ``tools``."""
-    made = template(values or {}, release, chart)
+    """Every object of a release."""
+    made = template(values or {}, release, chart, namespace)
     assert made.returncode == 0, made.stderr
     return [item for item in yaml.safe_load_all(made.stdout) if item]
 

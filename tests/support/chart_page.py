@@ -37,13 +37,15 @@ enforce.
 ## Rights and namespaces
 
 Without `watchNamespaces` the operator has a ClusterRole and serves all namespaces. With
-`watchNamespaces: [shop, search]` it has a Role in each of these and no other right; they have to
-exist before. `rbac.aggregate` adds EmbeddingJobs to what Kubernetes' roles `view`, `edit` and
-`admin` allow in a namespace.
+`watchNamespaces: [shop, search]` it has a Role in each of these, which have to exist before. In its
+own namespace it may write its Lease and one ConfigMap, and that is all. `rbac.aggregate` adds
+EmbeddingJobs to what Kubernetes' roles `view`, `edit` and `admin` allow in a namespace.
 
-Several releases can stand side by side, each with its own namespaces to watch. The definition is
-one for the whole cluster, so one release has `crds.install: true` and the others `false`. Releases
-of the same name need different `fullnameOverride`s, as the names of ClusterRoles are the cluster's.
+Several releases can stand side by side: each with its own namespaces to watch, or with an
+`operator.class` of its own, which jobs name in `spec.operatorClass`. Names of what is the cluster's
+begin with the release's namespace. The definition is one for the whole cluster, so one release has
+`crds.install: true` and the others `false`; `docs/install.md` says what holds for releases whose
+namespaces overlap.
 
 ## The definition: install, upgrade, uninstall
 

@@ -180,6 +180,7 @@ TAKEN = (
                 "maxAttempts": 9,
                 "connectTimeoutSeconds": 2.5,
             },
+            "spec.operatorClass": "gpu-pool",
             "spec.suspend": True,
             "spec.backoffLimit": 0,
             "spec.activeDeadlineSeconds": 21600,
@@ -238,6 +239,7 @@ BOUNDS = (
     Case("an endpoint without scheme", {"spec.storage.endpointUrl": "minio:9000"}, "should match"),
     Case("a controller without a domain", {"spec.managedBy": "multikueue"}, "should match"),
     Case("no time to start", {"spec.preRunningDeadlineSeconds": 0}, "greater than or equal to 1"),
+    Case("a class in capitals", {"spec.operatorClass": "GPU"}, "should match"),
     Case(
         "a service account in capitals",
         {"spec.workers.serviceAccountName": "Reader"},
@@ -263,6 +265,7 @@ FROZEN = (
 
 THAWED = (
     Case("suspended", {"spec.suspend": True}),
+    Case("of another operator", {"spec.operatorClass": "staging"}),
     Case("more workers", {"spec.workers.grid": {"graph": 8}}),
     Case("more patience", {"spec.backoffLimit": 9, "spec.activeDeadlineSeconds": 60}),
 )

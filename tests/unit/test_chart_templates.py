@@ -13,6 +13,7 @@ import yaml
 from embertide.spec.crd import crd
 from tests.support import chart, chart_schemas
 from tests.support.chart_page import CHART
+from tests.support.operator_world import raw_job
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 ALL_ON: dict[str, Any] = {
@@ -63,6 +64,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "fullnameOverride": "tide",
         "namespaceOverride": "elsewhere",
     },
+    "one replica, a class": {"replicas": 1, "operator": {"class": "gpu"}},
     "OpenShift": {
         "podSecurityContext": {"runAsUser": None, "runAsGroup": None},
         "worker": {"runAsUser": None},
@@ -114,6 +116,16 @@ def test_objects_of_a_release_do_not_collide(values: dict[str, Any]) -> None:
         assert {kind for kind, *_ in own & other} <= {"CustomResourceDefinition"}
 
 
+@pytest.mark.parametrize("watched", [[], ["shop"]])
+def test_releases_of_one_name_in_two_namespaces_do_not_collide(watched: list[str]) -> None:
+    """Also where both watch the same namespace."""
+    one, two = (
+        {_identity(o) for o in chart.render({"watchNamespaces": watched}, namespace=name)}
+        for name in ("tools", "more-tools")
+    )
+    assert {kind for kind, *_ in one & two} == {"CustomResourceDefinition"}
+
+
 def _identity(item: chart.Object) -> tuple[str, str, str]:
     meta = item["metadata"]
     return item["kind"], meta.get("namespace", ""), meta["name"]
@@ -132,8 +144,8 @@ def test_every_object_has_the_labels_and_the_namespace(values: dict[str, Any]) -
 def test_names_and_namespace_can_be_replaced() -> None:
     objects = chart.render(MATRIX["other names"])
     names = {o["metadata"]["name"] for o in objects} - {"embeddingjobs.embertide.dev"}
-    assert {"tide-operator", "tide-edit", "tide-view", "tide-test"} <= names
-    assert {name.partition("-")[0] for name in names} == {"tide"}
+    assert {"tide-operator", "elsewhere:tide-edit", "tide-test"} <= names
+    assert {name.partition("-")[0] for name in names} == {"tide", "elsewhere:tide"}
     assert {o["metadata"].get("namespace", "elsewhere") for o in objects} == {"elsewhere"}
     assert all(o["metadata"]["labels"]["app.kubernetes.io/name"] == "ember" for o in objects)
     binding = chart.only(objects, "ClusterRoleBinding")
@@ -185,7 +197,7 @@ def test_the_record_of_outputs_is_the_operators_alone(values: dict[str, Any]) ->
 
 def test_namespaces_get_a_role_each_and_the_cluster_none() -> None:
     objects = chart.render({"watchNamespaces": ["shop", "2024"], "rbac": {"aggregate": False}})
-    own = [o for o in objects if o["metadata"]["name"] == "embertide-operator"]
+    own = [o for o in objects if o["metadata"]["name"] == "tools:embertide-operator"]
     roles, bindings = ([o for o in own if o["kind"] == kind] for kind in ("Role", "RoleBinding"))
     for found in (roles, bindings):
         assert [o["metadata"]["namespace"] for o in found] == ["shop", "2024"]
@@ -194,6 +206,71 @@ def test_namespaces_get_a_role_each_and_the_cluster_none() -> None:
         o for o in chart.render({"rbac": {"aggregate": False}}) if o["kind"] == "ClusterRole"
     )
     assert all(role["rules"] == cluster_role["rules"] for role in roles)
+
+
+def test_it_may_write_its_own_lease_and_no_other() -> None:
+    objects = chart.render({"watchNamespaces": ["shop"]})
+    leases = [
+        (o["metadata"].get("namespace"), rule.get("resourceNames"), rule["verbs"])
+        for o in objects
+        for rule in o.get("rules", ())
+        if rule["resources"] == ["leases"]
+    ]
+    assert leases == [
+        ("tools", ["embertide-operator"], ["get", "update"]),
+        ("tools", None, ["create"]),
+    ]
+    (container,) = chart.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    environment = {item["name"]: item.get("value") for item in container["env"]}
+    assert environment["EMBERTIDE_OWN_NAMESPACE"] == "tools"
+    assert environment["EMBERTIDE_OWN_NAME"] == "embertide-operator"
+    times = [environment[f"EMBERTIDE_{name}_SECONDS"] for name in ("LEASE", "RENEW", "RETRY")]
+    assert times == ["15", "10", "2"]
+
+
+def test_pods_are_created_and_deleted_and_never_changed() -> None:
+    rules = chart.only(chart.render(), "ClusterRole", "tools:embertide-operator")["rules"]
+    (verbs,) = (rule["verbs"] for rule in rules if rule["resources"] == ["pods"])
+    assert verbs == ["list", "create", "delete"]
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_replicas_are_spread_and_drained_one_by_one(replicas: int) -> None:
+    objects = chart.render({"replicas": replicas})
+    spec = chart.only(objects, "Deployment")["spec"]
+    assert spec["replicas"] == replicas
+    rolling = {"maxUnavailable": 0, "maxSurge": 1}
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
+    budgets = [o["spec"] for o in objects if o["kind"] == "PodDisruptionBudget"]
+    spread = spec["template"]["spec"].get("topologySpreadConstraints", [])
+    if replicas == 1:
+        assert (budgets, spread) == ([], []), "a budget would block every drain"
+        return
+    (budget,) = budgets
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"] == spec["selector"]
+    assert {item["whenUnsatisfiable"] for item in spread} == {"ScheduleAnyway"}
+    assert all(item["labelSelector"] == spec["selector"] for item in spread)
+
+
+def test_a_class_reaches_the_operator_and_the_jobs_of_the_release() -> None:
+    """Its test and its schedules, unless a schedule says otherwise."""
+    template: dict[str, Any] = {"metadata": {}, "spec": raw_job()["spec"]}
+    own = {"name": "own", "schedule": "0 3 * * *", "jobTemplate": template}
+    other = own | {"name": "other"}
+    other["jobTemplate"] = template | {"spec": template["spec"] | {"operatorClass": "cpu"}}
+    objects = chart.render({"operator": {"class": "gpu"}, "schedules": [own, other]})
+    (container,) = chart.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "EMBERTIDE_OPERATOR_CLASS", "value": "gpu"} in container["env"]
+    assert _test_job(objects)["spec"]["operatorClass"] == "gpu"
+    classes = {
+        name: yaml.safe_load(chart.only(objects, "ConfigMap", f"{name}-submit")["data"]["job.yaml"])
+        for name in ("own", "other")
+    }
+    assert {name: job["spec"]["operatorClass"] for name, job in classes.items()} == {
+        "own": "gpu",
+        "other": "cpu",
+    }
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -235,7 +312,13 @@ def test_every_file_of_rules_and_dashboards_is_rendered() -> None:
 
 def test_without_values_nothing_needs_a_definition_of_others() -> None:
     groups = {o["apiVersion"].partition("/")[0] for o in chart.render()}
-    assert groups == {"v1", "apps", "rbac.authorization.k8s.io", "apiextensions.k8s.io"}
+    assert groups == {
+        "v1",
+        "apps",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "apiextensions.k8s.io",
+    }
 
 
 def test_the_operator_is_reached_and_reaches_only_what_it_needs() -> None:

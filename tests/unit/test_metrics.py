@@ -137,6 +137,8 @@ def exported() -> Metrics:
     metrics = Metrics()
     jobs = [complete_job(), running_job(), failed_job()]
     metrics.resynced(jobs, 1.0)
+    metrics.watch_leadership(lambda: True)
+    metrics.overlapped({"tools/op": 2})
     metrics.reconciled("ok", 0.02)
     metrics.requested("get", "pods", "200", 0.01)
     draft = Draft(failed_job(), NOW)

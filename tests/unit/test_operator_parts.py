@@ -14,7 +14,7 @@ import pytest
 from kubernetes.client import ApiClient, Configuration
 
 from embertide_operator.controller import Controller
-from embertide_operator.health import health
+from embertide_operator.health import health, waiting
 from embertide_operator.kubernetes_api import KubernetesApi, merge_patch
 from embertide_operator.settings import Settings
 from embertide_operator.workqueue import Key, WorkQueue
@@ -95,6 +95,12 @@ def test_health_is_about_work_done_not_about_being_alive() -> None:
     assert health(controller(1, 0))[0] == 200
     assert health(controller(61, 0))[0] == 503
     assert health(controller(1, 61))[0] == 503
+
+
+def test_a_replica_that_waits_is_healthy_while_it_sees_who_leads() -> None:
+    assert waiting(10, 60)[0] == 200
+    code, _, text = waiting(61, 60)
+    assert (code, text) == (503, b"who leads has been unknown for 61 s\n")
 
 
 def test_a_patch_takes_away_what_is_gone_also_further_down() -> None:

@@ -49,6 +49,8 @@ def test_none_and_twice() -> None:
         ("disruption_limit", "0", "a number from 1"),
         ("disruption_limit", "many", "a number from 1"),
         ("pull_policy", "Sometimes", "one of Always, IfNotPresent, Never"),
+        ("operator_class", "GPU", "lower-case letters, digits and '-'"),
+        ("lease_seconds", "1.5", "a whole number of seconds above 0"),
         ("log_level", "loud", "one of debug, info, warning, error"),
         ("log_format", "xml", "one of text, json"),
         ("network_policy", "yes", "one of true, false"),
@@ -66,6 +68,20 @@ def test_a_value_that_is_not_allowed_is_named(variable: str, value: str, allowed
 def test_stale_before_the_next_resync_would_restart_a_healthy_operator() -> None:
     with pytest.raises(ValueError, match=r"STALE_SECONDS \(20\) must be more than .* \(30\)"):
         read(resync_seconds="30", stale_seconds="20")
+
+
+def test_a_lease_outlasts_the_leader_that_cannot_renew_it() -> None:
+    with pytest.raises(ValueError, match=r"LEASE_SECONDS \(10\) must be more than .* \(10\)"):
+        read(lease_seconds="10")
+    with pytest.raises(ValueError, match=r"RENEW_SECONDS \(2\) must be more than .* \(2\)"):
+        read(renew_seconds="2")
+
+
+def test_an_operator_is_called_by_its_namespace_and_name() -> None:
+    assert read(own_namespace="tools", own_name="embertide-operator").identity == (
+        "tools/embertide-operator"
+    )
+    assert read(own_namespace="tools").identity == ""
 
 
 def test_the_process_ends_with_2_and_says_which_variable_is_wrong() -> None:

@@ -26,7 +26,6 @@ KUBERNETES = {
     "CrashLoopBackOff": "the kubelet's, of a waiting container",
     "InvalidImageName": "the kubelet's, of a waiting container",
     "ErrImageNeverPull": "the kubelet's, of a waiting container",
-    "FailedMount": "the kubelet's, of an Event about a pod",
     "Evicted": "the kubelet's, of a pod that it terminated",
 }
 """Reasons that the operator passes on; see ``operator/embertide_operator/failures.py``."""

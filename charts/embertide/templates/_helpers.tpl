@@ -19,6 +19,12 @@
 {{ include "embertide.fullname" . }}-operator
 {{- end }}
 
+{{- /* Names of what is the cluster's, or in a namespace that other releases watch too. A namespace has
+       no colon, so no two releases have the same. */}}
+{{- define "embertide.clusterName" -}}
+{{ include "embertide.namespace" . }}:{{ include "embertide.fullname" . }}
+{{- end }}
+
 {{- define "embertide.outputsName" -}}
 {{ include "embertide.fullname" . }}-outputs
 {{- end }}
@@ -92,6 +98,11 @@ labels: {{- include "embertide.operatorLabels" . | nindent 2 }}
 {{- define "embertide.validate" -}}
 {{- if le (float64 .Values.staleSeconds) (float64 .Values.resyncSeconds) }}
 {{- fail (printf "staleSeconds (%v) must be more than resyncSeconds (%v): a healthy operator would be restarted" .Values.staleSeconds .Values.resyncSeconds) }}
+{{- end }}
+{{- with .Values.leaderElection }}
+{{- if or (le (float64 .leaseDurationSeconds) (float64 .renewDeadlineSeconds)) (le (float64 .renewDeadlineSeconds) (float64 .retryPeriodSeconds)) }}
+{{- fail (printf "leaderElection: leaseDurationSeconds (%v) must be more than renewDeadlineSeconds (%v), and that more than retryPeriodSeconds (%v)" .leaseDurationSeconds .renewDeadlineSeconds .retryPeriodSeconds) }}
+{{- end }}
 {{- end }}
 {{- if not (regexMatch "^[a-z][-a-z0-9]*$" (include "embertide.fullname" .)) }}
 {{- fail (printf "the name %q begins with a digit or has a dot, which a Service's may not: set fullnameOverride" (include "embertide.fullname" .)) }}

@@ -19,6 +19,10 @@ class MortalApi(kubernetes_api.KubernetesApi):
         super().apply(manifest)
         die(manifest["kind"])
 
+    def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        super().create(manifest)
+        die(manifest["kind"])
+
     def write_status(self, job: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
         super().write_status(job, status)
         die("EmbeddingJob/status")

@@ -14,7 +14,7 @@ RELEASE = "embertide"
 NAMESPACE = "embertide"
 CHART = ROOT / "charts" / "embertide"
 # Quicker than by default, so that tests wait for what they test and not for a timer.
-_QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20}
+_QUICK = {"backoffSeconds": 0.1, "resyncSeconds": 5, "staleSeconds": 20, "claimSeconds": 8}
 
 
 def install(cluster: KubernetesCluster, release: str) -> str:
@@ -37,6 +37,8 @@ def release_values(cluster: KubernetesCluster) -> dict[str, Any]:
     return {
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "worker": {"image": cluster.worker_image, "pullPolicy": "Never"},
+        # Tests look into the operator's pod; test_several_operators.py has more than one.
+        "replicas": 1,
         **_QUICK,
     }
 
@@ -45,6 +47,19 @@ def options(values: Mapping[str, Any]) -> list[str]:
     """helm's options for values."""
     pairs = (f"{key}={json.dumps(value)}" for key, value in values.items())
     return [part for pair in pairs for part in ("--set-json", pair)]
+
+
+def leading_pod(cluster: KubernetesCluster, namespace: str = NAMESPACE) -> dict[str, Any]:
+    """The operator's pod that leads; one that is about to end or waits is none."""
+    lease = ("-n", namespace, "get", "lease", f"{RELEASE}-operator", "-o", "json")
+
+    def found() -> dict[str, Any]:
+        told = cluster.try_kubectl(*lease)
+        holder = json.loads(told.stdout)["spec"].get("holderIdentity") if told.stdout else ""
+        pods = cluster.read(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return next((pod for pod in pods if pod["metadata"]["name"] == holder), {})
+
+    return cluster.wait_for(found, 60, "a replica of the operator leads")
 
 
 @contextmanager

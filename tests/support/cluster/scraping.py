@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from embertide.spec.metric_names import Metric
 from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.installation import leading_pod
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,8 @@ class Scrape:
 
 
 def scrape_operator(cluster: KubernetesCluster) -> Scrape:
-    """The operator's metrics now; none of them while it does not answer."""
-    label = ("-l", "app.kubernetes.io/component=operator")
-    (pod,) = cluster.get("-n", "embertide", "pods", *label)["items"]
-    address = pod["status"].get("podIP", "")
+    """The metrics of the operator's leader now; none of them while it does not answer."""
+    address = leading_pod(cluster)["status"].get("podIP", "")
     try:
         with urllib.request.urlopen(f"http://{address}:8080/metrics", timeout=5) as answer:
             return Scrape.of(answer.read().decode())

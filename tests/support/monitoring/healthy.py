@@ -45,6 +45,7 @@ def healthy() -> Series:
     """A job of four workers that runs, its output published at time 0, and the operator."""
     series = {
         f'embertide_operator_info{{{OPERATOR}, version="1"}}': "1x120",
+        f"embertide_operator_leader{{{OPERATOR}}}": "1x120",
         f"embertide_operator_last_resync_timestamp_seconds{{{OPERATOR}}}": "0+60x120",
         f"embertide_operator_queue_lateness_seconds{{{OPERATOR}}}": "0x120",
         f'embertide_operator_reconciles_total{{{OPERATOR}, outcome="ok"}}': "0+30x120",

@@ -223,6 +223,14 @@ class JobSpec(SpecModel):
         "change. "
         "Ignored outside Kubernetes.",
     )
+    operator_class: str | None = Field(
+        default=None,
+        max_length=63,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        description="The class of operators that reconcile the job: the value operator.class of "
+        "the Helm chart. If unset, operators without a class do. A job that changes its class "
+        "changes its operator and runs on.",
+    )
     suspend: bool = Field(
         default=False,
         description="true stops the workers and keeps the job; false starts a new attempt.",

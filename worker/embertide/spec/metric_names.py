@@ -156,6 +156,11 @@ S3_ERRORS = _worker("s3_errors_total", "counter", "",
 
 OPERATOR_INFO = _operator("operator_info", "gauge", "",
     "Always 1; the labels give the versions of the operator and of Python.", "version", "python")
+LEADER = _operator("operator_leader", "gauge", "",
+    "1 for the replica that reconciles jobs, 0 for one that waits to take its place.")
+OVERLAPS = _operator("operator_overlaps", "gauge", "",
+    "Namespaces in which another operator would take the same jobs; each job stays with the "
+    "operator that took it first.", "operator")
 RECONCILES = _operator("operator_reconciles_total", "counter", "",
     "Reconciliations of a job by outcome: ok, conflict, refused (by the API server) or error.",
     "outcome")

@@ -201,6 +201,11 @@ class JobStatus(StatusModel):
         default=None,
         description="For display: the stage of the run, or the reason for which it does not go on.",
     )
+    operator: str | None = Field(
+        default=None,
+        description="The operator that reconciles the job, as namespace/name; others leave the "
+        "job alone as long as this one is alive.",
+    )
     attempt: int = Field(default=0, description="Number of the current attempt, from 1.")
     failures: int = Field(
         default=0, description="Number of failed attempts that count against backoffLimit."
