@@ -50,7 +50,8 @@ sum by (axis, primitive) (embertide_exchange_sent_bytes_total)
 ```
 
 `axis` is `graph`, `feature` or `world` (all workers); `layer` counts from 1 and is empty outside
-the layers; what becomes the output's rows counts to the last layer. The size of a group is what was received over the number of groups.
+the layers; what becomes the output's rows counts to the last layer. The size of a group is what was
+received over the number of groups.
 
 Attempts are told apart by the label `attempt`: each starts its counters at 0. There are no
 checkpoints, since an attempt begins anew, and so no metric of their age. S3 is counted in the
