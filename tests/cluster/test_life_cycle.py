@@ -102,7 +102,8 @@ def test_what_is_missing_is_told_at_once(small: Inputs, jobs: Jobs) -> None:
     """A Secret, a key of one, a ConfigMap: in the table, a condition and one Warning."""
     jobs.kubectl("create", "secret", "generic", "half", "--from-literal=AWS_ACCESS_KEY_ID=x")
     volume = {"name": "more", "configMap": {"name": "no-such-map"}}
-    template = workers(podTemplate={"spec": {"volumes": [volume]}})
+    mounting = {"name": "worker", "volumeMounts": [{"name": "more", "mountPath": "/more"}]}
+    template = workers(podTemplate={"spec": {"volumes": [volume], "containers": [mounting]}})
     names = {
         "secretless": ("CreateContainerConfigError", 'secret "nowhere" not found'),
         "keyless": ("CreateContainerConfigError", "couldn't find key AWS_SECRET_ACCESS_KEY"),
