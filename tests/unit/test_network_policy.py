@@ -115,7 +115,7 @@ def test_values_turn_it_off_or_name_other_monitors() -> None:
 def test_rights_are_there_as_long_as_it_is_on() -> None:
     for enabled in (True, False):
         objects = chart.render({"worker": {"networkPolicy": {"enabled": enabled}}})
-        rules = chart.only(objects, "ClusterRole", "embertide-operator")["rules"]
+        rules = chart.only(objects, "ClusterRole", "tools:embertide-operator")["rules"]
         groups = {group for rule in rules for group in rule["apiGroups"]}
         assert ("networking.k8s.io" in groups) is enabled
 
