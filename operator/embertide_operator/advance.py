@@ -90,10 +90,10 @@ def _has_spec_of(statefulset: Object, job: EmbeddingJob) -> bool:
 
 
 def _needs_apply(child: Object, seen: Observed) -> bool:
-    """Whether a child is missing or differs; see ``Observed.all_children`` for those not read."""
+    """Whether a child is missing or differs."""
     found = seen.children.get(child["kind"])
     if found is None:
-        return "StatefulSet" not in seen.children or seen.all_children
+        return True
     annotations = found["metadata"].get("annotations") or {}
     same = annotations.get(APPLIED_HASH) == child["metadata"]["annotations"][APPLIED_HASH]
     replicas = child.get("spec", {}).get("replicas")

@@ -1,14 +1,20 @@
-"""Read the state of one job from the Kubernetes API and from rank 0; nothing is cached."""
+"""The state of one job, as a pass sees it: from the cache, or from the Kubernetes API itself."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Protocol
 
 from embertide.spec.base import normalise_uri
-from embertide.spec.naming import CONTAINER, HTTP_PORT, LABEL_ATTEMPT, LABEL_ROLE, ROLE_WORKER
+from embertide.spec.naming import (
+    CONTAINER,
+    LABEL_ATTEMPT,
+    LABEL_JOB_UID,
+    LABEL_ROLE,
+    ROLE_WORKER,
+)
 from embertide.spec.reports import WorkerStatus
-from embertide_operator.kubernetes_api import KubernetesApi, Object
+from embertide_operator.kubernetes_api import Object
 
 CHILDREN = ("StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget")
 
@@ -23,11 +29,14 @@ class Observed:
         name_conflicts: "Kind/name" of objects that have a child's name but another owner.
         pods: every pod of the job: workers of all attempts, and the planner.
         pod_creation_error: why the StatefulSet could not create its pods; "" when no Event says.
-        report: rank 0's ``/status``, None when it did not answer.
+        report: rank 0's latest answer to ``/status`` in this attempt; None before the first.
+        report_age: seconds since that answer, on this operator's clock; None without one.
+        asked: whether rank 0 was asked since it can answer; before, no deadline is judged.
+        unreachable: why rank 0, which is ready, did not answer the last time; "" where it did.
+        unreachable_seconds: for how long it has not, on this operator's clock.
         competing_job: the job with the same output that runs first, and why; "" for none.
+        queued: why the job has to wait for room, and in which place; "" where it may start.
         last_success: when the output was last published by any job; "" for never.
-        all_children: whether every kind was read. Otherwise ``children`` may lack those that
-            exist, as long as it has the StatefulSet.
     """
 
     job: Object
@@ -37,9 +46,13 @@ class Observed:
     pods: list[Object] = field(default_factory=list)
     pod_creation_error: str = ""
     report: WorkerStatus | None = None
+    report_age: float | None = None
+    asked: bool = True
+    unreachable: str = ""
+    unreachable_seconds: float = 0.0
     competing_job: str = ""
+    queued: str = ""
     last_success: str = ""
-    all_children: bool = True
 
     @property
     def status(self) -> Object:
@@ -100,11 +113,21 @@ def is_finished(job: Object) -> bool:
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
-def observe(api: KubernetesApi, job: Object, *, all_children: bool, last_success: str) -> Observed:
-    """Read everything that belongs to a job.
+class Source(Protocol):
+    """Where a job's objects are read: the cache, or the API itself."""
 
-    The StatefulSet is created last, so where it exists the other children are assumed to exist;
-    ``all_children`` reads those too.
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """One object; None where it does not exist."""
+
+    def pods(self, namespace: str, job: str) -> list[Object]:
+        """The pods with the label of a job of this name."""
+
+    def events_about(self, namespace: str, uid: str, reason: str) -> list[Object]:
+        """The Events about an object with this reason."""
+
+
+def observe(source: Source, job: Object) -> Observed:
+    """Read everything that belongs to a job, but what rank 0 and other jobs say.
 
     Raises:
         ApiError: the API server rejected or did not answer a request.
@@ -114,29 +137,30 @@ def observe(api: KubernetesApi, job: Object, *, all_children: bool, last_success
     children: dict[str, Object] = {}
     name_conflicts = []
     for kind in CHILDREN:
-        found = api.get(kind, namespace, name)
+        found = source.get(kind, namespace, name)
         if found is not None and meta["uid"] in owners(found):
             children[kind] = found
-            if kind == "StatefulSet" and not all_children:
-                break
         elif found is not None:
             name_conflicts.append(f"{kind}/{name}")
-    pods = [pod for pod in api.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
+    pods = [pod for pod in source.pods(namespace, name) if _is_ours(pod, meta["uid"], children)]
     return Observed(
         job,
         children=children,
         name_conflicts=name_conflicts,
         pods=pods,
-        pod_creation_error=_pod_creation_error(api, namespace, children.get("StatefulSet"), pods),
-        report=_rank_zero_status(api, pods, job),
-        competing_job=_competing_job(api, job),
-        last_success=last_success,
-        all_children=all_children or "StatefulSet" not in children,
+        pod_creation_error=_pod_creation_error(
+            source, namespace, children.get("StatefulSet"), pods
+        ),
     )
 
 
 def _is_ours(pod: Object, uid: str, children: dict[str, Object]) -> bool:
-    """Whether a pod is owned by this job; a deleted job of the same name may have left some."""
+    """Whether a pod is of this job; a deleted job of the same name may have left some.
+
+    Pods of an earlier release have no label with the UID, but an owner.
+    """
+    if marked := label(pod, LABEL_JOB_UID):
+        return marked == uid
     statefulset = children.get("StatefulSet")
     mine = {uid} | ({statefulset["metadata"]["uid"]} if statefulset else set())
     return bool(mine & set(owners(pod)))
@@ -148,7 +172,7 @@ def owners(item: Object) -> list[str]:
 
 
 def _pod_creation_error(
-    api: KubernetesApi, namespace: str, statefulset: Object | None, pods: list[Object]
+    source: Source, namespace: str, statefulset: Object | None, pods: list[Object]
 ) -> str:
     """Why the StatefulSet cannot create its pods; only Events report it (quota, admission)."""
     if statefulset is None:
@@ -156,56 +180,24 @@ def _pod_creation_error(
     created = sum(1 for pod in pods if label(pod, LABEL_ROLE) == ROLE_WORKER)
     if created >= statefulset["spec"]["replicas"]:
         return ""
-    uid = statefulset["metadata"]["uid"]
-    events = api.events_about(namespace, uid, "FailedCreate")
+    events = source.events_about(namespace, statefulset["metadata"]["uid"], "FailedCreate")
     newest = max(events, key=lambda event: event.get("lastTimestamp") or "", default=None)
     return str(newest["message"]) if newest else ""
 
 
-def _rank_zero_status(api: KubernetesApi, pods: list[Object], job: Object) -> WorkerStatus | None:
-    """The status of rank 0, if it answers and belongs to this job and attempt."""
-    attempt = (job.get("status") or {}).get("attempt", 0)
+def rank_zero(pods: list[Object], uid: str, attempt: int) -> Object | None:
+    """The pod of rank 0 of a job's attempt whose container runs and that has an address."""
     for pod in pods:
-        if label(pod, LABEL_ROLE) != ROLE_WORKER or rank_of(pod) != 0:
+        if label(pod, LABEL_ROLE) != ROLE_WORKER or rank_of(pod) != 0 or attempt_of(pod) != attempt:
             continue
-        address = (pod.get("status") or {}).get("podIP")
-        if attempt_of(pod) != attempt or not address or "running" not in _state(pod):
-            continue
-        data = api.get_worker_status(address, HTTP_PORT)
-        report = WorkerStatus.parse(data) if data else None
-        if report and (report.job_uid, report.attempt) == (job["metadata"]["uid"], attempt):
-            return report
+        runs = "running" in (container_status(pod).get("state") or {})
+        if (
+            runs
+            and (pod.get("status") or {}).get("podIP")
+            and label(pod, LABEL_JOB_UID) in ("", uid)
+        ):
+            return pod
     return None
-
-
-def _state(pod: Object) -> dict[str, Any]:
-    state: dict[str, Any] = container_status(pod).get("state") or {}
-    return state
-
-
-def _competing_job(api: KubernetesApi, job: Object) -> str:
-    """The job with the same output that runs first, and why; "" where none has to be waited for.
-
-    A started job comes before one that is not, then the older one. Jobs in all namespaces that
-    the operator watches are compared.
-    """
-    if is_finished(job) or holds_output(job) or job["spec"].get("suspend"):
-        return ""
-    output = output_of(job)
-    older = ""
-    for other in api.jobs():
-        meta = other["metadata"]
-        if meta["uid"] == job["metadata"]["uid"] or output_of(other) != output:
-            continue
-        if is_finished(other) or meta.get("deletionTimestamp"):
-            continue
-        name = f"{meta['namespace']}/{meta['name']}"
-        if holds_output(other):
-            return f"{name} is publishing to {output}"
-        can_start = not other["spec"].get("suspend") and not _rejected(other)
-        if can_start and _age(other) < _age(job):
-            older = f"{name} publishes to {output} and was created earlier"
-    return older
 
 
 def holds_output(job: Object) -> bool:
@@ -221,11 +213,3 @@ def output_of(job: Object) -> str:
         return normalise_uri(uri).rstrip("/")
     except ValueError:
         return uri
-
-
-def _age(job: Object) -> tuple[str, str]:
-    return job["metadata"]["creationTimestamp"], job["metadata"]["uid"]
-
-
-def _rejected(job: Object) -> bool:
-    return condition(job, "Accepted").get("status") == "False"

@@ -27,8 +27,8 @@ from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, timestamp
 from embertide_operator.validate import read_job
 
-_WAIT_SECONDS = 5.0
-"""How often a job checks whether a competing job has finished."""
+_LONGEST_WAIT_SECONDS = 5.0
+"""How often a job that waits for the end of its back-off is looked at."""
 _REJECTED_SECONDS = 20.0
 _OLD_PODS_SECONDS = 1.0
 _LONGEST_BACKOFF_SECONDS = 300.0
@@ -129,17 +129,14 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     if _spec_is_new(seen):
         draft["plan"] = None
     if seen.competing_job:
-        draft["phase"] = "Pending"
         message = f"waiting for a competing job: {seen.competing_job}"
-        old = draft.condition("Progressing").get("message")
-        draft.set("Progressing", False, "OutputInUse", message)
-        if old != message:
-            draft.add_event("Waiting", message)
-        return stop_pods(seen, draft, requeue_after=_WAIT_SECONDS)
+        return _wait(seen, draft, "OutputInUse", message)
+    if seen.queued:
+        return _wait(seen, draft, "Queued", f"waiting for room: {seen.queued}")
     backoff = -draft.seconds_since("retryTime")
     decision = stop_pods(seen, draft)
     if seen.pods or backoff > 0 or decision.scale_to_zero is not None:
-        until_retry = min(_WAIT_SECONDS, backoff + _MARGIN_SECONDS)
+        until_retry = min(_LONGEST_WAIT_SECONDS, backoff + _MARGIN_SECONDS)
         decision.requeue_after = until_retry if backoff > 0 else _OLD_PODS_SECONDS
         return decision
     number = draft["attempt"] + 1
@@ -153,6 +150,16 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     outcome = advance(seen, job, settings, draft)
     assert isinstance(outcome, Decision), "an attempt without pods cannot have failed"
     return outcome
+
+
+def _wait(seen: Observed, draft: Draft, reason: str, message: str) -> Decision:
+    """Wait for other jobs; the controller comes back when their end changes something."""
+    draft["phase"] = "Pending"
+    old = draft.condition("Progressing")
+    draft.set("Progressing", False, reason, message)
+    if reason != old.get("reason") or (reason == "OutputInUse" and message != old.get("message")):
+        draft.add_event("Waiting", message)
+    return stop_pods(seen, draft)
 
 
 def _end_attempt(

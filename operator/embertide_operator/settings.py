@@ -16,6 +16,8 @@ LOG_FORMATS = ("text", "json")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LONGEST_SECONDS = 86400.0
 _LONGEST_RETENTION = 366 * 86400.0
+_MOST_JOBS = 10**6
+_MOST_REQUESTS = 10**4
 _LARGEST_PORT = 65535
 _LARGEST_USER = 2**31 - 1
 
@@ -31,6 +33,18 @@ def _seconds(text: str) -> float:
 
 def _long(text: str) -> float:
     return _number(float, text, 1.0, _LONGEST_RETENTION, "a number of seconds above 0")
+
+
+def _count(text: str) -> int:
+    return _number(int, text, 0, _MOST_JOBS, "a whole number from 0")
+
+
+def _rate(text: str) -> float:
+    return _number(float, text, 0.1, _MOST_REQUESTS, "a number from 0.1 to 10000")
+
+
+def _burst(text: str) -> int:
+    return _number(int, text, 1, _MOST_REQUESTS, "a whole number from 1 to 10000")
 
 
 def _port(text: str) -> int:
@@ -83,8 +97,14 @@ class Settings:
         worker_user: user and group id of the workers; None leaves it to the cluster, as
             OpenShift wants it.
         backoff_seconds: back-off before the first retry; doubles with each, up to 5 minutes.
-        resync_seconds: how often all unfinished jobs are reconciled, besides on events.
-        stale_seconds: without a successful resync for this long, ``/healthz`` fails.
+        resync_seconds: how often all unfinished jobs are reconciled, besides on events, and how
+            long a watch lasts before it is made anew.
+        stale_seconds: with a watch that hears nothing or a pass that does not end for this long,
+            ``/healthz`` fails.
+        max_running_jobs: how many jobs run at once, the others wait; 0 for any number.
+        max_running_jobs_per_namespace: the same for each namespace.
+        api_qps: requests to the API server a second, on average.
+        api_burst: how many of them at once.
         own_namespace: that of the operator, with the ConfigMap ``outputs_config_map``, in which it
             keeps when each output was last published; "" keeps that in memory only.
         output_retention_seconds: how long an output is remembered after its last job.
@@ -101,6 +121,10 @@ class Settings:
     backoff_seconds: float = _setting(10.0, _seconds)
     resync_seconds: float = _setting(20.0, _seconds)
     stale_seconds: float = _setting(90.0, _seconds)
+    max_running_jobs: int = _setting(50, _count)
+    max_running_jobs_per_namespace: int = _setting(0, _count)
+    api_qps: float = _setting(50.0, _rate)
+    api_burst: int = _setting(100, _burst)
     own_namespace: str = _setting("")
     outputs_config_map: str = _setting("")
     output_retention_seconds: float = _setting(14 * 86400.0, _long)

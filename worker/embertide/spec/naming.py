@@ -18,6 +18,8 @@ FIELD_MANAGER = "embertide-operator"
 
 LABEL_JOB = f"{GROUP}/job"
 """On every object of a job: the job's name."""
+LABEL_JOB_UID = f"{GROUP}/job-uid"
+"""On every object of a job: the job's UID, which an earlier job of the same name does not share."""
 LABEL_ROLE = f"{GROUP}/role"
 """On pods: ``worker`` or ``planner``."""
 LABEL_ATTEMPT = f"{GROUP}/attempt"

@@ -1,0 +1,176 @@
+"""One pass of one job: observe, decide, write the status, then act.
+
+The status is written first, and only if the job has not changed since it was read. So every later
+action can be derived from the status again, and of two operators only one can proceed.
+
+A pass reads the cache. Where its decision does more than tell progress, all is read from the API
+and decided again: neither an attempt nor an object comes from a picture that may be old.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from embertide_operator.admission import Admission, Verdict
+from embertide_operator.advance import REFUSED
+from embertide_operator.asking import Heard
+from embertide_operator.cache import Cache, ReadThrough
+from embertide_operator.decision import Decision
+from embertide_operator.events import event_object
+from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.metrics import Metrics
+from embertide_operator.observe import Observed, Source, is_finished, is_true, observe, rank_zero
+from embertide_operator.outputs import Outputs
+from embertide_operator.reconcile import decide
+from embertide_operator.settings import Settings
+from embertide_operator.status import Draft
+from embertide_operator.workqueue import Key
+
+_REJECTED_CHILD_SECONDS = 5.0
+_WEIGHTY = ("attempt", "attemptStartTime", "completionTime", "plan", "versions", "retryTime")
+"""Fields of the status that change what happens to the workers."""
+
+log = logging.getLogger("embertide")
+
+
+class Stopped(Exception):
+    """This operator may not write any more: it ends, or no longer leads."""
+
+
+@dataclass
+class Passes:
+    """Everything that a pass needs. Blocking; several threads run passes of different jobs.
+
+    Attributes:
+        hear: what rank 0 of a job's attempt has said, by key, UID and attempt.
+        may_write: asked before every write.
+        settled: told of a job's key and UID once its pass has ended.
+    """
+
+    api: KubernetesApi
+    cache: Cache
+    settings: Settings
+    metrics: Metrics
+    outputs: Outputs
+    admission: Admission
+    hear: Callable[[Key, str, int], Heard]
+    may_write: Callable[[], bool]
+    _source: ReadThrough = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._source = ReadThrough(self.api, self.cache)
+
+    def run(self, job: Object) -> float | None:
+        """One pass; seconds until the next without an event, None for never.
+
+        Raises:
+            ApiError: the API server refused or did not answer.
+            Stopped: nothing may be written any more.
+        """
+        # Before anything is done: a job whose time to live is over is deleted below.
+        if is_finished(job) or not job.get("status"):
+            self._check()
+            self.outputs.note(job)
+        verdict = self.admission.ask(job)
+        decision = self._decide(self.cache, job, verdict)
+        if _is_weighty(job, decision):
+            meta = job["metadata"]
+            found = self._source.get("EmbeddingJob", meta["namespace"], meta["name"])
+            if found is None or found["metadata"]["uid"] != meta["uid"]:
+                return None
+            job = found
+            decision = self._decide(self._source, job, verdict)
+        return self._carry_out(job, decision)
+
+    def _decide(self, source: Source, job: Object, verdict: Verdict) -> Decision:
+        seen = observe(source, job)
+        return decide(self._with_others(seen, verdict), self.settings, datetime.now(UTC))
+
+    def _with_others(self, seen: Observed, verdict: Verdict) -> Observed:
+        """With what rank 0 and other jobs say."""
+        meta, attempt = seen.job["metadata"], seen.status.get("attempt", 0)
+        heard = self.hear((meta["namespace"], meta["name"]), meta["uid"], attempt)
+        now = time.monotonic()
+        pod = rank_zero(seen.pods, meta["uid"], attempt)
+        silent = heard.silent_since if pod is not None and is_true(pod, "Ready") else None
+        return replace(
+            seen,
+            report=heard.report,
+            report_age=None if heard.at is None else now - heard.at,
+            asked=pod is None or heard.at is not None or bool(heard.why),
+            unreachable="" if silent is None else heard.why,
+            unreachable_seconds=0.0 if silent is None else now - silent,
+            competing_job=verdict.competing,
+            queued=verdict.queued,
+            last_success=self.outputs.last_success(seen.job),
+        )
+
+    def _carry_out(self, job: Object, decision: Decision) -> float | None:
+        job = self._write(job, decision.draft)
+        try:
+            self._act(job, decision)
+        except ApiError as error:
+            if error.retryable or error.conflict:
+                raise
+            self._write(job, _rejected_child(job, error))
+            return _REJECTED_CHILD_SECONDS
+        return decision.requeue_after
+
+    def _write(self, job: Object, draft: Draft) -> Object:
+        """Write the status and create the Events of its changes, if it has changed."""
+        if draft.fields == (job.get("status") or {}):
+            return job
+        if not (job["metadata"].get("deletionTimestamp")):
+            before = job.get("status") or {}
+            self._check()
+            job = self.api.write_status(job, draft.fields)
+            self.cache.written(job)
+            self.metrics.job_written(before, job, draft)
+            self.outputs.note(job)
+        for event in draft.events:
+            meta = job["metadata"]
+            log.info("%s/%s: %s: %s", meta["namespace"], meta["name"], event.reason, event.message)
+            self._check()
+            try:
+                self.api.create_event(event_object(job, event, draft.now))
+            except ApiError as error:
+                log.warning("cannot create an Event: %s", error)
+        return job
+
+    def _act(self, job: Object, decision: Decision) -> None:
+        for child in decision.apply:
+            self._check()
+            self.cache.written(self.api.apply(child))
+        if decision.scale_to_zero is not None:
+            self._check()
+            self.cache.written(self.api.scale(decision.scale_to_zero, 0))
+        namespace = job["metadata"]["namespace"]
+        for item in decision.delete:
+            self._check()
+            self.api.delete(item.kind, namespace, item.name, uid=item.uid, force=item.force)
+
+    def _check(self) -> None:
+        if not self.may_write():
+            raise Stopped
+
+
+def _is_weighty(job: Object, decision: Decision) -> bool:
+    """Whether a decision starts, ends or changes anything: no old picture may lead to it."""
+    if decision.apply or decision.scale_to_zero is not None or decision.delete:
+        return True
+    status = job.get("status") or {}
+    return any(status.get(name) != decision.draft[name] for name in _WEIGHTY)
+
+
+def _rejected_child(job: Object, error: ApiError) -> Draft:
+    """The status of a job one of whose child objects the API server rejects."""
+    draft = Draft(job, datetime.now(UTC))
+    message = f"the API server rejected an object of this job: {error}"
+    if draft.condition("WorkersReady").get("message") != message:
+        draft.add_event(REFUSED, message, warning=True)
+    draft.set("WorkersReady", False, REFUSED, message)
+    return draft
