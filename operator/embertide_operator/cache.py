@@ -27,6 +27,10 @@ WATCHED = {
 _EVENTS_SECONDS = 5.0
 
 
+class NotCached(Exception):
+    """Something has to be read from the API, for which there is no watch."""
+
+
 class Cache:
     """The stores of all kinds, as a source for :func:`observe.observe`.
 
@@ -93,14 +97,22 @@ class Cache:
         """The pods with the label of a job of this name."""
         return self.stores["Pod"].of_job(namespace, job)
 
-    def events_about(self, namespace: str, uid: str, reason: str) -> list[Object]:
-        """The Events about an object with this reason, a few seconds old at most."""
-        now, at = time.monotonic(), (uid, reason)
-        self._events = {key: found for key, found in self._events.copy().items() if found[0] > now}
-        if at not in self._events:
-            events = self._api.events_about(namespace, uid, reason)
-            self._events[at] = (now + _EVENTS_SECONDS, events)
-        return self._events[at][1]
+    def events_about(self, namespace: str, uid: str, reason: str) -> list[Object]:  # noqa: ARG002
+        """The Events about an object with this reason, as they were read a few seconds ago.
+
+        Raises:
+            NotCached: they were not.
+        """
+        until, events = self._events.get((uid, reason), (0.0, []))
+        if until < time.monotonic():
+            raise NotCached
+        return events
+
+    def keep_events(self, uid: str, reason: str, events: list[Object]) -> None:
+        """These were just read."""
+        now = time.monotonic()
+        known = {at: found for at, found in self._events.copy().items() if found[0] > now}
+        self._events = known | {(uid, reason): (now + _EVENTS_SECONDS, events)}
 
 
 class ReadThrough:
@@ -126,4 +138,6 @@ class ReadThrough:
 
     def events_about(self, namespace: str, uid: str, reason: str) -> list[Object]:
         """The Events about an object with this reason."""
-        return self._api.events_about(namespace, uid, reason)
+        found = self._api.events_about(namespace, uid, reason)
+        self._cache.keep_events(uid, reason, found)
+        return found

@@ -1,8 +1,8 @@
 """The controller of one operator process: workers that take jobs from a queue, and what feeds it.
 
-Whatever changes in the cache queues the job that it belongs to, and those that waited for it. A
-pass may run in any of a few threads, and takes a worker only while it runs: jobs that wait for an
-output, for room or for an answer take none.
+Whatever changes in the cache queues the job that it belongs to, and those that waited for it. Most
+passes find nothing to do and end in the event loop; those that write run in a few threads. Jobs
+that wait for an output, for room or for an answer take none of them.
 
 An exception in one of the tasks is logged and the task goes on. What is no `Exception`, or ends a
 task all the same, ends `run()`, and with it the process (``handlers.py``).
@@ -195,6 +195,8 @@ class Controller:
         with self._lock:
             self._passes[key] = started
         try:
+            if (idle := self._pass.look(job)) is not None:
+                return idle.requeue_after
             again = await asyncio.get_running_loop().run_in_executor(threads, self._pass.run, job)
         except ApiError as error:
             outcome = "conflict" if error.conflict else "refused"

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from embertide_operator.admission import Admission, Verdict
 from embertide_operator.advance import REFUSED
 from embertide_operator.asking import Heard
-from embertide_operator.cache import Cache, ReadThrough
+from embertide_operator.cache import Cache, NotCached, ReadThrough
 from embertide_operator.decision import Decision
 from embertide_operator.events import event_object
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
@@ -43,7 +43,7 @@ class Stopped(Exception):
 
 @dataclass
 class Passes:
-    """Everything that a pass needs. Blocking; several threads run passes of different jobs.
+    """Everything that a pass needs; several threads run passes of different jobs.
 
     Attributes:
         hear: what rank 0 of a job's attempt has said, by key, UID and attempt.
@@ -64,20 +64,38 @@ class Passes:
     def __post_init__(self) -> None:
         self._source = ReadThrough(self.api, self.cache)
 
+    def look(self, job: Object) -> Decision | None:
+        """The decision from the cache where it is to do nothing; None where a pass has to be run.
+
+        It asks nobody and takes a few milliseconds, so it needs no thread of its own.
+        """
+        if is_finished(job) or not job.get("status"):
+            return None
+        try:
+            decision = self._decide(self.cache, job, self.admission.ask(job))
+        except NotCached:
+            return None
+        quiet = decision.draft.fields == job["status"] and not _is_weighty(job, decision)
+        return decision if quiet else None
+
     def run(self, job: Object) -> float | None:
-        """One pass; seconds until the next without an event, None for never.
+        """One pass; seconds until the next without an event, None for never. Blocking.
 
         Raises:
             ApiError: the API server refused or did not answer.
             Stopped: nothing may be written any more.
         """
+        decision: Decision | None
         # Before anything is done: a job whose time to live is over is deleted below.
         if is_finished(job) or not job.get("status"):
             self._check()
             self.outputs.note(job)
         verdict = self.admission.ask(job)
-        decision = self._decide(self.cache, job, verdict)
-        if _is_weighty(job, decision):
+        try:
+            decision = self._decide(self.cache, job, verdict)
+        except NotCached:
+            decision = None
+        if decision is None or _is_weighty(job, decision):
             meta = job["metadata"]
             found = self._source.get("EmbeddingJob", meta["namespace"], meta["name"])
             if found is None or found["metadata"]["uid"] != meta["uid"]:

@@ -7,7 +7,7 @@ continues where one died.
     finished                   scale to zero; delete the job after its time to live
     invalid spec               reject the job, stop its pods
     suspended                  stop the pods, keep the job
-    no running attempt         wait for a competing job, the back-off and old pods; then start one
+    no running attempt         wait for a competing job, room, the back-off and old pods; then start
     a running attempt          plan it, apply its children, track its workers (``advance.py``)
 """
 
