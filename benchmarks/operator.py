@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -249,7 +250,7 @@ def measure(bench: Bench, operator: Operator, given: argparse.Namespace) -> Run:
     wait(operator.healthy, "the operator is healthy")
     time.sleep(_SETTLE_SECONDS)
     steps = sorted({0, 1, 10, given.running, *given.steps})
-    found: Run = {"jobs": given.jobs, "running": {}}
+    found: Run = {"jobs": given.jobs, "latency_at": given.running, "running": {}}
     running = 0
     for step in steps:
         if step > running:
@@ -316,6 +317,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Measure each operator in turn, each on a cluster of its own."""
     given = arguments()
+    # As Ctrl-C, so that nothing is left running.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     found: Run = {"operators": {}}
     for choice in given.python or [f"now={sys.executable}"]:
         name, _, python = choice.partition("=")
