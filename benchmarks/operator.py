@@ -45,6 +45,7 @@ JOBS = f"/apis/embertide.dev/v1alpha1/namespaces/{NAMESPACE}/embeddingjobs"
 _PORT = 18080
 _AT_ONCE = 16
 _SETTLE_SECONDS = 5.0
+_PAUSE_SECONDS = 1.0
 _LONGEST_SECONDS = 120.0
 _DONE = "2026-01-01T00:00:00Z"
 
@@ -221,12 +222,14 @@ class Operator:
         cores = (sum(self._of_system.cpu_times()[:2]) - cpu) / took
         after = self._counters()
         passes = after["passes"] - before["passes"]
+        requests = after["requests"] - before["requests"]
         return {
             "cores": round(cores, 4),
             "rss_bytes": self._of_system.memory_info().rss,
-            "requests_per_second": round((after["requests"] - before["requests"]) / took, 2),
+            "requests_per_second": round(requests / took, 2),
             "passes_per_second": round(passes / took, 2),
             "pass_seconds": round((after["seconds"] - before["seconds"]) / max(passes, 1), 5),
+            "request_seconds": round((after["asking"] - before["asking"]) / max(requests, 1), 5),
         }
 
     def _counters(self) -> dict[str, float]:
@@ -242,6 +245,7 @@ class Operator:
             "requests": total(names.API_REQUESTS.name),
             "passes": total(f"{duration}_count"),
             "seconds": total(f"{duration}_sum"),
+            "asking": total(f"{names.API_SECONDS.name}_sum"),
         }
 
 
@@ -262,7 +266,7 @@ def measure(bench: Bench, operator: Operator, given: argparse.Namespace) -> Run:
         found["running"][str(step)] = operator.measure(given.seconds)
         print(step, found["running"][str(step)], file=sys.stderr)
         if step == given.running:
-            seconds = [bench.latency(f"latency-{n:03}") for n in range(given.latencies)]
+            seconds = [_latency(bench, n) for n in range(given.latencies)]
             found["apply_to_statefulset"] = {
                 "median_seconds": round(statistics.median(seconds), 4),
                 "p99_seconds": round(sorted(seconds)[int(0.99 * (len(seconds) - 1) + 0.5)], 4),
@@ -271,6 +275,12 @@ def measure(bench: Bench, operator: Operator, given: argparse.Namespace) -> Run:
             print(found["apply_to_statefulset"], file=sys.stderr)
             time.sleep(_SETTLE_SECONDS)
     return found
+
+
+def _latency(bench: Bench, number: int) -> float:
+    """One job's; jobs come one after the other, not faster than the operator's requests may."""
+    time.sleep(_PAUSE_SECONDS)
+    return bench.latency(f"latency-{number:03}")
 
 
 @contextmanager

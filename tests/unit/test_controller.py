@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from embertide_operator.cache import WATCHED
 from embertide_operator.controller import Controller
 from embertide_operator.health import health
 from embertide_operator.kubernetes_api import ApiError
 from embertide_operator.metrics import Metrics
-from embertide_operator.observe import holds_output
+from embertide_operator.observe import CHILDREN, holds_output
 from tests.support.api_server import ApiServer, api_server
 from tests.support.live_controller import (
     JOBS,
@@ -60,6 +61,10 @@ def test_a_running_job_costs_no_request(server: ApiServer) -> None:
         passes, before = _passes(controller.metrics), server.requests.copy()
         wait_for(lambda: _passes(controller.metrics) >= passes + 2)
         assert server.requests - before == {}
+
+
+def test_every_kind_of_child_is_watched() -> None:
+    assert {"EmbeddingJob", "Pod", *CHILDREN} == set(WATCHED)
 
 
 def test_its_first_pass_reads_everything_once(server: ApiServer) -> None:
