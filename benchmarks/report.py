@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report_operator import section as operator_section
 from benchmarks.report_words import GOALS, INTRODUCTION, PAPER, SYSTEMS, VARIANTS
 from benchmarks.support.rounds import RESULTS, ROOT, Run, figure, table
 from benchmarks.support.svg import Series, bars, lines
@@ -256,11 +257,17 @@ def kernels(page: Page, results: Run) -> None:
     page.add(table(head, rows))
 
 
+def operator(page: Page, results: Run) -> None:
+    """What the operator costs and how quick it is."""
+    page.add(operator_section(results))
+
+
 SECTIONS: dict[str, Callable[[Page, Run], None]] = {
     "end_to_end": end_to_end,
     "primitives": primitives,
     "scaling": scaling,
     "kernels": kernels,
+    "operator": operator,
 }
 
 

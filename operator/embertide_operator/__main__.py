@@ -6,11 +6,11 @@ import logging
 import os
 import signal
 import sys
-import time
 
 import kopf
 from kubernetes import config
 from kubernetes.client import ApiClient, Configuration
+from urllib3 import Retry
 
 from embertide_operator import logs
 from embertide_operator.controller import Controller
@@ -19,7 +19,11 @@ from embertide_operator.health import serve
 from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.leadership import Leadership, make_leadership
 from embertide_operator.metrics import Metrics
+from embertide_operator.rate_limit import RateLimit
 from embertide_operator.settings import Settings
+
+_CONNECTIONS = 64
+"""Kept open to the API server, by watches and passes."""
 
 
 def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
@@ -32,13 +36,13 @@ def main(api_type: type[KubernetesApi] = KubernetesApi) -> int:
         return 2
     logs.configure(settings)
     metrics = Metrics()
-    api = api_type(ApiClient(), settings.namespaces, metrics.requested)
+    limit = RateLimit(settings.api_qps, settings.api_burst, metrics.waited)
+    api = api_type(_client(), metrics.requested, limit)
     controller = Controller(api, settings, metrics)
     leadership = _make_leadership(settings, metrics)
     server = serve(controller, leadership, settings.port)
     try:
         if leadership.wait():
-            controller.resynced = time.monotonic()  # health counts from here
             _reconcile(controller)
     finally:
         leadership.end()
@@ -82,6 +86,14 @@ def _reconcile(controller: Controller) -> None:
         clusterwide=not settings.namespaces,
         namespaces=settings.namespaces,
     )
+
+
+def _client() -> ApiClient:
+    """With room for all watches and passes at once, and one retry of what a connection lost."""
+    configuration = Configuration.get_default_copy()
+    configuration.connection_pool_maxsize = _CONNECTIONS
+    configuration.retries = Retry(1, redirect=0)
+    return ApiClient(configuration)
 
 
 def _find_cluster() -> None:

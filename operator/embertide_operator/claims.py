@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from embertide.spec.naming import FIELD_MANAGER
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.observe import is_managed_elsewhere
 from embertide_operator.ownership import (
     CONFIG_MAP,
     Sighting,
@@ -59,16 +60,16 @@ class Claims:
 
     def is_ours(self, job: Object) -> bool:
         """Whether a job is this operator's or nobody's yet."""
-        if class_of(job) != self._settings.operator_class:
+        if class_of(job) != self._settings.operator_class or is_managed_elsewhere(job):
             return False
         return claimant(job) in ("", self._settings.identity)
 
     def postponed(self, job: Object, statefulset: Object | None = None) -> float | None:
         """Seconds after which to ask again for another operator's job; None for this operator's.
 
-        Infinity for a job of another class, which comes back with a change of the job.
+        Infinity for a job of another class or controller, which comes back when it changes.
         """
-        if class_of(job) != self._settings.operator_class:
+        if class_of(job) != self._settings.operator_class or is_managed_elsewhere(job):
             return float("inf")
         other = claimant(job, statefulset)
         if other in ("", self._settings.identity):

@@ -1,7 +1,11 @@
-"""Reconcile one job: observe, decide, write the status, then act.
+"""The controller of one operator process: workers that take jobs from a queue, and what feeds it.
 
-The status is written first, and only if the job has not changed since it was read. So every later
-action can be derived from the status again, and of two operators only one can proceed.
+Whatever changes in the cache queues the job that it belongs to, and those that waited for it. Most
+passes find nothing to do and end in the event loop; those that write run in a few threads. Jobs
+that wait for an output, for room or for an answer take none of them.
+
+An exception in one of the tasks is logged and the task goes on. What is no `Exception`, or ends a
+task all the same, ends `run()`, and with it the process (``handlers.py``).
 """
 
 from __future__ import annotations
@@ -9,238 +13,293 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from weakref import WeakValueDictionary
 
+from embertide.spec.naming import LABEL_JOB
+from embertide_operator.admission import Admission, Limits
+from embertide_operator.asking import Asking, Target
+from embertide_operator.backoff import Backoff
+from embertide_operator.cache import Cache
 from embertide_operator.children import child_kinds
 from embertide_operator.claims import Claims
 from embertide_operator.conditions import is_outdated
-from embertide_operator.decision import Decision
-from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
-from embertide_operator.events import event_object
 from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
-from embertide_operator.lost_pods import why_lost
 from embertide_operator.metrics import Metrics
-from embertide_operator.observe import is_finished, is_managed_elsewhere, observe, output_of
-from embertide_operator.obstacles import note_refusal
+from embertide_operator.observe import container_status, is_finished, is_true, label, rank_zero
 from embertide_operator.outputs import Outputs
-from embertide_operator.reconcile import decide
+from embertide_operator.passes import Passes, Stopped
 from embertide_operator.settings import Settings
-from embertide_operator.status import Draft
+from embertide_operator.store import name_of
 from embertide_operator.workqueue import Key, WorkQueue
 
-_WORKERS = 4
-"""Concurrent reconciliations, each blocked in API calls most of the time."""
-_RETRY_SECONDS = 2.0
-_REJECTED_CHILD_SECONDS = 5.0
-_INTERNAL_ERROR_SECONDS = 10.0
+_WORKERS = 8
+"""Concurrent passes, each blocked in API calls most of the time."""
+_CONFLICT_SECONDS = 0.05, 5.0
+_ERROR_SECONDS = 1.0, 60.0
+_TASK_PAUSE_SECONDS = 1.0
+_BEAT_SECONDS = 1.0
 
 log = logging.getLogger("embertide")
 
 
 @dataclass
 class Controller:
-    """The controller of one operator process: workers that reconcile jobs from a queue.
+    """Queue, cache and workers of one operator process.
+
+    Watches may be warm before :meth:`run`, which needs the lead; nothing is written outside it.
 
     Attributes:
         outputs: what is known of the jobs' outputs.
+        cache: the objects that passes read.
+        admission: which job may start.
         claims: which jobs are this operator's.
-        resynced: monotonic time of the last successful resync.
+        beat: monotonic time of the event loop's last sign of life; None outside :meth:`run`.
     """
 
     api: KubernetesApi
     settings: Settings
     metrics: Metrics
     queue: WorkQueue = field(default_factory=WorkQueue)
-    resynced: float = field(default_factory=time.monotonic)
     outputs: Outputs = field(init=False)
+    cache: Cache = field(init=False)
+    admission: Admission = field(init=False)
     claims: Claims = field(init=False)
-    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    beat: float | None = None
+    _writes: bool = False
+    _loop: asyncio.AbstractEventLoop | None = None
+    _task: asyncio.Task[None] | None = None
+    _passes: dict[Key, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.outputs = Outputs(self.api, self.settings)
+        kinds = child_kinds(self.settings)
+        self.cache = Cache(self.api, self.settings.namespaces, kinds, self._changed)
         self.claims = Claims(self.api, self.settings)
+        limits = Limits(
+            self.settings.max_running_jobs, self.settings.max_running_jobs_per_namespace
+        )
+        self.admission = Admission(limits)
+        self._asking = Asking(self.queue.add, self.metrics.asked)
+        self._conflicts: Backoff[Key] = Backoff(*_CONFLICT_SECONDS)
+        self._errors: Backoff[Key] = Backoff(*_ERROR_SECONDS)
+        self._pass = Passes(
+            self.api,
+            self.cache,
+            self.settings,
+            self.metrics,
+            self.outputs,
+            self.admission,
+            self.claims,
+            self._asking.heard,
+            lambda: self._writes,
+        )
         known = self.outputs
         self.metrics.watch(
             self.queue.depth, self.queue.lateness, lambda: list(known.records.values())
         )
+        self.metrics.watch_admission(self.admission.waiting)
+
+    def warm(self) -> None:
+        """Begin to watch, without reconciling anything."""
+        self.cache.start(self.settings.resync_seconds, self.metrics.watch_failed)
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_WORKERS):
-                group.create_task(self._work())
-            group.create_task(self._resync())
-            group.create_task(self._renew_claims())
+        """Work until cancelled or stopped; nothing is written afterwards."""
+        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
+        self.warm()
+        threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="pass")
+        self._writes = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._for_ever("the heartbeat", self._show_life))
+                while not self.cache.synced:
+                    await asyncio.sleep(_BEAT_SECONDS / 10)
+                group.create_task(self._for_ever("the resync", self._resync))
+                group.create_task(self._for_ever("showing life", self._show_life_to_others))
+                for _ in range(_WORKERS):
+                    group.create_task(self._for_ever("a worker", lambda: self._work(threads)))
+        finally:
+            self._writes, self._loop, self.beat = False, None, None
+            threads.shutdown(wait=False, cancel_futures=True)
+            await self._asking.close()
 
-    async def _work(self) -> None:
-        while True:
-            async with self.queue.next() as key:
-                again = await self._reconcile(key)
-            if again is not None:
-                await self.queue.add(key, again)
+    async def stop(self) -> None:
+        """End :meth:`run` and all writes, at once; a write that is under way may still arrive."""
+        self._writes = False
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
-    async def _resync(self) -> None:
-        """Queue all unfinished jobs periodically, so that a missed event only costs time."""
+    def longest_pass(self) -> tuple[float, Key | None]:
+        """(seconds, job) of the pass that has been running for longest; any thread may call."""
+        with self._lock:
+            if not self._passes:
+                return 0.0, None
+            key = min(self._passes, key=self._passes.__getitem__)
+            return time.monotonic() - self._passes[key], key
+
+    async def _for_ever(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        """Repeat a step until cancelled, whatever it raises."""
         while True:
             try:
-                jobs = await asyncio.to_thread(self._list_jobs)
-            except ApiError as error:
-                log.warning("cannot list EmbeddingJobs: %s", error)
-            else:
-                for job in jobs:
-                    if self._needs_reconciling(job):
-                        await self.queue.add(_key(job))
-                self.resynced = time.monotonic()
-            await asyncio.sleep(self.settings.resync_seconds)
+                await step()
+            except Exception:
+                log.exception("%s failed and goes on", name)
+                await asyncio.sleep(_TASK_PAUSE_SECONDS)
 
-    async def _renew_claims(self) -> None:
-        """Show life, so that other operators leave this operator's jobs alone."""
-        while True:
-            await asyncio.to_thread(self.claims.beat)
-            self.metrics.overlapped({name: len(at) for name, at in self.claims.overlaps.items()})
-            await asyncio.sleep(self.claims.period_seconds)
+    async def _show_life(self) -> None:
+        self.beat = time.monotonic()
+        await asyncio.sleep(_BEAT_SECONDS)
 
-    def _list_jobs(self) -> list[Object]:
-        """All jobs; what this operator's say of their outputs is kept."""
-        found = self.api.jobs()
-        self.claims.look_after(found)
-        jobs = [job for job in found if self.claims.is_ours(job)]
+    async def _show_life_to_others(self) -> None:
+        """Operators that would take the same jobs leave them alone as long as they see it."""
+        self.claims.look_after(self.cache.jobs())
+        await asyncio.to_thread(self.claims.beat)
+        self.metrics.overlapped({name: len(at) for name, at in self.claims.overlaps.items()})
+        await asyncio.sleep(self.claims.period_seconds)
+
+    async def _work(self, threads: ThreadPoolExecutor) -> None:
+        async with self.queue.next() as key:
+            again = await self._reconcile(key, threads)
+        if again is not None:
+            self.queue.add(key, again)
+
+    async def _resync(self) -> None:
+        """Queue all jobs that need a pass, so that a missed event only costs time."""
+        jobs = self.cache.jobs()
+        await asyncio.to_thread(self._note, jobs)
+        for job in jobs:
+            if self._needs_pass(job):
+                self.queue.add(name_of(job))
+        await asyncio.sleep(self.settings.resync_seconds)
+
+    def _note(self, jobs: list[Object]) -> None:
+        """Keep what all jobs say of their outputs, and how fresh this picture is."""
         now = datetime.now(UTC)
+        jobs = [job for job in jobs if self.claims.is_ours(job)]
         try:
-            self.outputs.note_all(jobs, now)
+            if self._writes:
+                self.outputs.note_all(jobs, now)
         except ApiError as error:  # the next resync tries again
             log.warning("cannot keep what jobs say of their outputs: %s", error)
-        self.metrics.resynced(jobs, now.timestamp())
-        return found
+        self.metrics.resynced(jobs, now.timestamp() - self.cache.silence()[0])
 
-    def _needs_reconciling(self, job: Object) -> bool:
-        if not is_finished(job) or _has_ttl(job):
+    def _needs_pass(self, job: Object) -> bool:
+        if not is_finished(job):
+            return not self.admission.is_told(job)
+        if (
+            job["spec"].get("ttlSecondsAfterFinished") is not None
+            and name_of(job) not in self.queue
+        ):
             return True
         return is_outdated(job, self.outputs.last_success(job), datetime.now(UTC))
 
-    async def _reconcile(self, key: Key) -> float | None:
-        """Reconcile one job; seconds until the next time, None for never."""
+    async def _reconcile(self, key: Key, threads: ThreadPoolExecutor) -> float | None:
+        """One pass of a job; seconds until the next, None for never."""
+        job = self.cache.get("EmbeddingJob", *key)
+        if job is None:
+            self._asking.forget(key)
+            return None
+        later = self.claims.postponed(job, self.cache.get("StatefulSet", *key))
+        if later is not None:  # another one's: nobody is asked, and nothing is written
+            self._asking.forget(key)
+            self.metrics.job_gone(*key)
+            return later if math.isfinite(later) else None
+        self._ask(key, job)
         started = time.monotonic()
-        outcome = "ok"
+        outcome, uid = "ok", job["metadata"]["uid"]
+        with self._lock:
+            self._passes[key] = started
         try:
-            job = await asyncio.to_thread(self.api.get, "EmbeddingJob", *key)
-            if job is None:
-                self.metrics.job_gone(*key)
-                return None
-            # Jobs with the same output are reconciled one at a time: only one can start.
-            async with self._locks.setdefault(output_of(job), asyncio.Lock()):
-                return await asyncio.to_thread(self._reconcile_job, job)
+            if (idle := self._pass.look(job)) is not None:
+                return idle.requeue_after
+            again = await asyncio.get_running_loop().run_in_executor(threads, self._pass.run, job)
         except ApiError as error:
-            if error.conflict:
-                outcome = "conflict"
-                return 0.0
-            outcome = "refused"
-            log.warning("%s/%s: %s", *key, error)
-            return _RETRY_SECONDS
+            outcome = "conflict" if error.conflict else "refused"
+            return await self._after_refusal(key, error, threads)
+        except Stopped:
+            return None
         except Exception:
             # An internal error with one job must not stop the others.
             outcome = "error"
             log.exception("%s/%s: internal error", *key)
-            return _INTERNAL_ERROR_SECONDS
+            return self._errors.next(key)
+        else:
+            self._conflicts.reset(key)
+            self._errors.reset(key)
+            return again
         finally:
+            with self._lock:
+                self._passes.pop(key, None)
             self.metrics.reconciled(outcome, time.monotonic() - started)
+            self.wake(self._release(uid, self.cache.get("EmbeddingJob", *key)))
 
-    def _reconcile_job(self, job: Object) -> float | None:
-        # Read again: it may have changed while waiting for the lock.
-        meta = job["metadata"]
-        job = self.api.get("EmbeddingJob", meta["namespace"], meta["name"]) or {}
-        if not job:
-            self.metrics.job_gone(meta["namespace"], meta["name"])
-            return None
-        if is_managed_elsewhere(job):
-            return None
-        if (later := self.claims.postponed(job)) is not None:
-            return self._leave(job, later)
-        # Before anything is done: a job whose time to live is over is deleted below.
-        self.outputs.note(job)
-        seen = observe(
-            self.api,
-            job,
-            kinds=child_kinds(self.settings),
-            all_children=self._wants_all_children(job),
-            last_success=self.outputs.last_success(job),
-        )
-        later = self.claims.postponed(job, seen.children.get("StatefulSet"))
-        if later is not None:
-            return self._leave(job, later)
-        seen = replace(seen, pod_loss=why_lost(self.api, seen))
-        decision = decide(seen, self.settings, datetime.now(UTC))
-        job = self._write(job, decision.draft)
+    def _release(self, uid: str, job: Object | None) -> list[Key]:
+        ours = job is not None and self.claims.is_ours(job)
+        return self.admission.release(uid, job, ours=ours)
+
+    async def _after_refusal(self, key: Key, error: ApiError, threads: ThreadPoolExecutor) -> float:
+        """Seconds to wait after a refused request; after a conflict the job is read again."""
+        if not error.conflict:
+            log.warning("%s/%s: %s", *key, error)
+            return self._errors.next(key)
+        loop = asyncio.get_running_loop()
         try:
-            self._act(job, decision)
-        except ApiError as error:
-            if error.retryable or error.conflict:
-                raise
-            if error.namespace_is_terminating:
-                self._write(job, leave_alone(job, datetime.now(UTC)))
-                return LEFT_ALONE_SECONDS
-            self._write(job, _rejected_child(job, error))
-            return _REJECTED_CHILD_SECONDS
-        return decision.requeue_after
+            found = await loop.run_in_executor(threads, self.api.get, "EmbeddingJob", *key)
+        except ApiError:
+            return self._errors.next(key)
+        if found is not None:
+            self.cache.written(found)
+        return self._conflicts.next(key)
 
-    def _leave(self, job: Object, seconds: float) -> float | None:
-        """Another operator's job: nothing is written; seconds until it is looked at again."""
-        self.metrics.job_gone(*_key(job))
-        return seconds if math.isfinite(seconds) else None
+    def _ask(self, key: Key, job: Object) -> None:
+        """Let rank 0 be asked from now on, where it can answer."""
+        meta, attempt = job["metadata"], (job.get("status") or {}).get("attempt", 0)
+        if is_finished(job):
+            self._asking.forget(key)
+            return
+        pod = rank_zero(self.cache.pods(*key), meta["uid"], attempt)
+        self._asking.follow(key, _target(key, meta["uid"], attempt, pod) if pod else None)
 
-    def _wants_all_children(self, job: Object) -> bool:
-        """Whether to read every child: after a change of the spec, and about once a resync."""
-        status = job.get("status") or {}
-        if status.get("observedGeneration") != job["metadata"]["generation"]:
-            return True
-        every = max(1, round(self.settings.resync_seconds / 2))
-        return int(time.monotonic()) % every == 0
+    def _changed(self, kind: str, before: Object | None, after: Object | None) -> None:
+        """An object in the cache has changed; any thread may call."""
+        item = after or before
+        assert item is not None
+        if kind != "EmbeddingJob":
+            self.wake([(item["metadata"]["namespace"], label(item, LABEL_JOB))])
+            return
+        woken = [name_of(item)]
+        if before is not None and (
+            after is None or before["metadata"]["uid"] != after["metadata"]["uid"]
+        ):
+            woken += self.admission.forget(before["metadata"]["uid"])
+            self.metrics.job_gone(*name_of(before))
+        if after is not None:
+            woken += self.admission.note(after, ours=self.claims.is_ours(after))
+        self.wake(woken)
 
-    def _write(self, job: Object, draft: Draft) -> Object:
-        """Write the status and create the Events of its changes, if it has changed."""
-        if draft.fields == (job.get("status") or {}):
-            return job
-        if not (job["metadata"].get("deletionTimestamp")):
-            before = job.get("status") or {}
-            job = self.api.write_status(job, draft.fields)
-            self.metrics.job_written(before, job, draft)
-            self.outputs.note(job)
-        for event in draft.events:
-            meta = job["metadata"]
-            log.info("%s/%s: %s: %s", meta["namespace"], meta["name"], event.reason, event.message)
-            try:
-                self.api.create_event(event_object(job, event, draft.now))
-            except ApiError as error:
-                if not error.namespace_is_terminating:
-                    log.warning("cannot create an Event: %s", error)
-        return job
-
-    def _act(self, job: Object, decision: Decision) -> None:
-        for service in decision.reset_ports:
-            self.api.set_ports(service)
-        for child in decision.apply:
-            # A pod is made once and never changed, which needs fewer rights.
-            (self.api.create_once if child["kind"] == "Pod" else self.api.apply)(child)
-        if decision.scale_to_zero is not None:
-            self.api.scale(decision.scale_to_zero, 0)
-        namespace = job["metadata"]["namespace"]
-        for item in decision.delete:
-            self.api.delete(item.kind, namespace, item.name, uid=item.uid, force=item.force)
+    def wake(self, keys: Iterable[Key]) -> None:
+        """Queue jobs, from any thread; the first resync queues those of an earlier time."""
+        loop = self._loop
+        if loop is None:
+            return
+        for key in dict.fromkeys(keys):
+            loop.call_soon_threadsafe(self.queue.add, key)
 
 
-def _rejected_child(job: Object, error: ApiError) -> Draft:
-    """The status of a job one of whose child objects the API server rejects."""
-    draft = Draft(job, datetime.now(UTC))
-    note_refusal(draft, str(error))
-    return draft
-
-
-def _key(job: Object) -> Key:
-    return job["metadata"]["namespace"], job["metadata"]["name"]
-
-
-def _has_ttl(job: Object) -> bool:
-    return job["spec"].get("ttlSecondsAfterFinished") is not None
+def _target(key: Key, uid: str, attempt: int, pod: Object) -> Target:
+    restarts = int(container_status(pod).get("restartCount", 0))
+    return Target(
+        key,
+        uid,
+        attempt,
+        (pod["metadata"]["uid"], restarts),
+        pod["status"]["podIP"],
+        is_true(pod, "Ready"),
+    )

@@ -1,7 +1,9 @@
 """``/healthz`` and ``/metrics`` of the operator, served from a separate thread.
 
-Healthy means that jobs are being reconciled, not that the process exists: with a dead watch or a
-deadlocked loop the process stays alive but does nothing, and Kubernetes has to restart it.
+Healthy means that what begins also ends: watches hear of the API server, the event loop turns, and
+no pass of a job runs for ever. With one of them dead the process would stay alive and do nothing,
+so Kubernetes has to restart it. Being late is no reason for that: a restart only makes it later, so
+lateness is a metric with an alert.
 
 A replica that waits is healthy while it sees who leads.
 """
@@ -53,14 +55,17 @@ def waiting(silent: float, limit: float) -> Answer:
 
 
 def health(controller: Controller) -> Answer:
-    """200 while resyncs succeed and no queued job is overdue; else 503 and the reason."""
-    limit = controller.settings.stale_seconds
-    silent = time.monotonic() - controller.resynced
-    late = controller.queue.lateness()
+    """200 while watches, event loop and passes are alive; else 503 and what is not."""
+    limit, now = controller.settings.stale_seconds, time.monotonic()
+    silent, kind = controller.cache.silence()
     if silent > limit:
-        return _text(503, f"no resync of all jobs has succeeded for {silent:.0f} s")
-    if late > limit:
-        return _text(503, f"a queued job has waited for reconciliation for {late:.0f} s")
+        return _text(503, f"the API server has been silent about {kind} for {silent:.0f} s")
+    beat = controller.beat
+    if beat is not None and now - beat > limit:
+        return _text(503, f"the event loop has stood still for {now - beat:.0f} s")
+    running, job = controller.longest_pass()
+    if job is not None and running > limit:
+        return _text(503, f"a pass of job {'/'.join(job)} has not ended for {running:.0f} s")
     return _text(200, "ok")
 
 

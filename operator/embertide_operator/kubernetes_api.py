@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -17,8 +17,10 @@ from urllib.parse import urlencode
 import urllib3
 from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
+from kubernetes.client.rest import RESTResponse
 
 from embertide.spec.naming import API_VERSION_NAME, FIELD_MANAGER, GROUP, LABEL_JOB, PLURAL
+from embertide_operator.rate_limit import RateLimit
 
 Object = dict[str, Any]
 OnRequest = Callable[[str, str, str, float], None]
@@ -42,7 +44,10 @@ SCALED = f"{GROUP}/scaled-at"
 """On the StatefulSet: when it was last scaled, RFC 3339; a change that others see each time."""
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _TIMEOUT_SECONDS = 15.0
-_STATUS_TIMEOUT_SECONDS = 2.0
+_WATCH_MARGIN_SECONDS = 5.0
+"""How long after its end, by the server's clock, a watch may be silent."""
+_CONNECT_SECONDS = 5.0
+_UNLIMITED = RateLimit(1e9, 1)
 
 
 class ApiError(Exception):
@@ -77,9 +82,9 @@ class KubernetesApi:
     Every method raises :class:`ApiError` unless it says otherwise.
 
     Args:
-        namespaces: those whose jobs are listed; none means all.
         on_request: may be called from several threads.
-        timeout_seconds: of one request.
+        limit: how often the API server may be asked.
+        timeout_seconds: of one request, watches apart.
 
     Attributes:
         server_ahead: seconds that the API server's clock is ahead of this machine's, as of its last
@@ -89,14 +94,13 @@ class KubernetesApi:
     def __init__(
         self,
         client: ApiClient,
-        namespaces: tuple[str, ...] = (),
         on_request: OnRequest = lambda *_: None,
+        limit: RateLimit = _UNLIMITED,
         timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> None:
-        self._client, self._namespaces = client, namespaces
-        self._on_request, self._timeout_seconds = on_request, timeout_seconds
+        self._client, self._on_request, self._limit = client, on_request, limit
+        self._timeout_seconds = timeout_seconds
         self.server_ahead = 0.0
-        self._http = urllib3.PoolManager(num_pools=50, retries=False)
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """One object; None where it does not exist."""
@@ -107,24 +111,53 @@ class KubernetesApi:
                 return None
             raise
 
-    def jobs(self) -> list[Object]:
-        """All EmbeddingJobs in the namespaces that this operator watches."""
-        watched = self._namespaces or ("",)  # "" lists all namespaces at once
-        return [job for name in watched for job in self._list("EmbeddingJob", name, {})]
-
     def pods(self, namespace: str, job: str) -> list[Object]:
         """A job's pods: workers of every attempt, and the planner."""
-        return self._list("Pod", namespace, {"labelSelector": f"{LABEL_JOB}={job}"})
+        return self.read_all("Pod", namespace, labels=f"{LABEL_JOB}={job}")[0]
 
     def events_about(self, namespace: str, uid: str, reason: str) -> list[Object]:
         """The Events about an object with this reason."""
         selector = f"involvedObject.uid={uid},reason={reason}"
-        return self._list("Event", namespace, {"fieldSelector": selector})
+        return self._pages(_path("Event", namespace), {"fieldSelector": selector})[0]
+
+    def read_all(self, kind: str, namespace: str, *, labels: str = "") -> tuple[list[Object], str]:
+        """(objects, resource version of the whole list); namespace "" lists all namespaces."""
+        items, version = self._pages(_path(kind, namespace), _selected(labels))
+        # Items of a list do not say what they are.
+        api_version = _ROUTES[kind][0].removeprefix("/apis/").removeprefix("/api/")
+        name = kind.partition(".")[0]
+        return [{"apiVersion": api_version, "kind": name, **item} for item in items], version
+
+    def watch(
+        self, kind: str, namespace: str, version: str, seconds: int, *, labels: str = ""
+    ) -> Iterator[tuple[str, Object]]:
+        """(type, object) of what changes after a version, for so many seconds.
+
+        Types are ADDED, MODIFIED and DELETED, and BOOKMARK of an object with nothing but a version.
+        A connection that is dead is noticed shortly after that time.
+
+        Raises:
+            ApiError: also for a stream that breaks off or says what is no event; 410 where the
+                version is too old.
+        """
+        query = {
+            **_selected(labels),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+        }
+        answer = self._open("GET", _path(kind, namespace), query, quiet=float(seconds))
+        try:
+            for line in _lines(answer):
+                yield _watch_event(line)
+        finally:
+            answer.response.close()
 
     def events_about_pod(self, namespace: str, name: str) -> list[Object]:
         """The Events about a pod and those of its name before it."""
         selector = f"involvedObject.kind=Pod,involvedObject.name={name}"
-        return self._list("Event", namespace, {"fieldSelector": selector})
+        return self._pages(_path("Event", namespace), {"fieldSelector": selector})[0]
 
     def apply(self, manifest: Object) -> Object:
         """Server-side apply under the operator's field manager; idempotent."""
@@ -143,26 +176,28 @@ class KubernetesApi:
         query = {"fieldManager": FIELD_MANAGER}
         return self._call("POST", path, query, manifest)
 
-    def create_once(self, manifest: Object) -> None:
-        """Create an object, unless its owner has it already.
+    def create_once(self, manifest: Object) -> Object:
+        """Create an object, unless its owner has it already; the one that exists now.
 
         Raises:
             ApiError: also where an object of this name has another owner; not as a conflict, which
                 would be tried again.
         """
         try:
-            self.create(manifest)
+            return self.create(manifest)
         except ApiError as error:
             if not error.conflict:
                 raise
             kind, meta = manifest["kind"], manifest["metadata"]
             selector = {"fieldSelector": f"metadata.name={meta['name']}"}
             (owner,) = meta["ownerReferences"]
-            for found in self._list(kind, meta["namespace"], selector):
+            for found in self._pages(_path(kind, meta["namespace"]), selector)[0]:
                 others = found["metadata"].get("ownerReferences") or []
-                if all(other["uid"] != owner["uid"] for other in others):
-                    text = f"{kind}/{meta['name']} exists and is not owned by this job"
-                    raise ApiError(422, f"{text}; rename one of them") from None
+                if any(other["uid"] == owner["uid"] for other in others):
+                    return {"apiVersion": manifest["apiVersion"], "kind": kind, **found}
+                text = f"{kind}/{meta['name']} exists and is not owned by this job"
+                raise ApiError(422, f"{text}; rename one of them") from None
+            raise  # it is gone again: tried again as every conflict
 
     def replace(self, manifest: Object) -> Object:
         """Replace an object; a conflict if it changed since it was read."""
@@ -171,11 +206,11 @@ class KubernetesApi:
         query = {"fieldManager": FIELD_MANAGER}
         return self._call("PUT", path, query, manifest)
 
-    def scale(self, statefulset: Object, replicas: int) -> None:
+    def scale(self, statefulset: Object, replicas: int) -> Object:
         """Set a StatefulSet's replicas, and the annotation that says when."""
         meta = statefulset["metadata"]
         annotations = {SCALED: datetime.now(UTC).isoformat()}
-        self._call(
+        return self._call(
             "PATCH",
             _path("StatefulSet", meta["namespace"], meta["name"]),
             {"fieldManager": FIELD_MANAGER},
@@ -234,26 +269,20 @@ class KubernetesApi:
             if error.code not in (404, 409):
                 raise
 
-    def get_worker_status(self, address: str, port: int) -> bytes | None:
-        """A worker's ``/status``; None where it does not answer. Never raises ApiError."""
-        host = f"[{address}]" if ":" in address else address
-        try:
-            answer = self._http.request(
-                "GET", f"http://{host}:{port}/status", timeout=_STATUS_TIMEOUT_SECONDS
-            )
-        except urllib3.exceptions.HTTPError:
-            return None
-        return answer.data if answer.status == 200 else None
-
-    def _list(self, kind: str, namespace: str, query: dict[str, str]) -> list[Object]:
+    def _pages(self, path: str, query: dict[str, str]) -> tuple[list[Object], str]:
         items: list[Object] = []
         query = {**query, "limit": "200"}
         while True:
-            page = self._call("GET", _path(kind, namespace), query)
-            items += page["items"]
-            rest = page["metadata"].get("continue")
-            if not rest:
-                return items
+            page = self._call("GET", path, query)
+            try:
+                items += page["items"]
+                rest = page["metadata"].get("continue")
+                if not rest:
+                    return items, page["metadata"]["resourceVersion"]
+            except (KeyError, TypeError, AttributeError):
+                raise ApiError(
+                    503, f"the API server answered {path} with what is no list"
+                ) from None
             query["continue"] = rest
 
     def _note_time(self, date: str | None) -> None:
@@ -270,8 +299,33 @@ class KubernetesApi:
         body: Object | None = None,
         content_type: str = "application/json",
     ) -> Object:
+        answer = self._open(method, path, query, body, content_type)
+        try:
+            found = json.loads(answer.read())
+        except urllib3.exceptions.HTTPError as error:
+            raise ApiError(503, f"the API server's answer broke off: {error}") from None
+        except ValueError:
+            raise ApiError(503, f"the API server answered {path} with what is no JSON") from None
+        if not isinstance(found, dict):
+            raise ApiError(503, f"the API server answered {path} with what is no object")
+        return found
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+        quiet: float | None = None,
+    ) -> RESTResponse:
+        """The answer, of which nothing is read yet; ``quiet`` makes it a watch."""
         headers = {"Accept": "application/json", "Content-Type": content_type}
         verb, resource = request_of(method, path, content_type)
+        timeout: Any = self._timeout_seconds
+        if quiet is not None:
+            verb, timeout = "watch", (_CONNECT_SECONDS, quiet + _WATCH_MARGIN_SECONDS)
+        self._limit.wait()
         code, started = "unanswered", time.monotonic()
         prepared = self._client.param_serialize(
             method,
@@ -281,23 +335,22 @@ class KubernetesApi:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = self._client.call_api(*prepared, _request_timeout=self._timeout_seconds)
+            answer = self._client.call_api(*prepared, _request_timeout=timeout)
             code = str(answer.status)
+            if answer.status >= 400:
+                data = answer.read()
+                raise ApiError(answer.status, _api_message(data, answer.reason or ""))
         except ApiException as error:
             code = str(error.status or code)
             raise ApiError(
                 error.status or 500, _api_message(error.body, str(error.reason))
             ) from None
-        except urllib3.exceptions.HTTPError as error:
+        except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(503, f"the API server did not respond: {error}") from None
         finally:
             self._on_request(verb, resource, code, time.monotonic() - started)
-        data = answer.read()
         self._note_time(answer.getheader("Date"))
-        if answer.status >= 400:
-            raise ApiError(answer.status, _api_message(data, answer.reason or ""))
-        found: Object = json.loads(data)
-        return found
+        return answer
 
 
 def merge_patch(old: Object, new: Object) -> Object:
@@ -315,6 +368,36 @@ def kind_of(item: Object) -> str:
     """The kind of an object; with its API group where several groups have that kind."""
     kind, group = str(item["kind"]), str(item["apiVersion"]).partition("/")[0]
     return kind if kind in _ROUTES else f"{kind}.{group}"
+
+
+def _selected(labels: str) -> dict[str, str]:
+    return {"labelSelector": labels} if labels else {}
+
+
+def _lines(answer: RESTResponse) -> Iterator[bytes]:
+    """The lines of a stream, as they come."""
+    rest = b""
+    try:
+        for part in answer.response.stream(amt=None):
+            *whole, rest = (rest + part).split(b"\n")
+            yield from filter(None, whole)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise ApiError(503, f"a watch broke off: {error}") from None
+    if rest:
+        raise ApiError(503, "a watch broke off within an event")
+
+
+def _watch_event(line: bytes) -> tuple[str, Object]:
+    """(type, object) of a line of a watch; raises ApiError for an error and for anything else."""
+    try:
+        event = json.loads(line)
+        kind, found = event["type"], event["object"]
+        if kind == "ERROR":
+            raise ApiError(int(found.get("code") or 500), str(found.get("message") or "an error"))
+        found["metadata"]["resourceVersion"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ApiError(503, "a watch said what is no event") from None
+    return kind, found
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:

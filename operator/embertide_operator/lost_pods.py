@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from embertide.spec.naming import worker_name
 from embertide_operator.identity import lost_pods
-from embertide_operator.kubernetes_api import KubernetesApi, Object
-from embertide_operator.observe import Observed
+from embertide_operator.kubernetes_api import Object
+from embertide_operator.observe import Observed, Source
 
 _REASONS = ("Evicted", "Preempted", "Preempting")
 """The reasons of the kubelet's and the scheduler's Events about pods that they end."""
 
 
-def why_lost(api: KubernetesApi, seen: Observed) -> Object:
+def why_lost(source: Source, seen: Observed) -> Object:
     """The Event about the end of a lost pod of the attempt; {} where none is lost, or none says.
 
     Raises:
@@ -22,7 +22,7 @@ def why_lost(api: KubernetesApi, seen: Observed) -> Object:
     """
     meta = seen.job["metadata"]
     for rank, uid in lost_pods(seen).items():
-        events = api.events_about_pod(meta["namespace"], worker_name(meta["name"], rank))
+        events = source.events_about_pod(meta["namespace"], worker_name(meta["name"], rank))
         if (found := event_of_end(events, uid)) is not None:
             return found
     return {}

@@ -1,7 +1,7 @@
 """The operator's metrics: its own work, and the series of jobs, last runs and outputs.
 
 Counters count what this process did; the series are made anew at each scrape from the jobs as they
-were last read and from the records of the outputs. Watches are kopf's, so they are not counted.
+were last read and from the records of the outputs. kopf's own watch of jobs is not counted.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ class Metrics:
         self._reconcile_seconds = self._histogram(names.RECONCILE_SECONDS, _RECONCILE_BOUNDS)
         self._requests = self._counter(names.API_REQUESTS)
         self._request_seconds = self._histogram(names.API_SECONDS, _API_BOUNDS)
+        self._api_wait = self._counter(names.API_WAIT_SECONDS)
+        self._asked = self._counter(names.WORKER_ASKS)
+        self._watch_failures = self._counter(names.WATCH_FAILURES)
+        self._waiting = self._gauge(names.JOBS_WAITING)
         self._attempts = self._counter(names.ATTEMPTS)
         self._failures = self._counter(names.ATTEMPT_FAILURES)
         self._job_seconds = self._histogram(names.JOB_SECONDS, _JOB_BOUNDS)
@@ -97,13 +101,29 @@ class Metrics:
         self._reconciles.labels(outcome).inc()
         self._reconcile_seconds.observe(seconds)
 
+    def waited(self, seconds: float) -> None:
+        """A request waited so long for its turn; see :class:`RateLimit`."""
+        self._api_wait.inc(seconds)
+
+    def asked(self, outcome: str) -> None:
+        """Count one question to a worker: ``answered``, ``refused`` or ``unreachable``."""
+        self._asked.labels(outcome).inc()
+
+    def watch_failed(self, kind: str) -> None:
+        """Count a watch of a kind that broke off, or a list that failed."""
+        self._watch_failures.labels(kind).inc()
+
+    def watch_admission(self, waiting: Callable[[], float]) -> None:
+        """Ask this at each scrape, from the scrape's thread."""
+        self._waiting.set_function(waiting)
+
     def requested(self, verb: str, resource: str, code: str, seconds: float) -> None:
         """Count one request to the Kubernetes API; see :class:`KubernetesApi`."""
         self._requests.labels(verb, resource, code).inc()
         self._request_seconds.labels(verb).observe(seconds)
 
     def resynced(self, jobs: list[Object], now: float) -> None:
-        """These are all jobs, at this time (seconds since the epoch), but those gone meanwhile."""
+        """These are all jobs, as they were at this time (seconds since the epoch)."""
         self._resync.set(now)
         gone, self._gone = self._gone, set()
         left = [job for job in jobs if job["metadata"]["uid"] not in gone]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Protocol
 
 from embertide.spec.base import normalise_uri
 from embertide.spec.manifest import KIND
 from embertide.spec.naming import (
     CONTAINER,
-    HTTP_PORT,
     LABEL_ATTEMPT,
     LABEL_JOB_UID,
     LABEL_ROLE,
@@ -19,7 +18,7 @@ from embertide.spec.naming import (
     ROLE_WORKER,
 )
 from embertide.spec.reports import WorkerStatus
-from embertide_operator.kubernetes_api import KubernetesApi, Object
+from embertide_operator.kubernetes_api import Object
 
 _MISSING = re.compile(r"not found|references non-existent")
 """What the kubelet says of a ConfigMap, Secret or key that does not exist. Other troubles with
@@ -40,15 +39,13 @@ class Observed:
         pod_creation_error: why the StatefulSet could not create its pods; "" when no Event says.
         pod_loss: the Event that says why a pod of the attempt is gone; {} where none does.
         mount_error: what is missing for a pod's volumes; "" when no Event says.
-        report: rank 0's ``/status``, None when it did not answer.
+        report: rank 0's latest answer to ``/status`` in this attempt; None before the first.
         unreachable_seconds: for how long rank 0 is Ready, asked, and does not answer; 0 if it does.
         unreachable_why: why it did not answer the last time; "" if it did, or was not asked yet.
         server_ahead: seconds that the API server's clock is ahead of the operator's.
         competing_job: the job with the same output that runs first, and why; "" for none.
         queued: why the job has to wait for room, and in which place; "" where it may start.
         last_success: when the output was last published by any job; "" for never.
-        all_children: whether every kind was read. Otherwise ``children`` may lack those that
-            exist, as long as it has the StatefulSet.
     """
 
     job: Object
@@ -67,7 +64,6 @@ class Observed:
     competing_job: str = ""
     queued: str = ""
     last_success: str = ""
-    all_children: bool = True
 
     @property
     def status(self) -> Object:
@@ -138,21 +134,27 @@ def is_finished(job: Object) -> bool:
     return is_true(job, "Complete") or is_true(job, "Failed")
 
 
-def observe(
-    api: KubernetesApi,
-    job: Object,
-    *,
-    kinds: Sequence[str],
-    all_children: bool,
-    last_success: str,
-) -> Observed:
-    """Read everything that belongs to a job.
+class Source(Protocol):
+    """Where a job's objects are read: the cache, or the API itself."""
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        """One object; None where it does not exist."""
+
+    def pods(self, namespace: str, job: str) -> list[Object]:
+        """The pods with the label of a job of this name."""
+
+    def events_about(self, namespace: str, uid: str, reason: str) -> list[Object]:
+        """The Events about an object with this reason."""
+
+    def events_about_pod(self, namespace: str, name: str) -> list[Object]:
+        """The Events about a pod and those of its name before it."""
+
+
+def observe(source: Source, job: Object, kinds: Sequence[str]) -> Observed:
+    """Read everything that belongs to a job, but what rank 0 and other jobs say.
 
     Args:
-        kinds: of its children, the StatefulSet first.
-
-    The StatefulSet is created last, so where it exists the other children are assumed to exist;
-    ``all_children`` reads those too.
+        kinds: of its children.
 
     Raises:
         ApiError: the API server rejected or did not answer a request.
@@ -162,37 +164,29 @@ def observe(
     children: dict[str, Object] = {}
     name_conflicts, predecessors = [], []
     for kind in kinds:
-        found = api.get(kind, namespace, name)
+        found = source.get(kind, namespace, name)
         if found is not None and meta["uid"] in owners(found):
             children[kind] = found
-            if kind == "StatefulSet" and not all_children:
-                break
         elif found is not None and _belonged_to(found, name):
             predecessors.append(f"{kind}/{name}")
         elif found is not None:
             name_conflicts.append(f"{kind}/{name}")
-    of_this_name = api.pods(namespace, name)
+    of_this_name = source.pods(namespace, name)
     pods = [pod for pod in of_this_name if is_of_job(pod, meta["uid"], children)]
     predecessors += [
         f"Pod/{pod['metadata']['name']}"
         for pod in of_this_name
         if label(pod, LABEL_JOB_UID) not in ("", meta["uid"])
     ]
-    report, why = _ask_rank_zero(api, pods, job)
+    statefulset = children.get("StatefulSet")
     return Observed(
         job,
         children=children,
         name_conflicts=name_conflicts,
         predecessors=predecessors,
         pods=pods,
-        pod_creation_error=_pod_creation_error(api, namespace, children.get("StatefulSet"), pods),
-        mount_error=_mount_error(api, pods),
-        report=report,
-        unreachable_why=why,
-        server_ahead=api.server_ahead,
-        competing_job=_competing_job(api, job),
-        last_success=last_success,
-        all_children=all_children or "StatefulSet" not in children,
+        pod_creation_error=_pod_creation_error(source, namespace, statefulset, pods),
+        mount_error=_mount_error(source, pods),
     )
 
 
@@ -218,7 +212,7 @@ def owners(item: Object) -> list[str]:
 
 
 def _pod_creation_error(
-    api: KubernetesApi, namespace: str, statefulset: Object | None, pods: list[Object]
+    source: Source, namespace: str, statefulset: Object | None, pods: list[Object]
 ) -> str:
     """Why the StatefulSet cannot create its pods; only Events report it (quota, admission)."""
     if statefulset is None:
@@ -227,18 +221,18 @@ def _pod_creation_error(
     if created >= statefulset["spec"]["replicas"]:
         return ""
     uid = statefulset["metadata"]["uid"]
-    events = api.events_about(namespace, uid, "FailedCreate")
+    events = source.events_about(namespace, uid, "FailedCreate")
     newest = max(events, key=lambda event: event.get("lastTimestamp") or "", default=None)
     return str(newest["message"]) if newest else ""
 
 
-def _mount_error(api: KubernetesApi, pods: list[Object]) -> str:
+def _mount_error(source: Source, pods: list[Object]) -> str:
     """What is missing for the volumes of the first pod that waits for them; only Events say."""
     pod = next(filter(_waits_for_volumes, pods), None)
     if pod is None:
         return ""
     meta = pod["metadata"]
-    events = api.events_about(meta["namespace"], meta["uid"], "FailedMount")
+    events = source.events_about(meta["namespace"], meta["uid"], "FailedMount")
     newest = max(events, key=lambda event: event.get("lastTimestamp") or "", default={})
     why = str(newest.get("message", ""))
     return f"{pod_title(pod)} cannot start: {why}" if _MISSING.search(why) else ""
@@ -250,54 +244,19 @@ def _waits_for_volumes(pod: Object) -> bool:
     return has_node and condition(pod, "PodReadyToStartContainers").get("status") == "False"
 
 
-def _ask_rank_zero(
-    api: KubernetesApi, pods: list[Object], job: Object
-) -> tuple[WorkerStatus | None, str]:
-    """The status of rank 0, if it answers and belongs to this job and attempt; else why not."""
-    attempt = (job.get("status") or {}).get("attempt", 0)
+def rank_zero(pods: list[Object], uid: str, attempt: int) -> Object | None:
+    """The pod of rank 0 of a job's attempt whose container runs and that has an address."""
     for pod in pods:
-        if label(pod, LABEL_ROLE) != ROLE_WORKER or rank_of(pod) != 0:
+        if label(pod, LABEL_ROLE) != ROLE_WORKER or rank_of(pod) != 0 or attempt_of(pod) != attempt:
             continue
-        address = (pod.get("status") or {}).get("podIP")
-        if attempt_of(pod) != attempt or not address or "running" not in _state(pod):
-            continue
-        data = api.get_worker_status(address, HTTP_PORT)
-        report = WorkerStatus.parse(data) if data else None
-        if report and (report.job_uid, report.attempt) == (job["metadata"]["uid"], attempt):
-            return report, ""
-        return None, f"http://{address}:{HTTP_PORT}/status does not answer"
-    return None, ""
-
-
-def _state(pod: Object) -> dict[str, Any]:
-    state: dict[str, Any] = container_status(pod).get("state") or {}
-    return state
-
-
-def _competing_job(api: KubernetesApi, job: Object) -> str:
-    """The job with the same output that runs first, and why; "" where none has to be waited for.
-
-    A started job comes before one that is not, then the older one. Jobs in all namespaces that
-    the operator watches are compared.
-    """
-    if is_finished(job) or holds_output(job) or job["spec"].get("suspend"):
-        return ""
-    output = output_of(job)
-    older = ""
-    for other in api.jobs():
-        meta = other["metadata"]
-        if meta["uid"] == job["metadata"]["uid"] or output_of(other) != output:
-            continue
-        if is_finished(other) or meta.get("deletionTimestamp"):
-            continue
-        name = f"{meta['namespace']}/{meta['name']}"
-        if holds_output(other):
-            return f"{name} is publishing to {output}"
-        can_start = not other["spec"].get("suspend") and not _rejected(other)
-        can_start = can_start and not is_managed_elsewhere(other)
-        if can_start and _age(other) < _age(job):
-            older = f"{name} publishes to {output} and was created earlier"
-    return older
+        runs = "running" in (container_status(pod).get("state") or {})
+        if (
+            runs
+            and (pod.get("status") or {}).get("podIP")
+            and label(pod, LABEL_JOB_UID) in ("", uid)
+        ):
+            return pod
+    return None
 
 
 def holds_output(job: Object) -> bool:
@@ -313,11 +272,3 @@ def output_of(job: Object) -> str:
         return normalise_uri(uri).rstrip("/")
     except ValueError:
         return uri
-
-
-def _age(job: Object) -> tuple[str, str]:
-    return job["metadata"]["creationTimestamp"], job["metadata"]["uid"]
-
-
-def _rejected(job: Object) -> bool:
-    return condition(job, "Accepted").get("status") == "False"

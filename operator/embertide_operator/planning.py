@@ -104,19 +104,16 @@ def _run_planner(
 
 
 def needs_apply(child: Object, seen: Observed) -> bool:
-    """Whether a child is missing or differs; see ``Observed.all_children`` for those not read.
-
-    Every field is compared where all children were read, which is about once a resync.
-    """
+    """Whether a child is missing, or differs in a field that the operator sets."""
     found = seen.children.get(kind_of(child))
     if found is None:
-        return "StatefulSet" not in seen.children or seen.all_children
+        return True
     annotations = found["metadata"].get("annotations") or {}
     same = annotations.get(APPLIED_HASH) == child["metadata"]["annotations"][APPLIED_HASH]
     replicas = child.get("spec", {}).get("replicas")
     if not same or found.get("spec", {}).get("replicas") != replicas:
         return True
-    return seen.all_children and was_changed(child, found)
+    return was_changed(child, found)
 
 
 def _planner_state(pods: list[Object], mount_error: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ continues where one died.
     finished                   scale to zero; delete the job after its time to live
     invalid spec               reject the job, stop its pods
     suspended                  stop the pods, keep the job
-    no running attempt         wait for a competing job, the back-off and old pods; then start one
+    no running attempt         wait for a competing job, room, the back-off and old pods; then start
     a running attempt          plan it, apply its children, track its workers (``advance.py``)
 """
 
@@ -35,8 +35,8 @@ from embertide_operator.status import Draft, timestamp
 from embertide_operator.tracking import set_stage
 from embertide_operator.validate import read_job
 
-_WAIT_SECONDS = 5.0
-"""How often a job checks whether a competing job has finished."""
+_LONGEST_WAIT_SECONDS = 5.0
+"""How often a job that waits for the end of its back-off is looked at."""
 _REJECTED_SECONDS = 20.0
 _OLD_PODS_SECONDS = 1.0
 _LONGEST_BACKOFF_SECONDS = 300.0
@@ -154,12 +154,16 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     if seen.predecessors:
         names = ", ".join(seen.predecessors)
         message = f"waiting until what is left of a deleted job of this name is gone: {names}"
-        return _wait(seen, draft, "PredecessorLeft", message)
+        waiting = _wait(seen, draft, "PredecessorLeft", message)
+        waiting.requeue_after = _LONGEST_WAIT_SECONDS
+        return waiting
+    if seen.queued:
+        return _wait(seen, draft, "Queued", f"waiting for room: {seen.queued}")
     backoff = -draft.seconds_since("retryTime")
     decision = stop_pods(seen, draft)
     old = is_terminating(seen.children.get("StatefulSet")) or bool(seen.pods)
     if old or backoff > 0 or decision.scale_to_zero is not None:
-        until_retry = min(_WAIT_SECONDS, backoff + _MARGIN_SECONDS)
+        until_retry = min(_LONGEST_WAIT_SECONDS, backoff + _MARGIN_SECONDS)
         decision.requeue_after = until_retry if backoff > 0 else _OLD_PODS_SECONDS
         return decision
     number = draft["attempt"] + 1
@@ -177,13 +181,13 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
 
 
 def _wait(seen: Observed, draft: Draft, reason: str, message: str) -> Decision:
-    """Start no attempt for now, and say once why."""
+    """Wait for other jobs; the controller comes back when their end changes something."""
     draft["phase"] = "Pending"
-    old = draft.condition("Progressing").get("message")
+    old = draft.condition("Progressing")
     draft.set("Progressing", False, reason, message)
-    if old != message:
+    if reason != old.get("reason") or (reason != "Queued" and message != old.get("message")):
         draft.add_event("Waiting", message)
-    return stop_pods(seen, draft, requeue_after=_WAIT_SECONDS)
+    return stop_pods(seen, draft)
 
 
 def _end_attempt(

@@ -24,6 +24,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
 _LONGEST_SECONDS = 86400.0
 _LONGEST_RETENTION = 366 * 86400.0
+_MOST_JOBS = 10**6
+_MOST_REQUESTS = 10**4
 _LARGEST_PORT = 65535
 _LARGEST_COUNT = 10_000
 _LARGEST_USER = 2**31 - 1
@@ -49,12 +51,24 @@ def _long(text: str) -> float:
     return _number(float, text, 1.0, _LONGEST_RETENTION, "a number of seconds above 0")
 
 
-def _count(text: str) -> int:
+def _limit(text: str) -> int:
     return _number(int, text, 1, _LARGEST_COUNT, "a number from 1")
+
+
+def _count(text: str) -> int:
+    return _number(int, text, 0, _MOST_JOBS, "a whole number from 0")
 
 
 def _whole_seconds(text: str) -> int:
     return _number(int, text, 1, int(_LONGEST_SECONDS), "a whole number of seconds above 0")
+
+
+def _rate(text: str) -> float:
+    return _number(float, text, 0.1, _MOST_REQUESTS, "a number from 0.1 to 10000")
+
+
+def _burst(text: str) -> int:
+    return _number(int, text, 1, _MOST_REQUESTS, "a whole number from 1 to 10000")
 
 
 def _port(text: str) -> int:
@@ -160,8 +174,14 @@ class Settings:
         mistake_seconds: how long a mistake that keeps workers from starting (a Secret, key or image
             that does not exist, an object that the API server refuses) may last before the job
             fails.
-        resync_seconds: how often all unfinished jobs are reconciled, besides on events.
-        stale_seconds: without a successful resync for this long, ``/healthz`` fails.
+        resync_seconds: how often all unfinished jobs are reconciled, besides on events, and how
+            long a watch lasts before it is made anew.
+        stale_seconds: with a watch that hears nothing or a pass that does not end for this long,
+            ``/healthz`` fails.
+        max_running_jobs: how many jobs run at once, the others wait; 0 for any number.
+        max_running_jobs_per_namespace: the same for each namespace.
+        api_qps: requests to the API server a second, on average.
+        api_burst: how many of them at once.
         own_namespace: that of the operator; "" for a process that runs outside a cluster.
         own_name: of the operator's Deployment and Lease; with ``own_namespace`` it is the
             :attr:`identity`.
@@ -192,10 +212,14 @@ class Settings:
     pod_groups: str = _setting("", _pod_groups)
     group_scheduler: str = _setting("")
     backoff_seconds: float = _setting(10.0, _seconds)
-    disruption_limit: int = _setting(20, _count)
+    disruption_limit: int = _setting(20, _limit)
     mistake_seconds: float = _setting(120.0, _seconds)
     resync_seconds: float = _setting(20.0, _seconds)
     stale_seconds: float = _setting(90.0, _seconds)
+    max_running_jobs: int = _setting(50, _count)
+    max_running_jobs_per_namespace: int = _setting(0, _count)
+    api_qps: float = _setting(50.0, _rate)
+    api_burst: int = _setting(100, _burst)
     own_namespace: str = _setting("")
     own_name: str = _setting("")
     operator_class: str = _setting("", _class)

@@ -17,13 +17,13 @@ Key = tuple[str, str]
 
 
 class WorkQueue:
-    """Keys with the time they are due; for use from one event loop."""
+    """Keys with the time they are due; for use from one event loop, but where it says otherwise."""
 
     def __init__(self) -> None:
         self._due: dict[Key, float] = {}
         self._heap: list[tuple[float, Key]] = []
         self._busy: set[Key] = set()
-        self._changed = asyncio.Condition()
+        self._waiting: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
         """Number of queued keys, due or not; those being processed do not count."""
@@ -40,14 +40,17 @@ class WorkQueue:
         waiting = [due for key, due in self._due.copy().items() if key not in self._busy]
         return max(0.0, time.monotonic() - min(waiting, default=float("inf")))
 
-    async def add(self, key: Key, after: float = 0.0) -> None:
+    def __contains__(self, key: Key) -> bool:
+        """Whether a key is queued, due or not."""
+        return key in self._due
+
+    def add(self, key: Key, after: float = 0.0) -> None:
         """Make a key due after so many seconds, or earlier if it already was."""
         due = time.monotonic() + after
-        async with self._changed:
-            if due < self._due.get(key, float("inf")):
-                self._due[key] = due
-                heapq.heappush(self._heap, (due, key))
-                self._changed.notify_all()
+        if due < self._due.get(key, float("inf")):
+            self._due[key] = due
+            heapq.heappush(self._heap, (due, key))
+            self._wake()
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[Key]:
@@ -56,23 +59,31 @@ class WorkQueue:
         try:
             yield key
         finally:
-            async with self._changed:
-                self._busy.discard(key)
-                self._changed.notify_all()
+            self._busy.discard(key)
+            self._wake()
 
     async def _take(self) -> Key:
-        async with self._changed:
-            while True:
-                key, wait = self._first()
-                if key is not None:
-                    del self._due[key]
-                    self._busy.add(key)
-                    return key
-                try:
-                    async with asyncio.timeout(wait):
-                        await self._changed.wait()
-                except TimeoutError:
-                    continue
+        while True:
+            key, wait = self._first()
+            if key is not None:
+                del self._due[key]
+                self._busy.add(key)
+                return key
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(changed)
+            try:
+                async with asyncio.timeout(wait):
+                    await changed
+            except TimeoutError:
+                continue
+            finally:
+                self._waiting.discard(changed)
+
+    def _wake(self) -> None:
+        """Let all who wait look again."""
+        for changed in self._waiting:
+            if not changed.done():
+                changed.set_result(None)
 
     def _first(self) -> tuple[Key | None, float | None]:
         """A key that is due now, else the seconds until one is (None: unknown)."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,9 +17,13 @@ import yaml
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.installation import NAMESPACE, leading_pod, operator_away
 from tests.support.cluster.jobs import Inputs, Jobs, workers
+from tests.support.cluster.layout import NODE
 from tests.support.paths import ROOT
+from tests.support.tcp_proxy import tcp_proxy
 
 pytestmark = pytest.mark.cluster
+
+API_PORT = 6443
 
 
 @pytest.fixture
@@ -69,6 +76,53 @@ def test_killed_again_and_again_while_a_job_runs(big: Inputs, jobs: Jobs, operat
     status = jobs.complete("steady", 240)
     assert (status["attempt"], status["failures"]) == (1, 0)
     assert len(big.versions(output)) == 1
+
+
+def test_a_job_completes_though_the_network_to_the_api_server_is_bad(
+    tiny: Inputs, jobs: Jobs, no_operator: None, tmp_path: Path
+) -> None:
+    """Every second all connections are cut or reset, or an answer ends in its middle."""
+    output = f"{jobs.root}/out"
+    with tcp_proxy(NODE, API_PORT) as proxy:
+        kubeconfig = yaml.safe_load(jobs.cluster.kubeconfig.read_text())
+        (entry,) = kubeconfig["clusters"]
+        entry["cluster"] |= {"server": f"https://127.0.0.1:{proxy.port}"}
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+        with _operator_process(jobs, tmp_path / "kubeconfig") as process:
+            proxy.delay_seconds = 0.01
+            jobs.apply(tiny.job("steady", output, workers=workers(2, 1)))
+            until, number = time.monotonic() + 120, 0
+            while jobs.status("steady").get("phase") != "Succeeded":
+                assert process.poll() is None, "it ended"
+                assert time.monotonic() < until, jobs.status("steady")
+                number += 1
+                if number % 3 == 0:
+                    proxy.cut_after = 2000
+                else:
+                    (proxy.cut if number % 3 == 1 else proxy.reset)()
+                time.sleep(1.0)
+    status = jobs.status("steady")
+    assert (status["attempt"], status["failures"]) == (1, 0)
+    assert tiny.versions(output) == status["versions"]
+
+
+@contextmanager
+def _operator_process(jobs: Jobs, kubeconfig: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The operator as a process of this machine, for the namespace of these jobs."""
+    environment = os.environ | {
+        "KUBECONFIG": str(kubeconfig),
+        "EMBERTIDE_NAMESPACES": jobs.namespace,
+        "EMBERTIDE_IMAGE": jobs.cluster.worker_image,
+        "EMBERTIDE_RESYNC_SECONDS": "5",
+        "EMBERTIDE_PORT": "18081",
+    }
+    command = [sys.executable, "-m", "embertide_operator"]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_health_turns_red_when_jobs_are_no_longer_looked_at(

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,10 +17,24 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from benchmarks import operator
+from benchmarks.report_operator import section
 from benchmarks.support import network, rounds, svg
+from embertide_operator.observe import Observed
+from embertide_operator.reconcile import decide
+from embertide_operator.settings import Settings
 from tests.support.paths import ROOT
 
-COMMANDS = ("dataset", "end_to_end", "kernels", "machine", "primitives", "report", "scaling")
+COMMANDS = (
+    "dataset",
+    "end_to_end",
+    "kernels",
+    "machine",
+    "operator",
+    "primitives",
+    "report",
+    "scaling",
+)
 HAS_DGL = importlib.util.find_spec("dgl") is not None
 
 Command = Callable[..., dict[str, Any]]
@@ -171,3 +186,23 @@ def test_dataset_is_the_same_each_time(tmp_path: Path) -> None:
     assert np.array_equal(source, again[0])
     assert not (source == destination).any()
     assert max(source.max(), destination.max()) < 64
+
+
+def test_the_operator_has_nothing_to_do_with_the_finished_jobs_of_its_benchmark() -> None:
+    """They are only there; otherwise their passes would be measured."""
+    job = operator.manifest("done-0000")
+    job["metadata"] |= {"uid": "u", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    job["status"] = operator.finished_status()
+    decision = decide(Observed(job), Settings(), datetime(2026, 1, 1, 12, tzinfo=UTC))
+    assert decision.draft.fields == job["status"]
+    assert (decision.apply, decision.delete, decision.requeue_after) == ([], [], None)
+
+
+def test_the_operators_numbers_become_a_section_of_the_page() -> None:
+    step = {"cores": 0.1, "rss_bytes": 100 << 20, "requests_per_second": 5.0,
+            "passes_per_second": 40.0, "pass_seconds": 0.004}  # fmt: skip
+    latency = {"median_seconds": 0.2, "p99_seconds": 0.9, "count": 20}
+    now = {"jobs": 1000, "latency_at": 50, "running": {"50": step}, "apply_to_statefulset": latency}
+    text = section({"operators": {"now": now}})
+    assert "| now | 50 | 100 | 0.1" in text
+    assert "1000 EmbeddingJobs" in text

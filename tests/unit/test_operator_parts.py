@@ -7,16 +7,15 @@ import threading
 import time
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from embertide_operator.controller import Controller
-from embertide_operator.health import health, waiting
+from embertide_operator.backoff import Backoff
+from embertide_operator.health import waiting
 from embertide_operator.kubernetes_api import KubernetesApi, merge_patch
-from embertide_operator.settings import Settings
+from embertide_operator.rate_limit import RateLimit
 from embertide_operator.workqueue import Key, WorkQueue
 
 A, B = ("shop", "a"), ("shop", "b")
@@ -26,7 +25,7 @@ def test_a_key_is_taken_once_however_often_it_was_added() -> None:
     async def main() -> list[Key]:
         queue = WorkQueue()
         for key in (A, A, B, A):
-            await queue.add(key)
+            queue.add(key)
         taken = []
         for _ in range(2):
             async with queue.next() as key:
@@ -40,9 +39,9 @@ def test_a_key_is_taken_once_however_often_it_was_added() -> None:
 def test_sooner_wins_over_later() -> None:
     async def main() -> None:
         queue = WorkQueue()
-        await queue.add(A, after=3600)
-        await queue.add(A)
-        await queue.add(A, after=3600)
+        queue.add(A, after=3600)
+        queue.add(A)
+        queue.add(A, after=3600)
         async with asyncio.timeout(1), queue.next() as key:
             assert key == A
 
@@ -52,9 +51,9 @@ def test_sooner_wins_over_later() -> None:
 def test_a_key_added_during_its_pass_is_worked_on_afterwards_and_never_beside() -> None:
     async def main() -> None:
         queue = WorkQueue()
-        await queue.add(A)
+        queue.add(A)
         async with queue.next():
-            await queue.add(A)
+            queue.add(A)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05), queue.next():
                     pytest.fail("nobody else may have it now")
@@ -67,7 +66,7 @@ def test_a_key_added_during_its_pass_is_worked_on_afterwards_and_never_beside() 
 def test_a_worker_waits_for_the_moment_and_wakes_for_an_earlier_one() -> None:
     async def main() -> float:
         queue = WorkQueue()
-        await queue.add(B, after=3600)
+        queue.add(B, after=3600)
         started = time.monotonic()
 
         async def take() -> Key:
@@ -76,25 +75,41 @@ def test_a_worker_waits_for_the_moment_and_wakes_for_an_earlier_one() -> None:
 
         waiting = asyncio.create_task(take())
         await asyncio.sleep(0)
-        await queue.add(A, after=0.05)
+        queue.add(A, after=0.05)
         assert await asyncio.wait_for(waiting, 5) == A
         return time.monotonic() - started
 
     assert asyncio.run(main()) >= 0.05
 
 
-def test_health_is_about_work_done_not_about_being_alive() -> None:
-    def controller(silent: float, late: float) -> Controller:
-        fake: Any = SimpleNamespace(
-            settings=Settings(stale_seconds=60),
-            resynced=time.monotonic() - silent,
-            queue=SimpleNamespace(lateness=lambda: late),
-        )
-        return cast(Controller, fake)
+def test_requests_wait_for_their_turn_in_the_order_they_came() -> None:
+    now, slept, told = [0.0], [], []
+    limit = RateLimit(10, 3, told.append, clock=lambda: now[0], sleep=slept.append)
+    for _ in range(5):
+        limit.wait()
+    assert slept == told == pytest.approx([0.1, 0.2])
+    now[0] = 0.2  # what was lent is paid back
+    limit.wait()
+    assert slept[2:] == pytest.approx([0.1])
+    now[0] = 1000.0  # a rest gives the burst again and no more
+    for _ in range(4):
+        limit.wait()
+    assert slept[3:] == pytest.approx([0.1])
 
-    assert health(controller(1, 0))[0] == 200
-    assert health(controller(61, 0))[0] == 503
-    assert health(controller(1, 61))[0] == 503
+
+def test_waits_double_up_to_a_bound_and_scatter() -> None:
+    chance = iter([0.5, 0.5, 0.5, 0.5, 0.0, 1.0])
+    backoff: Backoff[str] = Backoff(1.0, 4.0, lambda: next(chance))
+    assert [backoff.next("a") for _ in range(4)] == [1, 2, 4, 4]
+    assert (backoff.next("a"), backoff.next("a")) == (2, 6)
+
+
+def test_success_ends_a_backoff_of_one_thing_only() -> None:
+    backoff: Backoff[str] = Backoff(1.0, 64.0, lambda: 0.5)
+    for _ in range(3):
+        backoff.next("a"), backoff.next("b")
+    backoff.reset("a")
+    assert (backoff.next("a"), backoff.next("b")) == (1, 8)
 
 
 def test_a_replica_that_waits_is_healthy_while_it_sees_who_leads() -> None:

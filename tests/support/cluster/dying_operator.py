@@ -27,7 +27,7 @@ class MortalApi(kubernetes_api.KubernetesApi):
         super().write_status(job, status)
         die("EmbeddingJob/status")
 
-    def scale(self, statefulset: dict[str, Any], replicas: int) -> None:
+    def scale(self, statefulset: dict[str, Any], replicas: int) -> dict[str, Any]:
         super().scale(statefulset, replicas)
         die("StatefulSet/scale")
 

@@ -171,10 +171,20 @@ QUEUE_DEPTH = _operator("operator_queue_depth", "gauge", "",
 QUEUE_LATENESS_SECONDS = _operator("operator_queue_lateness_seconds", "gauge", "seconds",
     "Time since the most overdue job became due, in seconds; 0 when none is.")
 LAST_RESYNC = _operator("operator_last_resync_timestamp_seconds", "gauge", "seconds",
-    "When all jobs were last listed successfully.")
+    "To when all jobs are known: when the watch that has been silent for longest last heard of the "
+    "API server.")
 API_REQUESTS = _operator("operator_api_requests_total", "counter", "",
     "Requests to the Kubernetes API by verb, resource and HTTP status; code is unanswered where "
-    "none came. Watches are not counted.", "verb", "resource", "code")
+    "none came. Of watches, those that are opened.", "verb", "resource", "code")
+API_WAIT_SECONDS = _operator("operator_api_wait_seconds_total", "counter", "seconds",
+    "Time that requests waited for their turn under apiQps and apiBurst, in seconds.")
+WATCH_FAILURES = _operator("operator_watch_failures_total", "counter", "",
+    "Watches that broke off and lists that failed, by kind; each is made anew.", "kind")
+WORKER_ASKS = _operator("operator_worker_asks_total", "counter", "",
+    "Questions to rank 0 of running jobs, by outcome: answered, refused (what came is no status of "
+    "its attempt) or unreachable.", "outcome")
+JOBS_WAITING = _operator("operator_waiting_jobs", "gauge", "",
+    "Jobs that could start if there were room for them; see maxRunningJobs.")
 API_SECONDS = _operator("operator_api_request_duration_seconds", "histogram", "seconds",
     "Duration of a request to the Kubernetes API, in seconds.", "verb")
 ATTEMPTS = _operator("operator_attempts_total", "counter", "", "Attempts started.", "job_namespace")
