@@ -231,7 +231,7 @@ def test_it_may_write_its_own_lease_and_no_other() -> None:
 def test_pods_are_created_and_deleted_and_never_changed() -> None:
     rules = chart.only(chart.render(), "ClusterRole", "tools:embertide-operator")["rules"]
     (verbs,) = (rule["verbs"] for rule in rules if rule["resources"] == ["pods"])
-    assert verbs == ["list", "create", "delete"]
+    assert verbs == ["list", "watch", "create", "delete"]
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -67,7 +67,9 @@ def test_its_first_pass_reads_everything_once(server: ApiServer) -> None:
     controller = make_controller(server)
     with live(controller):
         wait_for(lambda: started(server, "a"))
-    for kind in KINDS[:-2]:
+    # And once the ConfigMap in which operators show life.
+    assert server.requests["get", "configmaps"] == 2
+    for kind in KINDS[1:-2]:
         assert server.requests["get", kind] == 1, kind
     assert server.requests["apply", "statefulsets"] == 1
 
