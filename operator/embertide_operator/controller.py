@@ -126,11 +126,12 @@ class Controller:
                     group.create_task(self._for_ever("a worker", lambda: self._work(threads)))
         finally:
             self._writes, self._loop, self.beat = False, None, None
-            threads.shutdown(wait=False, cancel_futures=True)
+            # A pass that is under way ends with its next write, which is refused.
+            await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
             await self._asking.close()
 
     async def stop(self) -> None:
-        """End :meth:`run` and all writes, at once; a write that is under way may still arrive."""
+        """End :meth:`run`; once this returns nothing is written any more."""
         self._writes = False
         if self._task is not None:
             self._task.cancel()
