@@ -37,7 +37,9 @@ from benchmarks.support.control_plane import control_plane
 from benchmarks.support.fake_pods import SCHEDULER, FakePods, send
 from benchmarks.support.rounds import RESULTS, ROOT, Run, save
 from embertide.spec import metric_names as names
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.kubernetes_api import KubernetesApi
+from embertide_operator.routes import Object
+from embertide_operator.transport import ApiError
 from tests.support.operator_world import raw_job
 
 NAMESPACE = "benchmark"

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, holds_output, is_finished, output_of
+from embertide_operator.routes import Object
 from embertide_operator.workqueue import Key
 
 Age = tuple[str, str]

@@ -9,11 +9,11 @@ from embertide_operator.deadlines import check_progress
 from embertide_operator.decision import Decision, is_stuck, pod_deletion, stop_pods
 from embertide_operator.failures import Failure, first_failure
 from embertide_operator.identity import find_lost, remember, workers_of
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed, attempt_of, label
 from embertide_operator.obstacles import check_obstacle
 from embertide_operator.planning import STARTING_SECONDS, needs_apply, plan_attempt
 from embertide_operator.pods import Attempt
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft
 from embertide_operator.tracking import track_workers

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from embertide.spec.naming import LABEL_JOB
-from embertide_operator.kubernetes_api import KubernetesApi, Object, kind_of
+from embertide_operator.kubernetes_api import KubernetesApi
+from embertide_operator.routes import Object, kind_of
 from embertide_operator.store import OnChange, Store, job_of
 from embertide_operator.watching import Watch
 

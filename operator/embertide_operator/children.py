@@ -16,10 +16,10 @@ from embertide_operator.gangs import (
     pod_group,
     queue_labels,
 )
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.network_policy import policy_spec
 from embertide_operator.ownership import OPERATOR
 from embertide_operator.pods import Attempt, labels, planner_template, worker_template
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 
 SPEC_HASH = f"{naming.GROUP}/spec-hash"

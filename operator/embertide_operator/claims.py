@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from embertide.spec.naming import FIELD_MANAGER
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.observe import is_managed_elsewhere
 from embertide_operator.ownership import (
     CONFIG_MAP,
@@ -29,7 +29,9 @@ from embertide_operator.ownership import (
     sign_of_life,
     to_data,
 )
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
+from embertide_operator.transport import ApiError
 
 _BEATS = 4
 """Signs of life in ``claim_seconds``."""

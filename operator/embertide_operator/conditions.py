@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from embertide.spec.freshness import duration_seconds
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, output_of
+from embertide_operator.routes import Object
 from embertide_operator.status import LONGEST_MESSAGE, Draft, parse_time
 
 NOT_CURRENT = "NotCurrent"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from embertide.spec.naming import CONTAINER
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.routes import Object
 
 _NORMAL_WAITING_REASONS = ("ContainerCreating", "PodInitializing")
 _RESTARTING = "CrashLoopBackOff"

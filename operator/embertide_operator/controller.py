@@ -28,13 +28,15 @@ from embertide_operator.cache import Cache
 from embertide_operator.children import child_kinds
 from embertide_operator.claims import Claims
 from embertide_operator.conditions import is_outdated
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import container_status, is_finished, is_true, label, rank_zero
 from embertide_operator.outputs import Outputs
 from embertide_operator.passes import Passes, Stopped
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 from embertide_operator.store import name_of
+from embertide_operator.transport import ApiError
 from embertide_operator.workqueue import Key, WorkQueue
 
 _WORKERS = 8

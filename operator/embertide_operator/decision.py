@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from embertide_operator.failures import is_ready
 from embertide_operator.identity import KEPT
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed, condition, container_status, owners, rank_of
+from embertide_operator.routes import Object
 from embertide_operator.status import Draft
 
 _LOST_SECONDS = 10.0

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, container_status
+from embertide_operator.routes import Object
 from embertide_operator.status import Draft
 
 LASTED_SECONDS = 600.0

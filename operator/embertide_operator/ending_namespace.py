@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.routes import Object
 from embertide_operator.status import Draft, parse_time
 
 NAMESPACE_TERMINATING = "NamespaceTerminating"

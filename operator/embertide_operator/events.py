@@ -11,7 +11,7 @@ import time
 from datetime import datetime
 
 from embertide.spec.naming import FIELD_MANAGER
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.routes import Object
 from embertide_operator.status import PendingEvent, timestamp
 
 _LONGEST_MESSAGE = 1024

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from embertide.spec.reports import Ending, OutputReport
 from embertide_operator.containers import other_trouble
 from embertide_operator.disruptions import was_stopped, why_disrupted
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import condition, container_status, pod_title
+from embertide_operator.routes import Object
 from embertide_operator.status import parse_time
 
 _SETTLE_SECONDS = 5.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 
 _QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from embertide.spec.naming import LABEL_ATTEMPT, worker_name
 from embertide_operator.disruptions import is_own_fault, why_disrupted
 from embertide_operator.failures import Failure
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed, label, rank_of
 from embertide_operator.pods import Attempt
+from embertide_operator.routes import Object
 from embertide_operator.status import Draft
 
 KEPT = ("statefulSet", "pods")

@@ -10,9 +10,9 @@ from prometheus_client.core import GaugeMetricFamily
 from embertide.spec import metric_names as names
 from embertide.spec.metric_names import Metric
 from embertide.spec.status import Phase
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import output_of
 from embertide_operator.outputs import OutputRecord
+from embertide_operator.routes import Object
 from embertide_operator.status import parse_time
 
 Labels = tuple[str, ...]

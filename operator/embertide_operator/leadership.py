@@ -19,8 +19,10 @@ from typing import NoReturn, Protocol
 
 from embertide.spec.naming import FIELD_MANAGER
 from embertide_operator.election import Election, Terms
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.kubernetes_api import KubernetesApi
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
+from embertide_operator.transport import ApiError
 
 log = logging.getLogger("embertide")
 

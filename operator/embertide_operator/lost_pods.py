@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from embertide.spec.naming import worker_name
 from embertide_operator.identity import lost_pods
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed, Source
+from embertide_operator.routes import Object
 
 _REASONS = ("Evicted", "Preempted", "Preempting")
 """The reasons of the kubelet's and the scheduler's Events about pods that they end."""

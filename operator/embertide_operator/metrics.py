@@ -23,8 +23,8 @@ from prometheus_client.core import GaugeMetricFamily
 from embertide.spec import metric_names as names
 from embertide.spec.metric_names import Metric
 from embertide_operator.job_series import essentials, job_series, output_series, seconds
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.outputs import OutputRecord
+from embertide_operator.routes import Object
 from embertide_operator.status import Draft
 
 _RECONCILE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

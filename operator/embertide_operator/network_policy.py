@@ -9,7 +9,7 @@ kubelet are subject to no policy.
 from __future__ import annotations
 
 from embertide.spec import naming
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 
 

@@ -18,7 +18,7 @@ from embertide.spec.naming import (
     ROLE_WORKER,
 )
 from embertide.spec.reports import WorkerStatus
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.routes import Object
 
 _MISSING = re.compile(r"not found|references non-existent")
 """What the kubelet says of a ConfigMap, Secret or key that does not exist. Other troubles with

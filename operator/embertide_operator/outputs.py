@@ -20,10 +20,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from embertide_operator.conditions import objective_of, published_at
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.observe import is_true, output_of
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 from embertide_operator.status import parse_time
+from embertide_operator.transport import ApiError
 
 Key = tuple[str, str]
 """Namespace and output URI."""

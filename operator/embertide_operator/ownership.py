@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from embertide.spec.naming import GROUP
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.routes import Object
 from embertide_operator.status import Draft, parse_time
 
 CONFIG_MAP = f"operators.{GROUP}"

@@ -24,15 +24,17 @@ from embertide_operator.claims import Claims
 from embertide_operator.decision import Decision
 from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
 from embertide_operator.events import event_object
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi, Object
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.lost_pods import why_lost
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import Observed, Source, is_finished, is_true, observe, rank_zero
 from embertide_operator.obstacles import note_refusal
 from embertide_operator.outputs import Outputs
 from embertide_operator.reconcile import decide
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft
+from embertide_operator.transport import ApiError
 from embertide_operator.workqueue import Key
 
 _REJECTED_CHILD_SECONDS = 5.0

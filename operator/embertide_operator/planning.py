@@ -23,12 +23,12 @@ from embertide_operator.failures import (
     reported_failure,
     why_not_running,
 )
-from embertide_operator.kubernetes_api import Object, kind_of
 from embertide_operator.observe import Observed, container_status
 from embertide_operator.obstacles import REFUSED, check_obstacle, note_obstacle
 from embertide_operator.pods import Attempt
 from embertide_operator.quantities import quantity
 from embertide_operator.repair import was_changed
+from embertide_operator.routes import Object, kind_of
 from embertide_operator.settings import Settings
 from embertide_operator.status import Draft
 

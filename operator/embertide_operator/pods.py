@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.pod_template import for_planner, merge
 from embertide_operator.quantities import quantity
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 
 _VERSION = importlib.metadata.version("embertide")

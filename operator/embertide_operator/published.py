@@ -19,8 +19,8 @@ from embertide.spec.run_status import RunStatus
 from embertide_operator.conditions import NOT_CURRENT
 from embertide_operator.decision import Decision, stop_pods
 from embertide_operator.failures import published_by
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed, container_status, output_of
+from embertide_operator.routes import Object
 from embertide_operator.status import Draft, parse_time, timestamp
 from embertide_operator.tracking import set_progress
 

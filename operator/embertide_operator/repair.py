@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.quantities import quantity
+from embertide_operator.routes import Object
 
 _KEYS = {
     "ownerReferences": ("uid",),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, get_args
 
 from embertide.spec.status import ConditionType
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.routes import Object
 
 LONGEST_MESSAGE = 1024
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from embertide.spec.naming import LABEL_JOB
-from embertide_operator.kubernetes_api import Object
+from embertide_operator.routes import Object
 
 Name = tuple[str, str]
 """Namespace and name of an object."""

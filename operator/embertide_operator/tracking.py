@@ -7,9 +7,9 @@ from embertide.spec.reports import ProgressReport
 from embertide.spec.status import ProgressStatus
 from embertide_operator.decision import count_workers
 from embertide_operator.failures import is_ready, why_not_ready
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.observe import Observed
 from embertide_operator.obstacles import REFUSED, clear_obstacle, note_obstacle
+from embertide_operator.routes import Object
 from embertide_operator.status import Draft, timestamp
 
 UNREACHABLE = "WorkerUnreachable"

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.problems import dotted, explain
 from embertide_operator import pod_template
-from embertide_operator.kubernetes_api import Object
 from embertide_operator.pods import image_of
 from embertide_operator.quantities import quantity
+from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 
 Problems = list[tuple[str, str]]

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from embertide_operator.backoff import Backoff
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.store import Store
+from embertide_operator.transport import ApiError
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 15.0

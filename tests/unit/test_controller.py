@@ -13,9 +13,9 @@ import pytest
 
 from embertide_operator.controller import Controller
 from embertide_operator.health import health
-from embertide_operator.kubernetes_api import ApiError
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import holds_output
+from embertide_operator.transport import ApiError
 from tests.support.api_server import ApiServer, api_server
 from tests.support.live_controller import (
     JOBS,

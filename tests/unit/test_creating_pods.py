@@ -12,7 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from kubernetes.client import ApiClient, Configuration
 
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi
+from embertide_operator.kubernetes_api import KubernetesApi
+from embertide_operator.transport import ApiError
 
 POD = {
     "apiVersion": "v1",

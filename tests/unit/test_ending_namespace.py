@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
-from embertide_operator.kubernetes_api import ApiError
+from embertide_operator.transport import ApiError
 from tests.support.operator_world import World
 
 REFUSED = (

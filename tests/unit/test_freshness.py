@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from embertide.spec.freshness import Freshness, duration_seconds
 from embertide_operator.conditions import is_outdated, objective_of, published_at
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.outputs import (
     OutputRecord,
     Outputs,
@@ -21,6 +21,7 @@ from embertide_operator.outputs import (
 )
 from embertide_operator.settings import Settings
 from embertide_operator.status import timestamp
+from embertide_operator.transport import ApiError
 from tests.support.operator_world import NOW, World, raw_job
 
 HOUR, DAY = 3600.0, 86400.0

@@ -10,9 +10,9 @@ import pytest
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide_operator.children import child_kinds, children, planner
-from embertide_operator.kubernetes_api import kind_of
 from embertide_operator.observe import is_managed_elsewhere
 from embertide_operator.pods import Attempt
+from embertide_operator.routes import kind_of
 from embertide_operator.settings import Settings
 from embertide_operator.validate import read_job
 from tests.support.operator_world import SETTINGS, UID, World, raw_job

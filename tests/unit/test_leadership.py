@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from typing import Any, cast
 
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.leadership import Alone, ElectedLeadership, make_leadership
 from embertide_operator.settings import Settings
+from embertide_operator.transport import ApiError
 
 SETTINGS = Settings(
     own_namespace="tools", own_name="op", lease_seconds=4, renew_seconds=2.0, retry_seconds=0.05

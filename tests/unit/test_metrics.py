@@ -17,9 +17,9 @@ from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS, Metric
 from embertide.spec.status import JobStatus
 from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
 from embertide.telemetry.transfers import OperationStats, TransferStats
-from embertide_operator.kubernetes_api import request_of
 from embertide_operator.metrics import Metrics
 from embertide_operator.outputs import follow
+from embertide_operator.routes import request_of
 from embertide_operator.status import Draft
 from tests.support.cli import REPORT
 from tests.support.metric_page import PAGE, page

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from embertide_operator.claims import Claims
-from embertide_operator.kubernetes_api import ApiError, KubernetesApi
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.ownership import (
     CONFIG_MAP,
     OPERATOR,
@@ -24,6 +24,7 @@ from embertide_operator.ownership import (
 )
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
+from embertide_operator.transport import ApiError
 from tests.support.operator_world import NOW, SETTINGS, Observed, World, raw_job
 
 ALIVE = SignOfLife("a/op", "", "all namespaces", "2026-11-21T12:00:00Z")

@@ -156,7 +156,7 @@ def test_a_connection_that_died_silently_is_given_up(
     server: ApiServer, following: Callable[..., Following], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a node's crash or a firewall's timeout: no end, no reset, nothing comes."""
-    monkeypatch.setattr("embertide_operator.kubernetes_api._WATCH_MARGIN_SECONDS", 0.2)
+    monkeypatch.setattr("embertide_operator.transport._WATCH_MARGIN_SECONDS", 0.2)
     with tcp_proxy("127.0.0.1", server.port) as proxy:
         seen = following(proxy, seconds=1)
         wait_for(lambda: server.requests["watch", "pods"] == 1)
