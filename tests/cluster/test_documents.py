@@ -49,8 +49,7 @@ class Terminal:
         (folder / "docker").symlink_to(ROOT / "docker")
         (folder / "job.yaml").write_text(yaml.safe_dump(job))
         (folder / "kubeconfig").write_bytes(cluster.kubeconfig.read_bytes())
-        first, values = chart_values()[0]
-        assert first.document == "docs/install.md"
+        values = next(v for block, v in chart_values() if block.document == "docs/install.md")
         repository, tag = cluster.operator_image.rsplit(":", 1)
         values["image"] |= {"repository": repository, "tag": tag}
         values["worker"] |= {"image": cluster.worker_image}

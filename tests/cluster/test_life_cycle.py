@@ -105,8 +105,8 @@ def test_what_is_missing_is_told_at_once(small: Inputs, jobs: Jobs) -> None:
     mounting = {"name": "worker", "volumeMounts": [{"name": "more", "mountPath": "/more"}]}
     template = workers(podTemplate={"spec": {"volumes": [volume], "containers": [mounting]}})
     names = {
-        "secretless": ("CreateContainerConfigError", 'secret "nowhere" not found'),
-        "keyless": ("CreateContainerConfigError", "couldn't find key AWS_SECRET_ACCESS_KEY"),
+        "secretless": ("FailedMount", 'secret "nowhere" not found'),
+        "keyless": ("FailedMount", "references non-existent secret key: AWS_SECRET_ACCESS_KEY"),
         "mapless": ("FailedMount", 'configmap "no-such-map" not found'),
     }
     manifests = [small.job(name, f"{jobs.root}/{name}") for name in names]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tests.support.cluster.fixture import KubernetesCluster
-from tests.support.cluster.installation import NAMESPACE
+from tests.support.cluster.installation import NAMESPACE, RELEASE
 from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
@@ -31,9 +33,12 @@ def test_it_has_exactly_the_rights_it_uses(tiny: Inputs, jobs: Jobs, operator: s
 
 
 def _granted(cluster: KubernetesCluster, role: str) -> set[Right]:
+    """By the ClusterRole, and by the Roles in the operator's own namespace."""
+    roles = [cluster.get("clusterrole", f"{NAMESPACE}:{role}")]
+    roles += [cluster.get("-n", NAMESPACE, "role", name) for name in (role, f"{RELEASE}-outputs")]
     return {
         (group, resource, verb)
-        for rule in cluster.get("clusterrole", f"{NAMESPACE}:{role}")["rules"]
+        for rule in itertools.chain.from_iterable(found["rules"] for found in roles)
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]

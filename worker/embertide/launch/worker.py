@@ -124,7 +124,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         folder.writing_snapshots(rank, take, period) if period else nothing as write,
         repeating(pulse.beat, PERIOD_SECONDS) if _tells(settings, rank) else nullcontext(),
     ):
-        clock.on_stage_over = write
+        clock.on_stage = write
         report = run(ctx, order, recorder, clock)
     if report is not None:
         folder.write_report(report)

@@ -30,7 +30,7 @@ class Clock:
         own_nodes, own_edges: of this worker's sub-range, 0 until they are known.
         began: when the run began (perf_counter).
         spans: stages and layers that are over, their times since ``began``.
-        on_stage_over: called when a stage is over; a short one would fall between two snapshots.
+        on_stage: called when a stage begins and ends; a short one would fall between two snapshots.
     """
 
     memory: MemoryWatch
@@ -44,7 +44,7 @@ class Clock:
     own_edges: int = 0
     began: float = field(default_factory=time.perf_counter)
     spans: list[Span] = field(default_factory=list)
-    on_stage_over: Callable[[], None] = lambda: None
+    on_stage: Callable[[], None] = lambda: None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -52,11 +52,12 @@ class Clock:
         self.on_progress(Progress(name))
         self.memory.stage = name
         start = self.under_way[name] = time.perf_counter()
+        self.on_stage()
         with self._span(name):
             yield
         del self.under_way[name]
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
-        self.on_stage_over()
+        self.on_stage()
 
     @contextmanager
     def layer(self, number: int) -> Iterator[None]:
