@@ -60,13 +60,17 @@ $(STAMP): $(filter .cache/%,$(UV))
 demo: $(STAMP)
 	@$(BIN)/python examples/debian/demo.py
 
+# The tests on the cluster mostly wait for it; all others run beside them, with the time they leave.
+ON_CLUSTER := .cache/tests-on-the-cluster.log
 test: $(STAMP)
-	@echo "[test] pytest --cluster=without $(JOBS) $(ARGS)"
 	@$(BIN)/python -m compileall -q operator worker tests  # hundreds of processes import these
-	@$(BIN)/python -m pytest --cluster=without $(JOBS) $(ARGS); others=$$?; \
+	@mkdir -p .cache; echo "[test] pytest --cluster=without $(JOBS) $(ARGS)"; \
+	echo "[test] beside it, shown at the end: pytest --cluster=only --durations=20 $(ARGS)"; \
+	$(BIN)/python -m pytest --cluster=only --durations=20 $(ARGS) >$(ON_CLUSTER) 2>&1 & cluster=$$!; \
+	trap 'kill $$cluster 2>/dev/null' INT TERM; \
+	nice -n 5 $(BIN)/python -m pytest --cluster=without $(JOBS) $(ARGS); others=$$?; \
+	wait $$cluster; cluster=$$?; cat $(ON_CLUSTER); \
 	case $$others in 0|5) ;; *) exit $$others; esac; \
-	echo "[test] pytest --cluster=only --durations=20 $(ARGS)"; \
-	$(BIN)/python -m pytest --cluster=only --durations=20 $(ARGS); cluster=$$?; \
 	[ $$cluster -ne 5 ] || exit $$others; exit $$cluster  # 5: no test selected
 
 cluster: $(STAMP)

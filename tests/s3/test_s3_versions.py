@@ -152,5 +152,5 @@ def test_processes_race_for_the_pointer(settings: StorageSettings, output: str) 
 def test_a_process_that_dies_anywhere_leaves_a_whole_version(
     settings: StorageSettings, output: str
 ) -> None:
-    # Dying while parts are written is tested on files; nothing there depends on the store.
-    check_crashes(settings, output, parts=False)
+    # Dying while parts are written, and at each single operation, is tested on files.
+    check_crashes(settings, output, parts=False, every=2)

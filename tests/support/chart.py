@@ -54,7 +54,9 @@ def render(
     """Every object of a release."""
     made = template(values or {}, release, chart, namespace)
     assert made.returncode == 0, made.stderr
-    return [item for item in yaml.safe_load_all(made.stdout) if item]
+    # In C where it is there: a release is half a megabyte.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [item for item in yaml.load_all(made.stdout, loader) if item]
 
 
 def refusal(values: Values) -> str:

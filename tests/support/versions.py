@@ -152,13 +152,13 @@ def crash_at(settings: StorageSettings | None, uri: str, operation: int, parts: 
     publish(deadly, uri, NEXT, manifest_of(digests), keep=1)
 
 
-def crash_everywhere(settings: StorageSettings | None, uri: str, parts: int) -> None:
-    """One output for each operation a process can die at, until it outlives them all."""
+def crash_everywhere(settings: StorageSettings | None, uri: str, parts: int, every: int) -> None:
+    """One output for each operation a process dies at, until it outlives them all."""
     # Imports the store's libraries before the forks, not in each.
     open_storage(settings).stat(uri)
-    operation, status = 0, KILLED
+    operation, status = 1 - every, KILLED
     while status == KILLED:
-        operation += 1
+        operation += every
         status = _in_child(
             partial(crash_at, settings, f"{uri}/{operation}", operation, bool(parts))
         )()
@@ -211,15 +211,17 @@ def call(function: str, settings: StorageSettings | None, uri: str, *args: int) 
     return json.loads(ended.stdout)
 
 
-def check_crashes(settings: StorageSettings | None, uri: str, parts: bool = True) -> None:
-    """Die at every storage operation of a run's end; readers must have a whole version always.
+def check_crashes(
+    settings: StorageSettings | None, uri: str, parts: bool = True, every: int = 1
+) -> None:
+    """Die at storage operations of a run's end; readers must have a whole version always.
 
     And the next run must publish as if nothing had been.
     """
     storage = open_storage(settings)
-    operations = call("crash_everywhere", settings, uri, int(parts))
+    operations = call("crash_everywhere", settings, uri, int(parts), every)
     seen = []
-    for operation in range(1, operations + 1):
+    for operation in range(1, operations + 1, every):
         output = f"{uri}/{operation}"
         current = latest(storage, output).version
         there = [info.version for info in list_versions(storage, output)]
