@@ -16,10 +16,6 @@ import os
 gc.disable()
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
-from embertide.launch.lean_torch import import_torch
-
-import_torch()
-
 import embertide.launch.worker
 import embertide.planning.estimate
 from embertide.telemetry.memory import return_large_arrays
