@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
+from tests.support.cluster.jobs import RESTRICTED, Inputs, Jobs, find_condition, workers
 
 pytestmark = pytest.mark.cluster
 
@@ -132,8 +132,17 @@ def test_a_job_made_again_waits_for_the_pods_of_the_one_before(tiny: Inputs, job
 
 
 def test_a_pod_that_uses_more_than_it_may_is_no_disruption(tiny: Inputs, jobs: Jobs) -> None:
-    scratch = {"spec": {"volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1"}}]}}
-    greedy = workers(podTemplate=scratch)
+    # The kubelet looks every ten seconds, and a small job is done before.
+    hoard = "import time; open('/scratch/hoard', 'w').write('much'); time.sleep(60)"
+    first = {
+        "name": "hoarder",
+        "image": jobs.cluster.worker_image,
+        "command": ["python", "-c", hoard],
+        "securityContext": RESTRICTED,
+        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    }
+    scratch = {"name": "scratch", "emptyDir": {"sizeLimit": "1"}}
+    greedy = workers(podTemplate={"spec": {"volumes": [scratch], "initContainers": [first]}})
     jobs.apply(tiny.job("greedy", f"{jobs.root}/out", workers=greedy, backoffLimit=0))
     status = jobs.fail("greedy")
     assert (status["lastFailure"]["reason"], status["failures"]) == ("Evicted", 1)

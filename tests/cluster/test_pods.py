@@ -15,7 +15,7 @@ from embertide_operator.children import children, planner
 from embertide_operator.pods import Attempt
 from embertide_operator.validate import read_job
 from tests.support.chart_sources import pod_groups
-from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
+from tests.support.cluster.jobs import RESTRICTED, Inputs, Jobs, find_condition, workers
 from tests.support.operator_world import SETTINGS, UID, raw_job
 
 pytestmark = pytest.mark.cluster
@@ -130,14 +130,6 @@ def test_what_keeps_pods_from_starting_is_told_by_name(tiny: Inputs, jobs: Jobs)
     jobs.await_("gpu", lambda s: s.get("plan"))
     assert jobs.status("other") == {}
     assert jobs.reasons("other") == []
-
-
-RESTRICTED = {
-    "allowPrivilegeEscalation": False,
-    "runAsNonRoot": True,
-    "capabilities": {"drop": ["ALL"]},
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 def message(status: dict[str, Any]) -> str:

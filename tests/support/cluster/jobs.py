@@ -34,6 +34,13 @@ from tests.support.exact import assert_exact
 
 Manifest = dict[str, Any]
 _POLL_SECONDS = 0.1
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "runAsNonRoot": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""Of containers that Pod Security *restricted* lets in."""
 
 
 @dataclass(frozen=True)
