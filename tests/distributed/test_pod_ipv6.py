@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -33,9 +34,10 @@ def test_workers_meet_over_ipv6(tmp_path: Path) -> None:
 
 def peers(pod: Pod, port: int) -> set[str]:
     """The addresses at which a pod's processes are connected to a port."""
-    return {
-        connection.raddr.ip
-        for process in members(pod.process.pid)
-        for connection in psutil.Process(process).net_connections("tcp")
-        if connection.raddr and connection.raddr.port == port
-    }
+    found = set()
+    for process in members(pod.process.pid):
+        with suppress(psutil.NoSuchProcess):  # it ended while we looked
+            for connection in psutil.Process(process).net_connections("tcp"):
+                if connection.raddr and connection.raddr.port == port:
+                    found.add(connection.raddr.ip)
+    return found
