@@ -55,6 +55,29 @@ def entry(name: str, second: int, namespace: str = "shop") -> Entry:
     return Entry((namespace, name), (f"{second:02}", name), name, State.READY)
 
 
+class TestOtherOperators:
+    """Their jobs keep their outputs, and count neither as waiting nor as running."""
+
+    def test_a_running_one_keeps_its_output_and_takes_no_room(self) -> None:
+        admission = knowing(job("ours", 2, output="x"), job("free", 3), total=1)
+        admission.note(in_phase(job("theirs", 1, output="x"), PHASES["holds"]), ours=False)
+        assert "shop/theirs is publishing" in admission.ask(job("ours", 2, output="x")).competing
+        assert admission.ask(job("free", 3)) == Verdict()
+
+    def test_one_that_waits_holds_up_nobody(self) -> None:
+        admission = knowing(job("ours", 2, output="x"), total=1)
+        admission.note(job("theirs", 1, output="x"), ours=False)
+        assert admission.waiting() == 1
+        assert admission.ask(job("ours", 2, output="x")) == Verdict()
+
+    def test_one_that_is_taken_over_counts(self) -> None:
+        theirs = in_phase(job("theirs", 1), PHASES["holds"])
+        admission = knowing(job("ours", 2), total=1)
+        admission.note(theirs, ours=False)
+        admission.note(theirs, ours=True)
+        assert "at most 1 jobs run" in admission.ask(job("ours", 2)).queued
+
+
 class TestFirstInLine:
     def test_without_limits_all_may_start(self) -> None:
         line = [entry("a", 1), entry("b", 2)]

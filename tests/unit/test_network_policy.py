@@ -7,11 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiClient
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide_operator.cache import Cache
 from embertide_operator.children import child_kinds, children, planner
+from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.pods import Attempt
+from embertide_operator.routes import ROUTES
 from embertide_operator.settings import Settings
 from embertide_operator.validate import read_job
 from tests.support import chart
@@ -118,6 +122,28 @@ def test_rights_are_there_as_long_as_it_is_on() -> None:
         rules = chart.only(objects, "ClusterRole", "tools:embertide-operator")["rules"]
         groups = {group for rule in rules for group in rule["apiGroups"]}
         assert ("networking.k8s.io" in groups) is enabled
+
+
+def test_every_kind_of_child_is_watched_and_may_be() -> None:
+    values = {"worker": {"podGroups": {"api": "volcano"}}}
+    settings = settings_of(chart.render(values))
+    assert settings.network_policy
+    assert settings.pod_groups == "volcano"
+    cache = Cache(KubernetesApi(ApiClient()), (), child_kinds(settings), lambda *_: None)
+    assert cache.stores.keys() == {"EmbeddingJob", "Pod", *child_kinds(settings)}
+    rules = chart.only(chart.render(values), "ClusterRole", "tools:embertide-operator")["rules"]
+    watched = {name for rule in rules if {"list", "watch"} <= {*rule["verbs"]}
+               for name in rule["resources"]}  # fmt: skip
+    assert {ROUTES[kind][1] for kind in cache.stores} <= watched
+
+
+def test_a_group_that_was_written_is_found_in_the_cache() -> None:
+    kind = "PodGroup.scheduling.volcano.sh"
+    cache = Cache(KubernetesApi(ApiClient()), (), [kind], lambda *_: None)
+    meta = {"namespace": "shop", "name": "a", "resourceVersion": "7"}
+    api_version = "scheduling.volcano.sh/v1beta1"
+    cache.written({"apiVersion": api_version, "kind": "PodGroup", "metadata": meta})
+    assert cache.get(kind, "shop", "a") is not None
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", "[{}]", "peers"])
