@@ -1,4 +1,4 @@
-"""Read the state of one job from the Kubernetes API and from rank 0; nothing is cached."""
+"""The state of one job, as a pass sees it: from the cache, or from the Kubernetes API itself."""
 
 from __future__ import annotations
 

@@ -55,7 +55,6 @@ class Passes:
     Attributes:
         hear: what rank 0 of a job's attempt has said, by key, UID and attempt.
         may_write: asked before every write.
-        settled: told of a job's key and UID once its pass has ended.
     """
 
     api: KubernetesApi
