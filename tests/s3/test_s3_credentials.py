@@ -15,7 +15,7 @@ from embertide.spec import naming
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
-from tests.support.s3.server import S3Server, build
+from tests.support.s3.server import S3Server, build, server_with_accounts
 
 pytestmark = pytest.mark.s3
 
@@ -25,12 +25,8 @@ OLD, NEW = ("old-key", "old-secret"), ("new-key", "new-secret")
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A server whose accounts can be made and deleted."""
-    folder = tmp_path_factory.mktemp("accounts")
-    (folder / "objects" / "shop").mkdir(parents=True)
-    found = S3Server(build(), folder, options=("--iam-dir", str(folder)))
-    found.start()
-    yield found
-    found.stop()
+    with server_with_accounts(tmp_path_factory.mktemp("accounts")) as found:
+        yield found
 
 
 def admin(server: S3Server, *command: str) -> None:

@@ -21,7 +21,7 @@ from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import list_versions
 from tests.support.paths import ROOT
-from tests.support.s3.server import S3Server, build
+from tests.support.s3.server import S3Server, build, server_with_accounts
 
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 
@@ -45,15 +45,11 @@ ACTIONS = sorted({action for item in policy()["Statement"] for action in item["A
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A server with an account that has no rights but those of the bucket's policy."""
-    folder = tmp_path_factory.mktemp("rights")
-    (folder / "objects" / "shop").mkdir(parents=True)
-    found = S3Server(build(), folder, options=("--iam-dir", str(folder)))
-    found.start()
-    admin = ("admin", "--access", found.access_key, "--secret", found.secret_key)
-    account = ("create-user", "--access", USER, "--secret", KEY, "--role", "user")
-    subprocess.run([build(), *admin, "--endpoint-url", found.endpoint, *account], check=True)
-    yield found
-    found.stop()
+    with server_with_accounts(tmp_path_factory.mktemp("rights")) as found:
+        admin = ("admin", "--access", found.access_key, "--secret", found.secret_key)
+        account = ("create-user", "--access", USER, "--secret", KEY, "--role", "user")
+        subprocess.run([build(), *admin, "--endpoint-url", found.endpoint, *account], check=True)
+        yield found
 
 
 def owner(server: S3Server) -> Any:

@@ -14,6 +14,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.shared_cache import SHARED_CACHE
@@ -130,3 +132,15 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@contextmanager
+def server_with_accounts(folder: Path) -> Iterator[S3Server]:
+    """A running server with the bucket ``shop``, whose accounts can be made and deleted."""
+    (folder / "objects" / "shop").mkdir(parents=True)
+    found = S3Server(build(), folder, options=("--iam-dir", str(folder)))
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()
