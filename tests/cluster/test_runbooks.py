@@ -37,7 +37,6 @@ def test_the_commands_run(
     jobs.apply(
         tiny.job("done", output), small.job("held", f"{jobs.root}/held", workers=workers(2, 1))
     )
-    jobs.await_("done", lambda status: status.get("phase") == "Succeeded")
     path = [cluster.programs["kubectl"].parent, Path(".venv/bin").resolve(), os.environ["PATH"]]
     env = os.environ | {
         "PATH": os.pathsep.join(map(str, path)),
@@ -45,6 +44,7 @@ def test_the_commands_run(
         "AWS_ENDPOINT_URL": cluster.s3.endpoint,
     }
     with jobs.held("held", 1, "infer"):
+        jobs.await_("done", lambda status: status.get("phase") == "Succeeded")
         node = cluster.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
         used = set()
         for command in commands():

@@ -1,13 +1,15 @@
 """The first node, inside namespaces of its own: sets them up, starts everything, takes orders.
 
 Started by keeper.py. Orders come as lines of JSON on standard input and are answered on standard
-output, one line each: ``{"do": "start" | "stop", "component": NAME}``. The end of standard input
-ends this process, and with it, since the namespaces go, every process, mount and link.
+output, one line each: ``{"do": "start" | "stop", "component": NAME}``. Between orders, components
+that ended by themselves are started again. The end of standard input ends this process, and with
+it, since the namespaces go, every process, mount and link.
 """
 
 from __future__ import annotations
 
 import json
+import selectors
 import ssl
 import sys
 import traceback
@@ -19,6 +21,9 @@ from tests.support.cluster import components, config, machine, network
 from tests.support.cluster.layout import API, FIRST, Layout
 from tests.support.cluster.running import ComponentProcesses
 from tests.support.cluster.settings import Settings
+
+_LOOK_SECONDS = 1.0
+"""How often it looks whether a component has ended."""
 
 
 def start(settings: Settings, running: ComponentProcesses, here: int) -> None:
@@ -71,8 +76,15 @@ def main() -> None:
     settings = Settings.of_this_process()
     running = ComponentProcesses(settings.layout.logs)
     if answer(partial(start, settings, running, int(sys.argv[1]))):
-        for line in sys.stdin:
-            answer(partial(obey, running, json.loads(line)))
+        with selectors.DefaultSelector() as selector:
+            selector.register(sys.stdin, selectors.EVENT_READ)
+            while True:
+                if not selector.select(_LOOK_SECONDS):
+                    running.revive()
+                elif line := sys.stdin.readline():
+                    answer(partial(obey, running, json.loads(line)))
+                else:
+                    return
 
 
 if __name__ == "__main__":

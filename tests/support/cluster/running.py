@@ -1,9 +1,10 @@
-"""Components as processes: start, stop, wait until one answers."""
+"""Components as processes: start, stop, wait until one answers, start again what ended."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,9 +42,20 @@ class ComponentProcesses:
             )
 
     def stop(self, name: str) -> None:
-        """Kill a component, as a crash does."""
-        self._processes[name].kill()
-        self._processes[name].wait()
+        """Kill a component, as a crash does; it stays away until it is started."""
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def revive(self) -> None:
+        """Start again what ended by itself, as a kubelet does with a control plane's pods.
+
+        The scheduler ends itself when its cache contradicts the API server.
+        """
+        for name, process in list(self._processes.items()):
+            if process.poll() is not None:
+                print(f"{name} ended with status {process.returncode}", file=sys.stderr, flush=True)
+                self.start(name)
 
     def wait_for(self, name: str, answers: Callable[[], bool]) -> None:
         """Wait until a component answers; RuntimeError where it ended or takes too long."""
