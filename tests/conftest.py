@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.register_profile("embertide", deadline=None)
 settings.load_profile("embertide")
 
+_CLUSTER = Path(__file__).parent / "cluster"
+"""All tests that run on the test cluster, and no others."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -29,6 +33,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="with",
         help="tests that run on the test cluster: with the others, without them, only them",
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether a folder holds no test of the chosen half, so that nothing of it is imported."""
+    choice = config.getoption("--cluster")
+    of_cluster = collection_path == _CLUSTER or _CLUSTER in collection_path.parents
+    others = collection_path.parent == _CLUSTER.parent and collection_path.is_dir()
+    ignored = (choice == "only" and others and not of_cluster) or (
+        choice == "without" and of_cluster
+    )
+    return True if ignored else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

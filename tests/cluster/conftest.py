@@ -94,7 +94,7 @@ def small(cluster: KubernetesCluster) -> Inputs:
 @pytest.fixture(scope="session")
 def big(cluster: KubernetesCluster) -> Inputs:
     """Enough edges that every stage lasts long enough to be met in."""
-    return Inputs.make(cluster, "big", "--scale=16", "--width=64", "--hidden=64")
+    return Inputs.make(cluster, "big", "--scale=14", "--width=32", "--hidden=32")
 
 
 @pytest.hookimpl(wrapper=True)

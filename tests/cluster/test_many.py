@@ -12,7 +12,7 @@ from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
 
-JOBS = 12
+JOBS = 9
 _ROOM = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"memory": "2Gi"}}
 
 

@@ -76,7 +76,7 @@ def test_s3_down_for_a_while(big: Inputs, jobs: Jobs) -> None:
     jobs.apply(big.job("patient", output, backoffLimit=10))
     with jobs.held("patient", 1, "ingest"):
         jobs.cluster.stop_s3()
-    back = time.monotonic() + 30
+    back = time.monotonic() + 15
     try:
         status = jobs.await_("patient", lambda s: s["failures"] and time.monotonic() > back)
         assert status["lastFailure"]["reason"] == "StoreUnavailable"

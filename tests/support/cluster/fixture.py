@@ -153,12 +153,12 @@ class KubernetesCluster:
             {"kind": "Namespace", "metadata": {"name": name, "labels": labels}},
             {"kind": "Secret", "metadata": keys, "stringData": self.s3.environment},
         ]
-        for item in objects:
-            text = json.dumps({"apiVersion": "v1"} | item)
-            self.kubectl("apply", "--server-side", "-f", "-", input=text)
+        items = [{"apiVersion": "v1"} | item for item in objects]
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        self.kubectl("apply", "--server-side", "-f", "-", input=text)
         # Pods cannot be created before it is there.
-        account = ("wait", "--for=create", "serviceaccount/default", "--timeout=30s")
-        self.kubectl("-n", name, *account)
+        accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+        self.wait_for(lambda: self.read(accounts)["items"], 30, "the default account")
 
     def discard(self, namespace: str) -> None:
         """Delete a namespace with all that is in it, without waiting for that."""
