@@ -256,6 +256,17 @@ SILENT = (
         {f"embertide_job_progress_ratio{{{JOB}}}": "0.4x120"},
         {},
     ),
+    Case(
+        "",
+        "a queue holds the pods",
+        {
+            _RUNNING: "",
+            f'embertide_job_phase{{{JOB}, phase="Starting"}}': "1x120",
+            f'embertide_job_condition{{{JOB}, condition="WorkersReady",'
+            ' reason="SchedulingGated"}': "0x120",
+        },
+        {},
+    ),
     Case("", "a first run under way, not older than its objective", {_SUCCESS: ""}, {}),
     Case("", "an output without an objective, however old", {_OBJECTIVE: ""}, {}, at=120),
     Case(
