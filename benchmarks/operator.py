@@ -14,29 +14,25 @@ with 0, 1, 10, ... jobs running. ``--python`` measures the operator of another c
 from __future__ import annotations
 
 import argparse
-import os
-import re
 import signal
 import statistics
 import subprocess
 import sys
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import yaml
 from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 
 from benchmarks.support.control_plane import control_plane
 from benchmarks.support.fake_pods import SCHEDULER, FakePods, send
+from benchmarks.support.operator_process import OperatorProcess, wait
 from benchmarks.support.rounds import RESULTS, ROOT, Run, save
-from embertide.spec import metric_names as names
 from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.routes import Object
 from embertide_operator.transport import ApiError
@@ -44,11 +40,9 @@ from tests.support.operator_world import raw_job
 
 NAMESPACE = "benchmark"
 JOBS = f"/apis/embertide.dev/v1alpha1/namespaces/{NAMESPACE}/embeddingjobs"
-_PORT = 18080
 _AT_ONCE = 16
 _SETTLE_SECONDS = 5.0
 _PAUSE_SECONDS = 1.0
-_LONGEST_SECONDS = 120.0
 _DONE = "2026-01-01T00:00:00Z"
 
 
@@ -165,93 +159,7 @@ class Bench:
                 print(f"watch of StatefulSets: {error}", file=sys.stderr)
 
 
-def wait(condition: Callable[[], bool], what: str) -> None:
-    """Until it is true; SystemExit where that takes too long."""
-    until = time.monotonic() + _LONGEST_SECONDS
-    while not condition():
-        if time.monotonic() > until:
-            raise SystemExit(f"waited {_LONGEST_SECONDS:g} s in vain: {what}")
-        time.sleep(0.02)
-
-
-class Operator:
-    """The operator as a process, and its own figures."""
-
-    def __init__(self, python: str, kubeconfig: Path, log: Path) -> None:
-        environment = os.environ | {
-            "KUBECONFIG": str(kubeconfig),
-            "EMBERTIDE_NAMESPACES": NAMESPACE,
-            "EMBERTIDE_IMAGE": "none",
-            "EMBERTIDE_PORT": str(_PORT),
-            "EMBERTIDE_MAX_RUNNING_JOBS": "0",
-        }
-        self._log = log.open("wb")
-        self.process = subprocess.Popen(
-            [python, "-m", "embertide_operator"],
-            env=environment,
-            stdout=self._log,
-            stderr=self._log,
-            cwd="/",
-        )
-        self._of_system = psutil.Process(self.process.pid)
-
-    def stop(self) -> None:
-        """End it."""
-        self.process.terminate()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._log.close()
-
-    def healthy(self) -> bool:
-        """Whether it serves and is well."""
-        if self.process.poll() is not None:
-            raise SystemExit(f"the operator ended with {self.process.returncode}")
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{_PORT}/healthz", timeout=10) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-    def measure(self, seconds: float) -> Run:
-        """Rates over some time, and memory at its end."""
-        before, cpu = self._counters(), sum(self._of_system.cpu_times()[:2])
-        began = time.monotonic()
-        time.sleep(seconds)
-        took = time.monotonic() - began
-        cores = (sum(self._of_system.cpu_times()[:2]) - cpu) / took
-        after = self._counters()
-        passes = after["passes"] - before["passes"]
-        requests = after["requests"] - before["requests"]
-        return {
-            "cores": round(cores, 4),
-            "rss_bytes": self._of_system.memory_info().rss,
-            "requests_per_second": round(requests / took, 2),
-            "passes_per_second": round(passes / took, 2),
-            "pass_seconds": round((after["seconds"] - before["seconds"]) / max(passes, 1), 5),
-            "request_seconds": round((after["asking"] - before["asking"]) / max(requests, 1), 5),
-        }
-
-    def _counters(self) -> dict[str, float]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{_PORT}/metrics", timeout=30) as answer:
-            text = answer.read().decode()
-
-        def total(name: str) -> float:
-            lines = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
-            return sum(map(float, lines))
-
-        duration = names.RECONCILE_SECONDS.name
-        return {
-            "requests": total(names.API_REQUESTS.name),
-            "passes": total(f"{duration}_count"),
-            "seconds": total(f"{duration}_sum"),
-            "asking": total(f"{names.API_SECONDS.name}_sum"),
-        }
-
-
-def measure(bench: Bench, operator: Operator, given: argparse.Namespace) -> Run:
+def measure(bench: Bench, operator: OperatorProcess, given: argparse.Namespace) -> Run:
     """Idle, then with more and more jobs; latencies with as many as were asked for."""
     wait(operator.healthy, "the operator is healthy")
     time.sleep(_SETTLE_SECONDS)
@@ -337,7 +245,8 @@ def main() -> None:
         with cluster(given.kubeconfig) as kubeconfig:
             bench = Bench(kubeconfig)
             bench.prepare(given.jobs - given.running)
-            operator = Operator(python, kubeconfig, Path(f"/tmp/embertide-operator-{name}.log"))
+            log = Path(f"/tmp/embertide-operator-{name}.log")
+            operator = OperatorProcess(python, kubeconfig, NAMESPACE, log)
             try:
                 found["operators"][name] = measure(bench, operator, given)
             finally:
