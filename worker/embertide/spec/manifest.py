@@ -7,16 +7,9 @@ models. `load_manifest` reads text and files.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import (
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import Field, ValidationError, model_validator
 
 from embertide.spec import naming
 from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
@@ -25,8 +18,10 @@ from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.freshness import Freshness
 from embertide.spec.grid import GridShape
+from embertide.spec.inference import Inference
 from embertide.spec.inputs import Input
 from embertide.spec.loading import Prepare, parse_document, read_file, read_manifest
+from embertide.spec.metadata import MAX_NAME, NAME, Metadata
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
@@ -34,7 +29,6 @@ from embertide.spec.workers import StorageSettings, Workers
 
 API_VERSION = "embertide.dev/v1alpha1"
 KIND = "EmbeddingJob"
-MIB = 1 << 20
 
 __all__ = [
     "API_VERSION",
@@ -64,49 +58,6 @@ __all__ = [
     "normalise_uri",
 ]
 
-# Set by the API server, so present in a manifest that came from `kubectl get -o yaml`.
-_SERVER_FIELDS = frozenset(
-    {
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "finalizers",
-        "generation",
-        "managedFields",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    }
-)
-
-
-_NAME, _MAX_NAME = r"^[a-z]([-a-z0-9]*[a-z0-9])?$", naming.MAX_NAME
-
-
-class Metadata(SpecModel):
-    """Name and labels, as every Kubernetes object has them."""
-
-    # A StatefulSet's pods carry its name and an 11 character suffix in a label of at most 63.
-    name: str = Field(
-        min_length=1,
-        max_length=_MAX_NAME,
-        pattern=_NAME,
-        description="Name of the job: lower-case letters, digits and '-', at most 52 characters.",
-    )
-    namespace: str | None = Field(
-        default=None, min_length=1, description="Kubernetes namespace; ignored outside Kubernetes."
-    )
-    labels: dict[str, str] = Field(default_factory=dict, description="Kubernetes labels.")
-    annotations: dict[str, str] = Field(default_factory=dict, description="Kubernetes annotations.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_server_fields(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            return {key: value for key, value in data.items() if key not in _SERVER_FIELDS}
-        return data
-
 
 class ModelRef(SpecModel):
     """The location of the trained model."""
@@ -114,62 +65,6 @@ class ModelRef(SpecModel):
     uri: Uri = Field(
         description="Prefix that contains model.yaml and the weights (model.safetensors, or a "
         "state_dict)."
-    )
-
-
-_MAX_LAYERS = 64
-
-Neighbours = Annotated[int, Field(ge=1)]
-Fanout = Annotated[
-    Annotated[Literal["full"], Tag("<full>")]
-    | Annotated[list[Neighbours], Field(min_length=1, max_length=_MAX_LAYERS), Tag("<list>")],
-    Discriminator(
-        lambda value: (
-            "<list>" if isinstance(value, list) else "<full>" if value == "full" else None
-        ),
-        custom_error_type="fanout",
-        custom_error_message="must be 'full', or a list with the number of neighbours for each "
-        "layer, such as [50, 50, 50]",
-    ),
-    # A schema of Kubernetes cannot say "this word or that list", but what either has to be.
-    WithJsonSchema(
-        {
-            "x-kubernetes-preserve-unknown-fields": True,
-            "pattern": "^full$",
-            "minItems": 1,
-            "maxItems": _MAX_LAYERS,
-            "items": {"type": "integer", "minimum": 1},
-        }
-    ),
-]
-
-
-class Inference(SpecModel):
-    """How the embeddings are computed."""
-
-    fanout: Fanout = Field(
-        default="full",
-        description="Which in-neighbours a node aggregates. Either the word full, for all of "
-        "them; or a list with the number of in-neighbours to sample in each layer, such as "
-        "[50, 50, 50].",
-    )
-    seed: int = Field(
-        default=0,
-        ge=0,
-        le=2**63 - 1,
-        description="Random seed for neighbour sampling. The same seed gives the same sample on "
-        "every grid.",
-    )
-    group_bytes: int = Field(
-        default=8 * MIB,
-        ge=4096,
-        description="Size of one receive buffer for features of remote neighbours, in bytes.",
-    )
-    depth: int = Field(
-        default=2,
-        ge=1,
-        le=64,
-        description="Pipeline depth: number of buffers in flight while another one is computed on.",
     )
 
 
@@ -274,12 +169,12 @@ class JobSpec(SpecModel):
 
 _ROOT_RULES = (
     Rule(
-        f"self.metadata.name.size() <= {_MAX_NAME}",
-        f"must have at most {_MAX_NAME} characters, since pods' names add to it",
+        f"self.metadata.name.size() <= {MAX_NAME}",
+        f"must have at most {MAX_NAME} characters, since pods' names add to it",
         ".metadata.name",
     ),
     Rule(
-        f"self.metadata.name.matches(r'{_NAME}')",
+        f"self.metadata.name.matches(r'{NAME}')",
         "must be lower-case letters, digits and '-', begin with a letter and not end with '-'",
         ".metadata.name",
     ),

@@ -1,0 +1,65 @@
+"""How the embeddings are computed: which neighbours count, and how they are fetched."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag, WithJsonSchema
+
+from embertide.spec.base import SpecModel
+
+_MIB = 1 << 20
+_MAX_LAYERS = 64
+
+Neighbours = Annotated[int, Field(ge=1)]
+Fanout = Annotated[
+    Annotated[Literal["full"], Tag("<full>")]
+    | Annotated[list[Neighbours], Field(min_length=1, max_length=_MAX_LAYERS), Tag("<list>")],
+    Discriminator(
+        lambda value: (
+            "<list>" if isinstance(value, list) else "<full>" if value == "full" else None
+        ),
+        custom_error_type="fanout",
+        custom_error_message="must be 'full', or a list with the number of neighbours for each "
+        "layer, such as [50, 50, 50]",
+    ),
+    # A schema of Kubernetes cannot say "this word or that list", but what either has to be.
+    WithJsonSchema(
+        {
+            "x-kubernetes-preserve-unknown-fields": True,
+            "pattern": "^full$",
+            "minItems": 1,
+            "maxItems": _MAX_LAYERS,
+            "items": {"type": "integer", "minimum": 1},
+        }
+    ),
+]
+
+
+class Inference(SpecModel):
+    """How the embeddings are computed."""
+
+    fanout: Fanout = Field(
+        default="full",
+        description="Which in-neighbours a node aggregates. Either the word full, for all of "
+        "them; or a list with the number of in-neighbours to sample in each layer, such as "
+        "[50, 50, 50].",
+    )
+    seed: int = Field(
+        default=0,
+        ge=0,
+        le=2**63 - 1,
+        description="Random seed for neighbour sampling. The same seed gives the same sample on "
+        "every grid.",
+    )
+    group_bytes: int = Field(
+        default=8 * _MIB,
+        ge=4096,
+        description="Size of one receive buffer for features of remote neighbours, in bytes.",
+    )
+    depth: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Pipeline depth: number of buffers in flight while another one is computed on.",
+    )
