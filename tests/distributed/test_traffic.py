@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from embertide.grid import Grid
-from embertide.models.program import (
+from embertide.spec.grid import GridShape
+from embertide.steps import (
     Activation,
     Aggregate,
     Attend,
     Concat,
     HeadDot,
     Linear,
-    Maximum,
+    Elementwise,
     PairAttend,
     Program,
     Step,
 )
-from embertide.spec.grid import GridShape
 from embertide.telemetry.recorder import Label
 from tests.support.formulas import Formulas
 from tests.support.ranks import on_grid
@@ -82,7 +82,7 @@ PLANS = {
         Linear(out="h", layer=0, x="x", weight="w0"),
         Aggregate(out="a", layer=0, x="h", norm="sym_in"),
         Aggregate(out="b", layer=1, x="a"),
-        Maximum(out="m", layer=1, inputs=("a", "b")),
+        Elementwise(out="m", layer=1, inputs=("a", "b"), op="max"),
         Concat(out="c", layer=1, inputs=("a", "m")),
         Linear(out="o", layer=1, x="c", weight="w1"),
         h=7, a=7, b=7, m=7, c=14, o=5,
