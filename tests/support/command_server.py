@@ -12,6 +12,8 @@ import resource
 import sys
 from typing import Any
 
+from tests.support.forked_helpers import fork_helpers
+
 
 def main() -> None:
     import boto3  # noqa: F401
@@ -19,8 +21,9 @@ def main() -> None:
 
     import embertide.cli
     import embertide.launch.local
-    import embertide.launch.worker
+    import embertide.launch.preload  # noqa: F401
 
+    fork_helpers()
     for line in sys.stdin:
         request = json.loads(line)
         child = os.fork()
