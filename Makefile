@@ -12,9 +12,12 @@ UV_VERSION := 0.13.8
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .cache/uv/bin/uv)
 BIN := .venv/bin
-NATIVE := worker/CMakeLists.txt worker/embertide/kernels/native/*.[ch]pp
+NATIVE := worker/CMakeLists.txt worker/kernel_cache.cmake worker/embertide/kernels/native/*.[ch]pp
 KEY := $(shell { cat uv.lock pyproject.toml $(NATIVE); $(PYTHON) -V; } 2>/dev/null | cksum | cut -d' ' -f1)
 STAMP := .venv/.ready-$(KEY)
+
+# Kernels that were compiled once, by this compiler from these sources, are taken from here.
+export EMBERTIDE_KERNEL_CACHE ?= $(HOME)/.cache/embertide/kernels
 
 # Arguments for pytest: make test ARGS="tests/unit -k csr"
 ARGS ?=

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -29,6 +30,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="with",
         help="tests that run on the test cluster: with the others, without them, only them",
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave folders out that have no test to run: importing their tests takes seconds."""
+    of_cluster = collection_path.name == "cluster"
+    if collection_path.parent != Path(__file__).parent or not collection_path.is_dir():
+        return None
+    return True if config.getoption("--cluster") == ("without" if of_cluster else "only") else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

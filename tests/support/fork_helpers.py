@@ -1,8 +1,8 @@
 """multiprocessing's helpers as forks of the process that starts them.
 
-multiprocessing starts its fork server and its resource tracker as new interpreters, and every
-command does: the server then imports torch again, which costs more than a small job. Forked from a
-process that has imported the same, it does the same work, in a process of its own, at once.
+multiprocessing starts its fork server and its resource tracker as new interpreters, and so does
+every command: the server then imports torch again, which costs more than a small job. Forked from
+a process that has imported the same, it does the same work, in a process of its own, at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing import process, util
 
 
@@ -25,6 +26,7 @@ def _fork(_interpreter: bytes, arguments: Sequence[str], handles: Sequence[int])
     helper = os.fork()
     if helper:
         return helper
+    status = 1
     try:
         _begin_anew(handles)
         exec(arguments[arguments.index("-c") + 1], {"__name__": "__main__"})
@@ -33,20 +35,17 @@ def _fork(_interpreter: bytes, arguments: Sequence[str], handles: Sequence[int])
         status = 0
     except BaseException:
         traceback.print_exc()
-        status = 1
-    sys.stderr.flush()
-    os._exit(status)
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def _begin_anew(handles: Sequence[int]) -> None:
     """Undo what a new interpreter would not have: open files, signal handlers, settings."""
-    keep = {0, 1, 2, *handles}
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in keep:
-            try:
-                os.close(int(name))
-            except OSError:
-                continue  # the listing's own
+    opened = {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - not paths
+    for number in opened - {0, 1, 2, *handles}:
+        with suppress(OSError):  # the listing itself
+            os.close(number)
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
