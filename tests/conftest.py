@@ -5,6 +5,7 @@ Tests of the cluster need a process alone, all others gain from several; ``--clu
 
 from __future__ import annotations
 
+import multiprocessing.forkserver
 import os
 import signal
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from hypothesis import settings
 
 from tests.support.s3.server import S3Server, build
 
+_preload = multiprocessing.forkserver.set_forkserver_preload
+
 # Started in the background or by nohup, we would ignore these, and so would all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -22,6 +25,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Set before torch is imported, here and in all that tests start: its threads wait for each other by
 # spinning, which on a busy machine costs up to eight times what they compute.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# pyarrow imports pandas where there is one, as here and not in the workers' image. The fork server
+# does it once for all workers.
+multiprocessing.forkserver.set_forkserver_preload = lambda modules: _preload([*modules, "pandas"])
 
 # Machines that run tests are busy; how long one example takes says nothing.
 settings.register_profile("embertide", deadline=None)

@@ -22,6 +22,7 @@ from tests.support.fork_helpers import fork_helpers
 def main() -> None:
     given = set(os.environ)
     import boto3  # noqa: F401
+    import pandas  # noqa: F401 - as pyarrow does, in every worker
     import pyarrow.parquet  # noqa: F401
 
     import embertide.cli

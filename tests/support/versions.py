@@ -193,6 +193,8 @@ def _race(settings: StorageSettings | None, uri: str, processes: int) -> None:
 
 def _import_all(settings: StorageSettings | None, uri: str) -> None:
     """What publishing imports, before the forks and not in each."""
+    import pandas  # noqa: F401 - as pyarrow does
+    import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 
     open_storage(settings).stat(uri)
