@@ -31,8 +31,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 multiprocessing.forkserver.set_forkserver_preload = lambda modules: _preload([*modules, "pandas"])
 
 # Machines that run tests are busy; how long one example takes says nothing.
-settings.register_profile("embertide", deadline=None)
-settings.load_profile("embertide")
+settings.register_profile("usual", deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=400)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +42,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="with",
         help="tests that run on the test cluster: with the others, without them, only them",
     )
+    parser.addoption(
+        "--thorough",
+        action="store_true",
+        help="ten times the examples of each property, and every model on every grid",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("thorough" if config.getoption("--thorough") else "usual")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
