@@ -98,7 +98,7 @@ lint: $(STAMP)
 	@echo "[lint] ruff check"
 	@$(BIN)/ruff check
 	@echo "[lint] mypy"
-	@$(BIN)/mypy
+	@$(BIN)/mypy --cache-dir $(HOME)/.cache/embertide/mypy
 	@echo "[lint] lint-imports"
 	@$(BIN)/lint-imports --no-logo
 	@echo "[lint] hadolint docker/*.Dockerfile"
