@@ -2,6 +2,7 @@
 
     python benchmarks/memory.py                       every shape, small enough for a laptop
     python benchmarks/memory.py --times 16 wide       64 M nodes and 128 M edges of width 8
+    python benchmarks/memory.py wide@1x1,2x2 gat@2x1  some shapes, each on grids of its own
 
 Each shape is made up, planned and run on its grids; the worker that took most counts. The exit
 code is 1 where a peak is more than ``--within`` away from its plan, in either direction.
@@ -17,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
+import numpy as np
+import safetensors.numpy
 
 import embertide
 from embertide.spec.manifest import StorageSettings
@@ -59,12 +61,12 @@ def as_pyg(model: Path) -> None:
     """Turn a random GCN of DGL's into PyG's, which has one self-loop per node."""
     path = model / "weights.safetensors"
     renamed = {}
-    for name, tensor in safetensors.torch.load_file(path).items():
+    for name, tensor in safetensors.numpy.load_file(path).items():
         _, number, kind = name.split(".")
         matrix = kind == "weight"
         key = f"convs.{number}.lin.weight" if matrix else f"convs.{number}.bias"
-        renamed[key] = tensor.T.contiguous() if matrix else tensor
-    safetensors.torch.save_file(renamed, path)
+        renamed[key] = np.ascontiguousarray(tensor.T) if matrix else tensor
+    safetensors.numpy.save_file(renamed, path)
     text = (model / "model.yaml").read_text()
     (model / "model.yaml").write_text(text.replace("library: dgl", "library: pyg"))
 
@@ -105,18 +107,19 @@ def measure(job: Path, grid: str) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("shapes", nargs="*", help=f"of {', '.join(SHAPES)}; default: all")
-    parser.add_argument("--grid", action="append", help="instead of a shape's own; may be repeated")
+    names = ", ".join(SHAPES)
+    parser.add_argument("shapes", nargs="*", help=f"SHAPE[@GRID,...], of {names}; default: all")
     parser.add_argument("--times", type=float, default=1.0, help="multiplies nodes and edges")
     parser.add_argument("--within", type=float, default=0.2, help="a share of the plan")
     parser.add_argument("--json", type=Path, help="write all numbers there")
     asked = parser.parse_args()
     results, wrong = {}, []
-    for name in asked.shapes or SHAPES:
+    for words in asked.shapes or SHAPES:
+        name, _, grids = words.partition("@")
         shape = SHAPES[name]
         with tempfile.TemporaryDirectory(prefix="embertide-memory-") as folder:
             job = shape.make(Path(folder) / name, asked.times)
-            for grid in asked.grid or shape.grids:
+            for grid in grids.split(",") if grids else shape.grids:
                 found = results[f"{name} {grid}"] = measure(job, grid)
                 ratio = found["taken"] / found["planned"]
                 if abs(ratio - 1) > asked.within:

@@ -29,8 +29,8 @@ RUN apt-get update && apt-get install --yes --no-install-recommends g++ libpytho
 COPY . .
 # What has been compiled is kept for the next build, so that a change of Python alone takes seconds.
 RUN --mount=type=cache,id=embertide-uv,target=/var/cache/uv \
-    --mount=type=cache,id=embertide-native,target=/source/.cache/native \
-    /opt/tools/bin/uv build --wheel --out-dir /dist
+    --mount=type=cache,id=embertide-kernels,target=/var/cache/kernels \
+    EMBERTIDE_KERNEL_CACHE=/var/cache/kernels /opt/tools/bin/uv build --wheel --out-dir /dist
 
 FROM ${BASE} AS image
 LABEL org.opencontainers.image.title="embertide-worker" \

@@ -5,6 +5,8 @@ Tests of the cluster need a process alone, all others gain from several; ``--clu
 
 from __future__ import annotations
 
+import multiprocessing.forkserver
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +16,23 @@ from hypothesis import settings
 
 from tests.support.s3.server import S3Server, build
 
+_preload = multiprocessing.forkserver.set_forkserver_preload
+
 # Started in the background or by nohup, we would ignore these, and so would all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# Set before torch is imported, here and in all that tests start: its threads wait for each other by
+# spinning, which on a busy machine costs up to eight times what they compute.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# pyarrow imports pandas where there is one, as here and not in the workers' image. The fork server
+# does it once for all workers.
+multiprocessing.forkserver.set_forkserver_preload = lambda modules: _preload([*modules, "pandas"])
+
 # Machines that run tests are busy; how long one example takes says nothing.
-settings.register_profile("embertide", deadline=None)
-settings.load_profile("embertide")
+settings.register_profile("usual", deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=400)
 
 _CLUSTER = Path(__file__).parent / "cluster"
 """All tests that run on the test cluster, and no others."""
@@ -33,6 +45,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="with",
         help="tests that run on the test cluster: with the others, without them, only them",
     )
+    parser.addoption(
+        "--thorough",
+        action="store_true",
+        help="ten times the examples of each property, and every model on every grid",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("thorough" if config.getoption("--thorough") else "usual")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave folders out that have no test to run: importing their tests takes seconds."""
+    of_cluster = collection_path.name == "cluster"
+    if collection_path.parent != Path(__file__).parent or not collection_path.is_dir():
+        return None
+    return True if config.getoption("--cluster") == ("without" if of_cluster else "only") else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -20,10 +20,8 @@ USAGE, INPUT, STORAGE, OUTPUT = 2, 3, 5, 6
 
 
 @pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    commands = Commands(tmp_path_factory.mktemp("commands"))
-    yield commands
-    commands.stop()
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return Commands(tmp_path_factory.mktemp("commands"))
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,7 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.usefixtures("server")  # whose sockets are not to be in a folder that goes
 def test_workers_are_forked_while_nothing_else_runs(
     tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ SECONDS = 20.0
 """More than a run takes to end after a failure, also where the machine is busy."""
 STAGES = ["features", "ingest", "csr", "infer", "publish"]
 WORKER_FAILED, INTERRUPTED = 8, 130
+NEW, FORKED = "new", "forked"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,8 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = Running(folder, "synth", str(folder / "job"), "--scale", "16", "--quiet")
     assert made.done(60).code == 0
     shutil.rmtree(made.scratch)
-    first = Running(folder, "run", str(folder / "job" / "job.yaml"), "--grid", "1x1", "--quiet")
+    words = ("run", str(folder / "job" / "job.yaml"), "--grid", "1x1", "--quiet")
+    first = Running(folder, *words, new=True)
     done = first.done(120)
     assert (done.code, done.err) == (0, "")
     assert not any(first.scratch.iterdir())
@@ -42,8 +44,10 @@ def published(big: Path) -> Published:
 
 
 @pytest.fixture
-def run(big: Path, tmp_path: Path) -> Iterator[Running]:
-    running = Running(tmp_path, "run", str(big / "job.yaml"), "--grid", "2x2", "--json")
+def run(request: pytest.FixtureRequest, big: Path, tmp_path: Path) -> Iterator[Running]:
+    """A run under way, by request as a ``NEW`` interpreter."""
+    new = getattr(request, "param", None) == NEW
+    running = Running(tmp_path, "run", str(big / "job.yaml"), "--grid", "2x2", "--json", new=new)
     yield running
     running.process.kill()  # where the test failed
     running.process.wait()
@@ -113,6 +117,7 @@ def test_a_killed_launcher_ends_the_run(run: Running, published: Published) -> N
     _check_end(run, done, published, began)
 
 
+@pytest.mark.parametrize("run", [NEW], indirect=True)
 def test_the_process_that_waits_has_no_torch(run: Running) -> None:
     run.await_stage("infer")
     assert "libtorch" not in Path(f"/proc/{run.process.pid}/maps").read_text()
@@ -146,17 +151,18 @@ def _launcher(run: Running, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("send", "number", "ready"),
+    ("run", "send", "number", "ready"),
     [
-        (_group, signal.SIGINT, _in_stage("start")),
-        (_group, signal.SIGINT, _in_stage("plan")),
-        (_group, signal.SIGINT, _in_stage("infer")),
-        (_group, signal.SIGTERM, _in_stage("csr")),
-        (_launcher, signal.SIGTERM, _in_stage("plan")),
-        (_launcher, signal.SIGTERM, _in_stage("ingest")),
-        (_launcher, signal.SIGINT, _writing),
-        (_launcher, signal.SIGHUP, _in_stage("features")),
+        (NEW, _group, signal.SIGINT, _in_stage("start")),
+        (NEW, _group, signal.SIGINT, _in_stage("plan")),
+        (FORKED, _group, signal.SIGINT, _in_stage("infer")),
+        (FORKED, _group, signal.SIGTERM, _in_stage("csr")),
+        (NEW, _launcher, signal.SIGTERM, _in_stage("plan")),
+        (FORKED, _launcher, signal.SIGTERM, _in_stage("ingest")),
+        (FORKED, _launcher, signal.SIGINT, _writing),
+        (FORKED, _launcher, signal.SIGHUP, _in_stage("features")),
     ],
+    indirect=["run"],
 )
 def test_a_signal_stops_everything(
     send: Callable[[Running, int], None],

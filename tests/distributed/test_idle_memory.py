@@ -52,7 +52,7 @@ def is_waiting(pod: Pod) -> bool:
 def test_what_is_asked_for_covers_an_idle_worker(tmp_path: Path) -> None:
     """Main process, fork server, launcher and worker, with imports, before there is any work."""
     job = write_job(tmp_path / "job", make_graph(), make_features(WIDTH), ids="string")
-    with local_pods(tmp_path / "pods", job.job) as made:
+    with local_pods(tmp_path / "pods", job.job, new=True) as made:
         (pod,) = made.attempt("2x1", [0])
         pod.until(lambda _status: is_waiting(pod))
         anonymous, files = held_bytes(members(pod.process.pid))

@@ -12,23 +12,16 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.distributed
 
 CASES = [
-    ("wide", "0.5", ("1x1", "2x2")),
-    ("wide-int64", "0.5", ("2x1",)),
-    ("weights", "0.5", ("1x2",)),
-    ("gat", "0.5", ("2x1",)),
-    ("dotgat", "1", ("1x2",)),
+    ("0.5", ("wide@1x1,2x2", "wide-int64@2x1", "weights@1x2", "gat@2x1")),
+    ("1", ("dotgat@1x2",)),
 ]
-"""Shape of ``benchmarks/memory.py``, how much of it, grids; the command has more of them."""
+"""How much of which shapes of ``benchmarks/memory.py``, on which grids; the command has more."""
 
 
-@pytest.mark.parametrize(("shape", "times", "grids"), CASES)
-def test_the_fullest_worker_takes_what_is_planned(
-    shape: str, times: str, grids: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize(("times", "shapes"), CASES)
+def test_the_fullest_worker_takes_what_is_planned(times: str, shapes: tuple[str, ...]) -> None:
     # A process of its own: a fork server that other tests left here may have other settings.
-    options = [shape, "--times", times, *(f"--grid={grid}" for grid in grids)]
+    options = ["--times", times, "--within", "0.2", *shapes]
     command = [sys.executable, "-m", "benchmarks.memory", *options]
-    done = subprocess.run(
-        [*command, "--within", "0.2"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 import embertide
+from tests.support.commands import Commands
 from tests.support.document_blocks import blocks
 from tests.support.exact import assert_exact
 from tests.support.pyg import pyg
@@ -82,7 +83,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def say(folder: Path, words: list[str]) -> str:
-    """The output of a command that has to succeed."""
+    """The output of a command that has to succeed, in an interpreter of its own."""
     ended = subprocess.run(
         [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=300,
         check=False,
@@ -91,13 +92,15 @@ def say(folder: Path, words: list[str]) -> str:
     return ended.stdout
 
 
-def test_the_commands_run_in_order(folder: Path) -> None:
+def test_the_commands_run_in_order(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     said: dict[str, str] = {}
-    output = folder / "embeddings"
+    output, quick = folder / "embeddings", Commands(tmp_path_factory.mktemp("commands"))
     say(folder, ["embertide", "run", "job.yaml"])  # yesterday's, to go back to
     for command in commands():
         words = [str(folder / "toy") if word == "/data/toy" else word for word in command]
-        said[" ".join(command)] = say(folder, words)
+        done = quick.run(*words[1:], folder=folder)
+        assert done.code == 0, f"{shlex.join(words)}\n{done.err}"
+        said[" ".join(command)] = done.out
     assert len(said) >= 8
     assert "Published" in said["embertide run job.yaml"]
     assert len(said["embertide neighbors job.yaml 42"].splitlines()) > 5

@@ -182,7 +182,7 @@ def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
 
 def test_rank_0_ends_once_and_says_what_it_published(tmp_path: Path, job: JobFiles) -> None:
     """Whoever cannot reach /status reads the termination message; nothing else is lost."""
-    with local_pods(tmp_path / "pods", job.job) as made:
+    with local_pods(tmp_path / "pods", job.job, new=True) as made:
         pods = made.attempt("2x1", EMBERTIDE_STAY_SECONDS="1")
         done = pods[0].until_state("succeeded")
         pods[1].until_state("succeeded")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +11,16 @@ from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import list_versions
 from embertide.versions.reading import iter_embeddings
+from tests.support.commands import Commands
 from tests.support.exact import assert_exact
 from tests.support.s3.server import S3Server
 
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 
 
-def embertide(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command, in a process of its own."""
-    command = [sys.executable, "-m", "embertide", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+@pytest.fixture
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return Commands(tmp_path_factory.mktemp("commands"))
 
 
 def embeddings(uri: str, settings: StorageSettings | None = None) -> np.ndarray:
@@ -33,21 +30,23 @@ def embeddings(uri: str, settings: StorageSettings | None = None) -> np.ndarray:
     return np.concatenate([values for _, values in batches])[np.argsort(ids)]
 
 
-def test_a_job_over_s3_equals_the_same_job_over_files(s3: S3Server, tmp_path: Path) -> None:
+def test_a_job_over_s3_equals_the_same_job_over_files(
+    s3: S3Server, commands: Commands, tmp_path: Path
+) -> None:
     place, size = s3.uri("job"), ("--scale", "9", "--width", "16", "--hidden", "16", "-q")
-    made = embertide("synth", place, *size, "--endpoint-url", s3.endpoint)
-    assert made.returncode == 0, made.stderr
-    assert embertide("synth", str(tmp_path / "job"), *size).returncode == 0
+    made = commands.run("synth", place, *size, "--endpoint-url", s3.endpoint)
+    assert made.code == 0, made.err
+    assert commands.run("synth", str(tmp_path / "job"), *size).code == 0
     settings = StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
     manifest = tmp_path / "s3.yaml"
     manifest.write_bytes(open_storage(settings).read(f"{place}/job.yaml"))
 
-    over_s3 = embertide("run", str(manifest), "--grid", "2x2", "--json")
-    assert over_s3.returncode == 0, over_s3.stdout + over_s3.stderr
-    over_files = embertide("run", str(tmp_path / "job/job.yaml"), "--grid", "1x1", "-q")
-    assert over_files.returncode == 0, over_files.stderr
+    over_s3 = commands.run("run", str(manifest), "--grid", "2x2", "--json")
+    assert over_s3.code == 0, over_s3.out + over_s3.err
+    over_files = commands.run("run", str(tmp_path / "job/job.yaml"), "--grid", "1x1", "-q")
+    assert over_files.code == 0, over_files.err
 
-    report = json.loads(over_s3.stdout.splitlines()[-1])
+    report = over_s3.events[-1]
     found = list_versions(open_storage(settings), f"{place}/embeddings/")
     assert [info.version for info in found] == [report["version"]]
     ours = embeddings(f"{place}/embeddings/", settings)
@@ -57,17 +56,16 @@ def test_a_job_over_s3_equals_the_same_job_over_files(s3: S3Server, tmp_path: Pa
 
 
 def test_wrong_credentials_say_what_to_set(
-    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: S3Server, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = ("--scale", "6", "--width", "4", "--hidden", "4", "-q")
-    made = embertide("synth", s3.uri("small"), *size, "--endpoint-url", s3.endpoint)
-    assert made.returncode == 0, made.stderr
+    made = commands.run("synth", s3.uri("small"), *size, "--endpoint-url", s3.endpoint)
+    assert made.code == 0, made.err
     settings = StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
     manifest = tmp_path / "s3.yaml"
     manifest.write_bytes(open_storage(settings).read(f"{s3.uri('small')}/job.yaml"))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
-    refused = embertide("run", str(manifest), "-q")
-    assert refused.returncode == 5
-    assert "AWS_SECRET_ACCESS_KEY" in refused.stderr
-    assert "not-the-secret" not in refused.stdout + refused.stderr
-    assert "Traceback" not in refused.stderr
+    refused = commands.run("run", str(manifest), "-q")
+    assert refused.code == 5
+    assert "AWS_SECRET_ACCESS_KEY" in refused.err
+    assert "not-the-secret" not in refused.out + refused.err

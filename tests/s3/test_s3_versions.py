@@ -26,7 +26,7 @@ from tests.support.versions import (
     OLD,
     Hooked,
     check_crashes,
-    check_race,
+    check_races,
     give_earlier_name,
     is_intact,
     manifest_of,
@@ -145,8 +145,7 @@ def test_a_rollback_just_before_the_pointer_moves_is_kept(storage: Storage, outp
 
 
 def test_processes_race_for_the_pointer(settings: StorageSettings, output: str) -> None:
-    for round in range(3):
-        check_race(settings, f"{output}/{round}", processes=5)
+    check_races(settings, output, processes=5, rounds=3)
 
 
 def test_a_process_that_dies_anywhere_leaves_a_whole_version(

@@ -1,7 +1,8 @@
-"""Serves real commands quickly: imports everything once, forks a process for every command line.
+"""Starts real commands quickly: imports everything once, forks a process for every command.
 
-Each command runs in a session of its own, through the entry point that is installed, and ends
-as the interpreter ends. Reads one JSON request a line; answers [process id, exit code].
+Each runs in a session of its own, through the entry point that is installed, and ends as the
+interpreter ends. Reads one JSON request a line, to start a command or to say how one ended;
+answers with its process id, or with its exit code.
 """
 
 from __future__ import annotations
@@ -10,40 +11,69 @@ import json
 import os
 import resource
 import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from tests.support.fork_helpers import fork_helpers
 
 
 def main() -> None:
+    given = set(os.environ)
     import boto3  # noqa: F401
+    import pandas  # noqa: F401 - as pyarrow does, in every worker
     import pyarrow.parquet  # noqa: F401
 
     import embertide.cli
     import embertide.launch.local
-    import embertide.launch.worker
+    import embertide.launch.preload
+    import embertide.pod.__main__
+    import embertide.pod.plan
+    import embertide.pod.work
 
+    programs = {"embertide": embertide.cli.main, "embertide.pod": embertide.pod.__main__.main}
+    # What an import sets, commands need as well.
+    added = {name: value for name, value in os.environ.items() if name not in given}
+    fork_helpers()
     for line in sys.stdin:
         request = json.loads(line)
+        if "ended" in request:
+            status = os.waitpid(request["ended"], 0)[1]
+            print(json.dumps(os.waitstatus_to_exitcode(status)), flush=True)
+            continue
+        begun, begin = os.pipe()
         child = os.fork()
         if child == 0:
-            _become(request)
-            embertide.cli.main(request["argv"])
+            _become(request, added)
+            os.close(begin)
+            os.close(begun)
+            _run(programs[request["program"]], request["argv"])
             return
-        status = os.waitpid(child, 0)[1]
-        print(json.dumps([child, os.waitstatus_to_exitcode(status)]), flush=True)
+        os.close(begin)
+        os.read(begun, 1)  # until it has a session of its own
+        os.close(begun)
+        print(json.dumps(child), flush=True)
 
 
-def _become(request: dict[str, Any]) -> None:
+def _run(program: Callable[[], None], argv: list[str]) -> None:
+    sys.argv = [sys.argv[0], *argv]
+    program()
+
+
+def _become(request: dict[str, Any], added: dict[str, str]) -> None:
     """A process as a shell would start it."""
     os.setsid()
-    for number, (name, mode) in enumerate(
-        [
-            (os.devnull, os.O_RDONLY),
-            (request["stdout"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
-            (request["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
-        ]
-    ):
-        os.dup2(os.open(name, mode), number)
-    os.environ.update(request["env"])
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    files = [(os.devnull, os.O_RDONLY), (request["stdout"], append), (request["stderr"], append)]
+    for number, (name, mode) in enumerate(files):
+        file = os.open(name, mode)
+        os.dup2(file, number)
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(request["env"] | added)
+    tempfile.tempdir = None
+    os.chdir(Path(request["folder"]))
     if request["file_bytes"] is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"],) * 2)
 

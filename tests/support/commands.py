@@ -20,7 +20,7 @@ import numpy as np
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest, list_versions
 from embertide.versions.reading import iter_embeddings
-from tests.support.paths import ROOT
+from tests.support.forked_process import ForkedProcess
 
 _WORKER = "embertide-"
 """What workers' processes are called, before their rank."""
@@ -56,48 +56,39 @@ class Done:
 
 
 class Commands:
-    """Runs command lines one after another in processes that have imported everything."""
+    """Runs command lines one after another; ``folder`` takes their output."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.command_server"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=environment(),
-        )
 
     def run(
-        self, *argv: str, env: dict[str, str] | None = None, file_bytes: int | None = None
+        self,
+        *argv: str,
+        env: dict[str, str] | None = None,
+        folder: Path | None = None,
+        file_bytes: int | None = None,
     ) -> Done:
         """Run a command to its end; no process of it may remain.
 
-        ``file_bytes`` limits the size of every file it writes.
+        Args:
+            folder: where it runs; default: where we do.
+            file_bytes: limits the size of every file it writes.
         """
         out, err = self._folder / "stdout", self._folder / "stderr"
         for path in (out, err):
             path.write_text("")
-        request = {
-            "argv": argv,
-            "env": env or {},
-            "stdout": str(out),
-            "stderr": str(err),
-            "file_bytes": file_bytes,
-        }
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        process, code = json.loads(self._server.stdout.readline())
-        await_nobody(process)
+        process = ForkedProcess(
+            "embertide",
+            *argv,
+            stdout=out,
+            stderr=err,
+            env=environment() | (env or {}),
+            folder=folder,
+            file_bytes=file_bytes,
+        )
+        code = process.wait()
+        await_nobody(process.pid)
         return _done(code, out.read_text(), err.read_text())
-
-    def stop(self) -> None:
-        """End the server."""
-        self._server.kill()
-        self._server.communicate()
 
 
 def _done(code: int, out: str, err: str) -> Done:
@@ -118,23 +109,37 @@ def environment() -> dict[str, str]:
 class Running:
     """A command under way, in a session and process group of its own.
 
-    Its temporary folder is ``scratch``, by default one of its own.
+    Its temporary folder is ``scratch``, by default one of its own. It is a :class:`ForkedProcess`,
+    or where it is to be ``new``, an interpreter that imports everything itself.
     """
 
+    process: ForkedProcess | subprocess.Popen[bytes]
+
     def __init__(
-        self, folder: Path, *argv: str, powerless: bool = False, scratch: Path | None = None
+        self,
+        folder: Path,
+        *argv: str,
+        new: bool = False,
+        powerless: bool = False,
+        scratch: Path | None = None,
     ) -> None:
         self._out, self._err = folder / "stdout", folder / "stderr"
         # Not below the test's own folder, whose path can be too long for a socket's name.
         self.scratch = scratch or Path(tempfile.mkdtemp(prefix="em-"))
         atexit.register(shutil.rmtree, self.scratch, ignore_errors=True)
+        env = environment() | {"TMPDIR": str(self.scratch)}
         with self._out.open("w") as out, self._err.open("w") as err:
+            if not (new or powerless):
+                self.process = ForkedProcess(
+                    "embertide", *argv, stdout=self._out, stderr=self._err, env=env
+                )
+                return
             self.process = subprocess.Popen(
                 [*(_WITHOUT_POWERS if powerless else ()), sys.executable, "-m", "embertide", *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=environment() | {"TMPDIR": str(self.scratch)},
+                env=env,
                 start_new_session=True,
             )
 

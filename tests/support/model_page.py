@@ -37,7 +37,7 @@ INTRODUCTION = """\
 It lies beside the weights and says what the modules that were trained do, layer by layer. Options
 have the names and defaults of the library that trained the model. Widths and heads follow from the
 weights. This page is generated from the classes that read the file; every example runs in the
-tests, against the library's own module and on every grid.
+tests, against the library's own module and on grids of every kind.
 
 Most of a forward can be said by its layers in order. What follows a layer (norm, activation, link)
 is said in the layer. A Linear of its own is a layer, `conv: linear`; so is JumpingKnowledge.

@@ -1,4 +1,7 @@
-"""Worker containers as processes on this machine: ``python -m embertide.pod work``."""
+"""Worker containers as processes on this machine: ``python -m embertide.pod work``.
+
+They are :class:`ForkedProcess`, or where their start or memory is looked at, ``new`` interpreters.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, WorkerStatus
 from embertide.spec.version_names import new_version
 from tests.support.commands import environment, members, name_of
+from tests.support.forked_process import ForkedProcess
 
 START_SECONDS = 60.0
 """More than a busy machine takes to import everything in several processes."""
@@ -37,8 +41,10 @@ def free_port() -> int:
 class Pod:
     """One pod; its container can be started again and finds its files as they were."""
 
-    def __init__(self, folder: Path, env: dict[str, str]) -> None:
-        self.folder = folder
+    process: ForkedProcess | subprocess.Popen[bytes]
+
+    def __init__(self, folder: Path, env: dict[str, str], *, new: bool) -> None:
+        self.folder, self._new = folder, new
         self.port = free_port()
         self.termination_log = folder / "termination-log"
         self.log = folder / "log"
@@ -50,21 +56,25 @@ class Pod:
             "TMPDIR": f"/tmp/em-{self.port}",
         }  # fmt: skip
         (folder / "scratch").mkdir(parents=True, exist_ok=True)
-        self.process = self.start()
+        self.start()
 
-    def start(self, command: str = "work") -> subprocess.Popen[bytes]:
+    def start(self) -> None:
         """Start the container, for the first time or again."""
         self.termination_log.write_text("")
+        if not self._new:
+            self.process = ForkedProcess(
+                "embertide.pod", "work", stdout=self.log, stderr=self.log, env=self._env
+            )
+            return
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "embertide.pod", command],
+                [sys.executable, "-m", "embertide.pod", "work"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=self._env,
                 start_new_session=True,
             )
-        return self.process
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str]:
         """An HTTP answer; connection errors are the caller's."""
@@ -159,8 +169,8 @@ class Pod:
 class LocalPods:
     """Starts pods of one job, an attempt after the other."""
 
-    def __init__(self, folder: Path, job: EmbeddingJob) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, job: EmbeddingJob, *, new: bool = False) -> None:
+        self._folder, self._new = folder, new
         self._job_folder = folder / "config"
         self._job_folder.mkdir(parents=True)
         self.edit(job)
@@ -192,6 +202,7 @@ class LocalPods:
             Pod(
                 self._folder / f"{len(self.versions)}-{rank}",
                 common | {"EMBERTIDE_RANK": str(rank)} | env,
+                new=self._new,
             )
             for rank in (range(graph * feature) if ranks is None else ranks)
         ]
@@ -201,7 +212,8 @@ class LocalPods:
     def replace(self, rank: int) -> Pod:
         """Start a new pod in the place of one of the newest attempt."""
         folder = self._folder / f"{len(self.versions)}-{rank}-new"
-        self._pods.append(Pod(folder, self._env | {"EMBERTIDE_RANK": str(rank)}))
+        env = self._env | {"EMBERTIDE_RANK": str(rank)}
+        self._pods.append(Pod(folder, env, new=self._new))
         return self._pods[-1]
 
     def stop(self) -> None:
@@ -211,9 +223,9 @@ class LocalPods:
 
 
 @contextmanager
-def local_pods(folder: Path, job: EmbeddingJob) -> Iterator[LocalPods]:
+def local_pods(folder: Path, job: EmbeddingJob, *, new: bool = False) -> Iterator[LocalPods]:
     """Pods whose processes end with the block."""
-    made = LocalPods(folder, job)
+    made = LocalPods(folder, job, new=new)
     try:
         yield made
     finally:

@@ -154,8 +154,7 @@ def crash_at(settings: StorageSettings | None, uri: str, operation: int, parts: 
 
 def crash_everywhere(settings: StorageSettings | None, uri: str, parts: int, every: int) -> None:
     """One output for each operation a process dies at, until it outlives them all."""
-    # Imports the store's libraries before the forks, not in each.
-    open_storage(settings).stat(uri)
+    _import_all(settings, uri)
     operation, status = 1 - every, KILLED
     while status == KILLED:
         operation += every
@@ -166,9 +165,15 @@ def crash_everywhere(settings: StorageSettings | None, uri: str, parts: int, eve
     print(json.dumps(operation))
 
 
-def race(settings: StorageSettings | None, uri: str, processes: int) -> None:
-    """Processes that publish a version each at the same moment."""
-    open_storage(settings).stat(uri)
+def races(settings: StorageSettings | None, uri: str, processes: int, rounds: int) -> None:
+    """As often as asked, with an output each: processes that publish a version at once."""
+    _import_all(settings, uri)
+    for number in range(rounds):
+        _race(settings, f"{uri}/{number}", processes)
+    print(json.dumps(processes))
+
+
+def _race(settings: StorageSettings | None, uri: str, processes: int) -> None:
     start, go = os.pipe()
 
     def run() -> None:
@@ -182,8 +187,17 @@ def race(settings: StorageSettings | None, uri: str, processes: int) -> None:
     waits = [_in_child(run) for _ in range(processes)]
     # All read the end of the pipe at once.
     os.close(go)
+    os.close(start)
     assert [wait() for wait in waits] == [0] * processes
-    print(json.dumps(processes))
+
+
+def _import_all(settings: StorageSettings | None, uri: str) -> None:
+    """What publishing imports, before the forks and not in each."""
+    import pandas  # noqa: F401 - as pyarrow does
+    import pyarrow.compute
+    import pyarrow.parquet  # noqa: F401
+
+    open_storage(settings).stat(uri)
 
 
 def _in_child(work: Callable[[], None]) -> Callable[[], int]:
@@ -236,21 +250,25 @@ def check_crashes(
     assert set(seen) == {CURRENT, NEXT}
 
 
-def check_race(settings: StorageSettings | None, uri: str, processes: int) -> None:
+def check_races(
+    settings: StorageSettings | None, uri: str, processes: int, rounds: int = 5
+) -> None:
     """However processes race, all their versions are whole and the newest is current."""
-    call("race", settings, uri, processes)
+    call("races", settings, uri, processes, rounds)
     storage = open_storage(settings)
-    found = list_versions(storage, uri)
-    assert len(found) == processes
-    assert all(is_intact(storage, uri, info.version) for info in found)
-    assert [info.current for info in found] == [False] * (processes - 1) + [True]
+    for number in range(rounds):
+        output = f"{uri}/{number}"
+        found = list_versions(storage, output)
+        assert len(found) == processes
+        assert all(is_intact(storage, output, info.version) for info in found)
+        assert [info.current for info in found] == [False] * (processes - 1) + [True]
 
 
 def main() -> None:
     """``python -m tests.support.versions FUNCTION SETTINGS_JSON URI [NUMBER...]``."""
     name, given, uri, *numbers = sys.argv[1:]
     settings = StorageSettings.model_validate_json(given) if given != "null" else None
-    {"crash_everywhere": crash_everywhere, "race": race}[name](settings, uri, *map(int, numbers))
+    {"crash_everywhere": crash_everywhere, "races": races}[name](settings, uri, *map(int, numbers))
 
 
 if __name__ == "__main__":

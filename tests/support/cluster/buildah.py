@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.cluster.shell import run
+from tests.support.shared_cache import SHARED_CACHE
 
 _CERTIFICATES = Path("/etc/ssl/certs")
+_KERNELS = Path(os.environ.get("EMBERTIDE_KERNEL_CACHE") or SHARED_CACHE / "kernels")
 _PIP_SETTINGS = ("index-url", "extra-index-url", "trusted-host", "timeout")
 
 
@@ -55,7 +57,7 @@ class Buildah:
         Args:
             cached: use layers of earlier builds; their labels may be those of other arguments.
         """
-        self._share_uv_cache()
+        self._share_caches()
         result = self.folder / f"{dockerfile.stem}.id"
         options = [
             "--quiet",
@@ -78,14 +80,15 @@ class Buildah:
             mounts[_CERTIFICATES] = str(_CERTIFICATES)
         return mounts
 
-    def _share_uv_cache(self) -> None:
-        """What uv has downloaded on this machine (setup has) is not downloaded again."""
+    def _share_caches(self) -> None:
+        """What setup has downloaded and compiled on this machine is not made again."""
         caches = self.folder / "tmp" / "buildah-cache"
         caches.mkdir(parents=True, exist_ok=True)
-        shared = caches / "embertide-uv"
-        cache = _uv_cache()
-        if cache is not None and not shared.exists():
-            shared.symlink_to(cache)
+        for name, cache in (("embertide-uv", _uv_cache()), ("embertide-kernels", _KERNELS)):
+            shared = caches / name
+            if cache is not None and not shared.exists():
+                cache.mkdir(parents=True, exist_ok=True)
+                shared.symlink_to(cache)
 
 
 def _pip_settings() -> list[str]:
