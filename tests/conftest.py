@@ -34,9 +34,6 @@ multiprocessing.forkserver.set_forkserver_preload = lambda modules: _preload([*m
 settings.register_profile("usual", deadline=None, max_examples=40)
 settings.register_profile("thorough", deadline=None, max_examples=400)
 
-_CLUSTER = Path(__file__).parent / "cluster"
-"""All tests that run on the test cluster, and no others."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -62,17 +59,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.parent != Path(__file__).parent or not collection_path.is_dir():
         return None
     return True if config.getoption("--cluster") == ("without" if of_cluster else "only") else None
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Whether a folder holds no test of the chosen half, so that nothing of it is imported."""
-    choice = config.getoption("--cluster")
-    of_cluster = collection_path == _CLUSTER or _CLUSTER in collection_path.parents
-    others = collection_path.parent == _CLUSTER.parent and collection_path.is_dir()
-    ignored = (choice == "only" and others and not of_cluster) or (
-        choice == "without" and of_cluster
-    )
-    return True if ignored else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
