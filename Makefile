@@ -19,6 +19,9 @@ STAMP := .venv/.ready-$(KEY)
 # Kernels that were compiled once, by this compiler from these sources, are taken from here.
 export EMBERTIDE_KERNEL_CACHE ?= $(HOME)/.cache/embertide/kernels
 
+# Bytecode is written as packages are imported first, also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Arguments for pytest: make test ARGS="tests/unit -k csr"
 ARGS ?=
 # Test files run in parallel, one process per core; JOBS= runs them sequentially.
