@@ -80,7 +80,7 @@ test: $(IMPORTED)
 	echo "[test] beside it, shown at the end: pytest --cluster=only --durations=20 $(ARGS)"; \
 	$(BIN)/python -m pytest --cluster=only --durations=20 $(ARGS) >$(ON_CLUSTER) 2>&1 & cluster=$$!; \
 	trap 'kill $$cluster 2>/dev/null' INT TERM; \
-	nice -n 5 $(BIN)/python -m pytest --cluster=without $(JOBS) $(ARGS); others=$$?; \
+	nice -n 10 $(BIN)/python -m pytest --cluster=without $(JOBS) $(ARGS); others=$$?; \
 	wait $$cluster; cluster=$$?; cat $(ON_CLUSTER); \
 	case $$others in 0|5) ;; *) exit $$others; esac; \
 	[ $$cluster -ne 5 ] || exit $$others; exit $$cluster  # 5: no test selected

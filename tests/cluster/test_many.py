@@ -12,7 +12,7 @@ from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = pytest.mark.cluster
 
-JOBS = 9
+JOBS = 8
 _ROOM = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"memory": "2Gi"}}
 
 

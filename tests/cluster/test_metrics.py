@@ -118,7 +118,7 @@ def outputs_of(cluster: KubernetesCluster, place: dict[str, str]) -> Scrape | No
 
 def test_a_complete_job_turns_stale_and_fresh_again(tiny: Inputs, jobs: Jobs) -> None:
     output = f"{jobs.root}/out"
-    jobs.apply(tiny.job("first", output, freshness={"maxAge": "20s"}))
+    jobs.apply(tiny.job("first", output, freshness={"maxAge": "12s"}))
     jobs.complete("first")
     jobs.await_("first", lambda s: reason_of(s, "Fresh") == ("True", "WithinMaxAge"), 15)
     jobs.await_("first", lambda s: reason_of(s, "Fresh") == ("False", "TooOld"), 40)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.cluster
 _WAITS = {
     "EmbertideJobFailed": "1s",
     "EmbertideJobRejected": "1s",
-    "EmbertideJobNotStarting": "40s",
+    "EmbertideJobNotStarting": "25s",
     "EmbertideJobStalled": "10s",
     "EmbertideOutputStale": "1s",
     "EmbertideOutputNeverSucceeded": "1s",

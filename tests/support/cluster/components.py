@@ -149,6 +149,6 @@ def _controller_manager_options(layout: Layout) -> list[str]:
         "--leader-elect=false",
         f"--flex-volume-plugin-dir={layout.state}/volume-plugins",
         # Quicker than by default, so that tests wait for what they test and not for a timer.
-        "--node-monitor-period=2s",
-        "--node-monitor-grace-period=20s",
+        "--node-monitor-period=1s",
+        "--node-monitor-grace-period=12s",
     ]

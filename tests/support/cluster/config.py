@@ -107,8 +107,8 @@ def _kubelet(layout: Layout, machine: Machine) -> dict[str, Any]:
         "maxPods": 200,
         # Quicker than by default, so that tests wait for what they test and not for a timer.
         "syncFrequency": "1s",
-        "nodeStatusUpdateFrequency": "4s",
-        "nodeLeaseDurationSeconds": 20,
+        "nodeStatusUpdateFrequency": "3s",
+        "nodeLeaseDurationSeconds": 12,
         "volumeStatsAggPeriod": "10s",
         "featureGates": {"KubeletCrashLoopBackOffMax": True},
         "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},

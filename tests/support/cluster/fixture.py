@@ -191,7 +191,7 @@ class KubernetesCluster:
         self.node.order("stop", SECOND.name)
 
     def kill_kubelet(self) -> None:
-        """Its pods run on; the node is NotReady after the grace period of 20 s."""
+        """Its pods run on; the node is NotReady after the grace period of 12 s."""
         self.node.order("stop", "kubelet")
 
     def start_kubelet(self) -> None:

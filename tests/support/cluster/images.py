@@ -44,7 +44,7 @@ def build_images(say: Callable[[str], None] = print) -> dict[str, str]:
     names = {"pause": PAUSE_IMAGE}
     with locked_store() as buildah:
         _timed(say, "pause", partial(_make_pause, buildah))
-        _timed(say, "base", partial(_make_base, buildah))
+        _timed(say, "base", partial(make_base, buildah))
         for role in ("operator", "worker"):
             names[role] = _timed(say, role, partial(_make, buildah, role))
         _prune(buildah, set(names.values()) | {BASE_IMAGE})
@@ -77,7 +77,7 @@ def _make_pause(buildah: Buildah) -> None:
         buildah.commit(PAUSE_IMAGE, program, "/catatonit", *settings)
 
 
-def _make_base(buildah: Buildah) -> None:
+def make_base(buildah: Buildah) -> None:
     """Debian with Python, as no registry is needed for it."""
     if buildah.has(BASE_IMAGE):
         return

@@ -43,9 +43,10 @@ class ComponentProcesses:
 
     def stop(self, name: str) -> None:
         """Kill a component, as a crash does; it stays away until it is started."""
-        process = self._processes.pop(name)
-        process.kill()
-        process.wait()
+        process = self._processes.pop(name, None)
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def revive(self) -> None:
         """Start again what ended by itself, as a kubelet does with a control plane's pods.

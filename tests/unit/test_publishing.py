@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from tests.support.cluster.build import Module, build
-from tests.support.cluster.images import BASE_IMAGE, locked_store
+from tests.support.cluster.images import BASE_IMAGE, locked_store, make_base
+from tests.support.cluster.requirements import missing
 from tests.support.paths import ROOT
 from tests.support.publishing import program, registry
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("cluster_can_run")]
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 SOURCE = "https://git.example/embertide"
 CHART = ROOT / "charts" / "embertide"
@@ -43,6 +44,7 @@ def test_a_pushed_image_says_what_it_was_built_from(host: str) -> None:
     arguments = dict(line.split("=", 1) for line in lines) | {"BASE": BASE_IMAGE}
     image = f"{host}/operator:{arguments['VERSION']}"
     with locked_store() as buildah:
+        make_base(buildah)
         dockerfile = ROOT / "docker" / "operator.Dockerfile"
         built = buildah.build(dockerfile, ROOT, arguments, cached=False)
         quick = ("--compression-format=gzip", "--compression-level=1")
