@@ -18,6 +18,7 @@ from embertide.steps import (
     Attend,
     Combine,
     Concat,
+    Degree,
     DivideByDegree,
     Elementwise,
     HeadDot,
@@ -173,6 +174,18 @@ class ProgramBuilder:
             edge_weight=edge_weight,
         )
         return self._append(step, width)
+
+    def degree(
+        self,
+        of: Literal["in", "out", "weight"] = "in",
+        *,
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+    ) -> str:
+        """How many edges each node has, one column."""
+        out = self._fresh("count")
+        step = Degree(out=out, layer=self.layer, of=of, loops=loops, loop_weight=loop_weight)
+        return self._append(step, 1)
 
     def divide_by_degree(self, x: str, add: int) -> str:
         """Divide rows by in-degree + ``add``."""
