@@ -7,9 +7,7 @@ A check goes as far as the layers, once for each program.
 from __future__ import annotations
 
 from embertide.context import RunContext
-from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
-from embertide.kernels.hashing import Words
 from embertide.kernels.memory import release_idle
 from embertide.models.order import order_steps
 from embertide.models.program import Program
@@ -17,19 +15,11 @@ from embertide.models.read import read_files
 from embertide.planning.inputs import Inputs, check_model
 from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph, edge_needs
-from embertide.primitives.idmap import NodeIds
-from embertide.readers.splits import assign_splits
 from embertide.spec.version_names import version_uri
-from embertide.stages.csr import build_graph, choose_ranges, gather_partition
-from embertide.stages.features import (
-    load_features,
-    loaded_features,
-    locate_features,
-    map_ids,
-)
+from embertide.stages.csr import gather_partition
+from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.infer import Graphs, infer
-from embertide.stages.ingest import ingest
-from embertide.stages.publish import publish_version, write_parts
+from embertide.stages.publish import Rows, WrittenType, publish_version, write_parts
 from embertide.stages.report import gather_report, keep_report, run_facts
 from embertide.stages.sample import sample_layer
 from embertide.stages.verify import (
@@ -44,6 +34,7 @@ from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import release_memory
 from embertide.telemetry.recorder import CountingRecorder
 from embertide.telemetry.report import RunReport
+from embertide.typed_graph import TypedGraph, build_types, ingest_types, load_types
 
 
 def run(
@@ -63,33 +54,30 @@ def run(
             program = order_steps(files.program(), world)
             description = files.description
             del files
-            mine = assign_splits(inputs.features, world)[rank]
-            raw = load_features(ctx, mine, inputs.schema)
-            table = assign_splits(inputs.table, world)[rank]
-            ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
-            raw.ids.clear()
-            clock.nodes = ids.count
-            check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
-            expected = _expected(ctx, inputs, program, ids)
+            nodes = load_types(ctx, inputs)
+            clock.nodes = sum(of_type.ids.count for of_type in nodes.values())
+            # The type that programs are about.
+            (only,) = nodes.values()
+            check_model(ctx.job, inputs.width, program, ctx.grid.shape, only.ids.count)
+            expected = _expected(ctx, inputs, program, only)
         with clock.stage("ingest"):
-            edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
+            edges = ingest_types(ctx, inputs, nodes)
             release_memory()
         with clock.stage("csr"):
-            ranges = choose_ranges(ctx, edges, ids.count)
-            sub_range = build_graph(ctx, edges, ranges)
-            locations = locate_features(ctx, ranges, ids, dense)
-            names, keys = ids.original(ranges)
-            clock.own_nodes, clock.own_edges = len(names), sub_range.nnz
-            clock.edges = sum(ctx.exchange.all_objects(sub_range.nnz))
-        del edges, ids
+            graph = build_types(ctx, nodes, edges)
+            (located,) = graph.located.values()
+            clock.own_nodes = sum(len(of_type.names) for of_type in graph.located.values())
+            clock.own_edges = sum(csr.nnz for csr in graph.sub_ranges.values())
+            clock.edges = sum(ctx.exchange.all_objects(clock.own_edges))
+        del edges, nodes
         release_memory()
         with clock.stage("infer"):
-            graphs = layer_graphs(ctx, program, ranges, sub_range, keys, clock)
-            del sub_range
-            loaded = loaded_features(ctx, raw, dense)
-            del raw, dense
-            embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock)
-            del graphs, locations
+            graphs = layer_graphs(ctx, program, graph, clock)
+            loaded = loaded_features(ctx, only)
+            node, ranges = only.node, located.ranges
+            del only
+            embeddings = infer(ctx, program, ranges, graphs, loaded, located.locations, clock)
+            del graphs, graph
             release_idle()
             release_memory()
         with clock.stage("publish"):
@@ -100,40 +88,41 @@ def run(
                 refuse_difference(agreement)
                 compared = agreement.to_json()
             uri = version_uri(ctx.job.spec.output.uri, order.version)
-            parts = write_parts(ctx, uri, names, embeddings)
+            (parts,) = write_parts(ctx, uri, [Rows(node, "", located.names, embeddings)])
             version = None
             if rank == 0:
-                version = publish_version(ctx, order, program, clock, parts, compared)
-    skipped = inputs.reference if expected is None else []
+                width = program.output_width
+                written = WrittenType(node, ranges.nodes, width, parts, compared)
+                version = publish_version(ctx, order, program, clock, [written])
+    skipped = inputs.by_nodes[node.name].reference if expected is None else []
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped[:1]]
     facts = run_facts(ctx, description, program)
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
 
 
-def _expected(ctx: RunContext, inputs: Inputs, program: Program, ids: NodeIds) -> Expected | None:
+def _expected(
+    ctx: RunContext, inputs: Inputs, program: Program, nodes: LoadedNodes
+) -> Expected | None:
     """What to compare with; None without a reference, and with a fanout: a sample differs.
 
     Collective: every rank must call.
     """
-    if not inputs.reference or ctx.job.spec.inference.fanout != "full":
+    reference = inputs.by_nodes[nodes.node.name].reference
+    if not reference or ctx.job.spec.inference.fanout != "full":
         return None
-    expected = read_expected(ctx, inputs.reference, ids)
+    expected = read_expected(ctx, reference, nodes.node, nodes.ids)
     check_width(expected, program)
     return expected
 
 
-def layer_graphs(
-    ctx: RunContext, program: Program, ranges: RowRanges, sub_range: Csr, keys: Words, clock: Clock
-) -> Graphs:
+def layer_graphs(ctx: RunContext, program: Program, graph: TypedGraph, clock: Clock) -> Graphs:
     """Layer -> graph: one graph for all layers, or one sample each, made when it is needed.
 
     Collective: every rank must call, and must call the result with the same layers.
-
-    Args:
-        sub_range: the CSR of our sub-range of rows.
-        keys: [N/(P*M)] a stable 64-bit key of each of its nodes.
     """
+    ((relation, sub_range),) = graph.sub_ranges.items()
+    targets, origins = graph.located[relation.destination], graph.located[relation.source]
     inference = ctx.job.spec.inference
     widest = max(program.widths.values())
     tile = -(-widest // ctx.grid.feature)
@@ -144,8 +133,9 @@ def layer_graphs(
     def build(rows: Csr) -> LayerGraph:
         return LayerGraph(
             exchange=ctx.exchange,
-            ranges=ranges,
-            csr=gather_partition(ctx, ranges, rows),
+            targets=targets.ranges,
+            origins=origins.ranges,
+            csr=gather_partition(ctx, targets.ranges, rows),
             group_rows=group_rows,
             pair_rows=pair_rows,
             needs=needs,
@@ -161,7 +151,7 @@ def layer_graphs(
         if layer not in current:
             current.clear()
             with clock.stage("sample"):
-                sample = sample_layer(sub_range, keys, fanout[layer], inference.seed, layer)
+                sample = sample_layer(sub_range, targets.keys, fanout[layer], inference.seed, layer)
                 current[layer] = build(sample)
         return current[layer]
 

@@ -24,6 +24,7 @@ from embertide.readers.reference import (
     read_reference,
 )
 from embertide.readers.splits import Split
+from embertide.spec.nodes import NodeInput
 
 SKIPPED = (
     "the embeddings were not compared with {uri}: with a fanout they are a sample's, not the full"
@@ -79,6 +80,7 @@ class Agreement:
 def read_expected(
     ctx: RunContext,
     splits: list[Split],
+    node: NodeInput,
     ids: NodeIds,
     columns: ReferenceColumns | None = None,
 ) -> Expected:
@@ -86,11 +88,12 @@ def read_expected(
 
     Args:
         splits: all of the reference's, on every rank.
+        node: the type whose embeddings they are.
 
     Raises:
         InputError: the reference cannot be read, or names ids that are no nodes.
     """
-    reference = read_reference(ctx.storage, splits, ctx.nodes.ids, columns)
+    reference = read_reference(ctx.storage, splits, node.ids, columns)
     dense = ids.find(reference.ids)
     unknown = np.flatnonzero(dense < 0)
     if len(unknown):
