@@ -15,7 +15,6 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr
-from embertide.models.program import Program
 from embertide.pipeline import layer_graphs
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import DenseIds
@@ -29,6 +28,7 @@ from embertide.stages.features import (
     locate_features,
 )
 from embertide.stages.infer import infer
+from embertide.steps import Program
 from embertide.typed_graph import Located, TypedGraph
 
 NODES = 97

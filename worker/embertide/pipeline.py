@@ -10,11 +10,10 @@ from embertide.context import RunContext
 from embertide.kernels.csr import Csr
 from embertide.kernels.memory import release_idle
 from embertide.models.order import order_steps
-from embertide.models.program import Program
 from embertide.models.read import read_files
 from embertide.planning.inputs import Inputs, check_model
 from embertide.planning.order import WorkOrder
-from embertide.primitives.graph import LayerGraph, edge_needs
+from embertide.primitives.graph import LayerGraph
 from embertide.spec.version_names import version_uri
 from embertide.stages.csr import gather_partition
 from embertide.stages.features import LoadedNodes, loaded_features
@@ -30,6 +29,7 @@ from embertide.stages.verify import (
     read_expected,
     refuse_difference,
 )
+from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import release_memory
 from embertide.telemetry.recorder import CountingRecorder
@@ -128,7 +128,7 @@ def layer_graphs(ctx: RunContext, program: Program, graph: TypedGraph, clock: Cl
     tile = -(-widest // ctx.grid.feature)
     group_rows = max(1, inference.group_bytes // (4 * tile))
     pair_rows = max(1, inference.group_bytes // (4 * widest))
-    needs = edge_needs(program)
+    needs = program.edge_needs()
 
     def build(rows: Csr) -> LayerGraph:
         return LayerGraph(
