@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from embertide.kernels.segments import Reduce
 from embertide.steps import (
     Activation,
     ActivationKind,
@@ -18,17 +19,21 @@ from embertide.steps import (
     Combine,
     Concat,
     DivideByDegree,
+    Elementwise,
     HeadDot,
     HeadMean,
     LayerNorm,
     Linear,
     Loops,
-    Maximum,
+    Message,
     Norm,
     PairAttend,
+    Propagate,
     RowNormalize,
+    RowWise,
     Step,
 )
+from embertide.steps.elementwise import ElementOp
 
 INPUT = "x"
 
@@ -105,6 +110,69 @@ class ProgramBuilder:
             edge_weight=edge_weight,
         )
         return self._append(step, self.widths[x])
+
+    def propagate(
+        self,
+        x: str,
+        *,
+        times: int,
+        alpha: float = 0.0,
+        hops: tuple[float, ...] | None = None,
+        norm: Norm = "none",
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+        edge_weight: bool = False,
+    ) -> str:
+        """``times`` sums over in-edges, one of the other; the columns stay."""
+        step = Propagate(
+            out=self._fresh("propagate"),
+            layer=self.layer,
+            x=x,
+            times=times,
+            alpha=alpha,
+            hops=hops,
+            norm=norm,
+            loops=loops,
+            loop_weight=loop_weight,
+            edge_weight=edge_weight,
+        )
+        return self._append(step, self.widths[x])
+
+    def row_wise(
+        self, inputs: tuple[str, ...], lines: tuple[str, ...], params: tuple[str, ...], width: int
+    ) -> str:
+        """A few lines of torch's operations on each row, ``width`` columns."""
+        out = self._fresh("row_wise")
+        step = RowWise(out=out, layer=self.layer, inputs=inputs, lines=lines, params=params)
+        return self._append(step, width)
+
+    def message(
+        self,
+        x: str,
+        lines: tuple[str, ...],
+        width: int,
+        *,
+        reduce: Reduce = "sum",
+        target: str | None = None,
+        params: tuple[str, ...] = (),
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+        edge_weight: bool = False,
+    ) -> str:
+        """A few lines of torch's operations on each edge, reduced by row; ``width`` columns."""
+        step = Message(
+            out=self._fresh("message"),
+            layer=self.layer,
+            x=x,
+            lines=lines,
+            reduce=reduce,
+            target=target,
+            params=params,
+            loops=loops,
+            loop_weight=loop_weight,
+            edge_weight=edge_weight,
+        )
+        return self._append(step, width)
 
     def divide_by_degree(self, x: str, add: int) -> str:
         """Divide rows by in-degree + ``add``."""
@@ -211,10 +279,14 @@ class ProgramBuilder:
         step = Concat(out=self._fresh("concat"), layer=self.layer, inputs=inputs)
         return self._append(step, sum(widths) if all(widths) else 0)
 
+    def elementwise(self, inputs: tuple[str, ...], op: ElementOp) -> str:
+        """Sum, mean, maximum, minimum or product of all inputs, element by element."""
+        step = Elementwise(out=self._fresh(op), layer=self.layer, inputs=inputs, op=op)
+        return self._append(step, self.widths[inputs[0]])
+
     def maximum(self, inputs: tuple[str, ...]) -> str:
         """The largest of all inputs, element by element."""
-        step = Maximum(out=self._fresh("maximum"), layer=self.layer, inputs=inputs)
-        return self._append(step, self.widths[inputs[0]])
+        return self.elementwise(inputs, "max")
 
     def row_normalize(self, x: str) -> str:
         """Rows of length one."""
