@@ -95,7 +95,7 @@ spec:
     return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})
 
 
-class _NoClock:
+class NoClock:
     """Stands in for the clock of a run."""
 
     @staticmethod
@@ -129,10 +129,11 @@ class Rank:
         locations = locate_features(self.ctx, nodes, self.ranges)
         located = Located(self.ranges, locations, self.names, self.keys)
         graph = TypedGraph({node.name: located}, {self.relation: self.sub_range})
-        clock = _NoClock()
+        clock = NoClock()
         graphs = layer_graphs(self.ctx, program, graph, clock)
         loaded = loaded_features(self.ctx, nodes)
-        return infer(self.ctx, program, self.ranges, graphs, loaded, locations, clock).numpy()
+        one = ({"": self.ranges}, graphs, {"": loaded}, {"": locations}, clock)
+        return infer(self.ctx, program, *one)[""].numpy()
 
 
 def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

@@ -6,6 +6,8 @@ A check goes as far as the layers, once for each program.
 
 from __future__ import annotations
 
+import torch
+
 from embertide.context import RunContext
 from embertide.kernels.csr import Csr
 from embertide.kernels.memory import release_idle
@@ -25,9 +27,8 @@ from embertide.stages.verify import (
     SKIPPED,
     Expected,
     check_width,
-    compare,
+    hold_against,
     read_expected,
-    refuse_difference,
 )
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
@@ -56,103 +57,126 @@ def run(
             del files
             nodes = load_types(ctx, inputs)
             clock.nodes = sum(of_type.ids.count for of_type in nodes.values())
-            # The type that programs are about.
-            (only,) = nodes.values()
-            check_model(ctx.job, inputs.width, program, ctx.grid.shape, only.ids.count)
-            expected = _expected(ctx, inputs, program, only)
+            counts = {name: of_type.ids.count for name, of_type in nodes.items()}
+            names = check_model(ctx.job, inputs, program, ctx.grid.shape, counts)
+            expected = _expected(ctx, inputs, program, names, nodes)
         with clock.stage("ingest"):
             edges = ingest_types(ctx, inputs, nodes)
             release_memory()
         with clock.stage("csr"):
             graph = build_types(ctx, nodes, edges)
-            (located,) = graph.located.values()
             clock.own_nodes = sum(len(of_type.names) for of_type in graph.located.values())
             clock.own_edges = sum(csr.nnz for csr in graph.sub_ranges.values())
             clock.edges = sum(ctx.exchange.all_objects(clock.own_edges))
+            loaded = {name: loaded_features(ctx, nodes[names[name]]) for name in program.inputs}
         del edges, nodes
         release_memory()
         with clock.stage("infer"):
             graphs = layer_graphs(ctx, program, graph, clock)
-            loaded = loaded_features(ctx, only)
-            node, ranges = only.node, located.ranges
-            del only
-            embeddings = infer(ctx, program, ranges, graphs, loaded, located.locations, clock)
-            del graphs, graph
+            # Layer graphs have what they need of them.
+            graph.sub_ranges.clear()
+            ranges, locations = graph.of_types(names)
+            embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock)
+            del graphs, loaded, locations
             release_idle()
             release_memory()
         with clock.stage("publish"):
-            compared = None
-            if expected is not None:
-                tolerance = description.reference_tolerance
-                agreement = compare(ctx, expected, ranges, embeddings, tolerance)
-                refuse_difference(agreement)
-                compared = agreement.to_json()
+            compared = {
+                name: hold_against(ctx, found, ranges[name], embeddings[name], description)
+                for name, found in expected.items()
+            }
             uri = version_uri(ctx.job.spec.output.uri, order.version)
-            (parts,) = write_parts(ctx, uri, [Rows(node, "", located.names, embeddings)])
+            own = [own_rows(ctx, graph, names[name], values) for name, values in embeddings.items()]
+            parts = write_parts(ctx, uri, own)
             version = None
             if rank == 0:
-                width = program.output_width
-                written = WrittenType(node, ranges.nodes, width, parts, compared)
-                version = publish_version(ctx, order, program, clock, [written])
-    skipped = inputs.by_nodes[node.name].reference if expected is None else []
-    warnings = [SKIPPED.format(uri=split.uri) for split in skipped[:1]]
+                written = [
+                    WrittenType(
+                        rows.node, ranges[name].nodes, rows.width, of_type, compared.get(name)
+                    )
+                    for name, rows, of_type in zip(embeddings, own, parts, strict=True)
+                ]
+                version = publish_version(ctx, order, program, clock, written)
+    skipped = [
+        split
+        for of_type in inputs.by_nodes.values()
+        for split in of_type.reference[:1]
+        if not expected
+    ]
+    warnings = [SKIPPED.format(uri=split.uri) for split in skipped]
     facts = run_facts(ctx, description, program)
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
 
 
 def _expected(
-    ctx: RunContext, inputs: Inputs, program: Program, nodes: LoadedNodes
-) -> Expected | None:
-    """What to compare with; None without a reference, and with a fanout: a sample differs.
+    ctx: RunContext,
+    inputs: Inputs,
+    program: Program,
+    names: dict[str, str],
+    nodes: dict[str, LoadedNodes],
+) -> dict[str, Expected]:
+    """What to compare with, by the program's node types; nothing with a fanout: a sample differs.
 
     Collective: every rank must call.
     """
-    reference = inputs.by_nodes[nodes.node.name].reference
-    if not reference or ctx.job.spec.inference.fanout != "full":
-        return None
-    expected = read_expected(ctx, reference, nodes.node, nodes.ids)
-    check_width(expected, program)
-    return expected
+    if ctx.job.spec.inference.fanout != "full":
+        return {}
+    found = {}
+    for name, result in program.results.items():
+        of_type = nodes[names[name]]
+        reference = inputs.by_nodes[of_type.node.name].reference
+        if reference:
+            found[name] = read_expected(ctx, reference, of_type.node, of_type.ids)
+            check_width(found[name], program.widths[result])
+    return found
+
+
+def own_rows(ctx: RunContext, graph: TypedGraph, name: str, embeddings: torch.Tensor) -> Rows:
+    """Our rows of a node type, as they are written: among several types, in its own folder."""
+    given = ctx.job.spec.input
+    folder = name if len(given.nodes) > 1 else ""
+    return Rows(given.node(name), folder, graph.located[name].names, embeddings)
 
 
 def layer_graphs(ctx: RunContext, program: Program, graph: TypedGraph, clock: Clock) -> Graphs:
-    """Layer -> graph: one graph for all layers, or one sample each, made when it is needed.
+    """Layer and relation -> graph: one graph for all layers, or one sample each, made when needed.
 
-    Collective: every rank must call, and must call the result with the same layers.
+    Collective: every rank must call, and must call the result with the same layers and relations.
     """
-    ((relation, sub_range),) = graph.sub_ranges.items()
-    targets, origins = graph.located[relation.destination], graph.located[relation.source]
-    inference = ctx.job.spec.inference
+    named = graph.of_relations(program)
+    group_bytes = ctx.job.spec.inference.group_bytes
     widest = max(program.widths.values())
     tile = -(-widest // ctx.grid.feature)
-    group_rows = max(1, inference.group_bytes // (4 * tile))
-    pair_rows = max(1, inference.group_bytes // (4 * widest))
-    needs = program.edge_needs()
 
-    def build(rows: Csr) -> LayerGraph:
+    def build(name: str, rows: Csr) -> LayerGraph:
+        relation = named[name]
+        targets = graph.located[relation.destination].ranges
         return LayerGraph(
             exchange=ctx.exchange,
-            targets=targets.ranges,
-            origins=origins.ranges,
-            csr=gather_partition(ctx, targets.ranges, rows),
-            group_rows=group_rows,
-            pair_rows=pair_rows,
-            needs=needs,
+            targets=targets,
+            origins=graph.located[relation.source].ranges,
+            csr=gather_partition(ctx, targets, rows),
+            group_rows=max(1, group_bytes // (4 * tile)),
+            pair_rows=max(1, group_bytes // (4 * widest)),
+            needs=program.edge_needs(name),
         )
 
-    if inference.fanout == "full":
-        full = build(sub_range)
-        return lambda _layer: full
-    fanout = inference.fanout
-    current: dict[int, LayerGraph] = {}
+    sub_ranges = {name: graph.sub_ranges[relation] for name, relation in named.items()}
+    fanout, seed = ctx.job.spec.inference.fanout, ctx.job.spec.inference.seed
+    if fanout == "full":
+        full = {name: build(name, sub_range) for name, sub_range in sub_ranges.items()}
+        return lambda _layer, name: full[name]
+    current: dict[tuple[int, str], LayerGraph] = {}
 
-    def sampled(layer: int) -> LayerGraph:
-        if layer not in current:
-            current.clear()
+    def sampled(layer: int, name: str) -> LayerGraph:
+        if (layer, name) not in current:
+            for past in [key for key in current if key[0] < layer]:
+                del current[past]
             with clock.stage("sample"):
-                sample = sample_layer(sub_range, targets.keys, fanout[layer], inference.seed, layer)
-                current[layer] = build(sample)
-        return current[layer]
+                keys = graph.located[named[name].destination].keys
+                sample = sample_layer(sub_ranges[name], keys, fanout[layer], seed, layer)
+                current[layer, name] = build(name, sample)
+        return current[layer, name]
 
     return sampled

@@ -22,6 +22,7 @@ from embertide.spec.relations import Relation
 from embertide.stages.csr import build_graph, choose_ranges
 from embertide.stages.features import LoadedNodes, load_nodes, locate_features
 from embertide.stages.ingest import Ends, ingest, reverse
+from embertide.steps import Program
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,27 @@ class TypedGraph:
 
     located: dict[str, Located]
     sub_ranges: dict[Relation, Csr]
+
+    def of_types(
+        self, names: dict[str, str]
+    ) -> tuple[dict[str, RowRanges], dict[str, torch.Tensor]]:
+        """Ranges and locations of features, by the names that a program has for the node types.
+
+        Args:
+            names: the program's name of a type -> the manifest's.
+        """
+        located = {name: self.located[of_type] for name, of_type in names.items()}
+        return (
+            {name: of_type.ranges for name, of_type in located.items()},
+            {name: of_type.locations for name, of_type in located.items()},
+        )
+
+    def of_relations(self, program: Program) -> dict[str, Relation]:
+        """The relations that a program reads, by the names that it has for them."""
+        by_text = {str(relation): relation for relation in self.sub_ranges}
+        if program.relations == [""]:
+            by_text[""] = next(iter(self.sub_ranges))
+        return {name: by_text[name] for name in program.relations}
 
 
 def load_types(ctx: RunContext, inputs: Inputs) -> dict[str, LoadedNodes]:

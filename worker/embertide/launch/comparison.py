@@ -73,12 +73,12 @@ def prepare_check(
     clock = Clock(MemoryWatch(), ctx.report)
     nodes = load_types(ctx, inputs)
     (only,) = nodes.values()
-    check_model(ctx.job, inputs.width, program, ctx.grid.shape, only.ids.count)
+    counts = {only.node.name: only.ids.count}
+    names = check_model(ctx.job, inputs, program, ctx.grid.shape, counts)
     reference = inputs.by_nodes[only.node.name].reference
     expected = read_expected(ctx, reference, only.node, only.ids, columns)
     graph = build_types(ctx, nodes, ingest_types(ctx, inputs, nodes))
-    (located,) = graph.located.values()
-    ranges, locations = located.ranges, located.locations
+    ranges, locations = graph.of_types(names)
 
     def embed(ctx: RunContext, program: Program) -> torch.Tensor:
         graphs = layer_graphs(ctx, program, graph, clock)
@@ -86,6 +86,6 @@ def prepare_check(
         if loaded.placed:
             # Layers may change them in place, and the next program reads them again.
             loaded.data = loaded.data.clone()
-        return infer(ctx, program, ranges, graphs, loaded, locations, clock)
+        return infer(ctx, program, ranges, graphs, {"": loaded}, locations, clock)[""]
 
-    return Check(ctx=ctx, ranges=ranges, expected=expected, embed=embed)
+    return Check(ctx=ctx, ranges=ranges[""], expected=expected, embed=embed)

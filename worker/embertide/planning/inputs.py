@@ -221,27 +221,26 @@ def _reference(storage: Storage, job: EmbeddingJob, node: NodeInput) -> list[Spl
 
 
 def check_model(
-    job: EmbeddingJob, width: int, program: Program, grid: GridShape, nodes: int
-) -> None:
-    """Refuse a model that does not fit the features, the fanout or the grid.
+    job: EmbeddingJob, inputs: Inputs, program: Program, grid: GridShape, nodes: dict[str, int]
+) -> dict[str, str]:
+    """Refuse a model that does not fit the graph, the features, the fanout or the grid.
 
     Args:
-        width: columns of the features.
+        nodes: node type -> how many there are.
+
+    Returns:
+        The model's name of each node type -> the manifest's; they differ for a model of one type,
+        which does not name it.
 
     Raises:
-        ModelError: another input width, or another number of layers than fanouts.
+        ModelError: a node type or relation that is not there, another input width, or another
+            number of layers than fanouts.
         GridError: more workers than nodes, or than a tensor of the model has columns.
     """
-    (node,) = job.spec.input.nodes
-    features, model = (
-        node.listed_in if node.features is None else node.features.uri,
-        job.spec.model.uri,
-    )
-    if program.input_width != width:
-        raise ModelError(
-            f"{features}: the features have {width} columns, but the model {model} takes"
-            f" {program.input_width}; give the features or the model that belong together"
-        )
+    model = job.spec.model.uri
+    names = match_types(job, program)
+    for node_type, tensor in program.inputs.items():
+        _check_features(job, inputs, names[node_type], program.widths[tensor])
     fanout = job.spec.inference.fanout
     if fanout != "full" and len(fanout) != program.layers:
         raise ModelError(
@@ -249,4 +248,56 @@ def check_model(
             f" {model} has {program.layers} layers that read edges; give one number for each layer"
             " of these, or full"
         )
-    check_fits(grid, nodes, program.sliced_widths)
+    check_fits(grid, max(nodes.values()), program.sliced_widths)
+    return names
+
+
+def match_types(job: EmbeddingJob, program: Program) -> dict[str, str]:
+    """The model's name of each node type -> the manifest's.
+
+    Raises:
+        ModelError: the model knows a node type or relation that the manifest has not, or does not
+            name its one type where the manifest has several.
+    """
+    given, model = job.spec.input, job.spec.model.uri
+    there = [node.name for node in given.nodes]
+    wanted = list(dict.fromkeys(program.types.values()))
+    if wanted == [""]:
+        if len(there) > 1 or len(given.relations) > 1:
+            raise ModelError(
+                f"{model} is a model of one node type and one edge type, but spec.input has the"
+                f" node types {', '.join(there)} and the edge types"
+                f" {', '.join(map(str, given.relations))}; leave out what the model does not read"
+            )
+        return {"": there[0]}
+    unknown = [name for name in wanted if name not in there]
+    if unknown:
+        raise ModelError(
+            f"the model {model} has a node type {unknown[0]!r}, but spec.input.nodes has"
+            f" {', '.join(there)}; name the node types as the model does"
+        )
+    relations = [str(relation) for relation in given.relations]
+    unknown = [name for name in program.relations if name not in relations]
+    if unknown:
+        raise ModelError(
+            f"the model {model} reads the relation {unknown[0]}, but spec.input.edges has"
+            f" {', '.join(relations)}; name source type, edge type and destination type as the"
+            " model does, or add the edge type (reverse adds one)"
+        )
+    return {name: name for name in wanted}
+
+
+def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) -> None:
+    """Refuse features that are not there, or of another width than the model takes."""
+    features, model = job.spec.input.node(name).features, job.spec.model.uri
+    if features is None:
+        raise ModelError(
+            f"the model {model} reads features of node type {name!r}, which has none in spec.input;"
+            " give it features"
+        )
+    found = inputs.by_nodes[name].width
+    if found != width:
+        raise ModelError(
+            f"{features.uri}: the features have {found} columns, but the model {model} takes"
+            f" {width}; give the features or the model that belong together"
+        )

@@ -32,12 +32,13 @@ they do not (not asked for, or the graph has none) every edge and loop counts 1,
 
 
 class EdgeView(NamedTuple):
-    """A layer graph as a step sees it."""
+    """A layer graph as a step sees it; ``relation`` is "" in a graph that has one."""
 
     layer: int
     loops: Loops = "keep"
     loop_weight: float = 1.0
     edge_weight: bool = False
+    relation: str = ""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,11 @@ class Rows:
     embeddings: torch.Tensor
 
     @property
+    def width(self) -> int:
+        """D', the length of an embedding."""
+        return self.embeddings.shape[1]
+
+    @property
     def part(self) -> str:
         """What the names of its parts begin with, within the version."""
         return f"{self.folder}/part" if self.folder else "part"

@@ -16,6 +16,7 @@ import torch
 from embertide.context import RunContext
 from embertide.errors import InputError, ModelError
 from embertide.grid import RowRanges
+from embertide.models.description import Description
 from embertide.primitives.idmap import NodeIds
 from embertide.readers.reference import (
     Reference,
@@ -24,7 +25,6 @@ from embertide.readers.reference import (
 )
 from embertide.readers.splits import Split
 from embertide.spec.nodes import NodeInput
-from embertide.steps import Program
 
 SKIPPED = (
     "the embeddings were not compared with {uri}: with a fanout they are a sample's, not the full"
@@ -106,17 +106,20 @@ def read_expected(
     return Expected(reference, dense)
 
 
-def check_width(expected: Expected, program: Program) -> None:
+def check_width(expected: Expected, embeddings: int) -> None:
     """Refuse a reference whose vectors cannot be the model's.
+
+    Args:
+        embeddings: the columns of what the model gives.
 
     Raises:
         ModelError: says both widths.
     """
     width = expected.reference.values.shape[1]
-    if width != program.output_width:
+    if width != embeddings:
         raise ModelError(
             f"the vectors of {expected.reference.uri} have {width} columns, but the model gives"
-            f" {program.output_width}: the description says another model, or they are another"
+            f" {embeddings}: the description says another model, or they are another"
             " layer's"
         )
 
@@ -159,6 +162,25 @@ def compare(
         tolerance=tolerance,
         worst=tuple((name, value / largest) for name, value in rows[:_WORST]),
     )
+
+
+def hold_against(
+    ctx: RunContext,
+    expected: Expected,
+    ranges: RowRanges,
+    embeddings: torch.Tensor,
+    description: Description,
+) -> dict[str, Any]:
+    """How far embeddings are from a reference, for a version's manifest.
+
+    Collective: every rank must call.
+
+    Raises:
+        ModelError: they differ; nothing may be published.
+    """
+    agreement = compare(ctx, expected, ranges, embeddings, description.reference_tolerance)
+    refuse_difference(agreement)
+    return agreement.to_json()
 
 
 def refuse_difference(agreement: Agreement) -> None:
