@@ -20,6 +20,10 @@ Norm = Literal["none", "in", "out", "both", "sym_in", "sym_in_weighted"]
 """
 
 
+WITHIN_A_TYPE: tuple[Norm, ...] = ("sym_in", "sym_in_weighted")
+"""Norms that take in-degrees of both ends, which only edges within one node type have."""
+
+
 def scales_sources(norm: Norm) -> bool:
     """Whether a norm has factors of sources."""
     return norm not in ("none", "in")

@@ -46,6 +46,16 @@ class Propagate(EdgeStep, kind="propagate"):
             raise ModelError(f"hops has {len(self.hops)} numbers, but must have {self.times + 1}")
         return shapes.width(self.x)
 
+    def node_type(self, types: dict[str, str]) -> str:
+        """The one type that all sums are of."""
+        found = super().node_type(types)
+        if found != types[self.x]:
+            raise ModelError(
+                f"step {self.out!r} sums again what it has summed, but {self.relation} leads from"
+                " one node type to another"
+            )
+        return found
+
     def reference(self, run: ReferenceRun) -> Tensor:
         """One sum after the other."""
         x = run.tensors[self.x]
@@ -57,6 +67,7 @@ class Propagate(EdgeStep, kind="propagate"):
             loops=self.loops,
             loop_weight=self.loop_weight,
             edge_weight=self.edge_weight,
+            relation=self.relation,
         )
         every = [x]
         for _ in range(self.times):
