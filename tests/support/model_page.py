@@ -21,13 +21,18 @@ from embertide.models.options import parts
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
 from embertide.models.unknown import ARGUMENTS
-from tests.support import model_examples_dgl, model_examples_pyg
+from tests.support import (
+    model_examples_dgl,
+    model_examples_dgl_filters,
+    model_examples_pyg,
+    model_examples_pyg_filters,
+)
 from tests.support.model_example import Example
 
 PAGE = Path(__file__).parents[2] / "docs" / "model.md"
 EXAMPLES: dict[Library, dict[str, Example]] = {
-    "dgl": model_examples_dgl.EXAMPLES,
-    "pyg": model_examples_pyg.EXAMPLES,
+    "dgl": model_examples_dgl.EXAMPLES | model_examples_dgl_filters.EXAMPLES,
+    "pyg": model_examples_pyg.EXAMPLES | model_examples_pyg_filters.EXAMPLES,
 }
 NAMES: dict[Library, str] = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
 

@@ -88,11 +88,6 @@ class DglDotGat(DglHeads):
     bias: Literal[False] = Field(default=False, description="the module has none")
     num_heads: int = Field(ge=1, description="the weights of dotgat do not tell it")
 
-    @classmethod
-    def fixed_fields(cls) -> set[str]:
-        """There is no bias."""
-        return super().fixed_fields() | {"bias"}
-
 
 class DglGin(Gin):
     """Graph isomorphism network."""
@@ -108,6 +103,7 @@ class DglPropagate(Layer):
     """Neighbours' features k times, without weights: SGConv and APPNPConv without their Linear."""
 
     has_parameters = False
+    keeps_width = True
     module = "dgl.nn.APPNPConv, dgl.nn.SGConv"
     conv: Literal["propagate"] = Field(description="propagation without weights")
     k: int = Field(ge=1, description="how often neighbours are summed")
