@@ -101,7 +101,7 @@ def _libraries() -> Iterator[str]:
     for library, kinds in LAYERS.items():
         yield f"## Layers of {NAMES[library]}\n"
         for conv, kind in kinds.items():
-            modules = ", ".join(f"`{name}`" for name in _modules(library, kind))
+            modules = ", ".join(f"`{name}`" for name in modules_of(library, kind))
             of = f" ({modules})" if modules else ""
             yield f"### {library}: {conv}\n\n{textwrap.fill(_about(kind) + of, 100)}\n"
             yield textwrap.fill(_edges(kind), 100) + "\n"
@@ -111,7 +111,8 @@ def _libraries() -> Iterator[str]:
             yield from _example(EXAMPLES[library][conv])
 
 
-def _modules(library: Library, kind: type[Layer]) -> list[str]:
+def modules_of(library: Library, kind: type[Layer]) -> list[str]:
+    """The names of the library's own modules."""
     other = {"dgl": "torch_geometric", "pyg": "dgl"}[library]
     return [name for name in kind.module.split(", ") if name and not name.startswith(other)]
 

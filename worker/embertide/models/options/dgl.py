@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -31,12 +31,14 @@ class DglSage(Layer):
 
     weighted = True
     marks = ("fc_neigh.weight", "fc_self.weight")
+    refused: ClassVar[dict[str, dict[str, str]]] = {
+        "aggregator_type": {"lstm": "it depends on the order of the edges, and a graph has none"}
+    }
     module = "dgl.nn.SAGEConv"
     conv: Literal["sage"] = Field(description="GraphSAGE")
     aggregator_type: Literal["mean", "gcn", "pool"] | None = Field(
         default=None,
-        description="how neighbours are joined; without it, the parameters tell it. `lstm` is"
-        " not supported",
+        description="how neighbours are joined; without it, the parameters tell it",
     )
 
 
