@@ -14,7 +14,7 @@ from torch import nn
 
 from embertide.models.description import Description, parse_description
 from embertide.models.options.layer import Layer, Library
-from embertide.models.program import Program
+from embertide.steps import Program
 from tests.support import conv_cases_dgl, conv_cases_pyg, model_page
 from tests.support.model_examples_dgl import dgl
 from tests.support.models import program_of

@@ -11,8 +11,8 @@ from embertide.models.options import dgl as dgl_options
 from embertide.models.options.layer import Layer
 from embertide.models.options.parts import NormOptions
 from embertide.models.prefixes import Kind, find_norms, find_prefixes, stored_norm
-from embertide.models.program import Program
 from embertide.models.weights import Scope, Weights
+from embertide.steps import Program
 
 
 def assemble(description: Description, weights: Weights, digest: str) -> Program:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.program import Loops
 from embertide.models.weights import Scope
+from embertide.steps import Loops
 
 
 def cosine_attention(b: ProgramBuilder, s: Scope, x: str, *, loops: Loops) -> str:

@@ -25,8 +25,8 @@ from embertide.models.options.pyg import (
     PygSage,
     PygTransformer,
 )
-from embertide.models.program import Loops, Norm
 from embertide.models.weights import Scope
+from embertide.steps import Loops, Norm
 
 
 def gcn(b: ProgramBuilder, s: Scope, o: PygGcn, x: str) -> str:
