@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, cat, nn
 
-from tests.support.conv_case import ConvCase
+from tests.support.conv_case import ConvCase, Forward
+from tests.support.model_examples_dgl import dgl
 
 WIDTH = "input_width: 5\n"
 ZERO = {"allow_zero_in_degree": True}
@@ -27,7 +28,73 @@ def with_default_lambda(conv: Any, graph: Any, x: Tensor) -> Tensor:
     return conv(graph, x, [2])
 
 
+def with_eps(conv: Any, graph: Any, x: Tensor) -> Tensor:
+    """The module as it is with another eps than the stored one."""
+    conv.eps.fill_(0.25)
+    return conv(graph, x)
+
+
+def beside_input(conv: Any, graph: Any, x: Tensor) -> Tensor:
+    """The features and the sum, side by side."""
+    return cat([x, conv(graph, x)], dim=1)
+
+
+def weighed(norm: str) -> Forward:
+    """GraphConv's forward with edge weights that EdgeWeightNorm prepared."""
+
+    def forward(conv: Any, graph: Any, x: Tensor, edge_weight: Tensor) -> Tensor:
+        return conv(graph, x, edge_weight=dgl.nn.EdgeWeightNorm(norm)(graph, edge_weight))
+
+    return forward
+
+
 CASES = {
+    **{
+        f"gcn-weighed-{norm}": ConvCase(
+            lambda n: n.GraphConv(5, 3, norm="none", **ZERO),
+            f"conv: gcn, norm: none, edge_weight_norm: {norm}",
+            True,
+            forward=weighed(norm),
+        )
+        for norm in ("both", "right")
+    },
+    **{
+        f"{conv}-weighted": ConvCase(make, f"conv: {options}, edge_weight: true", True, more=more)
+        for conv, make, options, more in (
+            ("appnp", lambda n: n.APPNPConv(2, 0.2), "appnp, k: 2, alpha: 0.2", WIDTH),
+            ("sg", lambda n: n.SGConv(5, 3, k=2, **ZERO), "sg, k: 2", ""),
+            ("tag", lambda n: n.TAGConv(5, 3), "tag", ""),
+        )
+    },
+    "gcn2-weighted": ConvCase(
+        lambda n: n.GCN2Conv(5, 2, **ZERO),
+        "conv: gcn2, feat_0: input, layer: 2, edge_weight: true",
+        True,
+        forward=from_input,
+    ),
+    "gin-eps": ConvCase(
+        lambda n: n.GINConv(nn.Linear(5, 3)), "conv: gin, eps: 0.25", forward=with_eps
+    ),
+    **{
+        f"propagate-{norm}": ConvCase(
+            lambda n, norm=norm: n.GraphConv(5, 5, norm, weight=False, bias=False, **ZERO),
+            f"conv: propagate, k: 1, norm: {norm}",
+            more=WIDTH,
+        )
+        for norm in ("left", "right")
+    },
+    "linear-no-bias": ConvCase(
+        lambda _n: nn.Linear(5, 3, bias=False),
+        "conv: linear, prefix: conv, bias: false",
+        forward=lambda conv, _graph, x: conv(x),
+    ),
+    "jumping-layers": ConvCase(
+        lambda n: n.GraphConv(5, 5, "right", weight=False, bias=False, **ZERO),
+        "conv: propagate, k: 1, norm: right},"
+        " {conv: jumping_knowledge, mode: cat, layers: [input, 0]",
+        more=WIDTH,
+        forward=beside_input,
+    ),
     "appnp": ConvCase(lambda n: n.APPNPConv(3, 0.2), "conv: appnp, k: 3, alpha: 0.2", more=WIDTH),
     **{
         f"{kind}-{size}": ConvCase(

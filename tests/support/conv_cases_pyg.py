@@ -111,8 +111,8 @@ _FILTERS = {
         lambda n: n.SGConv(5, 3, K=2, add_self_loops=False), "conv: sg, K: 2, add_self_loops: false"
     ),
     "ssg-no-loops": ConvCase(
-        lambda n: n.SSGConv(5, 3, alpha=0.3, add_self_loops=False),
-        "conv: ssg, alpha: 0.3, add_self_loops: false",
+        lambda n: n.SSGConv(5, 3, alpha=0.3, add_self_loops=False, bias=False),
+        "conv: ssg, alpha: 0.3, add_self_loops: false, bias: false",
     ),
     "tag-plain": ConvCase(
         lambda n: n.TAGConv(5, 3, K=2, normalize=False),
@@ -159,4 +159,23 @@ _FILTERS = {
     ),
 }
 
-CASES = {**_GRAPH, **_ATTENTION, **_PROPAGATION, **_FILTERS}
+
+def with_eps(conv: Any, x: Tensor, edges: Tensor) -> Tensor:
+    """The module as it is with another eps than the stored one."""
+    conv.eps.fill_(0.25)
+    return conv(x, edges)
+
+
+_SAID = {
+    "gcn-loops": ConvCase(lambda n: n.GCNConv(5, 3), "conv: gcn, add_self_loops: true", True),
+    "gin-eps": ConvCase(
+        lambda n: n.GINConv(nn.Linear(5, 3)), "conv: gin, eps: 0.25", forward=with_eps
+    ),
+    "propagate-loops": ConvCase(
+        lambda n: n.APPNP(2, 0.2),
+        "conv: propagate, K: 2, alpha: 0.2, add_self_loops: true",
+        more=WIDTH,
+    ),
+}
+
+CASES = {**_SAID, **_GRAPH, **_ATTENTION, **_PROPAGATION, **_FILTERS}

@@ -6,13 +6,15 @@ on first use is collective: all ranks call the same methods in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import torch
 
 from embertide.grid import RowRanges
-from embertide.kernels.counting import count_values, row_lengths, row_sums
+from embertide.kernels.block import Block
+from embertide.kernels.counting import add_weights, count_values, row_lengths, row_sums
 from embertide.kernels.csr import Csr, single_loops
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.sources import (
@@ -75,6 +77,7 @@ class LayerGraph:
     _pairs: Sources | None = None
     _out_degree: torch.Tensor | None = None
     _weighted_in_degree: torch.Tensor | None = None
+    _weighted_out_degree: torch.Tensor | None = None
     _variants: dict[tuple[float, bool], LayerGraph] = field(default_factory=dict)
 
     def variant(self, view: EdgeView) -> LayerGraph:
@@ -181,15 +184,37 @@ class LayerGraph:
             self._out_degree = self._count_out()
         return self._out_degree
 
+    def weighted_out_degree(self) -> torch.Tensor:
+        """[N/P] sum of the stored weights of each row's out-edges; of ones without weights.
+
+        Adds and sends as :meth:`out_degree` counts. Collective: every rank of the graph axis
+        must call.
+        """
+        if self.csr.weights is None:
+            return self.out_degree()
+        if self._weighted_out_degree is None:
+            self._weighted_out_degree = self._add_out(torch.float32, add_weights)
+        return self._weighted_out_degree
+
     def _count_out(self) -> torch.Tensor:
+        return self._add_out(torch.int32, lambda block, to: count_values(block.indices, to)).float()
+
+    def _add_out(
+        self, kind: torch.dtype, add: Callable[[Block, torch.Tensor], None]
+    ) -> torch.Tensor:
+        """[N/P] what the edges to anywhere add up to at each of our rows as a source.
+
+        Args:
+            add: adds what a block's non-zeros have to their sources.
+        """
         sources, channel = self.tiles(), self.exchange.channel("graph", "degrees")
         start, stop = self.ranges.partition(self.exchange.grid.p)
-        degree = torch.zeros(stop - start, dtype=torch.int32, device=channel.device)
-        count_values(sources.local.indices, degree)
+        degree = torch.zeros(stop - start, dtype=kind, device=channel.device)
+        add(sources.local, degree)
         by_slot = degree.new_zeros(sources.unique)
         sent: dict[int, list[torch.Tensor]] = {i: [] for i in sources.requests}
         for number, block in enumerate(sources.remote):
-            count_values(block.indices, by_slot[slice(*sources.group(number))])
+            add(block, by_slot[slice(*sources.group(number))])
             for i, first, last in sources.incoming(number):
                 sent[i].append(by_slot[first:last])
         received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}
@@ -199,4 +224,4 @@ class LayerGraph:
         ).wait()
         for i, request in sources.requests.items():
             degree.index_add_(0, request.rows, received[i])
-        return degree.float()
+        return degree

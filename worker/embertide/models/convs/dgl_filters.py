@@ -1,6 +1,7 @@
 """DGL's graph filters as steps, each as ``dgl.nn.pytorch.conv`` computes it.
 
-All but APPNPConv divide by the roots of in-degrees at both ends; none adds self-loops.
+All but APPNPConv divide by the roots of in-degrees at both ends; with edge weights all divide by
+weighted degrees (EdgeWeightNorm), of sources and targets. None adds self-loops.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from embertide.models.options.dgl_filters import (
     DglSg,
     DglTag,
 )
+from embertide.models.options.layer import Layer
 from embertide.models.weights import Scope
+from embertide.steps import Norm
 
 
-def _summed(b: ProgramBuilder) -> Apply:
-    return lambda h: b.aggregate(h, norm="sym_in")
+def _summed(b: ProgramBuilder, o: Layer, norm: Norm = "sym_in") -> Apply:
+    if o.uses_edge_weight:
+        return lambda h: b.aggregate(h, norm="both_weighted", edge_weight=True)
+    return lambda h: b.aggregate(h, norm=norm)
 
 
 def appnp(b: ProgramBuilder, _s: Scope, o: DglAppnp, x: str) -> str:
     """APPNPConv: degrees as GraphConv's ``both``."""
-    return propagate(b, x, o.k, o.alpha, lambda h: b.aggregate(h, norm="both"))
+    return propagate(b, x, o.k, o.alpha, _summed(b, o, "both"))
 
 
 def sg(b: ProgramBuilder, s: Scope, o: DglSg, x: str) -> str:
@@ -37,8 +42,8 @@ def sg(b: ProgramBuilder, s: Scope, o: DglSg, x: str) -> str:
     weight = s.take("fc.weight", "out", "in")
     bias = s.take("fc.bias", "out") if o.bias else None
     if s.size("out") >= s.size("in"):
-        return b.linear(propagate(b, x, o.k, 0.0, _summed(b)), weight, s.size("out"), bias)
-    total = propagate(b, b.linear(x, weight, s.size("out")), o.k, 0.0, _summed(b))
+        return b.linear(propagate(b, x, o.k, 0.0, _summed(b, o)), weight, s.size("out"), bias)
+    total = propagate(b, b.linear(x, weight, s.size("out")), o.k, 0.0, _summed(b, o))
     return total if bias is None else b.affine(total, None, bias)
 
 
@@ -46,7 +51,7 @@ def tag(b: ProgramBuilder, s: Scope, o: DglTag, x: str) -> str:
     """TAGConv: its Linear reads all powers side by side, so it is one for each of them."""
     weights = _parts(s, "lin.weight", o.k + 1)
     bias = s.take("lin.bias", "out") if o.bias else None
-    return powers(b, x, weights, s.size("out"), bias, _summed(b))
+    return powers(b, x, weights, s.size("out"), bias, _summed(b, o))
 
 
 def cheb(b: ProgramBuilder, s: Scope, o: DglCheb, x: str) -> str:
@@ -54,7 +59,7 @@ def cheb(b: ProgramBuilder, s: Scope, o: DglCheb, x: str) -> str:
     weights = _parts(s, "linear.weight", o.k, alternating=True)
     bias = s.take("linear.bias", "out") if o.bias else None
     share = 2.0 / o.lambda_max
-    summed = _summed(b)
+    summed = _summed(b, o)
 
     def apply(h: str) -> str:
         return summed(h) if share == 1.0 else b.combine(summed(h), h, alpha=share, beta=1.0 - share)
@@ -85,7 +90,7 @@ def _parts(s: Scope, short: str, count: int, *, alternating: bool = False) -> li
 
 def gcn2_conv(b: ProgramBuilder, s: Scope, o: DglGcn2, x: str) -> str:
     """GCN2Conv."""
-    total = _summed(b)(x)
+    total = _summed(b, o)(x)
     beta = math.log(o.lambda_ / o.layer + 1.0)
     out = gcn2(b, s, total, b.output_of(o.feat_0), alpha=o.alpha, beta=beta)
     return b.affine(out, None, s.take("bias", "in")) if o.bias else out

@@ -18,6 +18,7 @@ from embertide.models.options.pyg_filters import (
     PygGcn2,
     PygLg,
     PygLightGcn,
+    PygPowers,
     PygSg,
     PygSsg,
     PygTag,
@@ -67,11 +68,13 @@ def ssg(b: ProgramBuilder, s: Scope, o: PygSsg, x: str) -> str:
     return _filtered(b, s, o, x, lambda h: weighted_powers(b, h, factors, _summed(b, o)))
 
 
-def _summed(b: ProgramBuilder, o: PygSg) -> Callable[[str], str]:
+def _summed(b: ProgramBuilder, o: PygPowers) -> Callable[[str], str]:
     return lambda h: gcn_sum(b, h, loops=o.add_self_loops, edge_weight=o.uses_edge_weight)
 
 
-def _filtered(b: ProgramBuilder, s: Scope, o: PygSg, x: str, apply: Callable[[str], str]) -> str:
+def _filtered(
+    b: ProgramBuilder, s: Scope, o: PygPowers, x: str, apply: Callable[[str], str]
+) -> str:
     """A filter without weights and its Linear; the two commute."""
     weight = s.take("lin.weight", "out", "in")
     bias = s.take("lin.bias", "out") if o.bias else None

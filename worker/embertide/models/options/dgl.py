@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from embertide.models.options.layer import Gin, Layer
+from embertide.models.options.layer import Gin, Layer, Problems
 
 _SLOPE = "negative slope of the leaky_relu on the scores"
 
@@ -24,6 +24,21 @@ class DglGcn(Layer):
         " mean), the source (`left`), none",
     )
     weight: bool = Field(default=True, description="whether the module has a weight")
+    edge_weight_norm: Literal["both", "right"] | None = Field(
+        default=None,
+        description="how EdgeWeightNorm prepared the edge weights that the forward was given: by"
+        " the roots of both ends' weighted degrees, or the destination's; only with `norm: none`",
+    )
+
+    def conflicts(self) -> Problems:
+        """Weights are normalised once."""
+        if self.edge_weight_norm is None:
+            return []
+        if self.norm != "none":
+            return [(("edge_weight_norm",), f"must not be given beside norm: {self.norm}")]
+        if not self.uses_edge_weight:
+            return [(("edge_weight_norm",), "must not be given where edge_weight is false")]
+        return []
 
 
 class DglSage(Layer):

@@ -9,17 +9,10 @@ from pydantic import Field
 from embertide.models.options.layer import Earlier, Layer, Place
 
 
-class _Filter(Layer):
-    """What DGL's filters have in common: edge weights only as EdgeWeightNorm makes them."""
-
-    def no_edge_weights(self) -> str:
-        """DGL would normalise them by weighted degrees (EdgeWeightNorm)."""
-        return f"{self.conv} over edge weights (DGL's EdgeWeightNorm) is not supported"
-
-
-class DglAppnp(_Filter):
+class DglAppnp(Layer):
     """Personalised PageRank of the layer's input; it has no parameters."""
 
+    weighted = False
     has_parameters = False
     keeps_width = True
     module = "dgl.nn.APPNPConv"
@@ -29,18 +22,20 @@ class DglAppnp(_Filter):
     bias: Literal[False] = Field(default=False, description="it has no parameters")
 
 
-class DglSg(_Filter):
+class DglSg(Layer):
     """Neighbours' features k times, then one Linear."""
 
+    weighted = False
     marks = ("fc.weight",)
     module = "dgl.nn.SGConv"
     conv: Literal["sg"] = Field(description="simple graph convolution")
     k: int = Field(default=1, ge=1, description="how often neighbours are summed")
 
 
-class DglTag(_Filter):
+class DglTag(Layer):
     """All powers of the normalised graph up to k, side by side, through one Linear."""
 
+    weighted = False
     marks = ("lin.weight",)
     module = "dgl.nn.TAGConv"
     conv: Literal["tag"] = Field(description="topology adaptive convolution")
@@ -63,9 +58,10 @@ class DglCheb(Layer):
     )
 
 
-class DglGcn2(_Filter):
+class DglGcn2(Layer):
     """GCNII: an initial residual and an identity mapping."""
 
+    weighted = False
     marks = ("weight1",)
     module = "dgl.nn.GCN2Conv"
     conv: Literal["gcn2"] = Field(description="GCNII")

@@ -28,18 +28,23 @@ class PygAppnp(Layer):
     bias: Literal[False] = Field(default=False, description="it has no parameters")
 
 
-class PygSg(Layer):
-    """Neighbours' features K times, then one Linear."""
+class PygPowers(Layer):
+    """A filter without weights, then one Linear."""
 
     weighted = True
     marks = ("lin.weight",)
-    module = "torch_geometric.nn.SGConv"
-    conv: Literal["sg"] = Field(description="simple graph convolution")
     K: int = Field(default=1, ge=1, description="how often neighbours are summed")
     add_self_loops: bool = Field(default=True, description=_LOOPS)
 
 
-class PygSsg(PygSg):
+class PygSg(PygPowers):
+    """Neighbours' features K times, then one Linear."""
+
+    module = "torch_geometric.nn.SGConv"
+    conv: Literal["sg"] = Field(description="simple graph convolution")
+
+
+class PygSsg(PygPowers):
     """The mean of all powers up to K and the input itself, then one Linear."""
 
     module = "torch_geometric.nn.SSGConv"
