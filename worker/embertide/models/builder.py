@@ -18,17 +18,19 @@ from embertide.steps import (
     Combine,
     Concat,
     DivideByDegree,
+    Elementwise,
     HeadDot,
     HeadMean,
     LayerNorm,
     Linear,
     Loops,
-    Maximum,
     Norm,
     PairAttend,
+    Propagate,
     RowNormalize,
     Step,
 )
+from embertide.steps.elementwise import ElementOp
 
 INPUT = "x"
 
@@ -103,6 +105,33 @@ class ProgramBuilder:
             layer=self.layer,
             x=x,
             reduce=reduce,
+            norm=norm,
+            loops=loops,
+            loop_weight=loop_weight,
+            edge_weight=edge_weight,
+        )
+        return self._append(step, self.widths[x])
+
+    def propagate(
+        self,
+        x: str,
+        *,
+        times: int,
+        alpha: float = 0.0,
+        hops: tuple[float, ...] | None = None,
+        norm: Norm = "none",
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+        edge_weight: bool = False,
+    ) -> str:
+        """``times`` sums over in-edges, one of the other; the columns stay."""
+        step = Propagate(
+            out=self._fresh("propagate"),
+            layer=self.layer,
+            x=x,
+            times=times,
+            alpha=alpha,
+            hops=hops,
             norm=norm,
             loops=loops,
             loop_weight=loop_weight,
@@ -216,10 +245,14 @@ class ProgramBuilder:
         step = Concat(out=self._fresh("concat"), layer=self.layer, inputs=inputs)
         return self._append(step, sum(widths) if all(widths) else 0)
 
+    def elementwise(self, inputs: tuple[str, ...], op: ElementOp) -> str:
+        """Sum, mean, maximum, minimum or product of all inputs, element by element."""
+        step = Elementwise(out=self._fresh(op), layer=self.layer, inputs=inputs, op=op)
+        return self._append(step, self.widths[inputs[0]])
+
     def maximum(self, inputs: tuple[str, ...]) -> str:
         """The largest of all inputs, element by element."""
-        step = Maximum(out=self._fresh("maximum"), layer=self.layer, inputs=inputs)
-        return self._append(step, self.widths[inputs[0]])
+        return self.elementwise(inputs, "max")
 
     def row_normalize(self, x: str) -> str:
         """Rows of length one."""
