@@ -22,6 +22,11 @@ def embedding(model: Any, x: Tensor, edges: Tensor, **weights: Tensor) -> Tensor
     return model.get_embedding(edges, **weights)
 
 
+def with_lambda(conv: Any, x: Tensor, edges: Tensor) -> Tensor:
+    """ChebConv's forward with the largest eigenvalue given."""
+    return conv(x, edges, lambda_max=1.75)
+
+
 _GRAPH = {
     f"graph-{aggr}-{size}{'-weighted' * weighted}": ConvCase(
         lambda n, aggr=aggr, out=out: n.GraphConv(5, out, aggr=aggr),
@@ -121,6 +126,23 @@ _FILTERS = {
     ),
     "tag-one-no-bias": ConvCase(
         lambda n: n.TAGConv(5, 8, K=1, bias=False), "conv: tag, K: 1, bias: false"
+    ),
+    **{
+        f"cheb-{size}{'-weighted' * weighted}": ConvCase(
+            lambda n, out=out: n.ChebConv(5, out, K=4), "conv: cheb", weighted
+        )
+        for size, out in (("wide", 8), ("narrow", 3))
+        for weighted in (size == "narrow",)
+    },
+    "cheb-walk": ConvCase(
+        lambda n: n.ChebConv(5, 3, K=2, normalization="rw", bias=False),
+        "conv: cheb, K: 2, normalization: rw, bias: false",
+        True,
+    ),
+    "cheb-lambda": ConvCase(
+        lambda n: n.ChebConv(5, 8, K=3),
+        "conv: cheb, lambda_max: 1.75",
+        forward=with_lambda,
     ),
     "arma-stacks": ConvCase(
         lambda n: n.ARMAConv(5, 3, num_stacks=2, num_layers=3),

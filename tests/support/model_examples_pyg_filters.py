@@ -132,6 +132,23 @@ layers:
 """
 
 
+class Cheb(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = pyg.ChebConv(5, 8, K=2), pyg.ChebConv(8, 4, K=3)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Any = None) -> Tensor:
+        return self.conv2(self.conv1(x, edge_index, edge_weight).relu(), edge_index, edge_weight)
+
+
+CHEB = """
+library: pyg
+layers:
+  - {conv: cheb, activation: relu}
+  - {conv: cheb}
+"""
+
+
 class Gcn2(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -217,6 +234,7 @@ EXAMPLES = {
     "ssg": Example(Ssg, SSG, weighted=True, on_grids=False),
     "appnp": Example(Appnp, APPNP, weighted=True, on_grids=False),
     "tag": Example(Tag, TAG, weighted=True),
+    "cheb": Example(Cheb, CHEB, weighted=True),
     "gcn2": Example(Gcn2, GCN2, weighted=True, on_grids=False),
     "arma": Example(Arma, ARMA, weighted=True),
     "lg": Example(Lg, LG, weighted=True, on_grids=False),

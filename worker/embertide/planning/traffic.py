@@ -176,7 +176,7 @@ class _Plan:
 
     def _variant(self, view: EdgeView) -> tuple[object, ...]:
         """Names the layer graph as a step sees it."""
-        loops = (view.loop_weight, view.edge_weight) if view.loops == "single" else None
+        loops = view[1:] if view.loops != "keep" else None
         return self._graph_of(view.layer), loops
 
     def _find(self, view: EdgeView, axis: str, ranges: int, members: int) -> None:

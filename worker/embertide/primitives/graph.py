@@ -15,7 +15,7 @@ import torch
 from embertide.grid import RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.counting import add_weights, count_values, row_lengths, row_sums
-from embertide.kernels.csr import Csr, single_loops
+from embertide.kernels.csr import Csr, single_loops, without_loops
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.sources import (
     LoadedHolders,
@@ -25,12 +25,12 @@ from embertide.primitives.sources import (
     local_sources,
 )
 
-Loops = Literal["keep", "single"]
+Loops = Literal["keep", "single", "none"]
 """``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
-``keep``: as it is. Where edge weights count, an existing loop keeps its weight (of several the
-heaviest, so that the order of edges never matters) and a new one gets ``loop_weight``; where
-they do not (not asked for, or the graph has none) every edge and loop counts 1, whatever
-``loop_weight`` says: PyG does so."""
+``none``: without self-loops; ``keep``: as it is. Where edge weights count, an existing loop keeps
+its weight (of several the heaviest, so that the order of edges never matters) and a new one gets
+``loop_weight``; where they do not (not asked for, or the graph has none) every edge and loop
+counts 1, whatever ``loop_weight`` says: PyG does so."""
 
 
 class EdgeView(NamedTuple):
@@ -78,19 +78,19 @@ class LayerGraph:
     _out_degree: torch.Tensor | None = None
     _weighted_in_degree: torch.Tensor | None = None
     _weighted_out_degree: torch.Tensor | None = None
-    _variants: dict[tuple[float, bool], LayerGraph] = field(default_factory=dict)
+    _variants: dict[tuple[str, float, bool], LayerGraph] = field(default_factory=dict)
 
     def variant(self, view: EdgeView) -> LayerGraph:
-        """The graph as a step sees it: this one, or the one with one self-loop per node."""
+        """The graph as a step sees it: this one, or one with other self-loops."""
         if view.loops == "keep":
             return self
-        key = (view.loop_weight, view.edge_weight)
+        key = view[1:]
         if key not in self._variants:
             csr = self.csr if view.edge_weight else self.csr.without_weights()
             self._variants[key] = LayerGraph(
                 exchange=self.exchange,
                 ranges=self.ranges,
-                csr=single_loops(csr, view.loop_weight),
+                csr=_looped(csr, view),
                 group_rows=self.group_rows,
                 pair_rows=self.pair_rows,
                 needs=self.needs,
@@ -225,3 +225,8 @@ class LayerGraph:
         for i, request in sources.requests.items():
             degree.index_add_(0, request.rows, received[i])
         return degree
+
+
+def _looped(csr: Csr, view: EdgeView) -> Csr:
+    """The graph with the self-loops that a view has."""
+    return without_loops(csr) if view.loops == "none" else single_loops(csr, view.loop_weight)

@@ -11,7 +11,7 @@ import math
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.cosine import cosine_attention
 from embertide.models.convs.gcn2 import gcn2
-from embertide.models.convs.polynomial import Apply, chebyshev, powers
+from embertide.models.convs.polynomial import Apply, chebyshev, laplacian, powers
 from embertide.models.convs.propagate import propagate
 from embertide.models.options.dgl_filters import (
     DglAgnn,
@@ -55,15 +55,10 @@ def tag(b: ProgramBuilder, s: Scope, o: DglTag, x: str) -> str:
 
 
 def cheb(b: ProgramBuilder, s: Scope, o: DglCheb, x: str) -> str:
-    """ChebConv, with T_k(-M) = (-1)^k T_k(M) and M = r A + (1 - r) I for r = 2 / lambda_max."""
+    """ChebConv: its Linear reads all polynomials side by side, so it is one for each of them."""
     weights = _parts(s, "linear.weight", o.k, alternating=True)
     bias = s.take("linear.bias", "out") if o.bias else None
-    share = 2.0 / o.lambda_max
-    summed = _summed(b, o)
-
-    def apply(h: str) -> str:
-        return summed(h) if share == 1.0 else b.combine(summed(h), h, alpha=share, beta=1.0 - share)
-
+    apply = laplacian(b, o.lambda_max, _summed(b, o))
     return chebyshev(b, x, weights, s.size("out"), bias, apply)
 
 

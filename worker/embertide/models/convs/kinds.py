@@ -45,6 +45,7 @@ CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
     pyg_filter_options.PygSsg: pyg_filters.ssg,
     pyg_filter_options.PygAppnp: pyg_filters.appnp,
     pyg_filter_options.PygTag: pyg_filters.tag,
+    pyg_filter_options.PygCheb: pyg_filters.cheb,
     pyg_filter_options.PygGcn2: pyg_filters.gcn2_conv,
     pyg_filter_options.PygArma: pyg_filters.arma,
     pyg_filter_options.PygLg: pyg_filters.lg,

@@ -76,3 +76,14 @@ def weighted_powers(b: ProgramBuilder, x: str, factors: Sequence[float], apply: 
         h = apply(h)
         total = b.combine(total, h, alpha=1.0 if power else before, beta=factor)
     return total
+
+
+def laplacian(b: ProgramBuilder, lambda_max: float, normalized: Apply) -> Apply:
+    """The negative of L scaled to [-1, 1]: r A - (r - 1) I for r = 2 / lambda_max, L = I - A.
+
+    T_k(-M) is (-1)^k T_k(M), so what follows every second weight has the opposite sign.
+    """
+    share = 2.0 / lambda_max
+    if share == 1.0:
+        return normalized
+    return lambda h: b.combine(normalized(h), h, alpha=share, beta=1.0 - share)

@@ -10,11 +10,12 @@ import torch
 from embertide.models.after import activation
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.gcn2 import gcn2
-from embertide.models.convs.polynomial import powers, weighted_powers
+from embertide.models.convs.polynomial import chebyshev, laplacian, powers, weighted_powers
 from embertide.models.convs.propagate import propagate
 from embertide.models.options.pyg_filters import (
     PygAppnp,
     PygArma,
+    PygCheb,
     PygGcn2,
     PygLg,
     PygLightGcn,
@@ -24,6 +25,7 @@ from embertide.models.options.pyg_filters import (
     PygTag,
 )
 from embertide.models.weights import Scope
+from embertide.steps import Norm
 
 
 def gcn_sum(
@@ -105,7 +107,7 @@ def lightgcn(b: ProgramBuilder, s: Scope, o: PygLightGcn, x: str) -> str:
 
 def tag(b: ProgramBuilder, s: Scope, o: PygTag, x: str) -> str:
     """TAGConv: the Linears ``lins`` have no bias of their own."""
-    count = o.K + 1 if o.K is not None else linears_of(s)
+    count = o.K + 1 if o.K is not None else _linears(s)
     weights = [s.take(f"lins.{power}.weight", "out", "in") for power in range(count)]
     bias = s.take("bias", "out") if o.bias else None
     return powers(
@@ -118,7 +120,25 @@ def tag(b: ProgramBuilder, s: Scope, o: PygTag, x: str) -> str:
     )
 
 
-def linears_of(s: Scope) -> int:
+def cheb(b: ProgramBuilder, s: Scope, o: PygCheb, x: str) -> str:
+    """ChebConv: sums without self-loops, by degrees of the sources at both ends (``sym``)."""
+    norm: Norm = "sym_out_weighted" if o.normalization == "sym" else "out_weighted"
+    weights = []
+    for power in range(o.K or _linears(s)):
+        name = s.take(f"lins.{power}.weight", "out", "in")
+        if power % 2 and name in s.weights.params:
+            s.put(name, -s.weights.params[name])
+        weights.append(name)
+    bias = s.take("bias", "out") if o.bias else None
+
+    def summed(h: str) -> str:
+        return b.aggregate(h, norm=norm, loops="none", edge_weight=o.uses_edge_weight)
+
+    apply = laplacian(b, o.lambda_max, summed)
+    return chebyshev(b, x, weights, s.size("out"), bias, apply)
+
+
+def _linears(s: Scope) -> int:
     """How many Linears ``lins`` holds; at least one, so that what is missing can be named."""
     count = 1
     while s.has(f"lins.{count}.weight"):

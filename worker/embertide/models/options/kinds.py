@@ -36,6 +36,7 @@ LAYERS: dict[Library, dict[str, type[Layer]]] = {
         "ssg": pyg_filters.PygSsg,
         "appnp": pyg_filters.PygAppnp,
         "tag": pyg_filters.PygTag,
+        "cheb": pyg_filters.PygCheb,
         "gcn2": pyg_filters.PygGcn2,
         "arma": pyg_filters.PygArma,
         "lg": pyg_filters.PygLg,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -90,6 +90,32 @@ class PygTag(Layer):
         default=None, ge=1, description="checked against the weights, which tell it"
     )
     normalize: bool = Field(default=True, description=_NORMALIZE)
+
+
+class PygCheb(Layer):
+    """Chebyshev polynomials of the Laplacian, without self-loops, each through its own Linear.
+
+    Degrees are sums of weights over out-edges, as the library's Laplacian has them.
+    """
+
+    weighted = True
+    marks = ("lins.0.weight",)
+    refused: ClassVar[dict[str, dict[str, str]]] = {
+        "normalization": {
+            "None": "without a normalization the library scales by the graph's largest degree"
+        }
+    }
+    module = "torch_geometric.nn.ChebConv"
+    conv: Literal["cheb"] = Field(description="Chebyshev filter")
+    K: int | None = Field(
+        default=None, ge=1, description="checked against the weights, which tell it"
+    )
+    normalization: Literal["sym", "rw"] = Field(
+        default="sym", description="of the Laplacian: symmetric, or a random walk's"
+    )
+    lambda_max: float = Field(
+        default=2.0, gt=0, description="largest eigenvalue, as the forward was given it"
+    )
 
 
 class PygArma(Layer):
