@@ -11,8 +11,8 @@ import torch
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.cosine import cosine_attention
 from embertide.models.convs.gin import gin
-from embertide.models.convs.propagate import propagate
-from embertide.models.convs.pyg_filters import gcn_sum
+from embertide.models.convs.propagate import Hop
+from embertide.models.convs.pyg_filters import gcn_hop
 from embertide.models.options.pyg import (
     PygAgnn,
     PygGat,
@@ -33,28 +33,21 @@ def gcn(b: ProgramBuilder, s: Scope, o: PygGcn, x: str) -> str:
     """GCNConv; a new self-loop of an ``improved`` one weighs 2 in a weighted graph."""
     weight = s.take("lin.weight", "out", "in")
     bias = s.take("bias", "out") if o.bias else None
-
-    def aggregate(h: str) -> str:
-        return _summed(b, o, h, loop_weight=2.0 if o.improved else 1.0)
-
+    hop = _hop(o, loop_weight=2.0 if o.improved else 1.0)
     if s.size("out") > s.size("in"):
-        return b.linear(aggregate(x), weight, s.size("out"), bias)
-    total = aggregate(b.linear(x, weight, s.size("out")))
+        return b.linear(hop.once(b, x), weight, s.size("out"), bias)
+    total = hop.once(b, b.linear(x, weight, s.size("out")))
     return total if bias is None else b.affine(total, None, bias)
 
 
 def pyg_propagate(b: ProgramBuilder, _s: Scope, o: PygPropagate, x: str) -> str:
     """APPNP; with ``alpha: 0`` SGConv before its Linear."""
-    return propagate(b, x, o.K, o.alpha, lambda h: _summed(b, o, h))
+    return _hop(o).times(b, x, o.K, alpha=o.alpha)
 
 
-def _summed(
-    b: ProgramBuilder, o: PygGcn | PygPropagate, h: str, *, loop_weight: float = 1.0
-) -> str:
+def _hop(o: PygGcn | PygPropagate, *, loop_weight: float = 1.0) -> Hop:
     """The sum over in-edges, with gcn_norm's self-loops and degrees unless told otherwise."""
-    return gcn_sum(
-        b,
-        h,
+    return gcn_hop(
         normalize=o.normalize,
         loops=o.normalize if o.add_self_loops is None else o.add_self_loops,
         loop_weight=loop_weight,
