@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from embertide.kernels.segments import Reduce
 from embertide.steps import (
     Activation,
     ActivationKind,
@@ -24,10 +25,12 @@ from embertide.steps import (
     LayerNorm,
     Linear,
     Loops,
+    Message,
     Norm,
     PairAttend,
     Propagate,
     RowNormalize,
+    RowWise,
     Step,
 )
 from embertide.steps.elementwise import ElementOp
@@ -138,6 +141,42 @@ class ProgramBuilder:
             edge_weight=edge_weight,
         )
         return self._append(step, self.widths[x])
+
+    def row_wise(
+        self, inputs: tuple[str, ...], lines: tuple[str, ...], params: tuple[str, ...], width: int
+    ) -> str:
+        """A few lines of torch's operations on each row, ``width`` columns."""
+        out = self._fresh("row_wise")
+        step = RowWise(out=out, layer=self.layer, inputs=inputs, lines=lines, params=params)
+        return self._append(step, width)
+
+    def message(
+        self,
+        x: str,
+        lines: tuple[str, ...],
+        width: int,
+        *,
+        reduce: Reduce = "sum",
+        target: str | None = None,
+        params: tuple[str, ...] = (),
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+        edge_weight: bool = False,
+    ) -> str:
+        """A few lines of torch's operations on each edge, reduced by row; ``width`` columns."""
+        step = Message(
+            out=self._fresh("message"),
+            layer=self.layer,
+            x=x,
+            lines=lines,
+            reduce=reduce,
+            target=target,
+            params=params,
+            loops=loops,
+            loop_weight=loop_weight,
+            edge_weight=edge_weight,
+        )
+        return self._append(step, width)
 
     def divide_by_degree(self, x: str, add: int) -> str:
         """Divide rows by in-degree + ``add``."""
