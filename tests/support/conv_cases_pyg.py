@@ -37,6 +37,26 @@ _GRAPH = {
     for size, out in (("wide", 8), ("narrow", 3))
     for weighted in (size == "wide",)
 } | {
+    **{
+        f"graph-{aggr}": ConvCase(
+            lambda n, aggr=aggr: n.GraphConv(5, 3, aggr=aggr), f"conv: graph, aggr: {aggr}", True
+        )
+        for aggr in ("min", "var", "std")
+    },
+    **{
+        f"sage-{aggr}": ConvCase(
+            lambda n, aggr=aggr: n.SAGEConv(5, 3, aggr=aggr), f"conv: sage, aggr: {aggr}"
+        )
+        for aggr in ("min", "var", "std")
+    },
+    **{
+        f"gin-{aggr}": ConvCase(
+            lambda n, aggr=aggr: n.GINConv(nn.Linear(5, 3), aggr=aggr), f"conv: gin, aggr: {aggr}"
+        )
+        for aggr in ("min", "var", "std")
+    },
+    "le": ConvCase(lambda n: n.LEConv(5, 3), "conv: le", True),
+    "le-no-bias": ConvCase(lambda n: n.LEConv(5, 3, bias=False), "conv: le, bias: false"),
     "graph-default": ConvCase(lambda n: n.GraphConv(5, 3), "conv: graph", True),
     "graph-no-bias": ConvCase(
         lambda n: n.GraphConv(5, 3, bias=False), "conv: graph, bias: false", True
@@ -55,6 +75,10 @@ _ATTENTION = {
     "transformer-rootless": ConvCase(
         lambda n: n.TransformerConv(5, 4, heads=2, root_weight=False),
         "conv: transformer, heads: 2, root_weight: false",
+    ),
+    "transformer-beta": ConvCase(
+        lambda n: n.TransformerConv(5, 4, heads=3, beta=True),
+        "conv: transformer, heads: 3, beta: true",
     ),
     "transformer-no-bias": ConvCase(
         lambda n: n.TransformerConv(5, 4, heads=2, bias=False),

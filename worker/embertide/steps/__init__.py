@@ -8,6 +8,7 @@ from embertide.steps.attend import Attend
 from embertide.steps.base import EdgeStep, Leader, Step
 from embertide.steps.combine import Combine, Concat
 from embertide.steps.degree import DivideByDegree
+from embertide.steps.degree_scale import DegreeScale
 from embertide.steps.elementwise import Elementwise
 from embertide.steps.heads import HeadDot, HeadMean
 from embertide.steps.linear import Linear
@@ -27,6 +28,7 @@ __all__ = [
     "Attend",
     "Combine",
     "Concat",
+    "DegreeScale",
     "DivideByDegree",
     "EdgeStep",
     "Elementwise",

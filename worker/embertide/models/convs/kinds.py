@@ -38,6 +38,7 @@ CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
     pyg_options.PygGat: pyg.gat,
     pyg_options.PygGatv2: pyg.gatv2,
     pyg_options.PygTransformer: pyg.transformer,
+    pyg_options.PygLe: pyg.le,
     pyg_options.PygAgnn: pyg.agnn,
     pyg_options.PygGin: pyg.pyg_gin,
     pyg_options.PygPropagate: pyg.pyg_propagate,

@@ -31,6 +31,7 @@ LAYERS: dict[Library, dict[str, type[Layer]]] = {
         "gin": pyg.PygGin,
         "graph": pyg.PygGraph,
         "transformer": pyg.PygTransformer,
+        "le": pyg.PygLe,
         "agnn": pyg.PygAgnn,
         "sg": pyg_filters.PygSg,
         "ssg": pyg_filters.PygSsg,
