@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from embertide.kernels.segments import Reduce
 from embertide.models.builder import ProgramBuilder
-
-Aggr = Literal["add", "sum", "mean", "max", "min", "var", "std"]
 
 LINEAR = ("add", "sum", "mean")
 """Those that a product may stand before or behind."""
+_REDUCE: dict[str, Reduce] = {
+    "add": "sum",
+    "sum": "sum",
+    "mean": "mean",
+    "max": "max",
+    "min": "min",
+    "var": "var",
+    "std": "var",
+}
 _SMALLEST = 1e-5
 """Variances below it count as none (torch_geometric.nn.aggr.StdAggregation)."""
 
@@ -26,11 +32,27 @@ def aggregate(b: ProgramBuilder, x: str, aggr: str, *, edge_weight: bool = False
             return b.aggregate(x, norm="in", edge_weight=edge_weight)
         case "max":
             return b.aggregate(x, reduce="max", edge_weight=edge_weight)
-        case "std":
-            return _root(b, aggregate(b, x, "var", edge_weight=edge_weight))
     lines = ("out = mul(s, w)",) if edge_weight else ("out = same(s)",)
-    reduce: Literal["min", "var"] = "min" if aggr == "min" else "var"
-    return b.message(x, lines, b.widths[x], reduce=reduce, edge_weight=edge_weight)
+    return aggregate_messages(b, x, lines, b.widths[x], aggr, edge_weight=edge_weight)
+
+
+def aggregate_messages(
+    b: ProgramBuilder,
+    x: str,
+    lines: tuple[str, ...],
+    width: int,
+    aggr: str,
+    *,
+    target: str | None = None,
+    params: tuple[str, ...] = (),
+    edge_weight: bool = False,
+) -> str:
+    """The same of messages that are said by lines; a node without any has zeros."""
+    reduce = _REDUCE[aggr]
+    total = b.message(
+        x, lines, width, reduce=reduce, target=target, params=params, edge_weight=edge_weight
+    )
+    return _root(b, total) if aggr == "std" else total
 
 
 def _root(b: ProgramBuilder, variance: str) -> str:

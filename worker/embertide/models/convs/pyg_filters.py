@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -16,6 +17,7 @@ from embertide.models.options.pyg_filters import (
     PygAppnp,
     PygArma,
     PygCheb,
+    PygFa,
     PygGcn2,
     PygLg,
     PygLightGcn,
@@ -131,6 +133,33 @@ def gcn2_conv(b: ProgramBuilder, s: Scope, o: PygGcn2, x: str) -> str:
     loops = o.normalize and o.add_self_loops
     hop = gcn_hop(normalize=o.normalize, loops=loops, edge_weight=o.uses_edge_weight)
     return gcn2(b, s, hop.once(b, x), b.output_of(o.x_0), alpha=o.alpha, beta=beta)
+
+
+def fa(b: ProgramBuilder, s: Scope, o: PygFa, x: str) -> str:
+    """FAConv (Bo et al., eq. 6): roots of degrees stand before and behind the sum of messages.
+
+    A message needs one number of each end, its score, beside the source's row.
+    """
+    columns = s.size("in") or "in"
+    scores = [s.take(f"att_{end}.weight", 1, columns) for end in ("l", "r")]
+    source, target = (b.head_dot(x, name, 1) for name in scores)
+    view: dict[str, Any] = {"loops": "single" if o.normalize and o.add_self_loops else "keep"}
+    rows = b.degree_scale(x, "inverse_root", **view) if o.normalize else x
+    width = b.widths[x] or s.size("in")
+    lines = (
+        f"a = narrow(s, 1, 0, {width})",
+        f"b = narrow(s, 1, {width}, 1)",
+        "c = add(b, t)",
+        "d = tanh(c)",
+        "e = mul(d, w)",
+        "out = mul(a, e)",
+    )
+    weighted = o.uses_edge_weight
+    joined = b.concat((rows, source))
+    total = b.message(joined, lines, width, target=target, edge_weight=weighted, **view)
+    if o.normalize:
+        total = b.degree_scale(total, "inverse_root", **view)
+    return b.combine(b.output_of(o.x_0), total, alpha=o.eps) if o.eps else total
 
 
 def arma(b: ProgramBuilder, s: Scope, o: PygArma, x: str) -> str:

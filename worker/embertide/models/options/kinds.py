@@ -33,6 +33,8 @@ LAYERS: dict[Library, dict[str, type[Layer]]] = {
         "transformer": pyg.PygTransformer,
         "le": pyg.PygLe,
         "agnn": pyg.PygAgnn,
+        "fa": pyg_filters.PygFa,
+        "pna": pyg_filters.PygPna,
         "sg": pyg_filters.PygSg,
         "ssg": pyg_filters.PygSsg,
         "appnp": pyg_filters.PygAppnp,
