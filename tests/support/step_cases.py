@@ -10,6 +10,8 @@ import torch
 from embertide.steps import (
     Aggregate,
     Combine,
+    Concat,
+    Degree,
     Elementwise,
     Linear,
     Message,
@@ -169,6 +171,29 @@ def message() -> dict[str, Program]:
     return cases
 
 
+def degrees() -> dict[str, Program]:
+    """Degrees of every kind beside the features, as scalers and gates of edges need them."""
+    cases = {}
+    for of in ("in", "out", "weight"):
+        for loops in ("keep", "single"):
+            cases[f"degree {of} {loops}"] = program(
+                Degree(out="d", layer=0, of=of, loops=loops, loop_weight=2.0),
+                Concat(out="c", layer=0, inputs=("d", "x")),
+                Message(
+                    out="m", layer=0, x="c", target="c", loops=loops,
+                    lines=(
+                        "here = narrow(t, 1, 0, 1)",
+                        "there = narrow(s, 1, 0, 1)",
+                        "both = mul(here, there)",
+                        "more = add(both, 1.0)",
+                        "scale = rsqrt(more)",
+                        "out = mul(s, scale)",
+                    ),
+                ),
+            )  # fmt: skip
+    return cases
+
+
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
-    return {**elementwise(), **propagate(), **row_wise(), **message()}
+    return {**elementwise(), **propagate(), **row_wise(), **message(), **degrees()}

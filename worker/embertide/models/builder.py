@@ -18,7 +18,7 @@ from embertide.steps import (
     Attend,
     Combine,
     Concat,
-    DegreeScale,
+    Degree,
     DivideByDegree,
     Elementwise,
     HeadDot,
@@ -34,7 +34,6 @@ from embertide.steps import (
     RowWise,
     Step,
 )
-from embertide.steps.degree_scale import DegreeFunction
 from embertide.steps.elementwise import ElementOp
 
 INPUT = "x"
@@ -180,31 +179,22 @@ class ProgramBuilder:
         )
         return self._append(step, width)
 
+    def degree(
+        self,
+        of: Literal["in", "out", "weight"] = "in",
+        *,
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+    ) -> str:
+        """How many edges each node has, one column."""
+        out = self._fresh("count")
+        step = Degree(out=out, layer=self.layer, of=of, loops=loops, loop_weight=loop_weight)
+        return self._append(step, 1)
+
     def divide_by_degree(self, x: str, add: int) -> str:
         """Divide rows by in-degree + ``add``."""
         out = self._fresh("degree")
         step = DivideByDegree(out=out, layer=self.layer, x=x, add=add)
-        return self._append(step, self.widths[x])
-
-    def degree_scale(
-        self,
-        x: str,
-        function: DegreeFunction,
-        *,
-        value: float = 1.0,
-        loops: Loops = "keep",
-        edge_weight: bool = False,
-    ) -> str:
-        """Multiply rows by a function of the in-degree."""
-        step = DegreeScale(
-            out=self._fresh("degree"),
-            layer=self.layer,
-            x=x,
-            function=function,
-            value=value,
-            loops=loops,
-            edge_weight=edge_weight,
-        )
         return self._append(step, self.widths[x])
 
     def head_dot(self, x: str, vector: str, heads: int) -> str:
