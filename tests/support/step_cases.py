@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from embertide.models.builder import ProgramBuilder
 from embertide.steps import (
     Aggregate,
     Combine,
@@ -171,6 +172,19 @@ def message() -> dict[str, Program]:
     return cases
 
 
+def merged() -> dict[str, Program]:
+    """One softmax over the edges, and over the edges with self-loops."""
+    b = ProgramBuilder(WIDTH)
+    b.begin(reads_edges=True)
+    lines = ("out = narrow(s, 1, 0, 6)", "both = mul(s, t)", "score = narrow(both, 1, 0, 3)")
+    parts = [
+        b.message("x", lines, 9, reduce="softmax", target="x", loops=loops, log_sum=True)
+        for loops in ("keep", "single")
+    ]
+    b.merge_softmax(tuple(parts), 6, 3)
+    return {"merged softmax": program(*b.steps)}
+
+
 def degrees() -> dict[str, Program]:
     """Degrees of every kind beside the features, as scalers and gates of edges need them."""
     cases = {}
@@ -196,4 +210,4 @@ def degrees() -> dict[str, Program]:
 
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
-    return {**elementwise(), **propagate(), **row_wise(), **message(), **degrees()}
+    return {**elementwise(), **propagate(), **row_wise(), **message(), **merged(), **degrees()}
