@@ -90,6 +90,10 @@ def propagate() -> dict[str, Program]:
             Propagate(out="a", x="x", **again | {"norm": "sym_in"}, hops=(0.5, 0.0, -1.0, 2.0)),
             linear("out", "a"),
         ),
+        "propagate by weighted degrees of sources": program(
+            Propagate(out="a", x="x", **again | {"norm": "both_weighted"}, edge_weight=True),
+            linear("out", "a"),
+        ),
         "propagate weights and loops": program(
             Propagate(
                 out="a", layer=0, x="x", times=2, norm="sym_in_weighted", loops="single",

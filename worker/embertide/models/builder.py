@@ -69,6 +69,10 @@ class ProgramBuilder:
         if self._graphs > len(self.convolved):
             self.convolved.append(out)
 
+    def output_of(self, earlier: Literal["input"] | int) -> str:
+        """The tensor of an earlier layer, or of the features."""
+        return INPUT if earlier == "input" else self.outputs[earlier]
+
     def _fresh(self, kind: str) -> str:
         """A name that tells layer and kind: ``2.linear``, ``2.linear_1``."""
         number = len(self.outputs)
@@ -254,17 +258,18 @@ class ProgramBuilder:
         heads: int,
         *,
         kind: Literal["gatv2", "dot"],
+        key: str | None = None,
         vector: str | None = None,
         negative_slope: float = 0.2,
         scale: float = 1.0,
         loops: Loops = "keep",
     ) -> str:
-        """Attention that needs both ends' features; the values are the keys."""
+        """Attention that needs both ends' features; without a key, the values are the keys."""
         step = PairAttend(
             out=self._fresh("attend"),
             layer=self.layer,
             x=x,
-            key=x,
+            key=x if key is None else key,
             query=query,
             heads=heads,
             kind=kind,

@@ -111,7 +111,7 @@ class Program:
             if step.edges is not None and step.edges.relation == relation
         ]
         pairs = any(step.pairs for step, _ in over_edges)
-        kinds = {view[1:] if view.loops == "single" else view.loops for _, view in over_edges}
+        kinds = {view[1:] if view.loops != "keep" else view.loops for _, view in over_edges}
         files = set(self.inputs.values())
         from_files = any(files.intersection(step.reads()) for step, _ in over_edges)
         positions = any(step.pairs and step.tiles for step, _ in over_edges)

@@ -19,7 +19,7 @@ from embertide.steps.aggregate import Aggregate
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
 from embertide.steps.moves import TileRows
-from embertide.steps.norms import Norm, counts_out, norm_factors
+from embertide.steps.norms import Norm, counts_out, norm_factors, weighs
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
@@ -118,7 +118,7 @@ class Propagate(EdgeStep, kind="propagate"):
         walk.get(self.x, "tile")
         walk.build()
         if counts_out(self.norm):
-            walk.degrees(self.edges)
+            walk.degrees(self.edges, weighted=weighs(self.norm))
         width, one = walk.width(self.x), walk.tensor(self.out)
         walk.moves += [TileRows(self.edges, width / walk.size.feature)] * self.times
         beside = walk.size.in_flight(width) + (0.0 if self.hops is None else one)

@@ -95,6 +95,9 @@ class ReferenceRun:
             weight = stored.double()
         if view.loops == "keep":
             return ReferenceEdges(src, dst, weight, nodes, sources)
+        if view.loops == "none":
+            other = src != dst
+            return ReferenceEdges(src[other], dst[other], weight[other], nodes, sources)
         own, other, every = src == dst, src != dst, torch.arange(nodes)
         heaviest = torch.full((nodes,), -torch.inf, dtype=torch.float64)
         heaviest = heaviest.scatter_reduce(0, src[own], weight[own], "amax")

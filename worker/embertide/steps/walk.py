@@ -142,9 +142,9 @@ class Walk:
         self.need(self.building)
         self.building = 0.0
 
-    def degrees(self, view: EdgeView) -> None:
-        """Out-degrees are counted."""
-        self.moves.append(Degrees(view))
+    def degrees(self, view: EdgeView, *, weighted: bool = False) -> None:
+        """Out-degrees are counted, or their weights added up."""
+        self.moves.append(Degrees(view, weighted))
 
     # -- steps that touch each node alone ------------------------------------------------------
 
