@@ -214,6 +214,28 @@ def degrees() -> dict[str, Program]:
     return cases
 
 
+def weighted_norms() -> dict[str, Program]:
+    """Sums divided by weighted degrees, with self-loops and without, of features and of rows."""
+    cases = {}
+    for loops, norms in (
+        ("keep", ("in_weighted", "out_weighted", "both_weighted", "sym_out_weighted")),
+        ("none", ("out_weighted", "both_weighted", "sym_out_weighted")),
+    ):
+        for norm in norms:
+            how = {"layer": 0, "norm": norm, "loops": loops, "edge_weight": True}
+            first, last = Aggregate(out="a", x="x", **how), Aggregate(out="out", x="b", **how)
+            cases[f"sum {norm} {loops}"] = program(first, linear("b", "a"), last)
+    return cases
+
+
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
-    return {**elementwise(), **propagate(), **row_wise(), **message(), **merged(), **degrees()}
+    return {
+        **elementwise(),
+        **propagate(),
+        **row_wise(),
+        **message(),
+        **merged(),
+        **degrees(),
+        **weighted_norms(),
+    }

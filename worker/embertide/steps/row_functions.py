@@ -115,10 +115,15 @@ def _reduction(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _binary(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def apply(a: Any, b: Any) -> Tensor:
         like = a if isinstance(a, Tensor) else b
-        a, b = (v if isinstance(v, Tensor) else torch.tensor(v).to(like) for v in (a, b))
+        a, b = (v if isinstance(v, Tensor) else _number(v).to(like) for v in (a, b))
         return function(a, b)
 
     return apply
+
+
+def _number(value: float) -> Tensor:
+    """A number as it is written, not rounded to torch's default type."""
+    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
 def _clamp(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
