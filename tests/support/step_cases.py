@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import torch
 
+from embertide.models.builder import ProgramBuilder
 from embertide.steps import (
     Aggregate,
     Combine,
+    Concat,
+    Degree,
     Elementwise,
     Linear,
     Message,
@@ -169,6 +172,42 @@ def message() -> dict[str, Program]:
     return cases
 
 
+def merged() -> dict[str, Program]:
+    """One softmax over the edges, and over the edges with self-loops."""
+    b = ProgramBuilder(WIDTH)
+    b.begin(reads_edges=True)
+    lines = ("out = narrow(s, 1, 0, 6)", "both = mul(s, t)", "score = narrow(both, 1, 0, 3)")
+    parts = [
+        b.message("x", lines, 9, reduce="softmax", target="x", loops=loops, log_sum=True)
+        for loops in ("keep", "single")
+    ]
+    b.merge_softmax(tuple(parts), 6, 3)
+    return {"merged softmax": program(*b.steps)}
+
+
+def degrees() -> dict[str, Program]:
+    """Degrees of every kind beside the features, as scalers and gates of edges need them."""
+    cases = {}
+    for of in ("in", "out", "weight"):
+        for loops in ("keep", "single"):
+            cases[f"degree {of} {loops}"] = program(
+                Degree(out="d", layer=0, of=of, loops=loops, loop_weight=2.0),
+                Concat(out="c", layer=0, inputs=("d", "x")),
+                Message(
+                    out="m", layer=0, x="c", target="c", loops=loops,
+                    lines=(
+                        "here = narrow(t, 1, 0, 1)",
+                        "there = narrow(s, 1, 0, 1)",
+                        "both = mul(here, there)",
+                        "more = add(both, 1.0)",
+                        "scale = rsqrt(more)",
+                        "out = mul(s, scale)",
+                    ),
+                ),
+            )  # fmt: skip
+    return cases
+
+
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
-    return {**elementwise(), **propagate(), **row_wise(), **message()}
+    return {**elementwise(), **propagate(), **row_wise(), **message(), **merged(), **degrees()}

@@ -18,6 +18,7 @@ from embertide.steps import (
     Attend,
     Combine,
     Concat,
+    Degree,
     DivideByDegree,
     Elementwise,
     HeadDot,
@@ -158,6 +159,7 @@ class ProgramBuilder:
         loops: Loops = "keep",
         loop_weight: float = 1.0,
         edge_weight: bool = False,
+        log_sum: bool = False,
     ) -> str:
         """A few lines of torch's operations on each edge, reduced by row; ``width`` columns."""
         step = Message(
@@ -171,8 +173,42 @@ class ProgramBuilder:
             loops=loops,
             loop_weight=loop_weight,
             edge_weight=edge_weight,
+            log_sum=log_sum,
         )
         return self._append(step, width)
+
+    def merge_softmax(self, parts: tuple[str, ...], width: int, heads: int) -> str:
+        """One softmax over the edges of several messages that have their ``log_sum``.
+
+        Args:
+            width: columns of each part without those of its logarithms.
+        """
+        numbers = range(len(parts))
+        lines = [f"v{at} = narrow(x{at}, 1, 0, {width})" for at in numbers]
+        lines += [f"l{at} = narrow(x{at}, 1, {width}, {heads})" for at in numbers]
+        lines += [
+            f"values = stack([{', '.join(f'v{at}' for at in numbers)}], 1)",
+            f"logs = stack([{', '.join(f'l{at}' for at in numbers)}], 1)",
+            "softmaxed = softmax(logs, 1)",
+            "share = unsqueeze(softmaxed, 3)",
+            f"apart = reshape(values, [{len(parts)}, {heads}, -1])",
+            "weighed = mul(apart, share)",
+            "total = sum(weighed, 1)",
+            "out = flatten(total)",
+        ]
+        return self.row_wise(parts, tuple(lines), (), width)
+
+    def degree(
+        self,
+        of: Literal["in", "out", "weight"] = "in",
+        *,
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+    ) -> str:
+        """How many edges each node has, one column."""
+        out = self._fresh("count")
+        step = Degree(out=out, layer=self.layer, of=of, loops=loops, loop_weight=loop_weight)
+        return self._append(step, 1)
 
     def divide_by_degree(self, x: str, add: int) -> str:
         """Divide rows by in-degree + ``add``."""

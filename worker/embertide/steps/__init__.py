@@ -7,7 +7,7 @@ from embertide.steps.aggregate import Aggregate
 from embertide.steps.attend import Attend
 from embertide.steps.base import EdgeStep, Leader, Step
 from embertide.steps.combine import Combine, Concat
-from embertide.steps.degree import DivideByDegree
+from embertide.steps.degree import Degree, DivideByDegree
 from embertide.steps.elementwise import Elementwise
 from embertide.steps.heads import HeadDot, HeadMean
 from embertide.steps.linear import Linear
@@ -27,6 +27,7 @@ __all__ = [
     "Attend",
     "Combine",
     "Concat",
+    "Degree",
     "DivideByDegree",
     "EdgeStep",
     "Elementwise",

@@ -74,11 +74,13 @@ class RowShapes:
     """What follows from the shapes of what lines read.
 
     Attributes:
-        shapes: name -> the dimensions of one row.
+        shapes: name of a line's value -> the dimensions of one row.
+        numbers: those that are numbers, and not truth values.
         values: numbers that are held for a row, all lines together.
     """
 
     shapes: dict[str, tuple[int, ...]]
+    numbers: frozenset[str]
     values: int
 
 
@@ -103,28 +105,34 @@ def shapes_of(
             raise ModelError(f"{one.line!r} does not give a row for each row")
         shapes[one.out] = tuple(found[0][1:])
     values = sum(first[name].numel() // _TRIED[0] for name in shapes)
-    return RowShapes(shapes, values + sum(rows.values()))
+    numbers = frozenset(name for name in shapes if first[name].is_floating_point())
+    return RowShapes(shapes, numbers, values + sum(rows.values()))
 
 
 def width_of(shapes: RowShapes, name: str = RESULT) -> int:
     """Columns of a value that is a tensor of rows.
 
     Raises:
-        ModelError: no line makes it, or a row of it has more dimensions than columns.
+        ModelError: no line makes it, a row of it has more dimensions than columns, or it is of
+            truth values.
     """
     if name not in shapes.shapes:
         raise ModelError(f"no line makes {name!r}")
     if len(shapes.shapes[name]) != 1:
         found = list(shapes.shapes[name])
         raise ModelError(f"a row of {name!r} has shape {found}, but must have columns alone")
+    if name not in shapes.numbers:
+        raise ModelError(f"values of {name!r} must be numbers; `where` makes them of truth values")
     return shapes.shapes[name][0]
 
 
 def _tried(
     lines: tuple[str, ...], count: int, rows: Mapping[str, int], params: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    known: dict[str, Tensor] = {name: param.to("meta") for name, param in params.items()}
-    known |= {name: torch.empty(count, width, device="meta") for name, width in rows.items()}
+    # Of one type, whatever parameters are stored in.
+    shapes = {name: tuple(param.shape) for name, param in params.items()}
+    shapes |= {name: (count, width) for name, width in rows.items()}
+    known = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
     for one in parse(lines):
         unknown = [name for name in _names((one.args, one.kwargs)) if name not in known]
         if unknown:

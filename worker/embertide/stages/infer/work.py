@@ -44,10 +44,9 @@ class LayerWork:
         execution = self._execution
         graph = execution.graphs(step.edges.layer, step.edges.relation)
         indptr, rank = graph.csr.indptr, execution.grid.rank
-        if execution.grid.world == 1:
-            return int(indptr[-1])
-        edges = int(indptr[-1]) if step.tiles else 0
-        if step.pairs:
+        alone = execution.grid.world == 1
+        edges = int(indptr[-1]) if step.tiles or (step.pairs and alone) else 0
+        if step.pairs and not alone:
             first, last = graph.targets.within(rank)
             edges += int(indptr[last] - indptr[first])
         return edges
