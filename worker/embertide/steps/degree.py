@@ -39,7 +39,7 @@ class DivideByDegree(ElementStep, kind="divide_by_degree"):
 
 @dataclass(frozen=True, kw_only=True)
 class Degree(Step, kind="degree"):
-    """out[i] = how many edges node i has in the layer graph (of a relation), one column.
+    """out[i] = how many edges node i has in the layer graph, one column.
 
     - ``in``, ``out``: edges into it, out of it, duplicates and loops too;
     - ``weight``: the sum of its in-edges' weights, which count 1 where the graph has none.
@@ -56,11 +56,11 @@ class Degree(Step, kind="degree"):
     @property
     def edges(self) -> EdgeView:
         """The layer graph as the step sees it."""
-        weighted = self.of == "weight"
-        return EdgeView(self.layer, self.loops, self.loop_weight, weighted, self.relation)
+        counts = self.of == "weight"
+        return EdgeView(self.layer, self.loops, self.loop_weight, counts, self.relation)
 
     def node_type(self, _types: dict[str, str]) -> str:
-        """The type of the end at which edges are counted."""
+        """That of the end at which edges are counted."""
         if not self.relation:
             return ""
         relation = Relation.parse(self.relation)
@@ -87,7 +87,8 @@ class Degree(Step, kind="degree"):
                 degree = graph.out_degree()
             case "weight":
                 degree = graph.weighted_in_degree()
-        return Shard("rows", execution.of_ours(degree, "rows", self.out).unsqueeze(1).clone(), 1)
+        own = execution.of_ours(degree, "rows", self.out)
+        return Shard("rows", own.unsqueeze(1).clone(), 1)
 
     def walk(self, walk: Walk) -> Layout:
         """A number a row; those of sources are counted together."""
