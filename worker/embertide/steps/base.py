@@ -52,7 +52,7 @@ class Step(ABC):
     pairs: ClassVar[bool] = False
     """Both ends' whole rows are brought together at every edge of a sub-range."""
     tiles: ClassVar[bool] = True
-    """Sums over the edges of a partition; of what a step over edges may leave out."""
+    """Of a step over edges: it goes over those of the whole partition, with slices of columns."""
 
     def __init_subclass__(cls, *, kind: str | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
