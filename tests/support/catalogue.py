@@ -88,6 +88,7 @@ def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
             example.weighted,
         )
         for name, example in model_page.EXAMPLES[library].items()
+        if example.on_grids
     }
 
 

@@ -15,9 +15,9 @@ from embertide.models.order import order_steps
 from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
-from embertide.stages.publish import write_parts
+from embertide.stages.publish import Rows, write_parts
 from embertide.stages.sample import sample_layer
-from embertide.steps import Program
+from embertide.steps import Program, message, row_wise
 from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import Label, NullRecorder
 from embertide.versions.parts import PartDigest
@@ -31,6 +31,7 @@ def embed_all(
 ) -> list[np.ndarray]:
     """Our rows of every case's embeddings, with buffers so small that all are used often."""
     gemm.BLOCK_ROWS, attention_torch.PAIR_VALUES = 7, 100
+    message.CHUNK_VALUES, row_wise.CHUNK_VALUES = 300, 300
     ranks = {key: Rank(exchange, graph, make_job(weighted=key[1])) for key, graph in graphs.items()}
     return [
         ranks[kind, weighted].embed(
@@ -118,7 +119,9 @@ def deliver_parts(exchange: Exchange, uris: list[str]) -> tuple[str, list[PartDi
     """What `write_parts` raised, by its class's name and text, or every part; ``uris`` by rank."""
     ctx = RunContext(make_job(), exchange, open_storage(None), lambda _event: None)
     try:
-        parts = write_parts(ctx, uris[exchange.grid.rank], np.arange(3), torch.ones(3, 2))
+        node = ctx.job.spec.input.nodes[0]
+        rows = Rows(node, "", np.arange(3), torch.ones(3, 2))
+        (parts,) = write_parts(ctx, uris[exchange.grid.rank], [rows])
     except Exception as error:
         return f"{type(error).__name__}: {error}", []
     return "", parts

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from embertide.kernels.segments import Reduce
 from embertide.steps import (
     Activation,
     ActivationKind,
@@ -17,6 +18,7 @@ from embertide.steps import (
     Attend,
     Combine,
     Concat,
+    Degree,
     DivideByDegree,
     Elementwise,
     HeadDot,
@@ -24,10 +26,12 @@ from embertide.steps import (
     LayerNorm,
     Linear,
     Loops,
+    Message,
     Norm,
     PairAttend,
     Propagate,
     RowNormalize,
+    RowWise,
     Step,
 )
 from embertide.steps.elementwise import ElementOp
@@ -64,6 +68,10 @@ class ProgramBuilder:
         self.outputs.append(out)
         if self._graphs > len(self.convolved):
             self.convolved.append(out)
+
+    def output_of(self, earlier: Literal["input"] | int) -> str:
+        """The tensor of an earlier layer, or of the features."""
+        return INPUT if earlier == "input" else self.outputs[earlier]
 
     def _fresh(self, kind: str) -> str:
         """A name that tells layer and kind: ``2.linear``, ``2.linear_1``."""
@@ -135,6 +143,77 @@ class ProgramBuilder:
         )
         return self._append(step, self.widths[x])
 
+    def row_wise(
+        self, inputs: tuple[str, ...], lines: tuple[str, ...], params: tuple[str, ...], width: int
+    ) -> str:
+        """A few lines of torch's operations on each row, ``width`` columns."""
+        out = self._fresh("row_wise")
+        step = RowWise(out=out, layer=self.layer, inputs=inputs, lines=lines, params=params)
+        return self._append(step, width)
+
+    def message(
+        self,
+        x: str,
+        lines: tuple[str, ...],
+        width: int,
+        *,
+        reduce: Reduce = "sum",
+        target: str | None = None,
+        params: tuple[str, ...] = (),
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+        edge_weight: bool = False,
+        log_sum: bool = False,
+    ) -> str:
+        """A few lines of torch's operations on each edge, reduced by row; ``width`` columns."""
+        step = Message(
+            out=self._fresh("message"),
+            layer=self.layer,
+            x=x,
+            lines=lines,
+            reduce=reduce,
+            target=target,
+            params=params,
+            loops=loops,
+            loop_weight=loop_weight,
+            edge_weight=edge_weight,
+            log_sum=log_sum,
+        )
+        return self._append(step, width)
+
+    def merge_softmax(self, parts: tuple[str, ...], width: int, heads: int) -> str:
+        """One softmax over the edges of several messages that have their ``log_sum``.
+
+        Args:
+            width: columns of each part without those of its logarithms.
+        """
+        numbers = range(len(parts))
+        lines = [f"v{at} = narrow(x{at}, 1, 0, {width})" for at in numbers]
+        lines += [f"l{at} = narrow(x{at}, 1, {width}, {heads})" for at in numbers]
+        lines += [
+            f"values = stack([{', '.join(f'v{at}' for at in numbers)}], 1)",
+            f"logs = stack([{', '.join(f'l{at}' for at in numbers)}], 1)",
+            "softmaxed = softmax(logs, 1)",
+            "share = unsqueeze(softmaxed, 3)",
+            f"apart = reshape(values, [{len(parts)}, {heads}, -1])",
+            "weighed = mul(apart, share)",
+            "total = sum(weighed, 1)",
+            "out = flatten(total)",
+        ]
+        return self.row_wise(parts, tuple(lines), (), width)
+
+    def degree(
+        self,
+        of: Literal["in", "out", "weight"] = "in",
+        *,
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+    ) -> str:
+        """How many edges each node has, one column."""
+        out = self._fresh("count")
+        step = Degree(out=out, layer=self.layer, of=of, loops=loops, loop_weight=loop_weight)
+        return self._append(step, 1)
+
     def divide_by_degree(self, x: str, add: int) -> str:
         """Divide rows by in-degree + ``add``."""
         out = self._fresh("degree")
@@ -179,17 +258,18 @@ class ProgramBuilder:
         heads: int,
         *,
         kind: Literal["gatv2", "dot"],
+        key: str | None = None,
         vector: str | None = None,
         negative_slope: float = 0.2,
         scale: float = 1.0,
         loops: Loops = "keep",
     ) -> str:
-        """Attention that needs both ends' features; the values are the keys."""
+        """Attention that needs both ends' features; without a key, the values are the keys."""
         step = PairAttend(
             out=self._fresh("attend"),
             layer=self.layer,
             x=x,
-            key=x,
+            key=x if key is None else key,
             query=query,
             heads=heads,
             kind=kind,

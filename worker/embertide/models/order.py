@@ -27,7 +27,9 @@ def order_steps(program: Program, workers: int) -> Program:
         workers: of the grid.
     """
     steps, widths = list(program.steps), dict(program.widths)
-    for at, (first, second) in enumerate(zip(program.steps, program.steps[1:], strict=False)):
+    for at in range(len(steps) - 1):
+        # As they are by now: the first may have changed places with the one before it.
+        first, second = steps[at : at + 2]
         pair = _pair(first, second)
         if pair is None or not program.feeds_only(first, second):
             continue
@@ -36,7 +38,7 @@ def order_steps(program: Program, workers: int) -> Program:
         width, out_width = widths[source], widths[second.out]
         if product is first:
             between = width
-            free = source != program.input or workers == 1
+            free = source not in program.inputs.values() or workers == 1
             better = width < out_width or (width == out_width and free)
             swapped: tuple[Step, Step] = (
                 _moved(aggregate, source, first.out),

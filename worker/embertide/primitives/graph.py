@@ -6,14 +6,16 @@ on first use is collective: all ranks call the same methods in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import torch
 
 from embertide.grid import RowRanges
-from embertide.kernels.counting import count_values, row_lengths, row_sums
-from embertide.kernels.csr import Csr, single_loops
+from embertide.kernels.block import Block
+from embertide.kernels.counting import add_weights, count_values, row_lengths, row_sums
+from embertide.kernels.csr import Csr, single_loops, without_loops
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.sources import (
     LoadedHolders,
@@ -23,21 +25,22 @@ from embertide.primitives.sources import (
     local_sources,
 )
 
-Loops = Literal["keep", "single"]
+Loops = Literal["keep", "single", "none"]
 """``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
-``keep``: as it is. Where edge weights count, an existing loop keeps its weight (of several the
-heaviest, so that the order of edges never matters) and a new one gets ``loop_weight``; where
-they do not (not asked for, or the graph has none) every edge and loop counts 1, whatever
-``loop_weight`` says: PyG does so."""
+``none``: without self-loops; ``keep``: as it is. Where edge weights count, an existing loop keeps
+its weight (of several the heaviest, so that the order of edges never matters) and a new one gets
+``loop_weight``; where they do not (not asked for, or the graph has none) every edge and loop
+counts 1, whatever ``loop_weight`` says: PyG does so."""
 
 
 class EdgeView(NamedTuple):
-    """A layer graph as a step sees it."""
+    """A layer graph as a step sees it; ``relation`` is "" in a graph that has one."""
 
     layer: int
     loops: Loops = "keep"
     loop_weight: float = 1.0
     edge_weight: bool = False
+    relation: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,14 @@ class EdgeNeeds:
 
 @dataclass(kw_only=True)
 class LayerGraph:
-    """The whole layer graph, seen by a rank that holds the rows of its partition.
+    """The whole layer graph of a relation, seen by a rank that holds the rows of its partition.
+
+    Its rows are the nodes of the destination type, its columns those of the source type: a matrix
+    that need not be square. Only a relation within one type can have self-loops.
 
     Attributes:
+        targets: ranges of the destination type.
+        origins: ranges of the source type; the same within one type.
         csr: in-edges of partition p, node ids as columns, on the CPU. Once nothing will read
             the columns again they are dropped; rows and weights stay.
         group_rows: slots per remote group of tiles.
@@ -66,7 +74,8 @@ class LayerGraph:
     """
 
     exchange: Exchange
-    ranges: RowRanges
+    targets: RowRanges
+    origins: RowRanges
     csr: Csr
     group_rows: int
     pair_rows: int
@@ -75,19 +84,21 @@ class LayerGraph:
     _pairs: Sources | None = None
     _out_degree: torch.Tensor | None = None
     _weighted_in_degree: torch.Tensor | None = None
-    _variants: dict[tuple[float, bool], LayerGraph] = field(default_factory=dict)
+    _weighted_out_degree: torch.Tensor | None = None
+    _variants: dict[tuple[str, float, bool], LayerGraph] = field(default_factory=dict)
 
     def variant(self, view: EdgeView) -> LayerGraph:
-        """The graph as a step sees it: this one, or the one with one self-loop per node."""
+        """The graph as a step sees it: this one, or one with other self-loops."""
         if view.loops == "keep":
             return self
-        key = (view.loop_weight, view.edge_weight)
+        key = (view.loops, view.loop_weight, view.edge_weight)
         if key not in self._variants:
             csr = self.csr if view.edge_weight else self.csr.without_weights()
             self._variants[key] = LayerGraph(
                 exchange=self.exchange,
-                ranges=self.ranges,
-                csr=single_loops(csr, view.loop_weight),
+                targets=self.targets,
+                origins=self.origins,
+                csr=_looped(csr, view),
                 group_rows=self.group_rows,
                 pair_rows=self.pair_rows,
                 needs=self.needs,
@@ -108,8 +119,8 @@ class LayerGraph:
                 self._tiles = find_sources(
                     channel,
                     self.csr,
-                    RangeHolders.tiles(self.ranges, channel.axis),
-                    nodes=self.ranges.nodes,
+                    RangeHolders.tiles(self.origins, channel.axis),
+                    nodes=self.origins.nodes,
                     group_rows=self.group_rows,
                     edges=self.needs.positions,
                 )
@@ -129,8 +140,8 @@ class LayerGraph:
                 self._pairs = find_sources(
                     channel,
                     self.sub_range(),
-                    RangeHolders.rows(self.ranges, channel.axis),
-                    nodes=self.ranges.nodes,
+                    RangeHolders.rows(self.origins, channel.axis),
+                    nodes=self.origins.nodes,
                     group_rows=self.pair_rows,
                     edges=True,
                 )
@@ -145,7 +156,7 @@ class LayerGraph:
             self.exchange.channel("world", "ids"),
             self.csr,
             holders,
-            nodes=self.ranges.nodes,
+            nodes=self.origins.nodes,
             group_rows=self.group_rows,
             edges=False,
         )
@@ -156,10 +167,10 @@ class LayerGraph:
 
     def sub_range(self) -> Csr:
         """Our sub-range's rows of the partition."""
-        return self.csr.slice(*self.ranges.within(self.exchange.grid.rank))
+        return self.csr.slice(*self.targets.within(self.exchange.grid.rank))
 
     def in_degree(self) -> torch.Tensor:
-        """[N/P] in-edges of each row of our partition, float32."""
+        """[N/P] in-edges of each destination of our partition, float32."""
         return row_lengths(self.csr.indptr).to(self.exchange.device)
 
     def weighted_in_degree(self) -> torch.Tensor:
@@ -172,7 +183,7 @@ class LayerGraph:
         return self._weighted_in_degree
 
     def out_degree(self) -> torch.Tensor:
-        """[N/P] out-edges of each row of our partition *in the whole graph*, float32.
+        """[N/P] out-edges of each source of our partition *in the whole graph*, float32.
 
         Each rank counts its non-zeros' sources and sends the counts to the sources' holders: one
         int32 per unique remote row. Collective: every rank of the graph axis must call.
@@ -181,15 +192,37 @@ class LayerGraph:
             self._out_degree = self._count_out()
         return self._out_degree
 
+    def weighted_out_degree(self) -> torch.Tensor:
+        """[N/P] sum of the stored weights of each row's out-edges; of ones without weights.
+
+        Adds and sends as :meth:`out_degree` counts. Collective: every rank of the graph axis
+        must call.
+        """
+        if self.csr.weights is None:
+            return self.out_degree()
+        if self._weighted_out_degree is None:
+            self._weighted_out_degree = self._add_out(torch.float32, add_weights)
+        return self._weighted_out_degree
+
     def _count_out(self) -> torch.Tensor:
+        return self._add_out(torch.int32, lambda block, to: count_values(block.indices, to)).float()
+
+    def _add_out(
+        self, kind: torch.dtype, add: Callable[[Block, torch.Tensor], None]
+    ) -> torch.Tensor:
+        """[N/P] what the edges to anywhere add up to at each of our rows as a source.
+
+        Args:
+            add: adds what a block's non-zeros have to their sources.
+        """
         sources, channel = self.tiles(), self.exchange.channel("graph", "degrees")
-        start, stop = self.ranges.partition(self.exchange.grid.p)
-        degree = torch.zeros(stop - start, dtype=torch.int32, device=channel.device)
-        count_values(sources.local.indices, degree)
+        start, stop = self.origins.partition(self.exchange.grid.p)
+        degree = torch.zeros(stop - start, dtype=kind, device=channel.device)
+        add(sources.local, degree)
         by_slot = degree.new_zeros(sources.unique)
         sent: dict[int, list[torch.Tensor]] = {i: [] for i in sources.requests}
         for number, block in enumerate(sources.remote):
-            count_values(block.indices, by_slot[slice(*sources.group(number))])
+            add(block, by_slot[slice(*sources.group(number))])
             for i, first, last in sources.incoming(number):
                 sent[i].append(by_slot[first:last])
         received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}
@@ -199,4 +232,9 @@ class LayerGraph:
         ).wait()
         for i, request in sources.requests.items():
             degree.index_add_(0, request.rows, received[i])
-        return degree.float()
+        return degree
+
+
+def _looped(csr: Csr, view: EdgeView) -> Csr:
+    """The graph with the self-loops that a view has."""
+    return without_loops(csr) if view.loops == "none" else single_loops(csr, view.loop_weight)
