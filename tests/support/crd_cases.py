@@ -154,6 +154,16 @@ TAKEN = (
         },
     ),
     Case(
+        "one name between several types, a reverse, and a type without features",
+        {
+            "spec.input.nodes": [a_node("user"), {"name": "item", "count": 3}],
+            "spec.input.edges": [
+                PLAIN_EDGE | {"sourceType": "user", "destinationType": "item", "reverse": "back"},
+                PLAIN_EDGE | {"sourceType": "item", "destinationType": "item", "selfLoops": "add"},
+            ],
+        },
+    ),
+    Case(
         "sampled, on a grid", {"spec.inference.fanout": [50, 25], "spec.workers.grid": {"graph": 4}}
     ),
     Case(

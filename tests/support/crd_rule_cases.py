@@ -71,11 +71,26 @@ RULES = (
         },
         "edges between two node types have a direction",
     ),
+    Case(
+        "self-loops between two types",
+        {
+            "spec.input.nodes": [a_node("user"), a_node("item")],
+            EDGE: PLAIN_EDGE
+            | {"sourceType": "user", "destinationType": "item"}
+            | {"selfLoops": "add"},
+        },
+        "edges between two node types have no self-loops",
+    ),
+    Case(
+        "a reverse of undirected edges",
+        {EDGE: PLAIN_EDGE | {"directed": False, "reverse": "back"}},
+        "is for directed edges: with directed: false every edge goes both ways already",
+    ),
     # Edges and nodes together.
     Case(
         "two edge types of one name",
         {"spec.input.edges": [PLAIN_EDGE, PLAIN_EDGE | {"uri": "s3://shop/f"}]},
-        "spec.input.edges: Invalid value: names must be unique",
+        "spec.input.edges: Invalid value: names must be unique between the same two node types",
     ),
     Case(
         "two node types of one name",
@@ -94,6 +109,7 @@ RULES = (
         "npy holds numbers, and cannot hold string ids; use parquet, csv or tsv",
     ),
     # Nodes.
+    Case("neither features nor nodes", {f"{NODE}.features": ABSENT}, "is required unless count"),
     Case("a count of strings", {f"{NODE}.count": 7}, "only ids: dense has a count"),
     Case(
         "a table of dense ids",

@@ -41,7 +41,9 @@ def program(*steps: Step, layers: int = 1) -> Program:
     widths = {"x": WIDTH}
     for step in steps:
         widths[step.out] = step.width(Shapes(widths, params))
-    return Program(steps=steps, params=params, widths=widths, layers=layers, output=steps[-1].out)
+    return Program(
+        steps=steps, params=params, widths=widths, layers=layers, results={"": steps[-1].out}
+    )
 
 
 def linear(out: str, x: str = "x", weight: str = "w") -> Linear:
@@ -86,6 +88,10 @@ def propagate() -> dict[str, Program]:
         ),
         "propagate the sum of hops": program(
             Propagate(out="a", x="x", **again | {"norm": "sym_in"}, hops=(0.5, 0.0, -1.0, 2.0)),
+            linear("out", "a"),
+        ),
+        "propagate by weighted degrees of sources": program(
+            Propagate(out="a", x="x", **again | {"norm": "both_weighted"}, edge_weight=True),
             linear("out", "a"),
         ),
         "propagate weights and loops": program(

@@ -151,6 +151,7 @@ def test_edges_fit_together(
     [
         ({"ids": "string", "count": 3}, "count", "is 3; only ids: dense has it, not string"),
         ({"count": 0}, "count", "at least 1"),
+        ({"features": None}, "features", "is required unless count (ids: dense) or table says"),
         ({"table": {"uri": "/t"}}, "table", "is not for ids: dense"),
         ({"features": {"uri": "/x"}}, "features.vectorColumn", "give columns, a list of numeric"),
         ({"features": {"uri": "/x", "vectorColumn": "v", "columns": ["a"]}}, "features.columns",
@@ -222,6 +223,26 @@ def test_edges_between_two_types_have_a_direction(example: dict[str, Any]) -> No
     path, message = only_problem(put(data, "spec.input.edges.0", edge | {"directed": False}))
     assert path == "spec.input.edges[0].directed"
     assert "between two node types have a direction" in message
+
+
+def test_a_relation_is_named_once(example: dict[str, Any]) -> None:
+    x = {"uri": "s3://b/x", "vectorColumn": "x"}
+    data = put(example, "spec.input.nodes", [{"name": n, "features": x} for n in ("a", "b")])
+    edge = {"uri": "s3://b/e", "format": "csv", "sourceType": "a", "destinationType": "b"}
+    back = edge | {"sourceType": "b", "destinationType": "a", "name": "back"}
+    edges = [edge | {"reverse": "back"}, back]
+    path, message = only_problem(put(data, "spec.input.edges", edges))
+    assert path == "spec.input.edges[1].name"
+    assert "is 'back', the same as edges[0].reverse from 'b' to 'a'" in message
+    loops = edge | {"selfLoops": "remove"}
+    path, message = only_problem(put(data, "spec.input.edges", [loops]))
+    assert path == "spec.input.edges[0].selfLoops"
+    assert "between two node types have no self-loops" in message
+    around = {"uri": "s3://b/e", "format": "csv", "directed": False, "reverse": "back"}
+    ends = {"sourceType": "a", "destinationType": "a"}
+    path, message = only_problem(put(data, "spec.input.edges", [around | ends]))
+    assert path == "spec.input.edges[0].reverse"
+    assert "every edge goes both ways already" in message
 
 
 def test_grid_and_count_agree(example: dict[str, Any]) -> None:

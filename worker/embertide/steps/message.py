@@ -51,6 +51,7 @@ class Message(EdgeStep, kind="message"):
 
     pairs: ClassVar[bool] = True
     tiles: ClassVar[bool] = False
+    at_destination: ClassVar[tuple[str, ...]] = ("target",)
 
     def width(self, shapes: Shapes) -> int:
         """Columns of ``out``, and one for each head's logarithm."""
@@ -99,7 +100,8 @@ class Message(EdgeStep, kind="message"):
         target = None if self.target is None else execution.rows(self.target, self.layer)
         graph, program = execution.graph(self.edges), execution.program
         shapes = self._shapes(Shapes(program.widths, program.params))
-        segments = self._segments(source, shapes)
+        first, last = graph.targets.worker(execution.grid.rank)
+        segments = self._segments(source, last - first, shapes)
         params = {f"p{at}": execution.param(name) for at, name in enumerate(self.params)}
         channel = execution.channel(self.layer, "world", "sddmm")
         operand = tile_operand(source)
@@ -123,10 +125,10 @@ class Message(EdgeStep, kind="message"):
             out = torch.cat([out, segments.log_sums()], 1)
         return Shard("rows", out, out.shape[1])
 
-    def _segments(self, source: Tensor, shapes: RowShapes) -> Segments:
-        """The reduction of our rows, before any edge."""
+    def _segments(self, source: Tensor, rows: int, shapes: RowShapes) -> Segments:
+        """The reduction of so many rows of ours, before any edge."""
         heads = width_of(shapes, SCORE) if self.reduce == "softmax" else 1
-        return Segments(self.reduce, source, len(source), width_of(shapes), heads)
+        return Segments(self.reduce, source, rows, width_of(shapes), heads)
 
     def _ends(self, arrived: Arrived, edges: EdgeRun, target: Tensor | None) -> dict[str, Tensor]:
         """What lines read of some edges."""
