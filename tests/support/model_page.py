@@ -25,6 +25,7 @@ from tests.support import (
     model_examples_dgl,
     model_examples_dgl_filters,
     model_examples_pyg,
+    model_examples_pyg_convs,
     model_examples_pyg_filters,
 )
 from tests.support.model_example import Example
@@ -32,7 +33,9 @@ from tests.support.model_example import Example
 PAGE = Path(__file__).parents[2] / "docs" / "model.md"
 EXAMPLES: dict[Library, dict[str, Example]] = {
     "dgl": model_examples_dgl.EXAMPLES | model_examples_dgl_filters.EXAMPLES,
-    "pyg": model_examples_pyg.EXAMPLES | model_examples_pyg_filters.EXAMPLES,
+    "pyg": model_examples_pyg.EXAMPLES
+    | model_examples_pyg_convs.EXAMPLES
+    | model_examples_pyg_filters.EXAMPLES,
 }
 NAMES: dict[Library, str] = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
 
@@ -48,7 +51,9 @@ Most of a forward can be said by its layers in order. What follows a layer (norm
 is said in the layer. A Linear of its own is a layer, `conv: linear`; so is JumpingKnowledge.
 
 `spec.inference.fanout` has one number for each layer that reads edges, so none for `linear` and
-`jumping_knowledge`; the k steps of a `propagate` layer read one sample.
+`jumping_knowledge`; the k steps of a `propagate`, `appnp` or `tag` layer read one sample, and so
+do those of any other filter. [convolutions.md](convolutions.md) lists each library's modules, and
+what the tests hold them to.
 """
 
 SHORT = {

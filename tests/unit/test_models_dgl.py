@@ -300,6 +300,8 @@ def test_random_models_load_into_dgl(dgl: Any, conv: Conv) -> None:
             "gatv2": lambda: c.GATv2Conv(columns, rows // 3, 3, **zero),
             "gin": lambda: c.GINConv(function),
             "dotgat": lambda: c.DotGatConv(columns, rows // 3, 3, **zero),
+            "sg": lambda: c.SGConv(columns, rows, k=2, **zero),
+            "tag": lambda: c.TAGConv(columns, rows),
         }[conv]()
 
     module = nn.ModuleDict({"layers": nn.ModuleList([make(5, 12), make(12, 6)])})

@@ -104,6 +104,10 @@ ONE = {"conv.lin.weight": torch.ones(4, 5), "conv.bias": torch.ones(4)}
             {"jk.lstm.weight_ih_l0": torch.ones(8, 4), "jk.lstm.weight_hh_l0": torch.ones(8, 2)},
             "jk.lstm looks like a recurrent network",
         ),
+        (
+            {f"norm.{name}": torch.ones(4) for name in ("weight", "bias", "mean_scale")},
+            "norm looks like a GraphNorm, whose statistics are those of all nodes",
+        ),
         ({"conv.lin_edge.weight": torch.ones(4, 2)}, "edge features (edge_dim) are not supported"),
     ],
 )
@@ -155,7 +159,34 @@ def test_a_linear_beside_graph_convolutions_of_dgl_is_not_taken_for_one() -> Non
         ("pyg", "conv: GCNConv", "conv: is 'GCNConv'; for pyg Embertide supports gcn, sage, gat,"),
         ("pyg", "conv: GCNConv", "(did you mean 'gcn'?)"),
         ("dgl", "conv: GraphConv", "(did you mean 'gcn'?)"),
-        ("dgl", "conv: APPNPConv", "(did you mean 'propagate'?)"),
+        ("dgl", "conv: APPNPConv", "(did you mean 'appnp'?)"),
+        ("dgl", "conv: ChebConv", "(did you mean 'cheb'?)"),
+        ("pyg", "conv: GraphConv", "(did you mean 'graph'?)"),
+        ("pyg", "conv: GCNII", "(did you mean 'gcn2'?)"),
+        ("pyg", "conv: gcn, flow: source_to_target", "flow: is said by the job: spec.input.edges"),
+        ("pyg", "conv: transformer, edge_dim: 2", "edge_dim: is not supported: a model trained"),
+        (
+            "pyg",
+            "conv: gcn2, x_0: 0, alpha: 0.1",
+            "x_0: is 0; must be the number of a layer before",
+        ),
+        ("pyg", "conv: gcn2, x_0: x, alpha: 0.1", "must be input, or the number of an earlier"),
+        (
+            "pyg",
+            "conv: gcn2, x_0: input, alpha: 0.1, theta: 0.5",
+            "layer: must be given, too: theta and layer belong together",
+        ),
+        (
+            "pyg",
+            "conv: fa, x_0: input, normalize: false",
+            "edge_weight: must be true where normalize is false",
+        ),
+        ("pyg", "conv: cheb, normalization: null", "scales by the graph's largest degree"),
+        (
+            "dgl",
+            "conv: gcn, edge_weight_norm: both",
+            "edge_weight_norm: must not be given beside norm: both",
+        ),
         ("dgl", "conv: propagate, k: 2", "norm: is required: which degrees divide"),
         (
             "dgl",

@@ -58,6 +58,11 @@ def _explain(prefix: str, module: Module, layers: list[ReadLayer]) -> str:
     weight, bias = module.get("weight"), module.get("bias")
     if "running_mean" in module:
         return _norm(prefix, "batch_norm", len(module["running_mean"]))
+    if "mean_scale" in module:
+        return (
+            f"{prefix} looks like a GraphNorm, whose statistics are those of all nodes: it is not"
+            " supported, and without it the embeddings are not the model's"
+        )
     if any(name.startswith("weight_hh") for name in module):
         return (
             f"{prefix} looks like a recurrent network (JumpingKnowledge's lstm, SAGEConv's lstm):"

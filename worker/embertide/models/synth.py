@@ -17,7 +17,7 @@ from embertide.errors import ModelError
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
 
-Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat"]
+Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat", "sg", "tag"]
 
 
 def write_random_model(
@@ -74,6 +74,10 @@ def _shapes(conv: Conv, columns: int, rows: int, heads: int) -> dict[str, tuple[
             return {"eps": (1,)} | first | second
         case "dotgat":
             return {"fc.weight": square}
+        case "sg":
+            return {"fc.weight": square, "fc.bias": (rows,)}
+        case "tag":
+            return {"lin.weight": (rows, 3 * columns), "lin.bias": (rows,)}
 
 
 def _glorot(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
@@ -87,6 +91,7 @@ def _description(conv: Conv, layers: int, heads: int) -> str:
         "gin": ", mlp: [linear, relu, linear]",
         "dotgat": f", num_heads: {heads}",
         "sage": ", aggregator_type: mean",
+        "sg": ", k: 2",
     }.get(conv, "")
     activation = "elu" if conv in ("gat", "gatv2", "dotgat") else "relu"
     inner = f"  - {{conv: {conv}{options}, activation: {activation}}}\n"

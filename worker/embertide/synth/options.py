@@ -7,7 +7,7 @@ from typing import Literal
 
 from embertide.errors import ManifestError
 
-Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat"]
+Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat", "sg", "tag"]
 
 MOST_NODES = 1 << 31
 """Labels are scaled in 64-bit arithmetic, which holds the product of two such numbers."""
