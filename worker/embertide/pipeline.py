@@ -61,7 +61,8 @@ def run(
         with clock.stage("features"):
             files = read_files(ctx.storage, ctx.job.spec.model.uri)
             program = order_steps(files.program(), world)
-            description = files.description
+            layer_names, library = files.layer_names, files.library
+            tolerance = files.reference_tolerance
             del files
             mine = assign_splits(inputs.features, world)[rank]
             raw = load_features(ctx, mine, inputs.schema)
@@ -95,7 +96,6 @@ def run(
         with clock.stage("publish"):
             compared = None
             if expected is not None:
-                tolerance = description.reference_tolerance
                 agreement = compare(ctx, expected, ranges, embeddings, tolerance)
                 refuse_difference(agreement)
                 compared = agreement.to_json()
@@ -106,7 +106,7 @@ def run(
                 version = publish_version(ctx, order, program, clock, parts, compared)
     skipped = inputs.reference if expected is None else []
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped[:1]]
-    facts = run_facts(ctx, description, program)
+    facts = run_facts(ctx, library, layer_names, program)
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
 

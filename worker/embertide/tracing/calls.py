@@ -1,0 +1,37 @@
+"""A known convolution that was called, as the steps that ``model.yaml`` would give."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from embertide.tracing.convs import Conv
+from embertide.tracing.lower import Lowering
+from embertide.tracing.source import refuse
+from embertide.tracing.tape import Node
+from embertide.tracing.values import Rows
+from embertide.models.weights import Scope
+
+
+def lower_conv(
+    l: Lowering,
+    node: Node,
+    path: str,
+    module: nn.Module,
+    conv: Conv,
+    weighted: bool,
+    source: Node,
+    target: Node,
+) -> Rows:
+    """One layer."""
+    names = {l.name(l.rows(node, l.values.get(one))) for one in (source, target)}
+    if len(names) > 1:
+        raise refuse(
+            node.where,
+            f"{path} is given other features for destinations than for sources; known is one"
+            " tensor for both",
+        )
+    (x,) = names
+    l.begin(path, type(module).__name__, True)
+    label = f"{path}, {type(module).__name__}"
+    scope = Scope(l.weights, path, label, {"in": l.b.widths[x]})
+    return Rows(conv.steps(l.b, scope, conv.options(module, weighted), x))

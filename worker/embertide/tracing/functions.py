@@ -1,0 +1,362 @@
+"""What each function of torch is as steps, with torch's own arguments.
+
+A handler gets the node that called the function and its arguments, in which nodes stand as the
+values that they have in the program.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from embertide.export import arithmetic as do
+from embertide.tracing.calls import lower_conv
+from embertide.tracing.lower import Lowering
+from embertide.tracing.messages import lower_aggregate
+from embertide.tracing.source import refuse
+from embertide.tracing.tape import Node
+from embertide.tracing.values import Rows, Stack, Value
+from embertide.models.after import fold_batch_norm
+from embertide.models.program import ActivationKind
+
+Handler = Callable[..., Any]
+
+
+def lower_function(l: Lowering, node: Node) -> Any:
+    """The value of one node.
+
+    Raises:
+        ModelError: the function is not known, or not with these arguments.
+    """
+    if node.op == "aggregate":
+        return lower_aggregate(l, node, *node.args)
+    if node.op == "conv":
+        return lower_conv(l, node, *node.args)
+    if node.op == "item":
+        return _item(l, node)
+    handler = HANDLERS.get(node.op)
+    if handler is None or _is_over_nodes(l, node):
+        raise unknown(node)
+    args = [_value(l, one) for one in node.args]
+    kwargs = {name: _value(l, one) for name, one in node.kwargs.items()}
+    try:
+        bound = inspect.signature(handler).bind(l, node, *args, **kwargs)
+    except TypeError:
+        raise refuse(
+            node.where, f"{node.op} with these arguments is not known; use its simplest form"
+        ) from None
+    return handler(*bound.args, **bound.kwargs)
+
+
+def unknown(node: Node) -> Exception:
+    """The error of a function that nothing here says as steps."""
+    return refuse(
+        node.where,
+        f"torch's {node.op} is not known here as a step of a program; docs/export.md lists what is",
+    )
+
+
+def _value(l: Lowering, argument: Any) -> Any:
+    if isinstance(argument, Node):
+        if argument.edges:
+            raise refuse(
+                argument.where,
+                "a tensor of the edges is used among those of the nodes; sum it up first",
+            )
+        return l.values[argument]
+    if type(argument) in (tuple, list):
+        return [_value(l, one) for one in argument]
+    return argument
+
+
+def _is_over_nodes(l: Lowering, node: Node) -> bool:
+    """Whether a reduction runs over the nodes, and so needs all of them at once."""
+    if node.op not in ("mean", "sum", "max", "amax", "softmax", "log_softmax", "normalize"):
+        return False
+    x = node.args[0]
+    if not isinstance(x, Node) or isinstance(l.values.get(x), Stack):
+        return False
+    over = isinstance(node.value, Tensor) and node.value.shape[:1] != x.value.shape[:1]
+    if over:
+        raise refuse(
+            node.where,
+            f"{node.op} over all nodes needs the whole graph at once; embeddings here are computed"
+            " from a node's own neighbours: leave pooling and normalisation over the graph out",
+        )
+    return False
+
+
+def _item(l: Lowering, node: Node) -> Any:
+    whole, place = node.args
+    values = l.values[whole]
+    if isinstance(values, list) and place < len(values):
+        return values[place]
+    raise refuse(whole.where, f"result {place} of {whole.op} is not known here")
+
+
+# What leaves the numbers of a row as they are.
+
+
+def _same(_l: Lowering, _node: Node, x: Value, *_args: Any, **_kwargs: Any) -> Value:
+    return x
+
+
+def _reshape(l: Lowering, node: Node, x: Value, *_args: Any, **_kwargs: Any) -> Value:
+    rows = l.rows(node, x)
+    if node.value.shape[:1] != (l.nodes,) or node.value.numel() != node.args[0].value.numel():
+        raise refuse(
+            node.where,
+            f"{node.op} gives {list(node.value.shape)}, which mixes the rows of nodes; keep the"
+            " nodes in the first dimension",
+        )
+    return rows
+
+
+def _dropout(
+    _l: Lowering, node: Node, x: Value, p: float = 0.5, training: bool = True, *_more: Any
+) -> Value:
+    if training and p > 0:
+        raise refuse(
+            node.where,
+            "dropout stays active in eval mode: functional.dropout drops unless it is told not to;"
+            " write functional.dropout(x, p, training=self.training)",
+        )
+    return x
+
+
+def _getitem(l: Lowering, node: Node, x: Value, key: Any) -> Value:
+    rows, shape = l.rows(node, x), node.args[0].value.shape
+    keys = key if isinstance(key, list) else [key]
+    first = keys[0] if keys else slice(None)
+    whole = isinstance(first, slice) and first.indices(shape[0]) == (0, shape[0], 1)
+    if whole and node.value.shape == shape:
+        return rows
+    if first is Ellipsis or whole:
+        raise refuse(
+            node.where, "columns are cut out of a tensor; use two Linear layers, or torch.chunk"
+        )
+    raise refuse(
+        node.where,
+        "rows are picked out by number, which are other nodes in another graph; return all rows",
+    )
+
+
+# Products and norms.
+
+
+def _linear(l: Lowering, node: Node, x: Value, weight: Any, bias: Any = None) -> Rows:
+    name = l.name(l.rows(node, x))
+    if not isinstance(weight, Tensor):
+        raise refuse(node.where, "a product of two tensors of nodes is not known here")
+    if weight.dim() != 2 or weight.shape[1] != l.b.widths[name]:
+        raise refuse(
+            node.where,
+            f"a product of [{', '.join(map(str, node.args[0].value.shape))}] with a weight"
+            f" {list(weight.shape)} acts on a part of each row; flatten the rows first",
+        )
+    b = None if bias is None else l.constant(bias, "bias")
+    return Rows(l.b.linear(name, l.constant(weight, "weight"), len(weight), b))
+
+
+def _matmul(l: Lowering, node: Node, a: Any, b: Any) -> Rows:
+    if isinstance(a, Tensor):
+        raise refuse(
+            node.where,
+            "a matrix is multiplied from the left, so its size is the number of nodes; a sum over"
+            " edges is a convolution or propagate",
+        )
+    if not isinstance(b, Tensor):
+        raise refuse(node.where, "a product of two tensors of nodes is not known here")
+    if b.dim() == 1:
+        b = b[:, None]
+    return _linear(l, node, a, b.t())
+
+
+def _batch_norm(
+    l: Lowering,
+    node: Node,
+    x: Value,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Rows:
+    if training or running_mean is None:
+        raise refuse(
+            node.where,
+            "a batch norm without running statistics takes them from the batch, in eval mode too;"
+            " train it with track_running_stats=True",
+        )
+    scale, shift = fold_batch_norm(running_mean, running_var, eps, weight, bias)
+    name = l.name(l.rows(node, x))
+    return Rows(l.b.affine(name, l.derived("scale", scale), l.derived("shift", shift)))
+
+
+def _layer_norm(
+    l: Lowering,
+    node: Node,
+    x: Value,
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+) -> Rows:
+    name = l.name(l.rows(node, x))
+    if list(normalized_shape) != [l.b.widths[name]]:
+        raise refuse(node.where, "a layer norm over a part of each row is not known here")
+    w = None if weight is None else l.constant(weight, "scale")
+    b = None if bias is None else l.constant(bias, "shift")
+    return Rows(l.b.layer_norm(name, w, b, eps))
+
+
+def _normalize(
+    l: Lowering, node: Node, x: Value, p: float = 2.0, dim: int = 1, eps: float = 1e-12
+) -> Rows:
+    if p != 2.0 or node.value.dim() != 2 or dim not in (1, -1):
+        raise refuse(node.where, "normalize is known for p=2 over the columns of [N, D]")
+    rows = l.rows(node, x)
+    return Rows(l.b.row_normalize(l.name(rows), eps))
+
+
+# Activations.
+
+
+def _activation(kind: ActivationKind) -> Handler:
+    def lower(l: Lowering, node: Node, x: Value) -> Rows:
+        return Rows(l.b.activation(l.name(l.rows(node, x)), kind))
+
+    return lower
+
+
+def _elu(l: Lowering, node: Node, x: Value, alpha: float = 1.0) -> Rows:
+    return Rows(l.b.activation(l.name(l.rows(node, x)), "elu", float(alpha)))
+
+
+def _leaky_relu(l: Lowering, node: Node, x: Value, negative_slope: float = 0.01) -> Rows:
+    return Rows(l.b.activation(l.name(l.rows(node, x)), "leaky_relu", float(negative_slope)))
+
+
+def _prelu(l: Lowering, node: Node, x: Value, weight: Tensor) -> Rows:
+    name = l.name(l.rows(node, x))
+    return Rows(l.b.activation(name, "prelu", weight=l.constant(weight, "slope")))
+
+
+def _gelu(l: Lowering, node: Node, x: Value, approximate: str = "none") -> Rows:
+    kind: ActivationKind = "gelu_tanh" if approximate == "tanh" else "gelu"
+    return Rows(l.b.activation(l.name(l.rows(node, x)), kind))
+
+
+def _softplus(l: Lowering, node: Node, x: Value, beta: float = 1, threshold: float = 20) -> Rows:
+    if (beta, threshold) != (1, 20):
+        raise refuse(node.where, "softplus is known with its default beta and threshold")
+    return Rows(l.b.activation(l.name(l.rows(node, x)), "softplus"))
+
+
+# Several tensors.
+
+
+def _cat(l: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Rows:
+    if dim % node.value.dim() != 1:
+        raise refuse(node.where, f"cat over dimension {dim}; columns (dim=1) can be joined")
+    return Rows(l.b.concat(tuple(l.name(l.rows(node, one)) for one in tensors)))
+
+
+def _stack(l: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Stack:
+    parts = tuple(l.rows(node, one) for one in tensors)
+    return Stack(parts, dim % node.value.dim())
+
+
+def _reduced(l: Lowering, node: Node, x: Value, dim: Any) -> tuple[Value, bool]:
+    """The value, and whether ``dim`` is a stack's own dimension."""
+    if isinstance(dim, list) and len(dim) == 1:
+        dim = dim[0]
+    if not isinstance(dim, int):
+        raise refuse(node.where, f"{node.op} over dim={dim}; give one dimension")
+    place = dim % node.args[0].value.dim()
+    if isinstance(x, Stack):
+        if place != x.dim:
+            raise refuse(node.where, f"{node.op} of a stack is known over the stacked dimension")
+        return x, True
+    if place != 1 or node.args[0].value.dim() != 3:
+        raise refuse(
+            node.where, f"{node.op} within the columns of a node is not known here, but over heads"
+        )
+    return x, False
+
+
+def _mean(l: Lowering, node: Node, x: Value, dim: Any = None, keepdim: bool = False) -> Rows:
+    value, stacked = _reduced(l, node, x, dim)
+    if stacked:
+        assert isinstance(value, Stack)
+        total = do.total(l, node, value.parts)
+        return Rows(total.name, total.factor / len(value.parts))
+    rows = l.rows(node, value)
+    return Rows(l.b.head_mean(rows.name, node.args[0].value.shape[1]), rows.factor)
+
+
+def _sum(l: Lowering, node: Node, x: Value, dim: Any = None, keepdim: bool = False) -> Rows:
+    mean = _mean(l, node, x, dim, keepdim)
+    count = len(x.parts) if isinstance(x, Stack) else node.args[0].value.shape[1]
+    return Rows(mean.name, mean.factor * count)
+
+
+def _max(l: Lowering, node: Node, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
+    if isinstance(dim, Rows):
+        return _maximum(l, node, x, dim)
+    value, stacked = _reduced(l, node, x, dim)
+    if not stacked:
+        raise refuse(node.where, f"{node.op} over heads is not known here; mean is")
+    assert isinstance(value, Stack)
+    out = Rows(l.b.maximum(tuple(l.name(part) for part in value.parts)))
+    return [out] if node.op == "max" else out
+
+
+def _maximum(l: Lowering, node: Node, a: Any, b: Any) -> Rows:
+    pair = (l.name(l.rows(node, a)), l.name(l.rows(node, b)))
+    return Rows(l.b.maximum(pair))
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(
+        ("contiguous", "clone", "detach", "to", "float", "double", "cpu", "cuda", "type_as")
+        + ("requires_grad_", "data"),
+        _same,
+    ),
+    **dict.fromkeys(("view", "reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
+    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout"), _dropout),
+    "__getitem__": _getitem,
+    "linear": _linear,
+    **dict.fromkeys(("matmul", "mm", "__matmul__", "__rmatmul__"), _matmul),
+    "batch_norm": _batch_norm,
+    "layer_norm": _layer_norm,
+    "normalize": _normalize,
+    "relu": _activation("relu"),
+    "silu": _activation("silu"),
+    "tanh": _activation("tanh"),
+    "sigmoid": _activation("sigmoid"),
+    "elu": _elu,
+    "leaky_relu": _leaky_relu,
+    "prelu": _prelu,
+    "gelu": _gelu,
+    "softplus": _softplus,
+    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
+    "stack": _stack,
+    "mean": _mean,
+    "sum": _sum,
+    **dict.fromkeys(("max", "amax"), _max),
+    "maximum": _maximum,
+    **dict.fromkeys(("add", "__add__", "__radd__"), do.add),
+    **dict.fromkeys(("sub", "__sub__"), do.sub),
+    **dict.fromkeys(("rsub", "__rsub__"), do.rsub),
+    **dict.fromkeys(("mul", "multiply", "__mul__", "__rmul__"), do.mul),
+    **dict.fromkeys(("div", "true_divide", "__truediv__"), do.div),
+    "neg": do.neg,
+}
+"""By torch's short name."""
