@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from embertide.models.program import Aggregate, Linear, Program
+from embertide.steps import Aggregate, Linear, Program
 from tests.support.exact import assert_exact
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all

@@ -15,8 +15,8 @@ from embertide.kernels import native
 from embertide.launch.pulse import Pulse
 from embertide.launch.run_folder import repeating
 from embertide.launch.worker import _counts
-from embertide.models.program import Aggregate, Attend, HeadDot, Linear, PairAttend, Program, Step
 from embertide.primitives.exchange import Exchange
+from embertide.steps import Aggregate, Attend, HeadDot, Linear, PairAttend, Program, Step
 from embertide.storage.opening import open_storage
 from embertide.telemetry.progress import Progress
 from tests.support.ranks import on_grid

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from embertide.grid import Grid
-from embertide.models.program import (
+from embertide.spec.grid import GridShape
+from embertide.steps import (
     Activation,
     Aggregate,
     Attend,
@@ -20,7 +21,6 @@ from embertide.models.program import (
     Program,
     Step,
 )
-from embertide.spec.grid import GridShape
 from embertide.telemetry.recorder import Label
 from tests.support.formulas import Formulas
 from tests.support.ranks import on_grid

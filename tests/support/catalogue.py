@@ -13,7 +13,7 @@ from torch import nn
 
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.models.options.layer import Library
-from embertide.models.program import Aggregate, Combine, Linear, Program
+from embertide.steps import Aggregate, Combine, Linear, Program
 from tests.support import model_page
 from tests.support.models import program_of, shake
 from tests.support.world import Graph, make_graph

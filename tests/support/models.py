@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import torch
 
 from embertide.errors import ObjectMissing
-from embertide.models.program import Program
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
+from embertide.steps import Program
 from tests.support.exact import relative_error
 
 NODES = 37

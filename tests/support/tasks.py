@@ -12,12 +12,12 @@ from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
 from embertide.kernels import attention_torch
 from embertide.models.order import order_steps
-from embertide.models.program import Program
 from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.publish import write_parts
 from embertide.stages.sample import sample_layer
+from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import Label, NullRecorder
 from embertide.versions.parts import PartDigest

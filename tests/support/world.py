@@ -15,7 +15,6 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr
-from embertide.models.program import Program
 from embertide.pipeline import layer_graphs
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import DenseIds
@@ -24,6 +23,7 @@ from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.stages.csr import build_graph, choose_ranges
 from embertide.stages.features import RawFeatures, loaded_features, locate_features
 from embertide.stages.infer import infer
+from embertide.steps import Program
 
 NODES = 97
 GROUP_BYTES = 512

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from embertide.errors import ModelError, ObjectMissing
-from embertide.models.program import Program
 from embertide.models.read import read_model
+from embertide.steps import Program
 from tests.support.models import Files
 
 GCN = {

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from embertide.models.after import fold_batch_norm
-from embertide.models.program import Linear
 from embertide.models.reference import run_reference
+from embertide.steps import Linear
 from tests.support.models import GRAPHS, assert_same, features, program_of, run_program, shake
 from tests.support.pyg import pyg
 

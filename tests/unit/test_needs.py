@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from embertide.errors import EmbertideError
+from embertide.footprint import Size
 from embertide.launch.output import output_problem
-from embertide.models.program import Aggregate, Attend, Linear, Program
 from embertide.planning.duration import basis, seconds_range, work_of
-from embertide.planning.footprint import Size
 from embertide.planning.grids import grids_to_compare
 from embertide.planning.sizing import (
     BESIDE_BYTES,
@@ -26,6 +25,7 @@ from embertide.planning.sizing import (
     worker_bytes,
 )
 from embertide.spec.grid import GridShape
+from embertide.steps import Aggregate, Attend, Linear, Program
 from embertide.storage.opening import open_storage
 from tests.support.cli import ESTIMATE, LARGE_ESTIMATE, Engine
 

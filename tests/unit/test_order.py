@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from embertide.models.fuse import runs
 from embertide.models.order import order_steps
-from embertide.models.program import Activation, Affine, Aggregate, Linear, Program
 from embertide.models.reference import run_reference
+from embertide.steps import Activation, Affine, Aggregate, Linear, Program
+from embertide.steps.fuse import runs
 from tests.support.catalogue import catalogue
 from tests.support.world import make_features
 
@@ -57,7 +57,7 @@ def test_rows_are_summed_where_they_are_narrow(
 
 def test_the_next_sum_alone_lets_its_factors_be_multiplied_early() -> None:
     sums, *_, last = runs(order_steps(gcn(8, 8, 8), 1))
-    assert sums.reader == last.aggregate
+    assert sums.reader == last.leader
     assert last.reader is None
     shared = replace(gcn(8, 8, 8), outputs=("0.relu",))
     assert all(run.reader is None for run in runs(order_steps(shared, 1)))

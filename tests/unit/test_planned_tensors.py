@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from embertide.models.program import Affine, Aggregate, Attend, Linear, Program, Step
-from embertide.planning.footprint import Size
+from embertide.footprint import Size
 from embertide.planning.tensors import tensor_peak
 from embertide.spec.grid import GridShape
+from embertide.steps import Affine, Aggregate, Attend, Linear, Program, Step
 
 NODES, GROUP = 1000, 16
 ONE = 4.0 * NODES

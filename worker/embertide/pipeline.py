@@ -12,11 +12,10 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
 from embertide.kernels.memory import release_idle
 from embertide.models.order import order_steps
-from embertide.models.program import Program
 from embertide.models.read import read_files
 from embertide.planning.inputs import Inputs, check_model
 from embertide.planning.order import WorkOrder
-from embertide.primitives.graph import LayerGraph, edge_needs
+from embertide.primitives.graph import LayerGraph
 from embertide.primitives.idmap import NodeIds
 from embertide.readers.splits import assign_splits
 from embertide.spec.version_names import version_uri
@@ -40,6 +39,7 @@ from embertide.stages.verify import (
     read_expected,
     refuse_difference,
 )
+from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import release_memory
 from embertide.telemetry.recorder import CountingRecorder
@@ -139,7 +139,7 @@ def layer_graphs(
     tile = -(-widest // ctx.grid.feature)
     group_rows = max(1, inference.group_bytes // (4 * tile))
     pair_rows = max(1, inference.group_bytes // (4 * widest))
-    needs = edge_needs(program)
+    needs = program.edge_needs()
 
     def build(rows: Csr) -> LayerGraph:
         return LayerGraph(

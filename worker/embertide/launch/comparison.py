@@ -13,7 +13,6 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges
-from embertide.models.program import Program
 from embertide.pipeline import layer_graphs
 from embertide.planning.inputs import Inputs, check_model
 from embertide.readers.reference import ReferenceColumns
@@ -33,6 +32,7 @@ from embertide.stages.verify import (
     compare,
     read_expected,
 )
+from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
 

@@ -15,8 +15,8 @@ from embertide.models.options import pyg as pyg_options
 from embertide.models.options.layer import JumpingKnowledge, Layer, LinearLayer
 from embertide.models.options.parts import NormOptions
 from embertide.models.prefixes import Kind, find_norms, find_prefixes, stored_norm
-from embertide.models.program import Program
 from embertide.models.weights import Scope, Weights
+from embertide.steps import Program
 
 _CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
     dgl_options.DglGcn: dgl.gcn,

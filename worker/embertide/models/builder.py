@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from embertide.models.program import (
+from embertide.steps import (
     Activation,
     ActivationKind,
     Affine,

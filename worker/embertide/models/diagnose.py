@@ -18,8 +18,8 @@ import torch
 from embertide.errors import ModelError
 from embertide.models.alternatives import Change, alternatives, everywhere
 from embertide.models.description import Description
-from embertide.models.program import Program
 from embertide.models.read import ModelFiles
+from embertide.steps import Program
 
 Compute = Callable[[Program], torch.Tensor]
 """A program's vectors [n, width] of the rows that are compared."""

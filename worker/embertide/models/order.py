@@ -9,8 +9,10 @@ program that comes out of here.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from embertide.models.program import Aggregate, Linear, Program, Step
+from embertide.steps.base import Step
+from embertide.steps.program import Program
 
 
 def order_steps(program: Program, workers: int) -> Program:
@@ -27,24 +29,25 @@ def order_steps(program: Program, workers: int) -> Program:
     steps, widths = list(program.steps), dict(program.widths)
     for at, (first, second) in enumerate(zip(program.steps, program.steps[1:], strict=False)):
         pair = _pair(first, second)
-        if pair is None or not feeds_only(program, first, second):
+        if pair is None or not program.feeds_only(first, second):
             continue
         product, aggregate = pair
-        width, out_width = widths[first.reads()[0]], widths[second.out]
+        (source,) = first.reads()
+        width, out_width = widths[source], widths[second.out]
         if product is first:
             between = width
-            free = product.x != program.input or workers == 1
+            free = source != program.input or workers == 1
             better = width < out_width or (width == out_width and free)
             swapped: tuple[Step, Step] = (
-                replace(aggregate, x=product.x, out=first.out),
-                replace(product, x=first.out, out=second.out),
+                _moved(aggregate, source, first.out),
+                _moved(product, first.out, second.out),
             )
         else:
             between = out_width
             better = out_width < width
             swapped = (
-                replace(product, x=aggregate.x, out=first.out),
-                replace(aggregate, x=first.out, out=second.out),
+                _moved(product, source, first.out),
+                _moved(aggregate, first.out, second.out),
             )
         if better:
             steps[at : at + 2] = swapped
@@ -52,18 +55,20 @@ def order_steps(program: Program, workers: int) -> Program:
     return replace(program, steps=tuple(steps), widths=widths)
 
 
-def _pair(first: Step, second: Step) -> tuple[Linear, Aggregate] | None:
+def _pair(first: Step, second: Step) -> tuple[Step, Step] | None:
     """A product without bias and a sum, in either order; None for other steps."""
-    match (first, second):
-        case (Linear(bias=None) as product, Aggregate(reduce="sum") as aggregate):
-            return product, aggregate
-        case (Aggregate(reduce="sum") as aggregate, Linear(bias=None) as product):
-            return product, aggregate
+    if _is_plain(first) and second.commutes:
+        return first, second
+    if first.commutes and _is_plain(second):
+        return second, first
     return None
 
 
-def feeds_only(program: Program, first: Step, second: Step) -> bool:
-    """Whether a step's result is read by the next one, once, and by nothing else."""
-    reads = [name for step in program.steps for name in step.reads()]
-    wanted = first.out == program.output or first.out in program.outputs
-    return first.out in second.reads() and reads.count(first.out) == 1 and not wanted
+def _is_plain(step: Step) -> bool:
+    return step.product is not None and step.product.bias is None
+
+
+def _moved(step: Step, x: str, out: str) -> Step:
+    """A step that reads one tensor, between other ones."""
+    changes: dict[str, Any] = {"x": x, "out": out}
+    return replace(step, **changes)

@@ -12,8 +12,8 @@ from embertide.errors import ModelError
 from embertide.models.assemble import assemble
 from embertide.models.description import Description, parse_description
 from embertide.models.folder import PROGRAM_NAME, Exported, parse_folder, parse_text
-from embertide.models.program import Program
 from embertide.models.weights import Weights, load_tensors
+from embertide.steps import Program
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from embertide.models.program import Program
-from embertide.steps import Step
+from embertide.steps import Program, Step
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from embertide.models import program as steps
-from embertide.models.program import EdgeStep, Program
-from embertide.planning.footprint import FLOAT_BYTES, Size
+from embertide.footprint import FLOAT_BYTES, Size
+from embertide.steps.program import Program
 
 _START_SECONDS = 4.0
 """Imports, listing the inputs, starting workers."""
@@ -24,8 +23,6 @@ _WRITTEN_BYTES = 1e8
 """Written, read back and verified."""
 _EXCHANGED_BYTES = 1e9
 """Of all workers, which share the machine's memory."""
-_ATTENTION = {steps.Attend: 2.0, steps.PairAttend: 4.0}
-"""What a value costs beside one of a plain sum: scores and the softmax over them."""
 _LOW, _HIGH = 0.5, 2.0
 
 
@@ -34,7 +31,7 @@ class Work:
     """What a run does, summed over its workers.
 
     Attributes:
-        values: numbers added up along edges.
+        values: numbers added up along edges; attention counts more for each.
         flops: of the matrix products.
     """
 
@@ -61,13 +58,11 @@ def work_of(
     """
     values = flops = 0.0
     for step in program.steps:
-        if isinstance(step, EdgeStep):
-            edges = float(size.edges)
-            if fanout is not None:
-                edges = min(edges, float(size.nodes) * fanout[step.layer])
-            values += _ATTENTION.get(type(step), 1.0) * edges * program.widths[step.x]
-        elif isinstance(step, steps.Linear):
-            flops += 2.0 * size.nodes * program.widths[step.x] * program.widths[step.out]
+        edges = float(size.edges)
+        if fanout is not None:
+            edges = min(edges, float(size.nodes) * fanout[step.layer])
+        values += edges * step.values_per_edge(program.widths)
+        flops += size.nodes * step.flops_per_node(program.widths)
     return Work(
         edges=size.edges,
         values=values,

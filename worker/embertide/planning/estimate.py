@@ -11,11 +11,10 @@ import os
 from dataclasses import replace
 
 from embertide.errors import GridError
+from embertide.footprint import FLOAT_BYTES, ID_BYTES, Size
 from embertide.models.order import order_steps
-from embertide.models.program import Program
 from embertide.models.read import read_model
 from embertide.planning.duration import basis, seconds_range, work_of
-from embertide.planning.footprint import FLOAT_BYTES, ID_BYTES, Size
 from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, check_model, list_inputs
 from embertide.planning.memory import planned_memory
@@ -30,6 +29,7 @@ from embertide.planning.traffic import planned_traffic
 from embertide.spec.edges import EdgeInput
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize

@@ -19,7 +19,7 @@ from embertide.storage.protocol import Storage
 
 if TYPE_CHECKING:
     # Importing it imports torch, which those who only list inputs need not wait for.
-    from embertide.models.program import Program
+    from embertide.steps import Program
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from embertide.footprint import Size
 from embertide.kernels.csr import column_bits
 from embertide.kernels.edge_sort import bucket_count
-from embertide.planning.footprint import Size
 from embertide.planning.inputs import Inputs
 from embertide.primitives.shuffle import HISTOGRAM_BITS, round_edges
 from embertide.readers.splits import Split, assign_splits

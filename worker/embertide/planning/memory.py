@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from embertide.models.program import EdgeStep, PairAttend, Program
-from embertide.planning.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
+from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.planning.inputs import Inputs
 from embertide.planning.tensors import tensor_peak
-from embertide.primitives.graph import edge_needs
 from embertide.primitives.shuffle import round_edges
 from embertide.spec.manifest import EmbeddingJob
+from embertide.steps.program import Program
 
 _OVERHEAD = 56 << 20
 """Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
@@ -131,7 +130,7 @@ def _layers(job: EmbeddingJob, program: Program, size: Size, *, placed: bool) ->
     if fanout != "full":
         whole = _partition(job, size) / size.feature
         size = replace(size, edges=min(size.edges, size.nodes * max(fanout)))
-    index, weight, needs = size.index_bytes, _weight_bytes(job), edge_needs(program)
+    index, weight, needs = size.index_bytes, _weight_bytes(job), program.edge_needs()
     edges, rows = size.edges / size.graph, size.nodes / size.graph
     graph, building = _partition(job, size) + _FACTOR_BYTES * rows, 0.0
     block = edges * (index + weight)
@@ -143,9 +142,10 @@ def _layers(job: EmbeddingJob, program: Program, size: Size, *, placed: bool) ->
         if not needs.again:
             graph -= edges * index
             building += edges * index
-    if any(isinstance(step, PairAttend) for step in program.steps) and size.workers > 1:
+    if any(step.pairs for step in program.steps) and size.workers > 1:
         graph += size.edges / size.workers * (index + weight + _POSITION_BYTES)
-    if any(isinstance(step, EdgeStep) and step.loops == "single" for step in program.steps):
+    views = [step.edges for step in program.steps if step.edges is not None]
+    if any(view.loops == "single" for view in views):
         graph += rows * (index + weight) + _partition(job, size)
         if not needs.again:
             graph -= edges * index

@@ -9,22 +9,27 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from embertide.models import program as steps
-from embertide.models.program import EdgeStep, Program
-from embertide.planning.footprint import FLOAT_BYTES, ID_BYTES, Size
+from embertide.footprint import FLOAT_BYTES, ID_BYTES, Size
 from embertide.planning.inputs import Inputs
 from embertide.planning.loads import Loads, loads_of
-from embertide.planning.tensors import Conversion, Gathering, Landing, tensor_moves
+from embertide.planning.tensors import tensor_moves
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.primitives.gemm import BLOCK_ROWS
+from embertide.primitives.graph import EdgeView
 from embertide.primitives.sources import LOOK_UP_NODES
 from embertide.spec.manifest import EmbeddingJob
+from embertide.steps.moves import (
+    Conversion,
+    Degrees,
+    HeadScores,
+    Landing,
+    LoadedRows,
+    Move,
+    TileRows,
+    WholeRows,
+)
+from embertide.steps.program import Program
 from embertide.telemetry.report import PlannedTraffic
-
-_SCALED = ("out", "both", "sym_in", "sym_in_weighted")
-"""Norms with factors of sources."""
-_COUNTED_OUT = ("out", "both")
-"""Norms that need out-degrees."""
 
 
 def planned_traffic(
@@ -36,13 +41,7 @@ def planned_traffic(
     plan = _Plan(job, program, size, loads_of(inputs, size))
     plan.before_layers()
     for move in tensor_moves(program, size):
-        match move:
-            case Landing():
-                plan.land(move)
-            case Conversion():
-                plan.convert(move)
-            case Gathering():
-                plan.gather(move)
+        plan.move(move)
     return plan.found()
 
 
@@ -115,7 +114,25 @@ class _Plan:
 
     # -- tensors ---------------------------------------------------------------------------
 
-    def land(self, move: Landing) -> None:
+    def move(self, move: Move) -> None:
+        """Something moves; what is not known yet of its layer graph is found first."""
+        match move:
+            case Landing():
+                self._land(move)
+            case Conversion():
+                self._convert(move)
+            case Degrees():
+                self._degrees(move.view)
+            case TileRows():
+                self._fetch(move)
+            case LoadedRows():
+                self._from_loaders(move)
+            case WholeRows():
+                self._whole_rows(move)
+            case HeadScores():
+                self._scatter(move)
+
+    def _land(self, move: Landing) -> None:
         """Each value of a loaded row once, and a row number for each that holds a part of it."""
         size, peers = self.size, self.size.workers - 1
         widest = max(move.width, self.program.input_width)
@@ -125,7 +142,7 @@ class _Plan:
         sent = landed + 8 * peers * rounds
         self.add("world", "features", move.layer, sent, peers * (rounds + 2 * mean))
 
-    def convert(self, move: Conversion) -> None:
+    def _convert(self, move: Conversion) -> None:
         """Between tile and rows; scores of ends, which need whole rows too, count likewise."""
         size, others = self.size, self.size.feature - 1
         sent = size.tensor(move.width) * others / size.feature
@@ -134,30 +151,13 @@ class _Plan:
 
     # -- steps over edges --------------------------------------------------------------------
 
-    def gather(self, move: Gathering) -> None:
-        """Scores, then rows of neighbours; patterns and degrees where they are not known yet."""
-        step = move.step
-        self._layer_graph(step.layer)
-        if isinstance(step, steps.PairAttend):
-            self._score_pairs(step)
-        elif isinstance(step, steps.Attend):
-            heads = FLOAT_BYTES * self.size.heads(step.heads)
-            rows = self.size.nodes / self.size.graph - self.size.nodes / self.size.workers
-            for _end in ("source", "target"):
-                self._scatter(step, "scalars", heads * rows)
-        norm = step.norm if isinstance(step, steps.Aggregate) else "none"
-        if not move.loaded or norm in _COUNTED_OUT:
-            self._find(step, "graph", self.size.graph, self.size.graph)
-        if norm in _COUNTED_OUT and self.once("degrees", *self._variant(step)):
+    def _degrees(self, view: EdgeView) -> None:
+        """One number per unique remote row."""
+        self._layer_graph(view.layer)
+        self._find(view, "graph", self.size.graph, self.size.graph)
+        if self.once("degrees", *self._variant(view)):
             others = self.size.graph - 1
             self.add("graph", "degrees", -1, 4 * self.size.unique(), others)
-        if move.loaded:
-            self._from_loaders(step, scaled=norm in _SCALED)
-            return
-        if isinstance(step, steps.Attend):
-            self._fetch("graph", "scalars", step, FLOAT_BYTES * self.size.heads(step.heads))
-        width = self.program.widths[step.x] / self.size.feature
-        self._fetch("graph", "spmm", step, FLOAT_BYTES * width)
 
     def _layer_graph(self, layer: int) -> None:
         """The partition's CSR; with samples every layer has a graph of its own."""
@@ -174,59 +174,67 @@ class _Plan:
     def _graph_of(self, layer: int) -> int:
         return 0 if self.job.spec.inference.fanout == "full" else layer
 
-    def _variant(self, step: EdgeStep) -> tuple[object, ...]:
+    def _variant(self, view: EdgeView) -> tuple[object, ...]:
         """Names the layer graph as a step sees it."""
-        loops = (step.loop_weight, step.edge_weight) if step.loops == "single" else None
-        return self._graph_of(step.layer), loops
+        loops = (view.loop_weight, view.edge_weight) if view.loops == "single" else None
+        return self._graph_of(view.layer), loops
 
-    def _find(self, step: EdgeStep, axis: str, ranges: int, members: int) -> None:
+    def _find(self, view: EdgeView, axis: str, ranges: int, members: int) -> None:
         """Which rows of others' ranges are needed: a list of them or bits, once per graph."""
         others = members - 1
-        if others == 0 or not self.once("ids", axis, *self._variant(step)):
+        if others == 0 or not self.once("ids", axis, *self._variant(view)):
             return
         listed = self.size.index_bytes * self.size.unique(ranges)
         asked = min(listed, others * math.ceil(self.size.nodes / ranges / 8))
         self.add(axis, "ids", -1, 8 * members * others + asked, 2 * others)
 
-    def _fetch(self, axis: str, primitive: str, step: EdgeStep, row: float) -> None:
-        """Unique rows of a tile, of so many bytes each, in groups."""
-        unique = self.size.unique()
+    def _fetch(self, move: TileRows) -> None:
+        """Unique rows of a tile, in groups."""
+        self._layer_graph(move.view.layer)
+        self._find(move.view, "graph", self.size.graph, self.size.graph)
+        unique, row = self.size.unique(), FLOAT_BYTES * move.columns
         groups = _rounds(unique, self.size.group_rows(self.widest, self.size.feature))
         others = self.size.graph - 1
-        self.add(axis, primitive, step.layer, row * unique, groups * others)
+        self.add("graph", move.primitive, move.view.layer, row * unique, groups * others)
 
-    def _scatter(self, step: EdgeStep, primitive: str, sent: float) -> None:
+    def _scatter(self, move: HeadScores) -> None:
         """Scores of our sub-range to the others of the partition: a length, then the scores."""
-        others = self.size.feature - 1
+        self._layer_graph(move.view.layer)
+        size, others = self.size, self.size.feature - 1
         if others:
-            self.add("feature", primitive, step.layer, sent + 8 * others, 2 * others)
+            items = size.edges if move.per_edge else size.nodes
+            theirs = items / size.graph - items / size.workers
+            sent = FLOAT_BYTES * size.heads(move.heads) * theirs
+            self.add("feature", move.primitive, move.view.layer, sent + 8 * others, 2 * others)
 
-    def _score_pairs(self, step: steps.PairAttend) -> None:
-        """Whole rows of keys to where the edges are scored, and the scores to the partition."""
-        size, width = self.size, self.program.widths[step.key]
-        self._find(step, "world", size.workers, size.workers)
+    def _whole_rows(self, move: WholeRows) -> None:
+        """Unique whole rows to where the edges of a sub-range are, in groups."""
+        self._layer_graph(move.view.layer)
+        size = self.size
+        self._find(move.view, "world", size.workers, size.workers)
         unique, others = size.unique(size.workers), size.workers - 1
         groups = _rounds(unique, size.group_rows(self.widest, 1))
-        self.add("world", "sddmm", step.layer, FLOAT_BYTES * width * unique, groups * others)
-        heads = FLOAT_BYTES * size.heads(step.heads)
-        self._scatter(step, "sddmm", heads * (size.edges / size.graph - size.edges / size.workers))
+        sent = FLOAT_BYTES * move.width * unique
+        self.add("world", "sddmm", move.view.layer, sent, groups * others)
 
-    def _from_loaders(self, step: EdgeStep, *, scaled: bool) -> None:
+    def _from_loaders(self, move: LoadedRows) -> None:
         """Where features are, which of them we need, and then their rows, in groups."""
+        layer = move.view.layer
+        self._layer_graph(layer)
         size, others = self.size, self.size.workers - 1
         away = 1 - 1 / size.workers
-        if scaled:
+        if move.scaled:
             asked = size.nodes / size.workers * away
             self.add(
-                "world", "features", step.layer,
+                "world", "features", layer,
                 (ID_BYTES + FLOAT_BYTES) * asked + 16 * others, 4 * others,
             )  # fmt: skip
         sources, parts = size.sources(size.graph) * away, _rounds(size.nodes, LOOK_UP_NODES)
         look_up = (ID_BYTES + 2 * size.index_bytes) * sources + 16 * others * parts
-        self.add("world", "features", step.layer, look_up, 4 * others * parts)
+        self.add("world", "features", layer, look_up, 4 * others * parts)
         ids = 8 * size.workers * others + size.index_bytes * sources
         _, readers = self.loads.row_rounds(size.nodes)
         self.add("world", "ids", -1, ids, others * (1 + readers))
-        row = FLOAT_BYTES * self.program.widths[step.x] / size.feature
+        row = FLOAT_BYTES * move.width / size.feature
         groups = _rounds(sources, size.group_rows(self.widest, size.feature))
-        self.add("world", "features", step.layer, row * sources, groups * others)
+        self.add("world", "features", layer, row * sources, groups * others)

@@ -7,13 +7,13 @@ on first use is collective: all ranks call the same methods in the same order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import torch
 
 from embertide.grid import RowRanges
 from embertide.kernels.counting import count_values, row_lengths, row_sums
 from embertide.kernels.csr import Csr, single_loops
-from embertide.models.program import EdgeStep, PairAttend, Program
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.sources import (
     LoadedHolders,
@@ -22,6 +22,22 @@ from embertide.primitives.sources import (
     find_sources,
     local_sources,
 )
+
+Loops = Literal["keep", "single"]
+"""``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
+``keep``: as it is. Where edge weights count, an existing loop keeps its weight (of several the
+heaviest, so that the order of edges never matters) and a new one gets ``loop_weight``; where
+they do not (not asked for, or the graph has none) every edge and loop counts 1, whatever
+``loop_weight`` says: PyG does so."""
+
+
+class EdgeView(NamedTuple):
+    """A layer graph as a step sees it."""
+
+    layer: int
+    loops: Loops = "keep"
+    loop_weight: float = 1.0
+    edge_weight: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,16 +51,6 @@ class EdgeNeeds:
 
     positions: bool
     again: bool
-
-
-def edge_needs(program: Program) -> EdgeNeeds:
-    """Look through all steps of a program."""
-    pairs = any(isinstance(step, PairAttend) for step in program.steps)
-    over_edges = [step for step in program.steps if isinstance(step, EdgeStep)]
-    kinds = {(step.loops, step.edge_weight, step.loop_weight) for step in over_edges}
-    mixed = len({kind if kind[0] == "single" else "keep" for kind in kinds}) > 1
-    from_files = any(program.input in step.reads() for step in over_edges)
-    return EdgeNeeds(pairs, pairs or mixed or from_files)
 
 
 @dataclass(kw_only=True)
@@ -71,17 +77,17 @@ class LayerGraph:
     _weighted_in_degree: torch.Tensor | None = None
     _variants: dict[tuple[float, bool], LayerGraph] = field(default_factory=dict)
 
-    def variant(self, step: EdgeStep) -> LayerGraph:
+    def variant(self, view: EdgeView) -> LayerGraph:
         """The graph as a step sees it: this one, or the one with one self-loop per node."""
-        if step.loops == "keep":
+        if view.loops == "keep":
             return self
-        key = (step.loop_weight, step.edge_weight)
+        key = (view.loop_weight, view.edge_weight)
         if key not in self._variants:
-            csr = self.csr if step.edge_weight else self.csr.without_weights()
+            csr = self.csr if view.edge_weight else self.csr.without_weights()
             self._variants[key] = LayerGraph(
                 exchange=self.exchange,
                 ranges=self.ranges,
-                csr=single_loops(csr, step.loop_weight),
+                csr=single_loops(csr, view.loop_weight),
                 group_rows=self.group_rows,
                 pair_rows=self.pair_rows,
                 needs=self.needs,

@@ -19,11 +19,11 @@ import embertide
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, OutputError
 from embertide.kernels.ids import Ids
-from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.spec.features import FeatureInput
 from embertide.spec.run_digest import run_digest
+from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.parts import PartDigest, PartWriter, verify_part

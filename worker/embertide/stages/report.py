@@ -9,9 +9,9 @@ from typing import Any
 
 from embertide.context import RunContext
 from embertide.kernels import native
-from embertide.models.program import Program
 from embertide.planning.order import WorkOrder
 from embertide.report import draw_page
+from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.recorder import CountingRecorder, Key, Totals, sum_traffic
 from embertide.telemetry.report import (

@@ -16,7 +16,6 @@ import torch
 from embertide.context import RunContext
 from embertide.errors import InputError, ModelError
 from embertide.grid import RowRanges
-from embertide.models.program import Program
 from embertide.primitives.idmap import NodeIds
 from embertide.readers.reference import (
     Reference,
@@ -24,6 +23,7 @@ from embertide.readers.reference import (
     read_reference,
 )
 from embertide.readers.splits import Split
+from embertide.steps import Program
 
 SKIPPED = (
     "the embeddings were not compared with {uri}: with a fanout they are a sample's, not the full"

@@ -21,7 +21,7 @@ from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Rows, Stack, Value
 from embertide.models.after import fold_batch_norm
-from embertide.models.program import ActivationKind
+from embertide.steps import ActivationKind
 
 Handler = Callable[..., Any]
 

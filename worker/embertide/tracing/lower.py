@@ -19,7 +19,7 @@ from embertide.tracing.tape import Node
 from embertide.tracing.values import Rows, Stack, Value
 from embertide.models.builder import INPUT, ProgramBuilder
 from embertide.models.folder import LayerName
-from embertide.models.program import Program
+from embertide.steps import Program
 from embertide.models.weights import Weights
 
 

@@ -7,15 +7,15 @@ taken from the traced graph shows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from embertide.errors import ModelError
-from embertide.models.program import Program
-from embertide.models.reference import run_reference
+from embertide.models.reference import reference_steps, run_reference
+from embertide.steps import Program
 from embertide.tracing.graphs import RandomGraph, random_graph
 from embertide.tracing.lower import Lowered
 from embertide.tracing.run import Subject
@@ -98,15 +98,14 @@ def _difference(
         f" up to {TOLERANCE:g} is agreement. Nothing was written."
     )
     graphs = layer_graphs(program, graph, weighted=True)
-    for step in program.steps:
+    for step, found in reference_steps(program, graphs, graph.x):
         node = lowered.made.get(step.out)
         if node is None:
             continue
-        found = run_reference(replace(program, output=step.out), graphs, graph.x)
         off = error_of(found, node.value)
         if not off <= TOLERANCE:
             return (
-                f"{text}\nThe first step that differs is {step.out} ({type(step).__name__}), by"
+                f"{text}\nThe first step that differs is {step.out} ({step.kind_name}), by"
                 f" {off:.3g}; the module makes it at {node.where} ({node.op})."
             )
     return (

@@ -19,8 +19,8 @@ from embertide.models.options.dgl import (
     DglPropagate,
     DglSage,
 )
-from embertide.models.program import Norm
 from embertide.models.weights import Scope
+from embertide.steps import Norm
 
 _NORMS: dict[str, Norm] = {
     "both": "both",

@@ -14,8 +14,8 @@ from embertide.models.builder import ProgramBuilder
 from embertide.models.options.layer import Gin
 from embertide.models.options.parts import MlpModule, NormOptions
 from embertide.models.prefixes import KINDS, Kind, modules_of, numbers_of, stored_norm
-from embertide.models.program import Norm
 from embertide.models.weights import Scope
+from embertide.steps import Norm
 
 
 def gin(b: ProgramBuilder, s: Scope, o: Gin, x: str, aggregator: str, function: str) -> str:

@@ -20,8 +20,8 @@ from embertide.models.options.pyg import (
     PygPropagate,
     PygSage,
 )
-from embertide.models.program import Loops
 from embertide.models.weights import Scope
+from embertide.steps import Loops
 
 
 def gcn(b: ProgramBuilder, s: Scope, o: PygGcn, x: str) -> str:

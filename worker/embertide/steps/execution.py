@@ -7,16 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from embertide.context import RunContext
 from embertide.grid import AxisName, Grid, RowRanges
 from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
-from embertide.models.fuse import Run
-from embertide.models.program import Program, Step
-from embertide.primitives.exchange import Channel
-from embertide.primitives.graph import LayerGraph
-from embertide.primitives.tensors import Tensors
-from embertide.stages.infer.norms import norms
+from embertide.primitives.exchange import Channel, Exchange
+from embertide.primitives.graph import EdgeView, LayerGraph
+from embertide.steps.program import Program
+from embertide.steps.run import Run
+from embertide.steps.tensors import Tensors
 
 Graphs = Callable[[int], LayerGraph]
 """Layer -> its graph; called with ascending layers. Collective: every rank must call."""
@@ -29,35 +27,46 @@ class Execution:
     Attributes:
         tensors: our shards of the tensors that are alive.
         locations: [N/(P*M), 2] loader rank and row of the features of our sub-range's nodes.
+        depth: groups in flight at a time.
+        sampled: layers have samples of their own: the next one's graph is not there yet.
         scaled: tensors whose rows are multiplied already by what the sum that reads them has as
             factors of sources.
     """
 
-    ctx: RunContext
+    exchange: Exchange
     program: Program
     ranges: RowRanges
     graphs: Graphs
     tensors: Tensors
     locations: torch.Tensor
+    depth: int
+    sampled: bool
     scaled: set[str] = field(default_factory=set)
 
     @property
     def grid(self) -> Grid:
         """The grid as seen from this rank."""
-        return self.ctx.grid
+        return self.exchange.grid
 
-    @property
-    def depth(self) -> int:
-        """Groups in flight at a time."""
-        return self.ctx.job.spec.inference.depth
+    def graph(self, view: EdgeView) -> LayerGraph:
+        """A layer graph as a step sees it. Collective: every rank must call."""
+        return self.graphs(view.layer).variant(view)
 
-    def channel(self, step: Step, axis: AxisName = "feature", primitive: str = "gemm") -> Channel:
-        """Transfers for a step's layer; by default, conversions between layouts."""
-        return self.ctx.exchange.channel(axis, primitive, step.layer)
+    def channel(self, layer: int, axis: AxisName = "feature", primitive: str = "gemm") -> Channel:
+        """Transfers for a layer; by default, conversions between layouts."""
+        return self.exchange.channel(axis, primitive, layer)
 
-    def rows(self, name: str, step: Step) -> torch.Tensor:
+    def rows(self, name: str, layer: int) -> torch.Tensor:
         """[N/(P*M), D] a tensor in the ``rows`` layout. Collective: every rank must call."""
-        return self.tensors.get(name, "rows", self.channel(step)).data
+        return self.tensors.get(name, "rows", self.channel(layer)).data
+
+    def tile(self, name: str, layer: int) -> torch.Tensor:
+        """[N/P, D/M] a tensor in the ``tile`` layout. Collective: every rank must call."""
+        return self.tensors.get(name, "tile", self.channel(layer)).data
+
+    def of_ours(self, values: torch.Tensor, layout: Layout) -> torch.Tensor:
+        """Of [N/P, ...] values of our partition those of the rows that a layout has."""
+        return values[slice(*self.ranges.within(self.grid.rank))] if layout == "rows" else values
 
     def param(self, name: str) -> torch.Tensor:
         """A parameter, whole, on the device."""
@@ -80,12 +89,10 @@ class Execution:
         samples of their own, the next one is not there yet. Collective: every rank must call.
         """
         last = self.epilogue(run, layout)
-        if run.reader is None or self.ctx.job.spec.inference.fanout != "full":
+        if run.reader is None or self.sampled:
             return last
-        graph = self.graphs(run.reader.layer).variant(run.reader)
-        source, _ = norms(run.reader, graph)
+        source = run.reader.source_factors(self)
         if source is None:
             return last
         self.scaled.add(run.out)
-        mine = slice(*self.ranges.within(self.grid.rank)) if layout == "rows" else slice(None)
-        return replace(last, scale=source[mine])
+        return replace(last, scale=self.of_ours(source, layout))

@@ -12,21 +12,10 @@ import torch
 
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.layouts import Layout, Loaded, Shard
-from embertide.models import program as steps
-from embertide.models.program import Program
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.gemm import rows_to_tile, tile_to_rows
 from embertide.primitives.landing import land
-
-ROWS_STEPS = (
-    steps.Linear,
-    steps.HeadDot,
-    steps.LayerNorm,
-    steps.RowNormalize,
-    steps.HeadMean,
-    steps.Concat,
-)
-"""Steps that need all columns of a row."""
+from embertide.steps.program import Program
 
 
 class Tensors:
@@ -51,8 +40,7 @@ class Tensors:
         self._batch_bytes = batch_bytes
         self._params = {name: value.to(exchange.device) for name, value in program.params.items()}
         self._alive: dict[str, dict[Layout, Shard]] = {}
-        self._last = {name: at for at, step in enumerate(program.steps) for name in step.reads()}
-        self._last[program.output] = len(program.steps)
+        self._last = program.last_reads()
         self._at = 0
         if getattr(loaded, "placed", False):
             whole = Shard("rows", loaded.data, program.input_width)
@@ -168,9 +156,4 @@ class Tensors:
 
     def wants_rows(self, name: str) -> bool:
         """A step that reads the tensor needs whole rows (or it is the output)."""
-        readers = [step for step in self._program.steps if name in step.reads()]
-        return name == self._program.output or any(
-            isinstance(step, ROWS_STEPS)
-            or (isinstance(step, steps.PairAttend) and name in (step.key, step.query))
-            for step in readers
-        )
+        return self._program.wants_rows(name)

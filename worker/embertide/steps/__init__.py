@@ -1,0 +1,40 @@
+"""The steps that programs are made of: one file each, found by their names in `base.KINDS`."""
+
+from embertide.primitives.graph import Loops
+from embertide.steps.activation import Activation, ActivationKind
+from embertide.steps.affine import Affine
+from embertide.steps.aggregate import Aggregate
+from embertide.steps.attend import Attend
+from embertide.steps.base import EdgeStep, Leader, Step
+from embertide.steps.combine import Combine, Concat, Maximum
+from embertide.steps.degree import DivideByDegree
+from embertide.steps.heads import HeadDot, HeadMean
+from embertide.steps.linear import Linear
+from embertide.steps.norms import Norm
+from embertide.steps.pair_attend import PairAttend
+from embertide.steps.program import Program
+from embertide.steps.row_norms import LayerNorm, RowNormalize
+
+__all__ = [
+    "Activation",
+    "ActivationKind",
+    "Affine",
+    "Aggregate",
+    "Attend",
+    "Combine",
+    "Concat",
+    "DivideByDegree",
+    "EdgeStep",
+    "HeadDot",
+    "HeadMean",
+    "LayerNorm",
+    "Leader",
+    "Linear",
+    "Loops",
+    "Maximum",
+    "Norm",
+    "PairAttend",
+    "Program",
+    "RowNormalize",
+    "Step",
+]

@@ -1,0 +1,73 @@
+"""Element-wise functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from embertide.errors import ModelError
+from embertide.kernels import nodewise
+from embertide.kernels.spmm import is_fusible
+from embertide.layouts import Shard
+from embertide.steps.base import Param
+from embertide.steps.execution import Execution
+from embertide.steps.nodewise import ElementStep
+from embertide.steps.reference import ReferenceRun
+from embertide.steps.run import RowActivation
+from embertide.steps.shapes import Shapes
+
+ActivationKind = Literal[
+    "relu", "elu", "leaky_relu", "prelu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", "softplus"
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activation(ElementStep, kind="activation"):
+    """Element-wise; ``slope`` is leaky_relu's negative slope or elu's alpha; ``weight`` prelu's."""
+
+    kind: ActivationKind
+    slope: float = 0.01
+    weight: Param | None = None
+
+    def width(self, shapes: Shapes) -> int:
+        """That of ``x``."""
+        if (self.kind == "prelu") != (self.weight is not None):
+            has = "needs" if self.weight is None else "takes no"
+            raise ModelError(f"{self.kind} {has} weight")
+        width = shapes.width(self.x)
+        shapes.values(self.weight, 1, width)
+        return width
+
+    def reference(self, run: ReferenceRun) -> Tensor:
+        """The function of torch."""
+        x = run.tensors[self.x]
+        match self.kind:
+            case "leaky_relu":
+                return functional.leaky_relu(x, self.slope)
+            case "elu":
+                return functional.elu(x, self.slope)
+            case "prelu":
+                assert self.weight is not None
+                return functional.prelu(x, run.params[self.weight])
+            case "gelu_tanh":
+                return functional.gelu(x, approximate="tanh")
+            case "relu" | "gelu" | "silu" | "softplus":
+                return getattr(functional, self.kind)(x)  # type: ignore[no-any-return]
+            case "tanh" | "sigmoid":
+                return getattr(torch, self.kind)(x)  # type: ignore[no-any-return]
+
+    def change(self, execution: Execution, x: Shard) -> Tensor:
+        """In place where torch can."""
+        weight = execution.tensors.param(self.weight)
+        if weight is not None and weight.numel() > 1:
+            weight = execution.tensors.columns(self.weight, x)
+        return nodewise.activate_(x.data, self.kind, self.slope, weight)
+
+    @property
+    def row_activation(self) -> RowActivation | None:
+        """Where an epilogue can apply it."""
+        return RowActivation(self.kind, self.slope) if is_fusible(self.kind) else None

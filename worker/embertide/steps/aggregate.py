@@ -1,0 +1,184 @@
+"""Sums and maxima of neighbours, with the product, bias and activation that follow them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from embertide.kernels.spmm import NOTHING
+from embertide.layouts import Layout, Shard
+from embertide.primitives.directory import look_up
+from embertide.primitives.exchange import Channel
+from embertide.primitives.gemm import linear, ring_gemm
+from embertide.primitives.graph import LayerGraph
+from embertide.primitives.landing import loaded_operand
+from embertide.primitives.sources import LoadedHolders, Sources
+from embertide.primitives.spmm import Operand, Reduction, spmm, spmm_linear, tile_operand
+from embertide.steps.base import EdgeStep, Leader
+from embertide.steps.execution import Execution
+from embertide.steps.moves import LoadedRows, TileRows
+from embertide.steps.norms import Norm, counts_out, norm_factors, scales_sources
+from embertide.steps.reference import ReferenceEdges, ReferenceRun
+from embertide.steps.run import Run
+from embertide.steps.shapes import Shapes
+from embertide.steps.walk import Walk
+
+_SOURCE_BYTES = 14
+"""Of a source whose row is looked up at its loader."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate(EdgeStep, Leader, kind="aggregate"):
+    """out[i] = reduce over j in N(i) of w_ij * x[j], normalised; rows without in-edges are zero.
+
+    ``max`` takes no norm.
+    """
+
+    reduce: Literal["sum", "max"] = "sum"
+    norm: Norm = "none"
+
+    takes_product: ClassVar[bool] = True
+
+    def width(self, shapes: Shapes) -> int:
+        """That of ``x``."""
+        return shapes.width(self.x)
+
+    # -- what it means -----------------------------------------------------------------------
+
+    def reference(self, run: ReferenceRun) -> torch.Tensor:
+        """Messages along every edge, then one scatter."""
+        edges, x = run.edges(self.edges), run.tensors[self.x]
+        source, target = _reference_factors(self.norm, edges)
+        messages = (edges.weight * source[edges.src])[:, None] * x[edges.src]
+        if self.reduce == "max":
+            index = edges.dst[:, None].expand_as(messages)
+            out = torch.zeros_like(x)
+            # Rows without in-edges stay zero, as include_self=False leaves them.
+            return out.scatter_reduce(0, index, messages, "amax", include_self=False)
+        return target[:, None] * edges.sum_at(edges.dst, messages)
+
+    # -- how it runs -------------------------------------------------------------------------
+
+    def lower_run(self, execution: Execution, run: Run) -> Shard:
+        """A ``tile``; ``rows`` behind a product. Collective: every rank must call."""
+        over, reduction = self._over(execution)
+        width, depth = execution.program.widths[run.out], execution.depth
+        if run.product is None:
+            last = execution.scaling_epilogue(run, "tile")
+            return Shard("tile", spmm(*over, reduction, last, depth=depth), width)
+        last, weight = execution.scaling_epilogue(run, "rows"), execution.param(run.product.weight)
+        if execution.grid.world == 1:
+            return Shard("rows", spmm_linear(*over, weight, reduction, last), width)
+        sums = spmm(*over, reduction, NOTHING, depth=depth)
+        # What was summed makes room for the product.
+        del over
+        execution.tensors.read(self.x)
+        if execution.grid.feature == 1:
+            return Shard("rows", linear(sums, weight, last), width)
+        channel = execution.channel(run.product.layer)
+        return Shard("rows", ring_gemm(channel, execution.ranges, sums, weight, last), width)
+
+    def _over(self, execution: Execution) -> tuple[tuple[Channel, Sources, Operand], Reduction]:
+        """What is summed, and how. Collective: every rank must call."""
+        graph = execution.graph(self.edges)
+        weighted = self.edge_weight and graph.csr.weights is not None
+        source, target = norm_factors(self.norm, self.edges, graph)
+        if self.x in execution.scaled:
+            source = None
+        reduction = Reduction(self.reduce, weighted, target)
+        # One worker puts its rows in order instead: a pattern of its own would cost more than
+        # the copy.
+        if execution.grid.world > 1 and execution.tensors.is_loaded(self.x):
+            return self._over_loaded(execution, graph, source), reduction
+        x = execution.tile(self.x, self.layer)
+        channel = execution.channel(self.layer, "graph", "spmm")
+        return (channel, graph.tiles(), tile_operand(x, source)), reduction
+
+    def _over_loaded(
+        self, execution: Execution, graph: LayerGraph, source: torch.Tensor | None
+    ) -> tuple[Channel, Sources, Operand]:
+        """Features on the ranks that loaded them. Collective: every rank must call.
+
+        Args:
+            source: [N/P] factors of our rows as sources, or None.
+        """
+        channel, ranges = execution.channel(self.layer, "world", "features"), execution.ranges
+        loaded = execution.tensors.loaded
+        scale = None
+        if source is not None:
+            mine = execution.of_ours(source, "rows").cpu()
+            scale = look_up(channel, ranges, mine, loaded.ids).to(channel.device)
+        holders = LoadedHolders(
+            channel.axis, lambda nodes: look_up(channel, ranges, execution.locations, nodes).long()
+        )
+        return channel, graph.loaded(holders), loaded_operand(execution.grid, loaded, scale)
+
+    def source_factors(self, execution: Execution) -> torch.Tensor | None:
+        """Those of the norm. Collective: every rank must call."""
+        return norm_factors(self.norm, self.edges, execution.graph(self.edges))[0]
+
+    # -- what it costs -----------------------------------------------------------------------
+
+    def walk_run(self, walk: Walk, run: Run) -> Layout:
+        """Sums beside what is summed; among several a product comes when that is gone."""
+        width, size, more = walk.width(self.x), walk.size, 0.0
+        loaded = walk.has(self.x, "loaded") and size.workers > 1
+        if loaded:
+            more = walk.block + _SOURCE_BYTES * size.unique()
+            more += walk.tensor(self.x) if size.feature > 1 else 0.0
+        else:
+            walk.get(self.x, "tile")
+        walk.build()
+        if counts_out(self.norm):
+            walk.degrees(self.edges)
+        if loaded:
+            walk.moves.append(LoadedRows(self.edges, width, self.scales_sources))
+        else:
+            walk.moves.append(TileRows(self.edges, width / size.feature))
+        sums, out = size.tensor(width), walk.tensor(run.out)
+        if run.product is None or size.workers == 1:
+            walk.need(more + out + size.in_flight(width))
+            return "tile" if run.product is None else "rows"
+        walk.need(more + sums + size.in_flight(width))
+        walk.read(self.x)
+        walk.need(sums + out)
+        walk.convert(width, run.product.layer)
+        return "rows"
+
+    def values_per_edge(self, widths: dict[str, int]) -> float:
+        """The columns of a row."""
+        return float(widths[self.x])
+
+    @property
+    def scales_sources(self) -> bool:
+        """Those of the norm."""
+        return scales_sources(self.norm)
+
+    @property
+    def commutes(self) -> bool:
+        """A sum does, whatever factors and edge weights it has."""
+        return self.reduce == "sum"
+
+
+def _reference_factors(norm: Norm, edges: ReferenceEdges) -> tuple[torch.Tensor, torch.Tensor]:
+    """[N] factors of every node as a source and as a target."""
+    ones = torch.ones(edges.nodes, dtype=torch.float64)
+    into = edges.degree(edges.dst).clamp(min=1)
+    out_of = edges.degree(edges.src).clamp(min=1)
+    match norm:
+        case "none":
+            return ones, ones
+        case "in":
+            return ones, 1 / into
+        case "out":
+            return 1 / out_of, ones
+        case "both":
+            return out_of.pow(-0.5), into.pow(-0.5)
+        case "sym_in":
+            return into.pow(-0.5), into.pow(-0.5)
+        case "sym_in_weighted":
+            root = edges.sum_at(edges.dst, edges.weight).pow(-0.5)
+            root[root == torch.inf] = 0
+            return root, root

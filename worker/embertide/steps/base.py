@@ -1,0 +1,210 @@
+"""What every step of a program can say of itself, and do.
+
+A step is a frozen description of one operation on named node tensors. The same class says what
+it reads, how wide its result is, what it means (in float64, slowly), how it runs on a grid and
+what that costs. A new kind of step is one file with one class; nothing else asks what a step is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
+
+import torch
+
+from embertide.layouts import Layout, Shard
+from embertide.primitives.graph import EdgeView, Loops
+from embertide.steps.run import Product, RowActivation, Run
+
+if TYPE_CHECKING:
+    from embertide.steps.execution import Execution
+    from embertide.steps.reference import ReferenceRun
+    from embertide.steps.shapes import Shapes
+    from embertide.steps.walk import Walk
+
+Read = Annotated[str, "read"]
+"""A field that names a tensor which the step reads."""
+Param = Annotated[str, "param"]
+"""A field that names a parameter."""
+
+KINDS: dict[str, type[Step]] = {}
+"""Every kind of step by the name that it has in a program's text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(ABC):
+    """``out`` is a fresh name; ``layer`` counts layer graphs from 0.
+
+    A step that reads no edges belongs to the layer graph before it (the first, if there is none).
+    """
+
+    out: str
+    layer: int
+
+    kind_name: ClassVar[str]
+    """What the step is called in a program's text; of abstract classes there is none."""
+    sliced: ClassVar[bool] = True
+    """The result's columns may be cut among the slices of a grid."""
+    pairs: ClassVar[bool] = False
+    """Both ends' whole rows are brought together at every edge."""
+
+    def __init_subclass__(cls, *, kind: str | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if kind is not None:
+            assert kind not in KINDS, kind
+            cls.kind_name = kind
+            KINDS[kind] = cls
+
+    # -- what it is ------------------------------------------------------------------------
+
+    def reads(self) -> list[str]:
+        """Names of the tensors that the step reads; one that is read twice, twice."""
+        return _named(self, "read")
+
+    def param_names(self) -> list[str]:
+        """Names of the parameters that the step reads."""
+        return _named(self, "param")
+
+    @property
+    def edges(self) -> EdgeView | None:
+        """The layer graph as the step sees it; None where it reads no edges."""
+        return None
+
+    @abstractmethod
+    def width(self, shapes: Shapes) -> int:
+        """Columns of the result.
+
+        Raises:
+            ModelError: what the step reads does not fit together.
+        """
+
+    @abstractmethod
+    def reference(self, run: ReferenceRun) -> torch.Tensor:
+        """The result [N, width] in float64, of whole tensors in one process."""
+
+    # -- how it runs -----------------------------------------------------------------------
+
+    @abstractmethod
+    def lower(self, execution: Execution) -> Shard:
+        """Our shard of the result. Collective: every rank must call."""
+
+    def wants_rows(self, _name: str) -> bool:
+        """Whether the step needs all columns of the rows of a tensor that it reads."""
+        return False
+
+    # -- what it costs -----------------------------------------------------------------------
+
+    @abstractmethod
+    def walk(self, walk: Walk) -> Layout:
+        """Tell a walk what :meth:`lower` holds and moves; returns the result's layout."""
+
+    def values_per_edge(self, _widths: dict[str, int]) -> float:
+        """What an edge costs, in values of a plain sum over in-edges."""
+        return 0.0
+
+    def flops_per_node(self, _widths: dict[str, int]) -> float:
+        """Of the matrix products."""
+        return 0.0
+
+    # -- what may be done with it beside its neighbours -----------------------------------------
+
+    @property
+    def product(self) -> Product | None:
+        """The matrix product that the step is, if it is one."""
+        return None
+
+    @property
+    def added(self) -> str | None:
+        """The parameter that the step adds to every row, if that is all it does."""
+        return None
+
+    @property
+    def row_activation(self) -> RowActivation | None:
+        """The activation that the step is, if a row can have it as it is written."""
+        return None
+
+    @property
+    def commutes(self) -> bool:
+        """``step(x @ W.T) == step(x) @ W.T``: it acts on rows, and on all columns alike."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leader(Step):
+    """A step whose rows can be finished as they are made: with a bias, an activation, factors.
+
+    It runs with the steps behind it that `fuse` found, as one.
+    """
+
+    takes_product: ClassVar[bool] = False
+    """Rows may also be multiplied with the weight of a product behind it."""
+
+    @property
+    def scales_sources(self) -> bool:
+        """The step multiplies each row it reads by a factor, which its maker may do instead."""
+        return False
+
+    def source_factors(self, _execution: Execution) -> torch.Tensor | None:
+        """[N/P] those factors of our rows, if it has any. Collective: every rank must call."""
+        return None
+
+    @abstractmethod
+    def lower_run(self, execution: Execution, run: Run) -> Shard:
+        """Our shard of the result of a run that starts here. Collective: every rank must call."""
+
+    @abstractmethod
+    def walk_run(self, walk: Walk, run: Run) -> Layout:
+        """As :meth:`walk`, of :meth:`lower_run`."""
+
+    def lower(self, execution: Execution) -> Shard:
+        """As a run of its own. Collective: every rank must call."""
+        return self.lower_run(execution, Run((self,), leader=self))
+
+    def walk(self, walk: Walk) -> Layout:
+        """As a run of its own."""
+        return self.walk_run(walk, Run((self,), leader=self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeStep(Step):
+    """A step over the edges of its layer's graph: out[i] from x[j] of the neighbours j in N(i).
+
+    The stored weights w_ij count when ``edge_weight`` is set and the graph has weights; else
+    every edge counts 1.
+    """
+
+    x: Read
+    loops: Loops = "keep"
+    loop_weight: float = 1.0
+    edge_weight: bool = False
+
+    @property
+    def edges(self) -> EdgeView:
+        """The layer graph as the step sees it."""
+        return EdgeView(self.layer, self.loops, self.loop_weight, self.edge_weight)
+
+
+def _named(step: Step, role: str) -> list[str]:
+    """The names in all fields of a role, in order; fields may be tuples, or None."""
+    names: list[str] = []
+    for name in _fields(type(step), role):
+        value = getattr(step, name)
+        if value is not None:
+            names += [value] if isinstance(value, str) else value
+    return names
+
+
+@cache
+def _fields(kind: type[Step], role: str) -> tuple[str, ...]:
+    """Names of the fields of a role."""
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple(f.name for f in fields(kind) if _has_role(hints[f.name], role))
+
+
+def _has_role(hint: Any, role: str) -> bool:
+    """Whether a type, or one that it is made of, is marked with a role."""
+    if role in getattr(hint, "__metadata__", ()):
+        return True
+    return any(_has_role(part, role) for part in get_args(hint))

@@ -1,0 +1,110 @@
+"""Several tensors become one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from embertide.layouts import Layout, Shard
+from embertide.steps.base import Read, Step
+from embertide.steps.execution import Execution
+from embertide.steps.reference import ReferenceRun
+from embertide.steps.shapes import Shapes
+from embertide.steps.walk import Walk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combine(Step, kind="combine"):
+    """out = alpha * a + beta * b (residual links, GIN's (1 + eps) * x + aggregate)."""
+
+    a: Read
+    b: Read
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    def width(self, shapes: Shapes) -> int:
+        """That of both."""
+        return shapes.same([self.a, self.b])
+
+    def reference(self, run: ReferenceRun) -> Tensor:
+        """alpha * a + beta * b."""
+        return self.alpha * run.tensors[self.a] + self.beta * run.tensors[self.b]
+
+    def lower(self, execution: Execution) -> Shard:
+        """In tiles if both are tiles already; else in rows. Collective: every rank must call."""
+        tensors, channel = execution.tensors, execution.channel(self.layer)
+        tiles = all(tensors.has(name, "tile") for name in (self.a, self.b))
+        layout: Layout = "tile" if tiles or execution.grid.feature == 1 else "rows"
+        a = tensors.get(self.a, layout, channel)
+        b = tensors.get(self.b, layout, channel)
+        fresh = tensors.dies(self.b) and self.a != self.b
+        data = b.data if fresh else b.data.clone()
+        if self.beta != 1.0:
+            data.mul_(self.beta)
+        return Shard(layout, data.add_(a.data, alpha=self.alpha), a.width)
+
+    def walk(self, walk: Walk) -> Layout:
+        """``b`` is changed where no later step reads it."""
+        return walk.together([self.a, self.b], self.out, in_place=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concat(Step, kind="concat"):
+    """The columns of all ``inputs``, side by side in that order (JumpingKnowledge ``cat``)."""
+
+    inputs: tuple[Read, ...]
+
+    def width(self, shapes: Shapes) -> int:
+        """The sum of theirs."""
+        return sum(shapes.width(name) for name in self.inputs)
+
+    def reference(self, run: ReferenceRun) -> Tensor:
+        """Side by side."""
+        return torch.cat([run.tensors[name] for name in self.inputs], dim=1)
+
+    def lower(self, execution: Execution) -> Shard:
+        """In rows: columns of a tile are cut by the width of the whole, not of its inputs.
+
+        Collective: every rank must call.
+        """
+        data = torch.cat([execution.rows(name, self.layer) for name in self.inputs], dim=1)
+        return Shard("rows", data, data.shape[1])
+
+    def wants_rows(self, _name: str) -> bool:
+        """It does."""
+        return True
+
+    def walk(self, walk: Walk) -> Layout:
+        """The result beside what is read."""
+        return walk.whole_rows(self.reads(), self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maximum(Step, kind="maximum"):
+    """The largest of all ``inputs``, element by element (JumpingKnowledge ``max``)."""
+
+    inputs: tuple[Read, ...]
+
+    def width(self, shapes: Shapes) -> int:
+        """That of all."""
+        return shapes.same(self.reads())
+
+    def reference(self, run: ReferenceRun) -> Tensor:
+        """The largest."""
+        return torch.stack([run.tensors[name] for name in self.inputs]).amax(0)
+
+    def lower(self, execution: Execution) -> Shard:
+        """In tiles if all are tiles already; else in rows. Collective: every rank must call."""
+        tensors, channel = execution.tensors, execution.channel(self.layer)
+        layout: Layout = "tile" if all(tensors.has(n, "tile") for n in self.inputs) else "rows"
+        first, *others = (tensors.get(name, layout, channel) for name in self.inputs)
+        out = first.data.clone()
+        for other in others:
+            torch.maximum(out, other.data, out=out)
+        return Shard(layout, out, first.width)
+
+    def walk(self, walk: Walk) -> Layout:
+        """The result beside what is read."""
+        return walk.together(self.reads(), self.out)

@@ -1,0 +1,86 @@
+"""What moves between workers during the layers: one class for each way, with what decides its size.
+
+Steps tell a walk which of these their lowering does; `planning.traffic` has the formulas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from embertide.primitives.graph import EdgeView
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A product of the loaded features, or they themselves, on the way to their places.
+
+    Attributes:
+        copies: workers that each row goes to, an equal share of its columns to each.
+    """
+
+    layer: int
+    width: int
+    copies: int
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A tensor from one layout to the other, on the feature axis; labelled ``primitive``."""
+
+    layer: int
+    width: int
+    primitive: str = "gemm"
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """Out-degrees of a layer graph, whose tile pattern is found for them."""
+
+    view: EdgeView
+
+
+@dataclass(frozen=True)
+class TileRows:
+    """Unique remote rows of a tile, ``columns`` of this worker each, on the graph axis."""
+
+    view: EdgeView
+    columns: float
+    primitive: str = "spmm"
+
+
+@dataclass(frozen=True)
+class LoadedRows:
+    """Unique rows of the features from those who loaded them, in this worker's columns.
+
+    Attributes:
+        scaled: their holders multiply them by factors, which they look up.
+    """
+
+    view: EdgeView
+    width: int
+    scaled: bool
+
+
+@dataclass(frozen=True)
+class WholeRows:
+    """Unique remote rows with all columns, to where the edges of a sub-range are."""
+
+    view: EdgeView
+    width: int
+
+
+@dataclass(frozen=True)
+class HeadScores:
+    """Numbers of a sub-range, one per head, to the others of the partition.
+
+    Attributes:
+        per_edge: one for each edge; else for each row.
+    """
+
+    view: EdgeView
+    heads: int
+    primitive: str
+    per_edge: bool
+
+
+Move = Landing | Conversion | Degrees | TileRows | LoadedRows | WholeRows | HeadScores

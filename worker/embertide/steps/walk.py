@@ -1,0 +1,170 @@
+"""A walk over a program's runs: which tensors are alive, in which layouts, and what moves.
+
+It follows what the lowering of each step does, without a tensor: the fullest moment of it is a
+plan of memory, its moves are a plan of traffic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from embertide.footprint import Size
+from embertide.layouts import Layout
+from embertide.primitives.graph import EdgeView
+from embertide.steps.fuse import runs
+from embertide.steps.moves import Conversion, Degrees, Landing, Move
+from embertide.steps.program import Program
+from embertide.steps.run import Run
+
+_LANDING_BATCHES = 5
+"""Of products of loaded rows: the result, and two batches each to be sent and received."""
+
+
+@dataclass
+class Walk:
+    """The state of a walk.
+
+    Attributes:
+        building: bytes that the layer graph takes while it is built, beyond what stays of it.
+        block: bytes of the blocks of a sum over features where they were loaded.
+        at: the number of the run's last step.
+        layer: of the run's first step.
+        peak: bytes of the fullest moment so far.
+        alive: the layouts of every tensor that is alive; ``loaded`` is one of them.
+        moves: what has moved, in order.
+    """
+
+    program: Program
+    size: Size
+    building: float = 0.0
+    block: float = 0.0
+    at: int = -1
+    layer: int = 0
+    peak: float = 0.0
+    alive: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    moves: list[Move] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._last = self.program.last_reads()
+
+    def all(self, given: str) -> None:
+        """Walk from the input, in a layout, to the output as rows."""
+        program = self.program
+        self.alive[program.input] = (given,)
+        for run in runs(program):
+            self.at += len(run.steps)
+            self.layer = run.steps[0].layer
+            self._keep(run, run.walk(self))
+        self.layer = program.layers - 1
+        self.get(program.output, "rows")
+
+    def _keep(self, run: Run, layout: Layout) -> None:
+        """A run's result is there; what no later one reads is gone."""
+        last = {name for name, at in self._last.items() if at > self.at}
+        self.alive = {name: kept for name, kept in self.alive.items() if name in last}
+        self.alive[run.out] = (layout,)
+
+    # -- what there is -----------------------------------------------------------------------
+
+    def width(self, name: str) -> int:
+        """Columns of a tensor."""
+        return self.program.widths[name]
+
+    def tensor(self, name: str) -> float:
+        """Bytes of one worker's part, in any layout."""
+        return self.size.tensor(self.width(name))
+
+    def held(self) -> float:
+        """Bytes of what is alive."""
+        return sum(self.tensor(name) * len(layouts) for name, layouts in self.alive.items())
+
+    def dies(self, name: str) -> bool:
+        """Whether no later run reads a tensor."""
+        return self._last[name] <= self.at
+
+    def has(self, name: str, layout: str) -> bool:
+        """Whether the tensor is there in a layout."""
+        return layout in self.alive[name]
+
+    # -- what a step does ----------------------------------------------------------------------
+
+    def need(self, more: float) -> None:
+        """What is allocated beside what is alive."""
+        self.peak = max(self.peak, self.held() + more)
+
+    def get(self, name: str, layout: Layout, primitive: str = "gemm") -> Layout:
+        """A tensor in a layout; with one slice all are the same, but for loaded rows."""
+        layouts, width = self.alive[name], self.width(name)
+        if layout in layouts or ("loaded" not in layouts and self.size.feature == 1):
+            return layout
+        self.need(self.tensor(name))
+        if "loaded" in layouts:
+            self._land(width, layout)
+        else:
+            self.convert(width, self.layer, primitive)
+        kept = () if "loaded" in layouts or self.dies(name) else layouts
+        self.alive[name] = (*kept, layout)
+        return layout
+
+    def any(self, name: str) -> Layout:
+        """A tensor in the layout it has; loaded ones as rows."""
+        if self.has(name, "loaded"):
+            return self.get(name, "rows")
+        return "rows" if self.alive[name][0] == "rows" else "tile"
+
+    def read(self, name: str) -> None:
+        """The run is done with the tensor, which makes room where no later one reads it."""
+        if self.dies(name):
+            self.alive.pop(name, None)
+
+    def convert(self, width: int, layer: int, primitive: str = "gemm") -> None:
+        """A tensor changes its layout, which moves nothing where there is one slice."""
+        if self.size.feature > 1:
+            self.moves.append(Conversion(layer, width, primitive))
+
+    def land_product(self, width: int, out: str) -> Layout:
+        """A row-wise function of the loaded features goes to where ``out`` is wanted."""
+        made = self.tensor(out)
+        batch = min(float(self.size.group_bytes), made) if self.size.workers > 1 else 0.0
+        self.need(made + _LANDING_BATCHES * batch)
+        layout: Layout = "rows" if self.program.wants_rows(out) else "tile"
+        self._land(width, layout)
+        return layout
+
+    def _land(self, width: int, layout: Layout) -> None:
+        """Loaded rows, or a product of them, go to their places."""
+        copies = self.size.feature if layout == "tile" else 1
+        self.moves.append(Landing(self.layer, width, copies))
+
+    def build(self) -> None:
+        """The first step over edges builds the graph."""
+        self.need(self.building)
+        self.building = 0.0
+
+    def degrees(self, view: EdgeView) -> None:
+        """Out-degrees are counted."""
+        self.moves.append(Degrees(view))
+
+    # -- steps that touch each node alone ------------------------------------------------------
+
+    def in_place(self, x: str, out: str) -> Layout:
+        """Change a tensor in the layout it has, or a copy of it where a later step reads it."""
+        layout = self.any(x)
+        self.need(0.0 if self.dies(x) else self.tensor(out))
+        return layout
+
+    def together(self, names: list[str], out: str, *, in_place: bool = False) -> Layout:
+        """Element by element of several: in tiles if all are tiles already; else in rows."""
+        tiles = all(self.has(name, "tile") for name in names)
+        layout: Layout = "tile" if tiles else "rows"
+        for name in names:
+            self.get(name, layout)
+        self.need(0.0 if in_place and self.dies(names[-1]) else self.tensor(out))
+        return layout
+
+    def whole_rows(self, names: list[str], out: str) -> Layout:
+        """A function of whole rows."""
+        for name in names:
+            self.get(name, "rows")
+        self.need(self.tensor(out))
+        return "rows"
