@@ -103,5 +103,5 @@ def _mapping(option: str, text: str) -> dict[str, Any]:
     except ValueError as error:
         raise typer.BadParameter(f"{option} is no JSON: {error}") from None
     if not isinstance(value, dict):
-        raise typer.BadParameter(f"{option} is {text}; must be an object such as {{\"a\": 1}}")
+        raise typer.BadParameter(f'{option} is {text}; must be an object such as {{"a": 1}}')
     return value

@@ -23,7 +23,8 @@ from embertide.models.options.parts import Part
 from embertide.models.weights import load_tensors
 from embertide.spec.loading import parse_document
 from embertide.spec.problems import dotted
-from embertide.steps import KINDS, Program, Step
+from embertide.steps import Program, Step
+from embertide.steps.base import KINDS
 from embertide.steps.shapes import Shapes
 
 PROGRAM_NAME, PROOF_NAME = "program.yaml", "proof.json"
@@ -238,9 +239,7 @@ def parse_folder(text: bytes, weights: bytes, source: str, *, exact: bool = Fals
         outputs=tuple(layer.out for layer in found.layers),
     )
     layers = tuple(LayerName(one.name, one.kind, one.graph) for one in found.layers)
-    return Exported(
-        program, layers, found.module, found.library, digest, found.reference_tolerance
-    )
+    return Exported(program, layers, found.module, found.library, digest, found.reference_tolerance)
 
 
 def _params(tensors: dict[str, torch.Tensor], file: str, exact: bool) -> dict[str, torch.Tensor]:
@@ -285,12 +284,11 @@ def _step(data: dict[str, Any], where: str) -> Step:
             f"{where}: there is no such step; this embertide {embertide.__version__} has"
             f" {', '.join(sorted(KINDS))}"
         )
-    given = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
-    unknown = set(given) - {one.name for one in fields(kind)}
+    unknown = set(data) - {one.name for one in fields(kind)}
     if unknown:
         raise ModelError(f"{where}: {kind.kind_name} has no {', '.join(sorted(unknown))}")
     try:
-        return TypeAdapter(kind).validate_python(given, strict=True)
+        return TypeAdapter(kind).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         problems = [f"{dotted(one['loc'])}: {one['msg']}" for one in error.errors()]
         raise ModelError(f"{where}: {kind.kind_name} {'; '.join(problems)}") from None

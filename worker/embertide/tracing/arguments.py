@@ -14,11 +14,9 @@ ROLES = ("x", "edge_index", "edge_weight", "graph", "blocks", "data")
 """What an argument may be; ``data`` is PyG's, ``graph`` and ``blocks`` are DGL's."""
 
 _NAMES = {
-    **dict.fromkeys(
-        ("x", "h", "feat", "feats", "feature", "features", "in_feat", "in_feats", "inputs")
-        + ("input", "n_feat", "node_feat", "node_feats", "node_features"),
-        "x",
-    ),
+    **dict.fromkeys(("x", "h", "feat", "feats", "feature", "features"), "x"),
+    **dict.fromkeys(("in_feat", "in_feats", "input", "inputs", "n_feat"), "x"),
+    **dict.fromkeys(("node_feat", "node_feats", "node_features"), "x"),
     **dict.fromkeys(("edge_index", "adj", "adj_t", "edges"), "edge_index"),
     **dict.fromkeys(
         ("edge_weight", "edge_weights", "eweight", "edge_attr", "w", "weight"), "edge_weight"
@@ -46,14 +44,14 @@ def roles_of(module: nn.Module, given: Mapping[str, str]) -> dict[str, str]:
             )
     found: dict[str, str] = {}
     for name, required in parameters.items():
-        role = given.get(name, _NAMES.get(name))
-        if role is not None and role not in found.values():
-            found[name] = role
+        known = given.get(name) or _NAMES.get(name)
+        if known is not None and known not in found.values():
+            found[name] = known
         elif required:
             raise ModelError(
                 f"{kind}.forward needs {name}, and its name does not tell what that is; say it"
-                f" with --inputs '{{\"{name}\": ROLE}}', where ROLE is one of {', '.join(ROLES)}, or"
-                " give it a default"
+                f" with --inputs '{{\"{name}\": ROLE}}', where ROLE is one of {', '.join(ROLES)},"
+                " or give it a default"
             )
     roles = set(found.values())
     if not roles & {"x", "data", "graph"} or not roles & {"edge_index", "graph", "blocks", "data"}:

@@ -18,36 +18,36 @@ from embertide.tracing.tape import Node
 from embertide.tracing.values import Rows, Value
 
 
-def add(l: Lowering, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
+def add(low: Lowering, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
     """a + alpha * b."""
     if not isinstance(a, Rows):
         if alpha != 1:
             raise refuse(node.where, "add with alpha of a constant; multiply it first")
         a, b = b, a
     if isinstance(b, Rows):
-        return _sum_of(l, node, l.rows(node, a), Rows(b.name, b.factor * alpha))
-    return _shifted(l, node, l.rows(node, a), b, alpha)
+        return _sum_of(low, node, low.rows(node, a), Rows(b.name, b.factor * alpha))
+    return _shifted(low, node, low.rows(node, a), b, alpha)
 
 
-def sub(l: Lowering, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
+def sub(low: Lowering, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
     """a - alpha * b."""
     if isinstance(a, Rows):
-        return add(l, node, a, b, -alpha)
-    return rsub(l, node, b, a)
+        return add(low, node, a, b, -alpha)
+    return rsub(low, node, b, a)
 
 
-def rsub(l: Lowering, node: Node, a: Any, b: Any) -> Value:
+def rsub(low: Lowering, node: Node, a: Any, b: Any) -> Value:
     """b - a, where b is a constant."""
-    return add(l, node, neg(l, node, a), b)
+    return add(low, node, neg(low, node, a), b)
 
 
-def neg(l: Lowering, node: Node, a: Any) -> Rows:
+def neg(low: Lowering, node: Node, a: Any) -> Rows:
     """-a."""
-    rows = l.rows(node, a)
+    rows = low.rows(node, a)
     return Rows(rows.name, -rows.factor)
 
 
-def mul(l: Lowering, node: Node, a: Any, b: Any) -> Rows:
+def mul(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
     """a * b, of which one is a constant."""
     if isinstance(a, Rows) and isinstance(b, Rows):
         raise refuse(
@@ -55,53 +55,53 @@ def mul(l: Lowering, node: Node, a: Any, b: Any) -> Rows:
             "two tensors of nodes are multiplied, element by element, which is not known here",
         )
     rows, other = (a, b) if isinstance(a, Rows) else (b, a)
-    rows = l.rows(node, rows)
+    rows = low.rows(node, rows)
     number = _number(other)
     if number is not None:
         return Rows(rows.name, rows.factor * number)
-    scale = _columns(l, node, rows, other)
+    scale = _columns(low, node, rows, other)
     if rows.factor == 1.0 and scale.shape == other.shape:
-        return Rows(l.b.affine(rows.name, l.constant(other, "scale"), None))
-    return Rows(l.b.affine(rows.name, l.derived("scale", scale * rows.factor), None))
+        return Rows(low.b.affine(rows.name, low.constant(other, "scale"), None))
+    return Rows(low.b.affine(rows.name, low.derived("scale", scale * rows.factor), None))
 
 
-def div(l: Lowering, node: Node, a: Any, b: Any) -> Rows:
+def div(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
     """a / b, where b is a constant."""
     if not isinstance(a, Rows) or isinstance(b, Rows):
         raise refuse(node.where, "division by a tensor of nodes is not known here")
-    return mul(l, node, a, 1 / b)
+    return mul(low, node, a, 1 / b)
 
 
-def total(l: Lowering, node: Node, parts: Sequence[Rows]) -> Rows:
+def total(low: Lowering, node: Node, parts: Sequence[Rows]) -> Rows:
     """The sum of several tensors."""
     found = parts[0]
     for part in parts[1:]:
-        found = _sum_of(l, node, found, part)
+        found = _sum_of(low, node, found, part)
     return found
 
 
-def _sum_of(l: Lowering, node: Node, a: Rows, b: Rows) -> Rows:
-    if l.b.widths[a.name] != l.b.widths[b.name]:
+def _sum_of(low: Lowering, node: Node, a: Rows, b: Rows) -> Rows:
+    widths = low.b.widths[a.name], low.b.widths[b.name]
+    if widths[0] != widths[1]:
         raise refuse(
             node.where,
-            f"tensors of {l.b.widths[a.name]} and {l.b.widths[b.name]} columns are added; a sum of"
-            " unequal widths is not known here",
+            f"tensors of {widths[0]} and {widths[1]} columns are added, which is not known here",
         )
-    return Rows(l.b.combine(a.name, b.name, alpha=a.factor, beta=b.factor))
+    return Rows(low.b.combine(a.name, b.name, alpha=a.factor, beta=b.factor))
 
 
-def _shifted(l: Lowering, node: Node, rows: Rows, other: Any, alpha: float) -> Rows:
+def _shifted(low: Lowering, node: Node, rows: Rows, other: Any, alpha: float) -> Rows:
     number = _number(other)
     if number == 0:
         return rows
-    name = l.name(rows)
+    name = low.name(rows)
     if number is not None:
-        shift = torch.full((l.b.widths[name],), number * alpha, dtype=torch.float64)
-        return Rows(l.b.affine(name, None, l.derived("shift", shift)))
-    shift = _columns(l, node, rows, other)
+        shift = torch.full((low.b.widths[name],), number * alpha, dtype=torch.float64)
+        return Rows(low.b.affine(name, None, low.derived("shift", shift)))
+    shift = _columns(low, node, rows, other)
     if alpha == 1 and shift.shape == other.shape:
-        return Rows(l.b.affine(name, None, l.constant(other, "shift")))
-    return Rows(l.b.affine(name, None, l.derived("shift", shift * alpha)))
+        return Rows(low.b.affine(name, None, low.constant(other, "shift")))
+    return Rows(low.b.affine(name, None, low.derived("shift", shift * alpha)))
 
 
 def _number(value: Any) -> float | None:
@@ -112,7 +112,7 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _columns(l: Lowering, node: Node, rows: Rows, constant: Any) -> Tensor:
+def _columns(low: Lowering, node: Node, rows: Rows, constant: Any) -> Tensor:
     """A constant as one number for each column of a row; ``node`` has the whole shape."""
     if not isinstance(constant, Tensor):
         raise refuse(node.where, f"{node.op} with a {type(constant).__name__} is not known here")
@@ -124,6 +124,6 @@ def _columns(l: Lowering, node: Node, rows: Rows, constant: Any) -> Tensor:
             " depend on the graph: what every node has of its own belongs to its features",
         )
     columns = constant.expand(1, *whole[1:]).reshape(-1)
-    if len(columns) != l.b.widths[rows.name]:
+    if len(columns) != low.b.widths[rows.name]:
         raise refuse(node.where, f"a constant of shape {list(shape)} makes rows wider")
     return columns

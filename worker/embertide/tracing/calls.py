@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from torch import nn
 
+from embertide.models.weights import Scope
 from embertide.tracing.convs import Conv
 from embertide.tracing.lower import Lowering
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Rows
-from embertide.models.weights import Scope
 
 
 def lower_conv(
-    l: Lowering,
+    low: Lowering,
     node: Node,
     path: str,
     module: nn.Module,
@@ -23,7 +23,7 @@ def lower_conv(
     target: Node,
 ) -> Rows:
     """One layer."""
-    names = {l.name(l.rows(node, l.values.get(one))) for one in (source, target)}
+    names = {low.name(low.rows(node, low.values.get(one))) for one in (source, target)}
     if len(names) > 1:
         raise refuse(
             node.where,
@@ -31,7 +31,7 @@ def lower_conv(
             " tensor for both",
         )
     (x,) = names
-    l.begin(path, type(module).__name__, True)
+    low.begin(path, type(module).__name__, True)
     label = f"{path}, {type(module).__name__}"
-    scope = Scope(l.weights, path, label, {"in": l.b.widths[x]})
-    return Rows(conv.steps(l.b, scope, conv.options(module, weighted), x))
+    scope = Scope(low.weights, path, label, {"in": low.b.widths[x]})
+    return Rows(conv.steps(low.b, scope, conv.options(module, weighted), x))

@@ -251,9 +251,7 @@ _DGL: dict[str, Conv] = {
         x="feat",
     ),
     "SGConv": Conv(
-        lambda m, _weighted: dgl_options.DglPropagate(
-            conv="propagate", k=m._k, norm="in_degree"
-        ),
+        lambda m, _weighted: dgl_options.DglPropagate(conv="propagate", k=m._k, norm="in_degree"),
         _dgl_sgconv,
         x="feat",
         problem=lambda m: "norm: a function of the features" * (m.norm is not None),

@@ -12,11 +12,10 @@ from embertide.tracing.scopes import Scopes
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Traced
 
-_COUNTS = {
-    "nodes": ("num_nodes", "number_of_nodes", "num_src_nodes", "number_of_src_nodes")
-    + ("num_dst_nodes", "number_of_dst_nodes"),
-    "edges": ("num_edges", "number_of_edges"),
-}
+_NODE_COUNTS = tuple(
+    f"{verb}_{kind}nodes" for verb in ("num", "number_of") for kind in ("", "src_", "dst_")
+)
+_EDGE_COUNTS = ("num_edges", "number_of_edges")
 
 
 class RecordingGraph:
@@ -32,9 +31,9 @@ class RecordingGraph:
         self.real, self._edges, self._scopes = real, edges, scopes
         self._nodes = _Frame("ndata", inputs["x"])
         self._of_edges = _Frame("edata", inputs.get("edge_weight"))
-        for name in _COUNTS["nodes"]:
+        for name in _NODE_COUNTS:
             setattr(self, name, lambda *_args: edges.graph.nodes)
-        for name in _COUNTS["edges"]:
+        for name in _EDGE_COUNTS:
             setattr(self, name, lambda *_args: len(edges.graph.src))
 
     @property

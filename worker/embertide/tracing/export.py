@@ -15,6 +15,7 @@ from embertide.models.read import ExportedModel
 from embertide.models.summary import ModelSummary, summarise
 from embertide.models.weights import Weights, load_tensors
 from embertide.storage.protocol import Storage
+from embertide.tracing.functions import lower_function
 from embertide.tracing.graphs import RandomGraph, random_graph
 from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
@@ -118,4 +119,4 @@ def _lower(subject: Subject, graph: RandomGraph) -> Lowered:
         weights=Weights(tensors, "the module", dtype=torch.float64),
         names=bound_names(subject.module),
     )
-    return lowering.finish(lowering.run(output), output.where)
+    return lowering.finish(lowering.run(output, lower_function), output.where)

@@ -10,41 +10,40 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from embertide.export import arithmetic as do
+from embertide.models.after import fold_batch_norm
+from embertide.steps import ActivationKind
+from embertide.tracing import arithmetic as do
 from embertide.tracing.calls import lower_conv
 from embertide.tracing.lower import Lowering
 from embertide.tracing.messages import lower_aggregate
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Rows, Stack, Value
-from embertide.models.after import fold_batch_norm
-from embertide.steps import ActivationKind
 
 Handler = Callable[..., Any]
 
 
-def lower_function(l: Lowering, node: Node) -> Any:
+def lower_function(low: Lowering, node: Node) -> Any:
     """The value of one node.
 
     Raises:
         ModelError: the function is not known, or not with these arguments.
     """
     if node.op == "aggregate":
-        return lower_aggregate(l, node, *node.args)
+        return lower_aggregate(low, *node.args)
     if node.op == "conv":
-        return lower_conv(l, node, *node.args)
+        return lower_conv(low, node, *node.args)
     if node.op == "item":
-        return _item(l, node)
+        return _item(low, node)
     handler = HANDLERS.get(node.op)
-    if handler is None or _is_over_nodes(l, node):
+    if handler is None or _is_over_nodes(low, node):
         raise unknown(node)
-    args = [_value(l, one) for one in node.args]
-    kwargs = {name: _value(l, one) for name, one in node.kwargs.items()}
+    args = [_value(low, one) for one in node.args]
+    kwargs = {name: _value(low, one) for name, one in node.kwargs.items()}
     try:
-        bound = inspect.signature(handler).bind(l, node, *args, **kwargs)
+        bound = inspect.signature(handler).bind(low, node, *args, **kwargs)
     except TypeError:
         raise refuse(
             node.where, f"{node.op} with these arguments is not known; use its simplest form"
@@ -60,25 +59,25 @@ def unknown(node: Node) -> Exception:
     )
 
 
-def _value(l: Lowering, argument: Any) -> Any:
+def _value(low: Lowering, argument: Any) -> Any:
     if isinstance(argument, Node):
         if argument.edges:
             raise refuse(
                 argument.where,
                 "a tensor of the edges is used among those of the nodes; sum it up first",
             )
-        return l.values[argument]
+        return low.values[argument]
     if type(argument) in (tuple, list):
-        return [_value(l, one) for one in argument]
+        return [_value(low, one) for one in argument]
     return argument
 
 
-def _is_over_nodes(l: Lowering, node: Node) -> bool:
+def _is_over_nodes(low: Lowering, node: Node) -> bool:
     """Whether a reduction runs over the nodes, and so needs all of them at once."""
     if node.op not in ("mean", "sum", "max", "amax", "softmax", "log_softmax", "normalize"):
         return False
     x = node.args[0]
-    if not isinstance(x, Node) or isinstance(l.values.get(x), Stack):
+    if not isinstance(x, Node) or isinstance(low.values.get(x), Stack):
         return False
     over = isinstance(node.value, Tensor) and node.value.shape[:1] != x.value.shape[:1]
     if over:
@@ -90,9 +89,9 @@ def _is_over_nodes(l: Lowering, node: Node) -> bool:
     return False
 
 
-def _item(l: Lowering, node: Node) -> Any:
+def _item(low: Lowering, node: Node) -> Any:
     whole, place = node.args
-    values = l.values[whole]
+    values = low.values[whole]
     if isinstance(values, list) and place < len(values):
         return values[place]
     raise refuse(whole.where, f"result {place} of {whole.op} is not known here")
@@ -105,9 +104,9 @@ def _same(_l: Lowering, _node: Node, x: Value, *_args: Any, **_kwargs: Any) -> V
     return x
 
 
-def _reshape(l: Lowering, node: Node, x: Value, *_args: Any, **_kwargs: Any) -> Value:
-    rows = l.rows(node, x)
-    if node.value.shape[:1] != (l.nodes,) or node.value.numel() != node.args[0].value.numel():
+def _reshape(low: Lowering, node: Node, x: Value, *_args: Any, **_kwargs: Any) -> Value:
+    rows = low.rows(node, x)
+    if node.value.shape[:1] != (low.nodes,) or node.value.numel() != node.args[0].value.numel():
         raise refuse(
             node.where,
             f"{node.op} gives {list(node.value.shape)}, which mixes the rows of nodes; keep the"
@@ -128,8 +127,8 @@ def _dropout(
     return x
 
 
-def _getitem(l: Lowering, node: Node, x: Value, key: Any) -> Value:
-    rows, shape = l.rows(node, x), node.args[0].value.shape
+def _getitem(low: Lowering, node: Node, x: Value, key: Any) -> Value:
+    rows, shape = low.rows(node, x), node.args[0].value.shape
     keys = key if isinstance(key, list) else [key]
     first = keys[0] if keys else slice(None)
     whole = isinstance(first, slice) and first.indices(shape[0]) == (0, shape[0], 1)
@@ -148,21 +147,21 @@ def _getitem(l: Lowering, node: Node, x: Value, key: Any) -> Value:
 # Products and norms.
 
 
-def _linear(l: Lowering, node: Node, x: Value, weight: Any, bias: Any = None) -> Rows:
-    name = l.name(l.rows(node, x))
+def _linear(low: Lowering, node: Node, x: Value, weight: Any, bias: Any = None) -> Rows:
+    name = low.name(low.rows(node, x))
     if not isinstance(weight, Tensor):
         raise refuse(node.where, "a product of two tensors of nodes is not known here")
-    if weight.dim() != 2 or weight.shape[1] != l.b.widths[name]:
+    if weight.dim() != 2 or weight.shape[1] != low.b.widths[name]:
         raise refuse(
             node.where,
             f"a product of [{', '.join(map(str, node.args[0].value.shape))}] with a weight"
             f" {list(weight.shape)} acts on a part of each row; flatten the rows first",
         )
-    b = None if bias is None else l.constant(bias, "bias")
-    return Rows(l.b.linear(name, l.constant(weight, "weight"), len(weight), b))
+    b = None if bias is None else low.constant(bias, "bias")
+    return Rows(low.b.linear(name, low.constant(weight, "weight"), len(weight), b))
 
 
-def _matmul(l: Lowering, node: Node, a: Any, b: Any) -> Rows:
+def _matmul(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
     if isinstance(a, Tensor):
         raise refuse(
             node.where,
@@ -173,11 +172,11 @@ def _matmul(l: Lowering, node: Node, a: Any, b: Any) -> Rows:
         raise refuse(node.where, "a product of two tensors of nodes is not known here")
     if b.dim() == 1:
         b = b[:, None]
-    return _linear(l, node, a, b.t())
+    return _linear(low, node, a, b.t())
 
 
 def _batch_norm(
-    l: Lowering,
+    low: Lowering,
     node: Node,
     x: Value,
     running_mean: Any,
@@ -185,8 +184,8 @@ def _batch_norm(
     weight: Any = None,
     bias: Any = None,
     training: bool = False,
-    momentum: float = 0.1,
     eps: float = 1e-5,
+    **_momentum: Any,
 ) -> Rows:
     if training or running_mean is None:
         raise refuse(
@@ -195,12 +194,12 @@ def _batch_norm(
             " train it with track_running_stats=True",
         )
     scale, shift = fold_batch_norm(running_mean, running_var, eps, weight, bias)
-    name = l.name(l.rows(node, x))
-    return Rows(l.b.affine(name, l.derived("scale", scale), l.derived("shift", shift)))
+    name = low.name(low.rows(node, x))
+    return Rows(low.b.affine(name, low.derived("scale", scale), low.derived("shift", shift)))
 
 
 def _layer_norm(
-    l: Lowering,
+    low: Lowering,
     node: Node,
     x: Value,
     normalized_shape: Any,
@@ -208,72 +207,72 @@ def _layer_norm(
     bias: Any = None,
     eps: float = 1e-5,
 ) -> Rows:
-    name = l.name(l.rows(node, x))
-    if list(normalized_shape) != [l.b.widths[name]]:
+    name = low.name(low.rows(node, x))
+    if list(normalized_shape) != [low.b.widths[name]]:
         raise refuse(node.where, "a layer norm over a part of each row is not known here")
-    w = None if weight is None else l.constant(weight, "scale")
-    b = None if bias is None else l.constant(bias, "shift")
-    return Rows(l.b.layer_norm(name, w, b, eps))
+    w = None if weight is None else low.constant(weight, "scale")
+    b = None if bias is None else low.constant(bias, "shift")
+    return Rows(low.b.layer_norm(name, w, b, eps))
 
 
 def _normalize(
-    l: Lowering, node: Node, x: Value, p: float = 2.0, dim: int = 1, eps: float = 1e-12
+    low: Lowering, node: Node, x: Value, p: float = 2.0, dim: int = 1, eps: float = 1e-12
 ) -> Rows:
     if p != 2.0 or node.value.dim() != 2 or dim not in (1, -1):
         raise refuse(node.where, "normalize is known for p=2 over the columns of [N, D]")
-    rows = l.rows(node, x)
-    return Rows(l.b.row_normalize(l.name(rows), eps))
+    rows = low.rows(node, x)
+    return Rows(low.b.row_normalize(low.name(rows), eps))
 
 
 # Activations.
 
 
 def _activation(kind: ActivationKind) -> Handler:
-    def lower(l: Lowering, node: Node, x: Value) -> Rows:
-        return Rows(l.b.activation(l.name(l.rows(node, x)), kind))
+    def lower(low: Lowering, node: Node, x: Value) -> Rows:
+        return Rows(low.b.activation(low.name(low.rows(node, x)), kind))
 
     return lower
 
 
-def _elu(l: Lowering, node: Node, x: Value, alpha: float = 1.0) -> Rows:
-    return Rows(l.b.activation(l.name(l.rows(node, x)), "elu", float(alpha)))
+def _elu(low: Lowering, node: Node, x: Value, alpha: float = 1.0) -> Rows:
+    return Rows(low.b.activation(low.name(low.rows(node, x)), "elu", float(alpha)))
 
 
-def _leaky_relu(l: Lowering, node: Node, x: Value, negative_slope: float = 0.01) -> Rows:
-    return Rows(l.b.activation(l.name(l.rows(node, x)), "leaky_relu", float(negative_slope)))
+def _leaky_relu(low: Lowering, node: Node, x: Value, negative_slope: float = 0.01) -> Rows:
+    return Rows(low.b.activation(low.name(low.rows(node, x)), "leaky_relu", float(negative_slope)))
 
 
-def _prelu(l: Lowering, node: Node, x: Value, weight: Tensor) -> Rows:
-    name = l.name(l.rows(node, x))
-    return Rows(l.b.activation(name, "prelu", weight=l.constant(weight, "slope")))
+def _prelu(low: Lowering, node: Node, x: Value, weight: Tensor) -> Rows:
+    name = low.name(low.rows(node, x))
+    return Rows(low.b.activation(name, "prelu", weight=low.constant(weight, "slope")))
 
 
-def _gelu(l: Lowering, node: Node, x: Value, approximate: str = "none") -> Rows:
+def _gelu(low: Lowering, node: Node, x: Value, approximate: str = "none") -> Rows:
     kind: ActivationKind = "gelu_tanh" if approximate == "tanh" else "gelu"
-    return Rows(l.b.activation(l.name(l.rows(node, x)), kind))
+    return Rows(low.b.activation(low.name(low.rows(node, x)), kind))
 
 
-def _softplus(l: Lowering, node: Node, x: Value, beta: float = 1, threshold: float = 20) -> Rows:
+def _softplus(low: Lowering, node: Node, x: Value, beta: float = 1, threshold: float = 20) -> Rows:
     if (beta, threshold) != (1, 20):
         raise refuse(node.where, "softplus is known with its default beta and threshold")
-    return Rows(l.b.activation(l.name(l.rows(node, x)), "softplus"))
+    return Rows(low.b.activation(low.name(low.rows(node, x)), "softplus"))
 
 
 # Several tensors.
 
 
-def _cat(l: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Rows:
+def _cat(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Rows:
     if dim % node.value.dim() != 1:
         raise refuse(node.where, f"cat over dimension {dim}; columns (dim=1) can be joined")
-    return Rows(l.b.concat(tuple(l.name(l.rows(node, one)) for one in tensors)))
+    return Rows(low.b.concat(tuple(low.name(low.rows(node, one)) for one in tensors)))
 
 
-def _stack(l: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Stack:
-    parts = tuple(l.rows(node, one) for one in tensors)
+def _stack(low: Lowering, node: Node, tensors: Sequence[Any], dim: int = 0) -> Stack:
+    parts = tuple(low.rows(node, one) for one in tensors)
     return Stack(parts, dim % node.value.dim())
 
 
-def _reduced(l: Lowering, node: Node, x: Value, dim: Any) -> tuple[Value, bool]:
+def _reduced(node: Node, x: Value, dim: Any) -> tuple[Value, bool]:
     """The value, and whether ``dim`` is a stack's own dimension."""
     if isinstance(dim, list) and len(dim) == 1:
         dim = dim[0]
@@ -291,42 +290,41 @@ def _reduced(l: Lowering, node: Node, x: Value, dim: Any) -> tuple[Value, bool]:
     return x, False
 
 
-def _mean(l: Lowering, node: Node, x: Value, dim: Any = None, keepdim: bool = False) -> Rows:
-    value, stacked = _reduced(l, node, x, dim)
+def _mean(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> Rows:
+    value, stacked = _reduced(node, x, dim)
     if stacked:
         assert isinstance(value, Stack)
-        total = do.total(l, node, value.parts)
+        total = do.total(low, node, value.parts)
         return Rows(total.name, total.factor / len(value.parts))
-    rows = l.rows(node, value)
-    return Rows(l.b.head_mean(rows.name, node.args[0].value.shape[1]), rows.factor)
+    rows = low.rows(node, value)
+    return Rows(low.b.head_mean(rows.name, node.args[0].value.shape[1]), rows.factor)
 
 
-def _sum(l: Lowering, node: Node, x: Value, dim: Any = None, keepdim: bool = False) -> Rows:
-    mean = _mean(l, node, x, dim, keepdim)
+def _sum(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> Rows:
+    mean = _mean(low, node, x, dim)
     count = len(x.parts) if isinstance(x, Stack) else node.args[0].value.shape[1]
     return Rows(mean.name, mean.factor * count)
 
 
-def _max(l: Lowering, node: Node, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
+def _max(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> Any:
     if isinstance(dim, Rows):
-        return _maximum(l, node, x, dim)
-    value, stacked = _reduced(l, node, x, dim)
+        return _maximum(low, node, x, dim)
+    value, stacked = _reduced(node, x, dim)
     if not stacked:
         raise refuse(node.where, f"{node.op} over heads is not known here; mean is")
     assert isinstance(value, Stack)
-    out = Rows(l.b.maximum(tuple(l.name(part) for part in value.parts)))
+    out = Rows(low.b.maximum(tuple(low.name(part) for part in value.parts)))
     return [out] if node.op == "max" else out
 
 
-def _maximum(l: Lowering, node: Node, a: Any, b: Any) -> Rows:
-    pair = (l.name(l.rows(node, a)), l.name(l.rows(node, b)))
-    return Rows(l.b.maximum(pair))
+def _maximum(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
+    pair = (low.name(low.rows(node, a)), low.name(low.rows(node, b)))
+    return Rows(low.b.maximum(pair))
 
 
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(
-        ("contiguous", "clone", "detach", "to", "float", "double", "cpu", "cuda", "type_as")
-        + ("requires_grad_", "data"),
+        ("contiguous", "clone", "detach", "data", "to", "float", "double", "cpu", "type_as"),
         _same,
     ),
     **dict.fromkeys(("view", "reshape", "flatten", "squeeze", "unsqueeze"), _reshape),

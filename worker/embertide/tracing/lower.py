@@ -6,7 +6,7 @@ edges in `messages`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from embertide.errors import ModelError
-from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
-from embertide.tracing.values import Rows, Stack, Value
 from embertide.models.builder import INPUT, ProgramBuilder
 from embertide.models.folder import LayerName
-from embertide.steps import Program
 from embertide.models.weights import Weights
+from embertide.steps import Program
+from embertide.tracing.source import refuse
+from embertide.tracing.tape import Node
+from embertide.tracing.values import Rows, Stack
 
 
 @dataclass
@@ -113,17 +113,19 @@ class Lowering:
         self.b.finish(self.last)
         self._scope = None
 
-    def run(self, output: Node) -> Rows:
-        """All nodes that the output needs, in the order in which they were recorded."""
-        from embertide.tracing.functions import lower_function
+    def run(self, output: Node, lower: Callable[[Lowering, Node], Any]) -> Rows:
+        """All nodes that the output needs, each after those that it reads.
 
+        Args:
+            lower: gives the value of one node.
+        """
         for node in needed(output):
             if node.edges:
                 continue
             if node.op == "input":
                 self.values[node] = Rows(INPUT)
                 continue
-            value = lower_function(self, node)
+            value = lower(self, node)
             self.values[node] = value
             if isinstance(value, Rows):
                 self.last = value.name
@@ -162,18 +164,14 @@ class Lowering:
         return Lowered(program, tuple(self.layers), self.made)
 
 
-def needed(output: Node) -> Sequence[Node]:
-    """The nodes that lead to one, each after those that it reads."""
-    found: dict[Node, None] = {}
-    stack: list[tuple[Node, bool]] = [(output, False)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            found.setdefault(node)
-        elif node not in found:
-            stack.append((node, True))
-            stack.extend((one, False) for one in reversed(node.sources()))
-    return list(found)
+def needed(output: Node) -> list[Node]:
+    """The nodes that lead to one, in the order in which they were recorded."""
+    found, left = {output}, [output]
+    while left:
+        new = set(left.pop().sources()) - found
+        found |= new
+        left.extend(new)
+    return sorted(found, key=lambda node: node.number)
 
 
 def bound_names(module: nn.Module) -> dict[int, str]:

@@ -63,14 +63,14 @@ def reduced(values: Tensor, ends: Tensor, nodes: int, reduce: Reduce) -> Tensor:
     return out
 
 
-_SHAPING = frozenset(
-    "view reshape unsqueeze squeeze to float double contiguous clone detach expand_as flatten"
-    " type_as".split()
+_SHAPING = (
+    *("view", "reshape", "flatten", "unsqueeze", "squeeze", "expand_as"),
+    *("to", "float", "double", "type_as", "contiguous", "clone", "detach"),
 )
 
 
 def lower_aggregate(
-    l: Lowering, node: Node, message: Node, reduce: Reduce, scope: tuple[str, str, str]
+    low: Lowering, message: Node, reduce: Reduce, scope: tuple[str, str, str]
 ) -> Rows:
     """A sum, mean or maximum of the sources' rows, weighted or not."""
     found = _linear_message(message)
@@ -81,10 +81,10 @@ def lower_aggregate(
             " the source's row times the edge's weight",
         )
     x, weighted = found
-    l.begin_scope(*scope)
-    rows = l.rows(x, l.values.get(x, None))
-    out = l.b.aggregate(
-        l.name(rows),
+    low.begin_scope(*scope)
+    rows = low.rows(x, low.values.get(x, None))
+    out = low.b.aggregate(
+        low.name(rows),
         reduce="max" if reduce == "max" else "sum",
         norm="in" if reduce == "mean" else "none",
         edge_weight=weighted,

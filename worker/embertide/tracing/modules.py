@@ -128,9 +128,10 @@ class _Propagate:
     def __init__(self, module: Any, edges: Edges, scopes: Scopes) -> None:
         self.module, self.edges, self.scopes = module, edges, scopes
 
-    def __call__(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, edge_index: Any, _size: Any = None, /, **kwargs: Any) -> Any:
+        kwargs.pop("size", None)
         m, name = self.module, type(self.module).__name__
-        base = next(kind for kind in type(m).__mro__ if kind.__name__ == "MessagePassing")
+        base: Any = next(kind for kind in type(m).__mro__ if kind.__name__ == "MessagePassing")
         if not isinstance(edge_index, Traced) or not is_edges(edge_index.node):
             raise refuse(
                 here(),

@@ -29,8 +29,9 @@ def prepare(module: nn.Module, inputs: Mapping[str, str]) -> Subject:
         for name in ("cached", "_cached"):
             if isinstance(getattr(one, name, None), bool):
                 setattr(one, name, False)
-        if hasattr(one, "set_allow_zero_in_degree"):
-            one.set_allow_zero_in_degree(True)
+        allow: Any = getattr(one, "set_allow_zero_in_degree", None)
+        if allow is not None:
+            allow(True)
     return Subject(copied, roles_of(copied, inputs))
 
 
@@ -63,7 +64,7 @@ def _candidates(module: nn.Module, init: Mapping[str, Any]) -> Iterator[int]:
     yield from (value for name, value in init.items() if "in" in name and _is_size(value))
     for one in module.modules():
         for name in _WIDTHS:
-            value = getattr(one, name, None)
+            value: Any = getattr(one, name, None)
             value = value[0] if isinstance(value, tuple) and value else value
             if _is_size(value):
                 yield value

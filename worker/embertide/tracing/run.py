@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from embertide.errors import EmbertideError
+from embertide.models.dgl_interop import load_dgl
+from embertide.models.folder import Library
 from embertide.tracing.arguments import arguments_of
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.graphs import RandomGraph
@@ -20,8 +22,6 @@ from embertide.tracing.modules import recorded
 from embertide.tracing.scopes import Scopes
 from embertide.tracing.source import place_of, refuse
 from embertide.tracing.tape import Node, Tape, Traced
-from embertide.models.dgl_interop import load_dgl
-from embertide.models.folder import Library
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,17 @@ from torch import Tensor
 
 from embertide.tracing.source import here, refuse
 
-_SHAPES = frozenset(
-    "shape size dim ndim ndimension numel nelement dtype device layout is_cuda is_cpu is_sparse"
-    " is_floating_point is_contiguous is_complex requires_grad requires_grad_ stride names __len__"
-    " is_quantized is_meta is_leaf grad_fn data_ptr element_size storage_offset get_device"
-    " is_mkldnn is_nested is_inference is_signed type".split()
+_SHAPES = (
+    *("shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "__len__", "stride"),
+    *("dtype", "device", "layout", "names", "type", "is_cuda", "is_cpu", "is_sparse", "is_leaf"),
+    *("is_floating_point", "is_contiguous", "is_complex", "is_quantized", "is_nested", "grad_fn"),
+    *("requires_grad", "requires_grad_", "element_size", "get_device", "is_signed"),
 )
 """What may be asked of a tensor without looking at its numbers."""
 
-_IN_PLACE = frozenset(
-    "relu_ elu_ leaky_relu_ gelu_ silu_ tanh_ sigmoid_ dropout_ add_ sub_ mul_ div_ neg_"
-    " clamp_ clamp_min_ exp_ squeeze_ unsqueeze_".split()
+_IN_PLACE = (
+    *("relu_", "elu_", "leaky_relu_", "silu_", "tanh_", "sigmoid_", "dropout_"),
+    *("add_", "sub_", "mul_", "div_", "neg_", "squeeze_", "unsqueeze_"),
 )
 """Operations in place that are the same as a new value for the same name."""
 
@@ -45,6 +45,7 @@ class Node:
         value: what it gave on the traced graph.
         where: ``file:line`` in the user's code.
         edges: whether it has one row for each edge, not for each node.
+        number: of operations before it.
     """
 
     op: str
@@ -53,6 +54,7 @@ class Node:
     value: Any
     where: str
     edges: bool = False
+    number: int = 0
 
     def sources(self) -> list[Node]:
         """The nodes that it reads."""
@@ -88,6 +90,7 @@ class Tape:
     def add(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Node:
         """Record an operation; traced tensors among its arguments become nodes."""
         node = Node(op, as_nodes(args), as_nodes(kwargs), value, here())
+        node.number = len(self.nodes)
         node.edges = op in _TO_EDGES or (op == "input" and args != ("x",))
         node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
         self.nodes.append(node)
