@@ -27,6 +27,7 @@ from embertide.steps import (
     Norm,
     PairAttend,
     RowNormalize,
+    RowSoftmax,
     Step,
 )
 
@@ -221,3 +222,8 @@ class ProgramBuilder:
         out = self._fresh("normalize")
         step = RowNormalize(out=out, layer=self.layer, x=x, eps=eps)
         return self._append(step, self.widths[x])
+
+    def row_softmax(self, x: str, *, log: bool) -> str:
+        """Shares of each row's columns, or their logarithms."""
+        out = self._fresh("softmax")
+        return self._append(RowSoftmax(out=out, layer=self.layer, x=x, log=log), self.widths[x])

@@ -14,6 +14,7 @@ from embertide.steps.norms import Norm
 from embertide.steps.pair_attend import PairAttend
 from embertide.steps.program import Program
 from embertide.steps.row_norms import LayerNorm, RowNormalize
+from embertide.steps.row_softmax import RowSoftmax
 
 __all__ = [
     "Activation",
@@ -36,5 +37,6 @@ __all__ = [
     "PairAttend",
     "Program",
     "RowNormalize",
+    "RowSoftmax",
     "Step",
 ]

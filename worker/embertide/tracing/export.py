@@ -21,7 +21,7 @@ from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
 from embertide.tracing.prepare import find_width, prepare
 from embertide.tracing.proof import Proof, prove
-from embertide.tracing.run import Subject
+from embertide.tracing.run import Subject, quiet
 
 NODES, SEED = 31, 1
 """Of the graph that is traced."""
@@ -70,19 +70,19 @@ def export_module(
         ModelError: the module does what no program can say, or the proof fails; names the
             line of the user's code.
     """
-    subject = prepare(module, inputs or {})
-    columns = find_width(subject, width, init or {})
+    with quiet():
+        subject = prepare(module, inputs or {})
+        columns = find_width(subject, width, init or {})
 
-    def lower(graph: RandomGraph) -> Lowered:
-        return _lower(subject, graph)
+        def lower(graph: RandomGraph) -> Lowered:
+            return _lower(subject, graph)
 
-    lowered = lower(random_graph(NODES, columns, SEED))
-    kind = type(module).__name__
-    files = folder_files(lowered.program, lowered.layers, kind, subject.library)
-    exported = parse_folder(files.program, files.weights, "the program", exact=True)
-    proof = prove(subject, exported.program, lower)
-    files = files.with_proof(proof.to_json())
-    return Export(exported, files, proof)
+        lowered = lower(random_graph(NODES, columns, SEED))
+        kind = type(module).__name__
+        files = folder_files(lowered.program, lowered.layers, kind, subject.library)
+        exported = parse_folder(files.program, files.weights, "the program", exact=True)
+        proof = prove(subject, exported.program, lower)
+    return Export(exported, files.with_proof(proof.to_json()), proof)
 
 
 def export_file(

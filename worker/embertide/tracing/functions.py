@@ -74,7 +74,7 @@ def _value(low: Lowering, argument: Any) -> Any:
 
 def _is_over_nodes(low: Lowering, node: Node) -> bool:
     """Whether a reduction runs over the nodes, and so needs all of them at once."""
-    if node.op not in ("mean", "sum", "max", "amax", "softmax", "log_softmax", "normalize"):
+    if node.op not in ("mean", "sum", "max", "amax"):
         return False
     x = node.args[0]
     if not isinstance(x, Node) or isinstance(low.values.get(x), Stack):
@@ -224,6 +224,15 @@ def _normalize(
     return Rows(low.b.row_normalize(low.name(rows), eps))
 
 
+def _softmax(log: bool) -> Handler:
+    def lower(low: Lowering, node: Node, x: Value, dim: int | None = None, **_dtype: Any) -> Rows:
+        if node.value.dim() != 2 or dim not in (1, -1):
+            raise refuse(node.where, f"{node.op} is known over the columns of [N, D]: dim=1")
+        return Rows(low.b.row_softmax(low.name(low.rows(node, x)), log=log))
+
+    return lower
+
+
 # Activations.
 
 
@@ -335,6 +344,8 @@ HANDLERS: dict[str, Handler] = {
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
     "normalize": _normalize,
+    "softmax": _softmax(log=False),
+    "log_softmax": _softmax(log=True),
     "relu": _activation("relu"),
     "silu": _activation("silu"),
     "tanh": _activation("tanh"),

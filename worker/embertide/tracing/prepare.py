@@ -25,14 +25,20 @@ def prepare(module: nn.Module, inputs: Mapping[str, str]) -> Subject:
     """
     copied = copy.deepcopy(module).eval().float().double()
     for one in copied.modules():
-        # Kept from one graph, they would be taken for the next one's.
-        for name in ("cached", "_cached"):
-            if isinstance(getattr(one, name, None), bool):
-                setattr(one, name, False)
+        _forget_graph(one)
         allow: Any = getattr(one, "set_allow_zero_in_degree", None)
         if allow is not None:
             allow(True)
     return Subject(copied, roles_of(copied, inputs))
+
+
+def _forget_graph(module: nn.Module) -> None:
+    """Keep nothing of one graph for the next: PyG's ``cached=True``, DGL's ``cached``."""
+    for name, value in list(vars(module).items()):
+        if name in ("cached", "_cached") and isinstance(value, bool):
+            setattr(module, name, False)
+        elif name.startswith("_cached_"):
+            setattr(module, name, None)
 
 
 def find_width(subject: Subject, given: int | None, init: Mapping[str, Any]) -> int:

@@ -116,18 +116,17 @@ class Subject:
                 given[name] = graph if role == "graph" else _Blocks(graph)
             else:
                 given[name] = values[role]
-        with quiet():
-            try:
-                return self.module(**given)
-            except EmbertideError:
-                raise
-            except Exception as error:
-                name = type(self.module).__name__
-                raise refuse(
-                    place_of(error.__traceback__),
-                    f"{name}.forward failed on a small random graph with {type(error).__name__}:"
-                    f" {error}",
-                ) from error
+        try:
+            return self.module(**given)
+        except EmbertideError:
+            raise
+        except Exception as error:
+            name = type(self.module).__name__
+            raise refuse(
+                place_of(error.__traceback__),
+                f"{name}.forward failed on a small random graph with {type(error).__name__}:"
+                f" {error}",
+            ) from error
 
 
 class _Blocks(list[Any]):
@@ -142,15 +141,17 @@ class _Blocks(list[Any]):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No gradients, new tensors in float64, and no warnings of the libraries."""
-    before = torch.get_default_dtype()
+    """No gradients, float64, no warnings of the libraries, one thread for the few rows."""
+    before, threads = torch.get_default_dtype(), torch.get_num_threads()
     torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         torch.set_default_dtype(before)
+        torch.set_num_threads(threads)
 
 
 def _told(value: Any) -> str:

@@ -25,6 +25,9 @@ _SHAPES = (
 )
 """What may be asked of a tensor without looking at its numbers."""
 
+_SHOWN = ("__repr__", "__format__", "__str__")
+"""To print a tensor decides nothing."""
+
 _IN_PLACE = (
     *("relu_", "elu_", "leaky_relu_", "silu_", "tanh_", "sigmoid_", "dropout_"),
     *("add_", "sub_", "mul_", "div_", "neg_", "squeeze_", "unsqueeze_"),
@@ -106,7 +109,7 @@ class Tape:
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of torch and record what it gives."""
         name = _name_of(func)
-        if name in _SHAPES:
+        if name in _SHAPES or name in _SHOWN:
             return func(*plain(args), **plain(kwargs))
         kwargs = {key: value for key, value in kwargs.items() if key != "_stacklevel"}
         if kwargs.get("out") is not None:
