@@ -16,6 +16,7 @@ from embertide.models.options.layer import Library
 from embertide.steps import Aggregate, Combine, Linear, Program
 from tests.support import model_page
 from tests.support.models import program_of, shake
+from tests.support.step_cases import step_cases
 from tests.support.world import Graph, make_graph
 from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
 
@@ -41,7 +42,7 @@ class Case:
 
 def catalogue() -> dict[str, Case]:
     """Name -> case; models take turns on the directed and the undirected graph."""
-    programs = {**_pyg(), **_layers(), **_made()}
+    programs = {**_pyg(), **_layers(), **_made(), **_steps()}
     if not why_no_dgl():
         programs |= _dgl()
     return {
@@ -87,6 +88,7 @@ def _examples(library: Library) -> dict[str, tuple[Program, bool]]:
             example.weighted,
         )
         for name, example in model_page.EXAMPLES[library].items()
+        if example.on_grids
     }
 
 
@@ -122,3 +124,11 @@ def _made() -> dict[str, tuple[Program, bool]]:
                 loops == "keep",
             )
     return programs
+
+
+def _steps() -> dict[str, tuple[Program, bool]]:
+    """Kinds of steps in all their forms; each second one with edge weights."""
+    return {
+        f"step {name}": (program, number % 2 == 1)
+        for number, (name, program) in enumerate(step_cases().items())
+    }

@@ -17,9 +17,11 @@ class Example:
     Attributes:
         weighted: its forward takes edge weights.
         tolerance: of the comparison; a folded batch norm is stored in float32.
+        on_grids: it runs on every grid, too; False where others have the same kinds of steps.
     """
 
     make: Callable[[], nn.Module]
     yaml: str
     weighted: bool = False
     tolerance: float = EXACT
+    on_grids: bool = True

@@ -21,13 +21,18 @@ from embertide.models.options import parts
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
 from embertide.models.unknown import ARGUMENTS
-from tests.support import model_examples_dgl, model_examples_pyg
+from tests.support import (
+    model_examples_dgl,
+    model_examples_dgl_filters,
+    model_examples_pyg,
+    model_examples_pyg_filters,
+)
 from tests.support.model_example import Example
 
 PAGE = Path(__file__).parents[2] / "docs" / "model.md"
 EXAMPLES: dict[Library, dict[str, Example]] = {
-    "dgl": model_examples_dgl.EXAMPLES,
-    "pyg": model_examples_pyg.EXAMPLES,
+    "dgl": model_examples_dgl.EXAMPLES | model_examples_dgl_filters.EXAMPLES,
+    "pyg": model_examples_pyg.EXAMPLES | model_examples_pyg_filters.EXAMPLES,
 }
 NAMES: dict[Library, str] = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
 
@@ -96,7 +101,7 @@ def _libraries() -> Iterator[str]:
     for library, kinds in LAYERS.items():
         yield f"## Layers of {NAMES[library]}\n"
         for conv, kind in kinds.items():
-            modules = ", ".join(f"`{name}`" for name in _modules(library, kind))
+            modules = ", ".join(f"`{name}`" for name in modules_of(library, kind))
             of = f" ({modules})" if modules else ""
             yield f"### {library}: {conv}\n\n{textwrap.fill(_about(kind) + of, 100)}\n"
             yield textwrap.fill(_edges(kind), 100) + "\n"
@@ -106,7 +111,8 @@ def _libraries() -> Iterator[str]:
             yield from _example(EXAMPLES[library][conv])
 
 
-def _modules(library: Library, kind: type[Layer]) -> list[str]:
+def modules_of(library: Library, kind: type[Layer]) -> list[str]:
+    """The names of the library's own modules."""
     other = {"dgl": "torch_geometric", "pyg": "dgl"}[library]
     return [name for name in kind.module.split(", ") if name and not name.startswith(other)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import get_args
 
 import pytest
@@ -38,7 +39,7 @@ def test_every_kind_of_layer_has_an_example_that_uses_it() -> None:
 
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize(("library", "conv"), CASES)
-def test_examples(library: Library, conv: str, kind: str) -> None:
+def test_examples(library: Library, conv: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if library == "dgl" and why_no_dgl():
         pytest.skip(f"DGL itself is not compared: {why_no_dgl()}")
     example, graph, x = EXAMPLES[library][conv], GRAPHS[kind], features(5)
@@ -47,6 +48,8 @@ def test_examples(library: Library, conv: str, kind: str) -> None:
     edges = torch.stack([graph.src, graph.dst])
     if library == "dgl":
         edges = dgl.graph((graph.src, graph.dst), num_nodes=NODES)
+        # APPNPConv makes weights of one, of the default type.
+        monkeypatch.setattr(torch, "ones", partial(torch.ones, dtype=torch.float64))
     arguments = (edges, x) if library == "dgl" else (x, edges)
     for weighted in {False, example.weighted}:
         more = {"edge_weight": graph.weight.double()} if weighted else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from embertide.kernels import native
+from embertide.kernels.block import Block
 
 
 def count_values(values: torch.Tensor, counts: torch.Tensor) -> None:
@@ -37,3 +38,11 @@ def row_sums(indptr: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     sums = torch.zeros(len(total), dtype=torch.float64)
     rows = torch.repeat_interleave(torch.arange(len(total)), indptr.diff())
     return total.copy_(sums.index_add_(0, rows, values.double()))
+
+
+def add_weights(block: Block, total: torch.Tensor) -> None:
+    """Add to ``total`` [n] float32 the weights of a block's non-zeros, at their sources."""
+    assert block.weights is not None
+    # In float64: a hub adds up millions of them.
+    weights = block.weights.double()
+    total += torch.bincount(block.indices, weights, minlength=len(total)).float()

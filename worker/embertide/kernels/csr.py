@@ -1,4 +1,4 @@
-"""Compressed sparse rows, and the same with self-loops."""
+"""Compressed sparse rows, and the same with self-loops or without."""
 
 from __future__ import annotations
 
@@ -72,6 +72,20 @@ def single_loops(csr: Csr, loop_weight: float) -> Csr:
     several) and a new one gets ``loop_weight``.
     """
     return _with_loops(csr, loop_weight, single=True)
+
+
+def without_loops(csr: Csr) -> Csr:
+    """The graph without its self-loops."""
+    single = single_loops(csr, 1.0)
+    keep = torch.ones(single.nnz, dtype=torch.bool)
+    # Each row's only loop is its last non-zero.
+    keep[single.indptr[1:] - 1] = False
+    return Csr(
+        csr.first,
+        single.indptr - torch.arange(len(single.indptr)),
+        single.cols[keep],
+        None if single.weights is None else single.weights[keep],
+    )
 
 
 def add_loops(csr: Csr, loop_weight: float) -> Csr:

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from embertide.models import after
 from embertide.models.builder import INPUT, ProgramBuilder
-from embertide.models.convs import dgl, nodewise, pyg
+from embertide.models.convs.kinds import CONVS
 from embertide.models.description import Description
 from embertide.models.leftovers import ReadLayer
 from embertide.models.options import dgl as dgl_options
-from embertide.models.options import pyg as pyg_options
-from embertide.models.options.layer import JumpingKnowledge, Layer, LinearLayer
+from embertide.models.options.layer import Layer
 from embertide.models.options.parts import NormOptions
 from embertide.models.prefixes import Kind, find_norms, find_prefixes, stored_norm
 from embertide.models.weights import Scope, Weights
 from embertide.steps import Program
-
-_CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
-    dgl_options.DglGcn: dgl.gcn,
-    dgl_options.DglSage: dgl.sage,
-    dgl_options.DglGat: dgl.gat,
-    dgl_options.DglGatv2: dgl.gatv2,
-    dgl_options.DglGin: dgl.dgl_gin,
-    dgl_options.DglDotGat: dgl.dotgat,
-    dgl_options.DglPropagate: dgl.dgl_propagate,
-    pyg_options.PygGcn: pyg.gcn,
-    pyg_options.PygSage: pyg.sage,
-    pyg_options.PygGat: pyg.gat,
-    pyg_options.PygGatv2: pyg.gatv2,
-    pyg_options.PygGin: pyg.pyg_gin,
-    pyg_options.PygPropagate: pyg.pyg_propagate,
-    LinearLayer: nodewise.linear,
-    JumpingKnowledge: nodewise.jumping_knowledge,
-}
 
 
 def assemble(description: Description, weights: Weights, digest: str) -> Program:
@@ -74,16 +52,16 @@ def assemble(description: Description, weights: Weights, digest: str) -> Program
 def _input_width(layers: tuple[Layer, ...], prefixes: list[str], weights: Weights) -> int:
     """Columns of the features: what the first parameters say, 0 where they do not.
 
-    Steps need the width of what they read, so layers are built once to learn it. Those without
-    parameters, such as propagation, keep the width.
+    Steps need the width of what they read, so layers are built once to learn it.
     """
+    b = ProgramBuilder(0)
     for layer, prefix in zip(layers, prefixes, strict=True):
+        look = Scope(Weights(weights.found, weights.source), prefix, "", {})
         if layer.has_parameters:
-            look = Scope(Weights(weights.found, weights.source), prefix, "", {})
-            _CONVS[type(layer)](ProgramBuilder(0), look, layer, INPUT)
+            CONVS[type(layer)](b, look, layer, INPUT)
+        if look.size("in") or not layer.keeps_width:
             return look.size("in")
-        if isinstance(layer, JumpingKnowledge):
-            break
+        b.finish(INPUT)
     return 0
 
 
@@ -112,7 +90,7 @@ def _norm_prefixes(
 
 def _layer(b: ProgramBuilder, s: Scope, layer: Layer, x: str, norms: dict[Kind, str]) -> str:
     """The convolution and what follows it; returns the layer's output."""
-    h = _CONVS[type(layer)](b, s, layer, x)
+    h = CONVS[type(layer)](b, s, layer, x)
     for part in layer.order or layer.parts_given():
         if part == "average" and isinstance(layer, dgl_options.DglHeads):
             h = b.head_mean(h, layer.num_heads or s.size("heads"))

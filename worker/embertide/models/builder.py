@@ -18,18 +18,20 @@ from embertide.steps import (
     Combine,
     Concat,
     DivideByDegree,
+    Elementwise,
     HeadDot,
     HeadMean,
     LayerNorm,
     Linear,
     Loops,
-    Maximum,
     Norm,
     PairAttend,
+    Propagate,
     RowNormalize,
     RowSoftmax,
     Step,
 )
+from embertide.steps.elementwise import ElementOp
 
 INPUT = "x"
 
@@ -63,6 +65,10 @@ class ProgramBuilder:
         self.outputs.append(out)
         if self._graphs > len(self.convolved):
             self.convolved.append(out)
+
+    def output_of(self, earlier: Literal["input"] | int) -> str:
+        """The tensor of an earlier layer, or of the features."""
+        return INPUT if earlier == "input" else self.outputs[earlier]
 
     def _fresh(self, kind: str) -> str:
         """A name that tells layer and kind: ``2.linear``, ``2.linear_1``."""
@@ -100,6 +106,33 @@ class ProgramBuilder:
             layer=self.layer,
             x=x,
             reduce=reduce,
+            norm=norm,
+            loops=loops,
+            loop_weight=loop_weight,
+            edge_weight=edge_weight,
+        )
+        return self._append(step, self.widths[x])
+
+    def propagate(
+        self,
+        x: str,
+        *,
+        times: int,
+        alpha: float = 0.0,
+        hops: tuple[float, ...] | None = None,
+        norm: Norm = "none",
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+        edge_weight: bool = False,
+    ) -> str:
+        """``times`` sums over in-edges, one of the other; the columns stay."""
+        step = Propagate(
+            out=self._fresh("propagate"),
+            layer=self.layer,
+            x=x,
+            times=times,
+            alpha=alpha,
+            hops=hops,
             norm=norm,
             loops=loops,
             loop_weight=loop_weight,
@@ -151,17 +184,18 @@ class ProgramBuilder:
         heads: int,
         *,
         kind: Literal["gatv2", "dot"],
+        key: str | None = None,
         vector: str | None = None,
         negative_slope: float = 0.2,
         scale: float = 1.0,
         loops: Loops = "keep",
     ) -> str:
-        """Attention that needs both ends' features; the values are the keys."""
+        """Attention that needs both ends' features; without a key, the values are the keys."""
         step = PairAttend(
             out=self._fresh("attend"),
             layer=self.layer,
             x=x,
-            key=x,
+            key=x if key is None else key,
             query=query,
             heads=heads,
             kind=kind,
@@ -212,10 +246,14 @@ class ProgramBuilder:
         step = Concat(out=self._fresh("concat"), layer=self.layer, inputs=inputs)
         return self._append(step, sum(widths) if all(widths) else 0)
 
+    def elementwise(self, inputs: tuple[str, ...], op: ElementOp) -> str:
+        """Sum, mean, maximum, minimum or product of all inputs, element by element."""
+        step = Elementwise(out=self._fresh(op), layer=self.layer, inputs=inputs, op=op)
+        return self._append(step, self.widths[inputs[0]])
+
     def maximum(self, inputs: tuple[str, ...]) -> str:
         """The largest of all inputs, element by element."""
-        step = Maximum(out=self._fresh("maximum"), layer=self.layer, inputs=inputs)
-        return self._append(step, self.widths[inputs[0]])
+        return self.elementwise(inputs, "max")
 
     def row_normalize(self, x: str, eps: float = 1e-12) -> str:
         """Rows of length one."""

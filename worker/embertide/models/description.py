@@ -14,7 +14,7 @@ from embertide.errors import ManifestError, ModelError
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import JumpingKnowledge, Layer, Library
 from embertide.models.options.parts import Part
-from embertide.models.unknown import explain_conv, explain_field
+from embertide.models.unknown import explain_conv, explain_field, explain_value
 from embertide.spec.base import raise_problems
 from embertide.spec.loading import parse_document
 from embertide.spec.problems import Loc, explain
@@ -65,31 +65,26 @@ class Description(Part):
     def _check_links(self) -> Self:
         problems: list[tuple[Loc, str]] = []
         for number, layer in enumerate(self.layers):
-            if isinstance(layer, JumpingKnowledge):
-                problems += _check_joined(self.layers[:number], layer)
-            source = None if layer.skip is None else layer.skip.source
-            if isinstance(source, int) and source >= number:
-                message = f"is {source}; must be the number of a layer before {number}"
-                problems.append((("layers", number, "skip", "from"), message))
+            problems += _check_joined(self.layers[:number], layer)
+            problems += [
+                (
+                    ("layers", number, *place),
+                    f"is {one}; must be the number of a layer before {number}",
+                )
+                for place, one in layer.earlier()
+                if one >= number
+            ]
         raise_problems(problems)
         return self
 
 
-def _check_joined(before: tuple[Layer, ...], layer: JumpingKnowledge) -> list[tuple[Loc, str]]:
-    """What is wrong with the layers that JumpingKnowledge joins."""
-    number = len(before)
-    if layer.layers is None:
-        if any(one.reads_edges for one in before):
-            return []
-        return [(("layers", number), "jumping_knowledge joins earlier layers; there is none")]
-    return [
-        (
-            ("layers", number, "layers", place),
-            f"is {one}; must be the number of a layer before {number}",
-        )
-        for place, one in enumerate(layer.layers)
-        if isinstance(one, int) and one >= number
-    ]
+def _check_joined(before: tuple[Layer, ...], layer: Layer) -> list[tuple[Loc, str]]:
+    """JumpingKnowledge that names no layers needs some before it."""
+    if not isinstance(layer, JumpingKnowledge) or layer.layers is not None:
+        return []
+    if any(one.reads_edges for one in before):
+        return []
+    return [(("layers", len(before)), "jumping_knowledge joins earlier layers; there is none")]
 
 
 def _check_layer(
@@ -110,7 +105,10 @@ def _check_layer(
     try:
         return kind.model_validate(known, by_alias=True, by_name=False)
     except ValidationError as error:
-        problems += [((number, *loc), message) for loc, message in explain(kind, error)]
+        problems += [
+            ((number, *loc), message + explain_value(kind, known, loc))
+            for loc, message in explain(kind, error)
+        ]
         return None
 
 

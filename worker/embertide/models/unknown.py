@@ -8,9 +8,11 @@ some are not supported; a suggestion names only what would be accepted at that p
 from __future__ import annotations
 
 import difflib
+from typing import Any
 
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
+from embertide.spec.problems import Loc
 
 _EDGE_FEATURES = (
     "is not supported: a model trained with edge features computes its messages from them, so"
@@ -28,6 +30,11 @@ ARGUMENTS = {
         ("in_channels", "out_channels", "hidden_channels", "in_feats", "out_feats"), _TOLD
     ),
     **dict.fromkeys(("in_features", "out_features", "train_eps", "learn_eps", "init_eps"), _TOLD),
+    **dict.fromkeys(
+        ("channels", "requires_grad", "init_beta", "learn_beta", "project_initial_features"), _TOLD
+    ),
+    **dict.fromkeys(("shared_weights", "num_stacks", "num_nodes", "embedding_dim"), _TOLD),
+    "flow": "is said by the job: spec.input.edges has the columns of source and destination",
     "num_layers": "is not a field: every layer is an item of layers; repeat it",
     "act": "is written as activation: relu",
     "act_first": "is written as order: [activation, batch_norm]",
@@ -35,9 +42,11 @@ ARGUMENTS = {
     "jk": "is written as a layer behind the last one: {conv: jumping_knowledge, mode: cat}",
 }
 _CONVS = {
-    "appnp": "propagate",
-    "sgc": "propagate",
-    "sg": "propagate",
+    "sgc": "sg",
+    "ssgc": "ssg",
+    "gcnii": "gcn2",
+    "unimp": "transformer",
+    "chebnet": "cheb",
     "jk": "jumping_knowledge",
     "lin": "linear",
 }
@@ -54,6 +63,22 @@ def explain_field(kind: type[Layer], name: str) -> str:
     return f"unknown field{hint}: {', '.join(fields)}"
 
 
+def explain_value(kind: type[Layer], given: dict[str, Any], place: Loc) -> str:
+    """Why an option does not have a value that it has in the library, as an addition; or nothing.
+
+    Args:
+        given: the layer as it is in the file.
+        place: where in it the problem is.
+    """
+    if len(place) != 1:
+        return ""
+    reasons, value = kind.refused.get(str(place[0]), {}), given.get(str(place[0]))
+    # Of several aggregators, as PyG takes them, the first that is refused.
+    words = map(str, value if isinstance(value, list) else [value])
+    why = next((reasons[word] for word in words if word in reasons), "")
+    return f" ({why})" if why else ""
+
+
 def explain_conv(value: object, library: Library) -> str:
     """What is wrong with the value of ``conv``; None where it is missing."""
     kinds = list(LAYERS[library])
@@ -62,7 +87,7 @@ def explain_conv(value: object, library: Library) -> str:
         return f"is required; {supported}"
     word = str(value).lower().replace("conv", "").strip("_")
     if library == "dgl" and word == "graph":
-        word = "gcn"
+        word = "gcn"  # DGL's GraphConv is Kipf's; PyG's is another.
     near = _near(_CONVS.get(word, word), kinds, cutoff=0.7)
     return f"is {value!r}; {supported}" + (f" (did you mean {near!r}?)" if near else "")
 

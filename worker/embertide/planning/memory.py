@@ -145,7 +145,7 @@ def _layers(job: EmbeddingJob, program: Program, size: Size, *, placed: bool) ->
     if any(step.pairs for step in program.steps) and size.workers > 1:
         graph += size.edges / size.workers * (index + weight + _POSITION_BYTES)
     views = [step.edges for step in program.steps if step.edges is not None]
-    if any(view.loops == "single" for view in views):
+    if any(view.loops != "keep" for view in views):
         graph += rows * (index + weight) + _partition(job, size)
         if not needs.again:
             graph -= edges * index

@@ -122,7 +122,7 @@ class _Plan:
             case Conversion():
                 self._convert(move)
             case Degrees():
-                self._degrees(move.view)
+                self._degrees(move.view, move.weighted and self._weight() > 0)
             case TileRows():
                 self._fetch(move)
             case LoadedRows():
@@ -151,11 +151,11 @@ class _Plan:
 
     # -- steps over edges --------------------------------------------------------------------
 
-    def _degrees(self, view: EdgeView) -> None:
+    def _degrees(self, view: EdgeView, weighted: bool) -> None:
         """One number per unique remote row."""
         self._layer_graph(view.layer)
         self._find(view, "graph", self.size.graph, self.size.graph)
-        if self.once("degrees", *self._variant(view)):
+        if self.once("degrees", weighted, *self._variant(view)):
             others = self.size.graph - 1
             self.add("graph", "degrees", -1, 4 * self.size.unique(), others)
 
@@ -176,7 +176,7 @@ class _Plan:
 
     def _variant(self, view: EdgeView) -> tuple[object, ...]:
         """Names the layer graph as a step sees it."""
-        loops = (view.loop_weight, view.edge_weight) if view.loops == "single" else None
+        loops = view[1:] if view.loops != "keep" else None
         return self._graph_of(view.layer), loops
 
     def _find(self, view: EdgeView, axis: str, ranges: int, members: int) -> None:

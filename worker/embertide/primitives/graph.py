@@ -6,14 +6,16 @@ on first use is collective: all ranks call the same methods in the same order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import torch
 
 from embertide.grid import RowRanges
-from embertide.kernels.counting import count_values, row_lengths, row_sums
-from embertide.kernels.csr import Csr, single_loops
+from embertide.kernels.block import Block
+from embertide.kernels.counting import add_weights, count_values, row_lengths, row_sums
+from embertide.kernels.csr import Csr, single_loops, without_loops
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.sources import (
     LoadedHolders,
@@ -23,12 +25,12 @@ from embertide.primitives.sources import (
     local_sources,
 )
 
-Loops = Literal["keep", "single"]
+Loops = Literal["keep", "single", "none"]
 """``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
-``keep``: as it is. Where edge weights count, an existing loop keeps its weight (of several the
-heaviest, so that the order of edges never matters) and a new one gets ``loop_weight``; where
-they do not (not asked for, or the graph has none) every edge and loop counts 1, whatever
-``loop_weight`` says: PyG does so."""
+``none``: without self-loops; ``keep``: as it is. Where edge weights count, an existing loop keeps
+its weight (of several the heaviest, so that the order of edges never matters) and a new one gets
+``loop_weight``; where they do not (not asked for, or the graph has none) every edge and loop
+counts 1, whatever ``loop_weight`` says: PyG does so."""
 
 
 class EdgeView(NamedTuple):
@@ -75,19 +77,20 @@ class LayerGraph:
     _pairs: Sources | None = None
     _out_degree: torch.Tensor | None = None
     _weighted_in_degree: torch.Tensor | None = None
-    _variants: dict[tuple[float, bool], LayerGraph] = field(default_factory=dict)
+    _weighted_out_degree: torch.Tensor | None = None
+    _variants: dict[tuple[str, float, bool], LayerGraph] = field(default_factory=dict)
 
     def variant(self, view: EdgeView) -> LayerGraph:
-        """The graph as a step sees it: this one, or the one with one self-loop per node."""
+        """The graph as a step sees it: this one, or one with other self-loops."""
         if view.loops == "keep":
             return self
-        key = (view.loop_weight, view.edge_weight)
+        key = view[1:]
         if key not in self._variants:
             csr = self.csr if view.edge_weight else self.csr.without_weights()
             self._variants[key] = LayerGraph(
                 exchange=self.exchange,
                 ranges=self.ranges,
-                csr=single_loops(csr, view.loop_weight),
+                csr=_looped(csr, view),
                 group_rows=self.group_rows,
                 pair_rows=self.pair_rows,
                 needs=self.needs,
@@ -181,15 +184,37 @@ class LayerGraph:
             self._out_degree = self._count_out()
         return self._out_degree
 
+    def weighted_out_degree(self) -> torch.Tensor:
+        """[N/P] sum of the stored weights of each row's out-edges; of ones without weights.
+
+        Adds and sends as :meth:`out_degree` counts. Collective: every rank of the graph axis
+        must call.
+        """
+        if self.csr.weights is None:
+            return self.out_degree()
+        if self._weighted_out_degree is None:
+            self._weighted_out_degree = self._add_out(torch.float32, add_weights)
+        return self._weighted_out_degree
+
     def _count_out(self) -> torch.Tensor:
+        return self._add_out(torch.int32, lambda block, to: count_values(block.indices, to)).float()
+
+    def _add_out(
+        self, kind: torch.dtype, add: Callable[[Block, torch.Tensor], None]
+    ) -> torch.Tensor:
+        """[N/P] what the edges to anywhere add up to at each of our rows as a source.
+
+        Args:
+            add: adds what a block's non-zeros have to their sources.
+        """
         sources, channel = self.tiles(), self.exchange.channel("graph", "degrees")
         start, stop = self.ranges.partition(self.exchange.grid.p)
-        degree = torch.zeros(stop - start, dtype=torch.int32, device=channel.device)
-        count_values(sources.local.indices, degree)
+        degree = torch.zeros(stop - start, dtype=kind, device=channel.device)
+        add(sources.local, degree)
         by_slot = degree.new_zeros(sources.unique)
         sent: dict[int, list[torch.Tensor]] = {i: [] for i in sources.requests}
         for number, block in enumerate(sources.remote):
-            count_values(block.indices, by_slot[slice(*sources.group(number))])
+            add(block, by_slot[slice(*sources.group(number))])
             for i, first, last in sources.incoming(number):
                 sent[i].append(by_slot[first:last])
         received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}
@@ -199,4 +224,9 @@ class LayerGraph:
         ).wait()
         for i, request in sources.requests.items():
             degree.index_add_(0, request.rows, received[i])
-        return degree.float()
+        return degree
+
+
+def _looped(csr: Csr, view: EdgeView) -> Csr:
+    """The graph with the self-loops that a view has."""
+    return without_loops(csr) if view.loops == "none" else single_loops(csr, view.loop_weight)

@@ -6,13 +6,15 @@ from embertide.steps.affine import Affine
 from embertide.steps.aggregate import Aggregate
 from embertide.steps.attend import Attend
 from embertide.steps.base import EdgeStep, Leader, Step
-from embertide.steps.combine import Combine, Concat, Maximum
+from embertide.steps.combine import Combine, Concat
 from embertide.steps.degree import DivideByDegree
+from embertide.steps.elementwise import Elementwise
 from embertide.steps.heads import HeadDot, HeadMean
 from embertide.steps.linear import Linear
 from embertide.steps.norms import Norm
 from embertide.steps.pair_attend import PairAttend
 from embertide.steps.program import Program
+from embertide.steps.propagate import Propagate
 from embertide.steps.row_norms import LayerNorm, RowNormalize
 from embertide.steps.row_softmax import RowSoftmax
 
@@ -26,16 +28,17 @@ __all__ = [
     "Concat",
     "DivideByDegree",
     "EdgeStep",
+    "Elementwise",
     "HeadDot",
     "HeadMean",
     "LayerNorm",
     "Leader",
     "Linear",
     "Loops",
-    "Maximum",
     "Norm",
     "PairAttend",
     "Program",
+    "Propagate",
     "RowNormalize",
     "RowSoftmax",
     "Step",

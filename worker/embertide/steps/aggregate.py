@@ -19,8 +19,15 @@ from embertide.primitives.spmm import Operand, Reduction, spmm, spmm_linear, til
 from embertide.steps.base import EdgeStep, Leader
 from embertide.steps.execution import Execution
 from embertide.steps.moves import LoadedRows, TileRows
-from embertide.steps.norms import Norm, counts_out, norm_factors, scales_sources
-from embertide.steps.reference import ReferenceEdges, ReferenceRun
+from embertide.steps.norms import (
+    Norm,
+    counts_out,
+    norm_factors,
+    reference_factors,
+    scales_sources,
+    weighs,
+)
+from embertide.steps.reference import ReferenceRun
 from embertide.steps.run import Run
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
@@ -50,7 +57,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     def reference(self, run: ReferenceRun) -> torch.Tensor:
         """Messages along every edge, then one scatter."""
         edges, x = run.edges(self.edges), run.tensors[self.x]
-        source, target = _reference_factors(self.norm, edges)
+        source, target = reference_factors(self.norm, edges)
         messages = (edges.weight * source[edges.src])[:, None] * x[edges.src]
         if self.reduce == "max":
             index = edges.dst[:, None].expand_as(messages)
@@ -132,7 +139,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             walk.get(self.x, "tile")
         walk.build()
         if counts_out(self.norm):
-            walk.degrees(self.edges)
+            walk.degrees(self.edges, weighted=weighs(self.norm))
         if loaded:
             walk.moves.append(LoadedRows(self.edges, width, self.scales_sources))
         else:
@@ -160,25 +167,3 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     def commutes(self) -> bool:
         """A sum does, whatever factors and edge weights it has."""
         return self.reduce == "sum"
-
-
-def _reference_factors(norm: Norm, edges: ReferenceEdges) -> tuple[torch.Tensor, torch.Tensor]:
-    """[N] factors of every node as a source and as a target."""
-    ones = torch.ones(edges.nodes, dtype=torch.float64)
-    into = edges.degree(edges.dst).clamp(min=1)
-    out_of = edges.degree(edges.src).clamp(min=1)
-    match norm:
-        case "none":
-            return ones, ones
-        case "in":
-            return ones, 1 / into
-        case "out":
-            return 1 / out_of, ones
-        case "both":
-            return out_of.pow(-0.5), into.pow(-0.5)
-        case "sym_in":
-            return into.pow(-0.5), into.pow(-0.5)
-        case "sym_in_weighted":
-            root = edges.sum_at(edges.dst, edges.weight).pow(-0.5)
-            root[root == torch.inf] = 0
-            return root, root

@@ -79,32 +79,3 @@ class Concat(Step, kind="concat"):
     def walk(self, walk: Walk) -> Layout:
         """The result beside what is read."""
         return walk.whole_rows(self.reads(), self.out)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Maximum(Step, kind="maximum"):
-    """The largest of all ``inputs``, element by element (JumpingKnowledge ``max``)."""
-
-    inputs: tuple[Read, ...]
-
-    def width(self, shapes: Shapes) -> int:
-        """That of all."""
-        return shapes.same(self.reads())
-
-    def reference(self, run: ReferenceRun) -> Tensor:
-        """The largest."""
-        return torch.stack([run.tensors[name] for name in self.inputs]).amax(0)
-
-    def lower(self, execution: Execution) -> Shard:
-        """In tiles if all are tiles already; else in rows. Collective: every rank must call."""
-        tensors, channel = execution.tensors, execution.channel(self.layer)
-        layout: Layout = "tile" if all(tensors.has(n, "tile") for n in self.inputs) else "rows"
-        first, *others = (tensors.get(name, layout, channel) for name in self.inputs)
-        out = first.data.clone()
-        for other in others:
-            torch.maximum(out, other.data, out=out)
-        return Shard(layout, out, first.width)
-
-    def walk(self, walk: Walk) -> Layout:
-        """The result beside what is read."""
-        return walk.together(self.reads(), self.out)

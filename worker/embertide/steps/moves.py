@@ -34,9 +34,14 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Degrees:
-    """Out-degrees of a layer graph, whose tile pattern is found for them."""
+    """Out-degrees of a layer graph, whose tile pattern is found for them.
+
+    Attributes:
+        weighted: sums of stored weights, if there are any.
+    """
 
     view: EdgeView
+    weighted: bool = False
 
 
 @dataclass(frozen=True)

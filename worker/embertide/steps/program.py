@@ -74,6 +74,6 @@ class Program:
         """What the steps need of layer graphs beside the tile pattern."""
         pairs = any(step.pairs for step in self.steps)
         over_edges = [(step, step.edges) for step in self.steps if step.edges is not None]
-        kinds = {view[1:] if view.loops == "single" else view.loops for _, view in over_edges}
+        kinds = {view[1:] if view.loops != "keep" else view.loops for _, view in over_edges}
         from_files = any(self.input in step.reads() for step, _ in over_edges)
         return EdgeNeeds(pairs, pairs or len(kinds) > 1 or from_files)

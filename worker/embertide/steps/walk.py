@@ -141,9 +141,9 @@ class Walk:
         self.need(self.building)
         self.building = 0.0
 
-    def degrees(self, view: EdgeView) -> None:
-        """Out-degrees are counted."""
-        self.moves.append(Degrees(view))
+    def degrees(self, view: EdgeView, *, weighted: bool = False) -> None:
+        """Out-degrees are counted, or their weights added up."""
+        self.moves.append(Degrees(view, weighted))
 
     # -- steps that touch each node alone ------------------------------------------------------
 
@@ -154,12 +154,17 @@ class Walk:
         return layout
 
     def together(self, names: list[str], out: str, *, in_place: bool = False) -> Layout:
-        """Element by element of several: in tiles if all are tiles already; else in rows."""
+        """Element by element of several: in tiles if all are tiles already; else in rows.
+
+        Args:
+            in_place: the last one is changed where no later step reads it.
+        """
         tiles = all(self.has(name, "tile") for name in names)
         layout: Layout = "tile" if tiles else "rows"
         for name in names:
             self.get(name, layout)
-        self.need(0.0 if in_place and self.dies(names[-1]) else self.tensor(out))
+        free = in_place and self.dies(names[-1]) and names.count(names[-1]) == 1
+        self.need(0.0 if free else self.tensor(out))
         return layout
 
     def whole_rows(self, names: list[str], out: str) -> Layout:

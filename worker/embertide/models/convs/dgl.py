@@ -45,6 +45,8 @@ def _gcn_steps(
     b: ProgramBuilder, s: Scope, o: DglGcn, x: str, weight: str | None, bias: str | None
 ) -> str:
     norm, weighted = _NORMS[o.norm], o.uses_edge_weight
+    if o.edge_weight_norm is not None:
+        norm = "both_weighted" if o.edge_weight_norm == "both" else "in_weighted"
     if weight is not None and s.size("out") > s.size("in"):
         total = b.aggregate(x, norm=norm, edge_weight=weighted)
         return b.linear(total, weight, s.size("out"), bias)

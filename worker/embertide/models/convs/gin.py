@@ -21,6 +21,7 @@ from embertide.steps import Norm
 def gin(b: ProgramBuilder, s: Scope, o: Gin, x: str, aggregator: str, function: str) -> str:
     """The steps of one GIN layer; ``function`` is what the library calls the user's module."""
     eps = o.eps
+    s.pass_over("eps")
     if eps is None:
         stored = s.raw("eps", 1)
         eps = 0.0 if stored is None else float(stored[0])

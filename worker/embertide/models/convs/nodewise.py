@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embertide.models.builder import INPUT, ProgramBuilder
+from embertide.models.builder import ProgramBuilder
 from embertide.models.options.layer import JumpingKnowledge, LinearLayer
 from embertide.models.weights import Scope
 
@@ -17,7 +17,7 @@ def jumping_knowledge(b: ProgramBuilder, s: Scope, o: JumpingKnowledge, _x: str)
     """Xu et al., section 4.1: the layers' outputs side by side, or the largest of each element."""
     parts = tuple(b.convolved)
     if o.layers is not None:
-        parts = tuple(INPUT if one == "input" else b.outputs[int(one)] for one in o.layers)
+        parts = tuple(map(b.output_of, o.layers))
     if o.mode == "cat":
         return b.concat(parts)
     widths = [b.widths[name] for name in parts]

@@ -9,19 +9,24 @@ from __future__ import annotations
 import torch
 
 from embertide.models.builder import ProgramBuilder
+from embertide.models.convs.cosine import cosine_attention
 from embertide.models.convs.gin import gin
 from embertide.models.convs.propagate import propagate
+from embertide.models.convs.pyg_filters import gcn_sum
 from embertide.models.options.pyg import (
+    PygAgnn,
     PygGat,
     PygGatv2,
     PygGcn,
     PygGin,
+    PygGraph,
     PygHeads,
     PygPropagate,
     PygSage,
+    PygTransformer,
 )
 from embertide.models.weights import Scope
-from embertide.steps import Loops
+from embertide.steps import Loops, Norm
 
 
 def gcn(b: ProgramBuilder, s: Scope, o: PygGcn, x: str) -> str:
@@ -30,7 +35,7 @@ def gcn(b: ProgramBuilder, s: Scope, o: PygGcn, x: str) -> str:
     bias = s.take("bias", "out") if o.bias else None
 
     def aggregate(h: str) -> str:
-        return _gcn_sum(b, o, h, loop_weight=2.0 if o.improved else 1.0)
+        return _summed(b, o, h, loop_weight=2.0 if o.improved else 1.0)
 
     if s.size("out") > s.size("in"):
         return b.linear(aggregate(x), weight, s.size("out"), bias)
@@ -38,22 +43,23 @@ def gcn(b: ProgramBuilder, s: Scope, o: PygGcn, x: str) -> str:
     return total if bias is None else b.affine(total, None, bias)
 
 
-def _gcn_sum(
+def pyg_propagate(b: ProgramBuilder, _s: Scope, o: PygPropagate, x: str) -> str:
+    """APPNP; with ``alpha: 0`` SGConv before its Linear."""
+    return propagate(b, x, o.K, o.alpha, lambda h: _summed(b, o, h))
+
+
+def _summed(
     b: ProgramBuilder, o: PygGcn | PygPropagate, h: str, *, loop_weight: float = 1.0
 ) -> str:
     """The sum over in-edges, with gcn_norm's self-loops and degrees unless told otherwise."""
-    return b.aggregate(
+    return gcn_sum(
+        b,
         h,
-        norm="sym_in_weighted" if o.normalize else "none",
-        loops=_loops(o.normalize if o.add_self_loops is None else o.add_self_loops),
+        normalize=o.normalize,
+        loops=o.normalize if o.add_self_loops is None else o.add_self_loops,
         loop_weight=loop_weight,
         edge_weight=o.uses_edge_weight,
     )
-
-
-def pyg_propagate(b: ProgramBuilder, _s: Scope, o: PygPropagate, x: str) -> str:
-    """APPNP; with ``alpha: 0`` SGConv before its Linear."""
-    return propagate(b, x, o.K, o.alpha, lambda h: _gcn_sum(b, o, h))
 
 
 def _loops(add: bool) -> Loops:
@@ -89,6 +95,22 @@ def _sage_total(b: ProgramBuilder, o: PygSage, h: str) -> str:
     if o.aggr == "max":
         return b.aggregate(h, reduce="max")
     return b.aggregate(h, norm="in" if o.aggr == "mean" else "none")
+
+
+def graph(b: ProgramBuilder, s: Scope, o: PygGraph, x: str) -> str:
+    """GraphConv: lin_rel holds the bias, which every node gets, with neighbours or without."""
+    weight, root = s.take("lin_rel.weight", "out", "in"), s.take("lin_root.weight", "out", "in")
+    bias = s.take("lin_rel.bias", "out") if o.bias else None
+    out, weighted = s.size("out"), o.uses_edge_weight
+    if o.aggr == "max":
+        total = b.linear(b.aggregate(x, reduce="max", edge_weight=weighted), weight, out)
+    else:
+        norm: Norm = "in" if o.aggr == "mean" else "none"
+        first = out <= s.size("in")
+        h = b.linear(x, weight, out) if first else x
+        total = b.aggregate(h, norm=norm, edge_weight=weighted)
+        total = total if first else b.linear(total, weight, out)
+    return b.combine(b.linear(x, root, out, bias), total)
 
 
 def gat(b: ProgramBuilder, s: Scope, o: PygGat, x: str) -> str:
@@ -161,6 +183,30 @@ def _finish(b: ProgramBuilder, s: Scope, o: PygHeads, x: str, out: str) -> str:
         weight = s.take("res.weight", "out", "in")
         return b.combine(b.linear(x, weight, s.size("out"), bias), out)
     return out if bias is None else b.affine(out, None, bias)
+
+
+def transformer(b: ProgramBuilder, s: Scope, o: PygTransformer, x: str) -> str:
+    """TransformerConv: its softmax goes over the graph's own in-edges."""
+    key, query, value = (
+        _projection(b, s, x, name, o.bias) for name in ("lin_key", "lin_query", "lin_value")
+    )
+    columns = s.size("columns")
+    if columns % o.heads:
+        s.weights.differ(s.name("lin_key.weight"), f"rows for {o.heads} heads", f"{columns} rows")
+    width = columns // o.heads
+    scale = max(1, width) ** -0.5
+    h = b.pair_attend(value, query, o.heads, kind="dot", key=key, scale=scale)
+    if not o.concat:
+        h = b.head_mean(h, o.heads)
+    s.agree("out", columns if o.concat else width)
+    weight = s.take("lin_skip.weight", "out", "in")
+    bias = s.take("lin_skip.bias", "out") if o.bias else None
+    return b.combine(b.linear(x, weight, s.size("out"), bias), h) if o.root_weight else h
+
+
+def agnn(b: ProgramBuilder, s: Scope, o: PygAgnn, x: str) -> str:
+    """AGNNConv."""
+    return cosine_attention(b, s, x, loops=_loops(o.add_self_loops))
 
 
 def pyg_gin(b: ProgramBuilder, s: Scope, o: PygGin, x: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from embertide.models.options.layer import Gin, Layer
+from embertide.models.options.layer import Gin, Layer, Problems
 
 _SLOPE = "negative slope of the leaky_relu on the scores"
 
@@ -24,6 +24,21 @@ class DglGcn(Layer):
         " mean), the source (`left`), none",
     )
     weight: bool = Field(default=True, description="whether the module has a weight")
+    edge_weight_norm: Literal["both", "right"] | None = Field(
+        default=None,
+        description="how EdgeWeightNorm prepared the edge weights that the forward was given: by"
+        " the roots of both ends' weighted degrees, or the destination's; only with `norm: none`",
+    )
+
+    def conflicts(self) -> Problems:
+        """Weights are normalised once."""
+        if self.edge_weight_norm is None:
+            return []
+        if self.norm != "none":
+            return [(("edge_weight_norm",), f"must not be given beside norm: {self.norm}")]
+        if not self.uses_edge_weight:
+            return [(("edge_weight_norm",), "must not be given where edge_weight is false")]
+        return []
 
 
 class DglSage(Layer):
@@ -31,12 +46,14 @@ class DglSage(Layer):
 
     weighted = True
     marks = ("fc_neigh.weight", "fc_self.weight")
+    refused: ClassVar[dict[str, dict[str, str]]] = {
+        "aggregator_type": {"lstm": "it depends on the order of the edges, and a graph has none"}
+    }
     module = "dgl.nn.SAGEConv"
     conv: Literal["sage"] = Field(description="GraphSAGE")
     aggregator_type: Literal["mean", "gcn", "pool"] | None = Field(
         default=None,
-        description="how neighbours are joined; without it, the parameters tell it. `lstm` is"
-        " not supported",
+        description="how neighbours are joined; without it, the parameters tell it",
     )
 
 
@@ -88,11 +105,6 @@ class DglDotGat(DglHeads):
     bias: Literal[False] = Field(default=False, description="the module has none")
     num_heads: int = Field(ge=1, description="the weights of dotgat do not tell it")
 
-    @classmethod
-    def fixed_fields(cls) -> set[str]:
-        """There is no bias."""
-        return super().fixed_fields() | {"bias"}
-
 
 class DglGin(Gin):
     """Graph isomorphism network."""
@@ -108,6 +120,7 @@ class DglPropagate(Layer):
     """Neighbours' features k times, without weights: SGConv and APPNPConv without their Linear."""
 
     has_parameters = False
+    keeps_width = True
     module = "dgl.nn.APPNPConv, dgl.nn.SGConv"
     conv: Literal["propagate"] = Field(description="propagation without weights")
     k: int = Field(ge=1, description="how often neighbours are summed")

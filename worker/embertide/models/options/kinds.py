@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embertide.models.options import dgl, pyg
+from embertide.models.options import dgl, dgl_filters, pyg, pyg_filters
 from embertide.models.options.layer import JumpingKnowledge, Layer, Library, LinearLayer
 
 LAYERS: dict[Library, dict[str, type[Layer]]] = {
@@ -13,6 +13,12 @@ LAYERS: dict[Library, dict[str, type[Layer]]] = {
         "gatv2": dgl.DglGatv2,
         "gin": dgl.DglGin,
         "dotgat": dgl.DglDotGat,
+        "agnn": dgl_filters.DglAgnn,
+        "sg": dgl_filters.DglSg,
+        "appnp": dgl_filters.DglAppnp,
+        "tag": dgl_filters.DglTag,
+        "cheb": dgl_filters.DglCheb,
+        "gcn2": dgl_filters.DglGcn2,
         "propagate": dgl.DglPropagate,
         "linear": LinearLayer,
         "jumping_knowledge": JumpingKnowledge,
@@ -23,6 +29,18 @@ LAYERS: dict[Library, dict[str, type[Layer]]] = {
         "gat": pyg.PygGat,
         "gatv2": pyg.PygGatv2,
         "gin": pyg.PygGin,
+        "graph": pyg.PygGraph,
+        "transformer": pyg.PygTransformer,
+        "agnn": pyg.PygAgnn,
+        "sg": pyg_filters.PygSg,
+        "ssg": pyg_filters.PygSsg,
+        "appnp": pyg_filters.PygAppnp,
+        "tag": pyg_filters.PygTag,
+        "cheb": pyg_filters.PygCheb,
+        "gcn2": pyg_filters.PygGcn2,
+        "arma": pyg_filters.PygArma,
+        "lg": pyg_filters.PygLg,
+        "lightgcn": pyg_filters.PygLightGcn,
         "propagate": pyg.PygPropagate,
         "linear": LinearLayer,
         "jumping_knowledge": JumpingKnowledge,

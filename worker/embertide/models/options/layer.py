@@ -7,16 +7,27 @@ only adds a check.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_origin
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from embertide.models.options.parts import Activation, Mlp, Norm, Part, Skip
 from embertide.spec.base import FieldProblems
 
 Library = Literal["dgl", "pyg"]
 After = Literal["average", "batch_norm", "layer_norm", "activation", "skip"]
-Problems = list[tuple[tuple[str | int, ...], str]]
+Place = tuple[str | int, ...]
+Problems = list[tuple[Place, str]]
+
+
+def _check_earlier(value: Any) -> Any:
+    if value == "input" or (type(value) is int and value >= 0):
+        return value
+    raise ValueError(f"is {value!r}; must be input, or the number of an earlier layer")
+
+
+Earlier = Annotated[Literal["input"] | int, BeforeValidator(_check_earlier)]
+"""The features, or the number of an earlier layer, whose output it is."""
 
 
 class Layer(Part):
@@ -30,6 +41,10 @@ class Layer(Part):
     """Whether the layer reads a layer graph; only such layers have a fanout."""
     has_parameters: ClassVar[bool] = True
     """Whether the module stores parameters, so that it has a prefix and may have a bias."""
+    keeps_width: ClassVar[bool] = False
+    """Whether its parameters, if any, need not tell the columns: the result has the input's."""
+    refused: ClassVar[dict[str, dict[str, str]]] = {}
+    """Values of the library's that an option does not have here: option -> value -> why."""
     module: ClassVar[str] = ""
     """The library's own module, for the reference page."""
 
@@ -77,7 +92,9 @@ class Layer(Part):
     @classmethod
     def fixed_fields(cls) -> set[str]:
         """Fields that may only repeat their default here, so that nobody is pointed to them."""
-        fixed = set() if cls.has_parameters else {"prefix", "bias"}
+        fixed = set() if cls.has_parameters else {"prefix"}
+        if get_origin(cls.model_fields["bias"].annotation) is Literal:
+            fixed.add("bias")
         return fixed | {"edge_weight"} if cls.weighted is None else fixed
 
     def no_edge_weights(self) -> str:
@@ -87,6 +104,11 @@ class Layer(Part):
     def conflicts(self) -> Problems:
         """Options of the convolution that exclude each other."""
         return []
+
+    def earlier(self) -> list[tuple[Place, int]]:
+        """The numbers of earlier layers that it reads, each with its place in the layer."""
+        source = None if self.skip is None else self.skip.source
+        return [(("skip", "from"), source)] if isinstance(source, int) else []
 
     def averages_after(self) -> bool:
         """Whether averaging the heads is a part of its own behind the convolution."""
@@ -134,6 +156,9 @@ class JumpingKnowledge(Layer):
 
     reads_edges = False
     has_parameters = False
+    refused: ClassVar[dict[str, dict[str, str]]] = {
+        "mode": {"lstm": "a recurrent network over the layers is not supported"}
+    }
     module = "torch_geometric.nn.JumpingKnowledge, dgl.nn.JumpingKnowledge"
     conv: Literal["jumping_knowledge"] = Field(description="joins the outputs of earlier layers")
     mode: Literal["cat", "max"] = Field(
@@ -147,6 +172,14 @@ class JumpingKnowledge(Layer):
         " features; without it, all earlier layers that read edges",
     )
     bias: Literal[False] = Field(default=False, description="it has no parameters")
+
+    def earlier(self) -> list[tuple[Place, int]]:
+        """The layers that it joins."""
+        joined = enumerate(self.layers or ())
+        places: list[tuple[Place, int]] = [
+            (("layers", place), one) for place, one in joined if isinstance(one, int)
+        ]
+        return [*super().earlier(), *places]
 
     @field_validator("layers", mode="before")
     @classmethod
@@ -178,8 +211,3 @@ class Gin(Layer):
         default=None,
         description="the function's modules in order; without it, it is a single Linear",
     )
-
-    @classmethod
-    def fixed_fields(cls) -> set[str]:
-        """The bias is the function's."""
-        return super().fixed_fields() | {"bias"}

@@ -10,6 +10,17 @@ from embertide.models.options.layer import Gin, Layer, Problems
 
 _LOOPS = "one self-loop for every node, in place of those the graph has"
 _SLOPE = "negative slope of the leaky_relu on the scores"
+_AGGR = "how neighbours are joined; `add` is `sum`"
+_ORDERED = "it depends on the order of the edges, and a graph has none"
+_REFUSED = {
+    "aggr": {
+        "lstm": _ORDERED,
+        "gru": _ORDERED,
+        **dict.fromkeys(
+            ("median", "quantile", "mul", "softmax", "powermean", "sort"), "it is not supported"
+        ),
+    }
+}
 
 
 class PygGcn(Layer):
@@ -36,14 +47,24 @@ class PygSage(Layer):
     """GraphSAGE."""
 
     marks = ("lin_l.weight", "lin_r.weight")
+    refused = _REFUSED
     module = "torch_geometric.nn.SAGEConv"
     conv: Literal["sage"] = Field(description="GraphSAGE")
-    aggr: Literal["mean", "max", "sum", "add"] = Field(
-        default="mean", description="how neighbours are joined; `add` is `sum`"
-    )
+    aggr: Literal["mean", "max", "sum", "add"] = Field(default="mean", description=_AGGR)
     normalize: bool = Field(default=False, description="rows of the result get length one")
     root_weight: bool = Field(default=True, description="adds the node itself (lin_r)")
     project: bool = Field(default=False, description="neighbours pass lin and relu first")
+
+
+class PygGraph(Layer):
+    """The node and its neighbours, each through a Linear of its own; no self-loops, no degrees."""
+
+    weighted = True
+    marks = ("lin_rel.weight",)
+    refused = _REFUSED
+    module = "torch_geometric.nn.GraphConv"
+    conv: Literal["graph"] = Field(description="higher-order graph convolution")
+    aggr: Literal["add", "sum", "mean", "max"] = Field(default="add", description=_AGGR)
 
 
 class PygHeads(Layer):
@@ -75,13 +96,35 @@ class PygGatv2(PygHeads):
     share_weights: bool = Field(default=False, description="lin_l and lin_r are one module")
 
 
+class PygTransformer(Layer):
+    """Attention by dot products of keys and queries (UniMP)."""
+
+    marks = ("lin_key.weight",)
+    module = "torch_geometric.nn.TransformerConv"
+    conv: Literal["transformer"] = Field(description="transformer attention")
+    heads: int = Field(
+        default=1, ge=1, description="the weights do not tell it where `concat` joins the heads"
+    )
+    concat: bool = Field(default=True, description="heads side by side; false averages them")
+    root_weight: bool = Field(default=True, description="adds the node itself (lin_skip)")
+
+
+class PygAgnn(Layer):
+    """Attention by the cosine of both ends."""
+
+    keeps_width = True
+    marks = ("beta",)
+    module = "torch_geometric.nn.AGNNConv"
+    conv: Literal["agnn"] = Field(description="attention by cosine")
+    add_self_loops: bool = Field(default=True, description=_LOOPS)
+    bias: Literal[False] = Field(default=False, description="the module has none")
+
+
 class PygGin(Gin):
     """Graph isomorphism network."""
 
     module = "torch_geometric.nn.GINConv"
-    aggr: Literal["add", "sum", "max", "mean"] = Field(
-        default="add", description="how neighbours are joined; `add` is `sum`"
-    )
+    aggr: Literal["add", "sum", "max", "mean"] = Field(default="add", description=_AGGR)
 
 
 class PygPropagate(Layer):
@@ -89,6 +132,7 @@ class PygPropagate(Layer):
 
     weighted = True
     has_parameters = False
+    keeps_width = True
     module = "torch_geometric.nn.APPNP, torch_geometric.nn.SGConv"
     conv: Literal["propagate"] = Field(description="propagation without weights")
     K: int = Field(ge=1, description="how often neighbours are summed")

@@ -1,0 +1,52 @@
+"""A convolution of a library beside its model.yaml: what the tables of cases hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+EXACT, FOLDED = 1e-9, 1e-6
+"""Tolerances; what is folded into a parameter is stored in float32."""
+
+Forward = Callable[..., Tensor]
+
+
+def plain(conv: Any, *arguments: Tensor, **weights: Tensor) -> Tensor:
+    """The module's forward, heads side by side."""
+    return conv(*arguments, **weights).flatten(1)
+
+
+@dataclass(frozen=True)
+class ConvCase:
+    """One module as a training script makes it, and the layer that describes it.
+
+    Attributes:
+        make: takes the library's ``nn``.
+        layer: the layer in ``model.yaml``, without braces.
+        weighted: stored edge weights are passed to the module.
+        forward: of (conv, x, edges) for PyG, of (conv, graph, x) for DGL.
+        more: further lines of ``model.yaml``.
+    """
+
+    make: Callable[[Any], nn.Module]
+    layer: str
+    weighted: bool = False
+    forward: Forward = plain
+    more: str = ""
+    tolerance: float = EXACT
+
+    @property
+    def conv(self) -> str:
+        """The word after ``conv``."""
+        return self.layer.removeprefix("conv: ").split(",")[0]
+
+    def module(self, library: Any) -> nn.ModuleDict:
+        """The module under the name ``conv``."""
+        return nn.ModuleDict({"conv": self.make(library)})
+
+    def text(self, library: str) -> str:
+        """The whole ``model.yaml``."""
+        return f"library: {library}\n{self.more}layers: [{{{self.layer}}}]"

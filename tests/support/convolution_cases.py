@@ -1,0 +1,88 @@
+"""Every layer that the tests hold against its library's module, whatever table it stands in.
+
+The page of convolutions is written from these, so that it says no more than what is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from torch import nn
+
+from embertide.models.description import Description, parse_description
+from embertide.models.options.layer import Layer, Library
+from embertide.steps import Program
+from tests.support import conv_cases_dgl, conv_cases_pyg, model_page
+from tests.support.model_examples_dgl import dgl
+from tests.support.models import program_of
+from tests.support.pyg import pyg
+from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
+
+
+@dataclass(frozen=True)
+class HeldLayer:
+    """A layer of a tested model.
+
+    Attributes:
+        given: what its mapping says.
+        weighted: stored edge weights are passed to the model.
+        steps: kinds of steps that it becomes, in order; none where more follows its convolution.
+    """
+
+    library: Library
+    layer: Layer
+    given: dict[str, Any]
+    weighted: bool
+    steps: tuple[str, ...]
+
+
+def held_layers() -> Iterator[HeldLayer]:
+    """All of them. DGL has to be installed."""
+    for library, text, module, weighted in _models():
+        description = parse_description(text.encode(), "model.yaml")
+        program = program_of(text, module)
+        given = yaml.safe_load(text)["layers"]
+        parts = _steps(description, program)
+        for layer, said, steps in zip(description.layers, given, parts, strict=True):
+            yield HeldLayer(library, layer, said, weighted, steps)
+
+
+Model = tuple[Library, str, nn.Module, bool]
+
+
+def _models() -> Iterator[Model]:
+    """(library, model.yaml, module, whether it is given edge weights)."""
+    for case in conv_cases_pyg.CASES.values():
+        yield "pyg", case.text("pyg"), case.module(pyg), case.weighted
+    for case in conv_cases_dgl.CASES.values():
+        yield "dgl", case.text("dgl"), case.module(dgl.nn.pytorch), case.weighted
+    for one in test_models_pyg.CASES.values():
+        text = f"library: pyg\nlayers: [{{{one.options}}}]"
+        yield "pyg", text, nn.ModuleDict({"conv": one.make()}), one.weights
+    for other in test_models_dgl.CASES.values():
+        text = f"library: dgl\nlayers: [{{{other.options}}}]"
+        yield "dgl", text, nn.ModuleDict({"conv": other.make(dgl.nn.pytorch)}), other.weights
+    for whole in test_models_layers.PYG.values():
+        text = f"library: pyg\n{whole.more}layers: [{whole.layers}]"
+        yield "pyg", text, whole.make(), whole.weighted
+    for make, text in test_models_layers.DGL.values():
+        yield "dgl", f"library: dgl\n{text}", make(dgl), False
+    for library, examples in model_page.EXAMPLES.items():
+        for example in examples.values():
+            yield library, example.yaml, example.make(), example.weighted
+
+
+def _steps(description: Description, program: Program) -> list[tuple[str, ...]]:
+    """The kinds of steps of each layer; empty where norms, activations or links follow."""
+    found, at = [], 0
+    for layer, out in zip(description.layers, program.outputs, strict=True):
+        ends = [place for place, step in enumerate(program.steps) if step.out == out]
+        stop = ends[0] + 1 if ends else at
+        plain = not set(layer.parts_given()) - {"average"}
+        kinds = [type(step).__name__ for step in program.steps[at:stop]]
+        found.append(tuple(kinds) if plain else ())
+        at = stop
+    return found

@@ -1,0 +1,140 @@
+"""Writes docs/convolutions.md from the layers that the tests hold against their libraries.
+
+Run it after a change of a case or an option: python -m tests.support.convolution_page
+"""
+
+from __future__ import annotations
+
+import textwrap
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from embertide.models.options.kinds import LAYERS
+from embertide.models.options.layer import Layer, Library
+from tests.support.convolution_cases import HeldLayer, held_layers
+from tests.support.model_examples_dgl import dgl
+from tests.support.model_page import NAMES, modules_of
+from tests.support.pyg import pyg
+
+PAGE = Path(__file__).parents[2] / "docs" / "convolutions.md"
+
+INTRODUCTION = """\
+# Convolutions
+
+Which of the libraries' modules run, with which options, and as which steps. This page is written
+from the tables of cases that the tests compare with the library's own module, in float64 and with
+an error of at most 1e-9 of the largest value (1e-6 behind a batch norm, which is folded): what it
+lists is tested, and an option that no case has makes the tests fail. The cases' graphs have several
+edges between two nodes, self-loops, isolated nodes and nodes without in-edges.
+
+What each option means, the norms, activations and links that may follow any layer, and the
+arguments that are refused, such as edge features, are in [model.yaml](model.md).
+"""
+EVERY = set(Layer.model_fields) - {"bias"}
+"""Options of every layer, which are tested apart."""
+
+
+def page(layers: list[HeldLayer]) -> str:
+    """The whole page."""
+    lines = [INTRODUCTION]
+    for library, kinds in LAYERS.items():
+        lines.append(f"## {NAMES[library]}\n")
+        lines.append("| module | `conv` | steps | tested with | edge weights | not supported |")
+        lines.append("|---|---|---|---|---|---|")
+        for conv, kind in kinds.items():
+            tested = [one for one in layers if one.library == library and one.layer.conv == conv]
+            lines.append(_row(library, conv, kind, tested))
+        lines.append(f"\n{textwrap.fill(f'No kinds of layer: {_others(library)}.', 100)}\n")
+    return "\n".join(lines)
+
+
+def untested(layers: list[HeldLayer]) -> list[str]:
+    """Options, and values of those that have few, that no case has."""
+    missing = []
+    for library, kinds in LAYERS.items():
+        for conv, kind in kinds.items():
+            tested = [one for one in layers if one.library == library and one.layer.conv == conv]
+            given = {name for one in tested for name in one.given}
+            for name in _options(kind):
+                values = {str(getattr(one.layer, name)) for one in tested}
+                choices = _choices(kind.model_fields[name].annotation)
+                lacking = [str(value) for value in choices if str(value) not in values]
+                if lacking or name not in given:
+                    missing.append(f"{library} {conv} {name} {', '.join(lacking)}".rstrip())
+    return missing
+
+
+def _others(library: Library) -> str:
+    """The library's convolutions that are no kind of layer."""
+    kinds = {name for kind in LAYERS[library].values() for name in modules_of(library, kind)}
+    known = {name.rpartition(".")[2] for name in kinds}
+    package = pyg.conv if library == "pyg" else dgl.nn.pytorch.conv
+    names = sorted(
+        name
+        for name, value in vars(package).items()
+        if isinstance(value, type) and issubclass(value, nn.Module) and name not in known
+    )
+    return ", ".join(f"`{name}`" for name in names if "Conv" in name)
+
+
+def _row(library: Library, conv: str, kind: type[Layer], tested: list[HeldLayer]) -> str:
+    modules = ", ".join(f"`{name.rpartition('.')[2]}`" for name in modules_of(library, kind))
+    steps: dict[str, None] = {}
+    for one in tested:
+        steps |= dict.fromkeys(one.steps)
+    cells = [
+        modules or f"`{kind.module}`",
+        f"`{conv}`",
+        ", ".join(steps),
+        "; ".join(_said(kind, name) for name in _options(kind)),
+        _weights(kind, tested),
+        "; ".join(_refused(kind)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _options(kind: type[Layer]) -> list[str]:
+    """The options of its own."""
+    fixed = kind.fixed_fields()
+    return [name for name in kind.model_fields if name not in EVERY and name not in fixed]
+
+
+def _said(kind: type[Layer], name: str) -> str:
+    values = _choices(kind.model_fields[name].annotation)
+    if not values or values == (True, False):
+        return f"`{name}`"
+    return f"`{name}`: " + ", ".join(f"`{value}`" for value in values)
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    """All values of an option that has few."""
+    if annotation is bool:
+        return (True, False)
+    if typing.get_origin(annotation) is Literal:
+        return typing.get_args(annotation)
+    inner = [one for one in typing.get_args(annotation) if one is not type(None)]
+    return _choices(inner[0]) if len(inner) == 1 else ()
+
+
+def _weights(kind: type[Layer], tested: list[HeldLayer]) -> str:
+    if not kind.reads_edges:
+        return "reads no edges"
+    if kind.weighted is None:
+        return "no"
+    assert any(one.weighted for one in tested), kind
+    return "yes" if kind.weighted else "with `edge_weight: true`"
+
+
+def _refused(kind: type[Layer]) -> Iterator[str]:
+    for name, reasons in kind.refused.items():
+        for why in dict.fromkeys(reasons.values()):
+            values = ", ".join(f"`{value}`" for value, reason in reasons.items() if reason == why)
+            yield f"`{name}`: {values} ({why})"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(list(held_layers())), encoding="utf-8")

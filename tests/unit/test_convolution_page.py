@@ -1,0 +1,50 @@
+"""docs/convolutions.md lists what the tests hold against the libraries, and every option is."""
+
+from __future__ import annotations
+
+import pytest
+
+from embertide.errors import ModelError
+from embertide.models.dgl_interop import why_no_dgl
+from embertide.models.options.kinds import LAYERS
+from embertide.models.options.layer import Library
+from tests.support.convolution_cases import HeldLayer, held_layers
+from tests.support.convolution_page import PAGE, page, untested
+from tests.support.models import program_of
+
+needs_dgl = pytest.mark.skipif(why_no_dgl() != "", reason=f"the page needs DGL: {why_no_dgl()}")
+
+
+@pytest.fixture(scope="module")
+def layers() -> list[HeldLayer]:
+    return list(held_layers())
+
+
+@needs_dgl
+def test_the_page_is_what_the_cases_say(layers: list[HeldLayer]) -> None:
+    wrong = "run python -m tests.support.convolution_page"
+    assert PAGE.read_text(encoding="utf-8") == page(layers), wrong
+
+
+@needs_dgl
+def test_every_option_is_held_against_the_library(layers: list[HeldLayer]) -> None:
+    assert untested(layers) == []
+
+
+REFUSED = [
+    (library, conv, name, value, why)
+    for library, kinds in LAYERS.items()
+    for conv, kind in kinds.items()
+    for name, reasons in kind.refused.items()
+    for value, why in reasons.items()
+]
+
+
+@pytest.mark.parametrize(("library", "conv", "name", "value", "why"), REFUSED)
+def test_what_is_refused_is_said_why(
+    library: Library, conv: str, name: str, value: str, why: str
+) -> None:
+    with pytest.raises(ModelError) as caught:
+        program_of(f"library: {library}\nlayers: [{{conv: {conv}, {name}: {value}}}]", {})
+    assert f"layers[0].{name}: is {value!r}; allowed: " in str(caught.value)
+    assert f"({why})" in str(caught.value)

@@ -1,0 +1,55 @@
+"""Which function writes the steps of which layer.
+
+Every function takes the builder, the layer's parameters, its options and the name of its input,
+and returns the name of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from embertide.models.builder import ProgramBuilder
+from embertide.models.convs import dgl, dgl_filters, nodewise, pyg, pyg_filters
+from embertide.models.options import dgl as dgl_options
+from embertide.models.options import dgl_filters as dgl_filter_options
+from embertide.models.options import pyg as pyg_options
+from embertide.models.options import pyg_filters as pyg_filter_options
+from embertide.models.options.layer import JumpingKnowledge, Layer, LinearLayer
+from embertide.models.weights import Scope
+
+CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
+    dgl_options.DglGcn: dgl.gcn,
+    dgl_options.DglSage: dgl.sage,
+    dgl_options.DglGat: dgl.gat,
+    dgl_options.DglGatv2: dgl.gatv2,
+    dgl_options.DglGin: dgl.dgl_gin,
+    dgl_options.DglDotGat: dgl.dotgat,
+    dgl_options.DglPropagate: dgl.dgl_propagate,
+    dgl_filter_options.DglAgnn: dgl_filters.agnn,
+    dgl_filter_options.DglSg: dgl_filters.sg,
+    dgl_filter_options.DglAppnp: dgl_filters.appnp,
+    dgl_filter_options.DglTag: dgl_filters.tag,
+    dgl_filter_options.DglCheb: dgl_filters.cheb,
+    dgl_filter_options.DglGcn2: dgl_filters.gcn2_conv,
+    pyg_options.PygGcn: pyg.gcn,
+    pyg_options.PygSage: pyg.sage,
+    pyg_options.PygGraph: pyg.graph,
+    pyg_options.PygGat: pyg.gat,
+    pyg_options.PygGatv2: pyg.gatv2,
+    pyg_options.PygTransformer: pyg.transformer,
+    pyg_options.PygAgnn: pyg.agnn,
+    pyg_options.PygGin: pyg.pyg_gin,
+    pyg_options.PygPropagate: pyg.pyg_propagate,
+    pyg_filter_options.PygSg: pyg_filters.sg,
+    pyg_filter_options.PygSsg: pyg_filters.ssg,
+    pyg_filter_options.PygAppnp: pyg_filters.appnp,
+    pyg_filter_options.PygTag: pyg_filters.tag,
+    pyg_filter_options.PygCheb: pyg_filters.cheb,
+    pyg_filter_options.PygGcn2: pyg_filters.gcn2_conv,
+    pyg_filter_options.PygArma: pyg_filters.arma,
+    pyg_filter_options.PygLg: pyg_filters.lg,
+    pyg_filter_options.PygLightGcn: pyg_filters.lightgcn,
+    LinearLayer: nodewise.linear,
+    JumpingKnowledge: nodewise.jumping_knowledge,
+}

@@ -1,0 +1,137 @@
+"""The same sum over in-edges several times, which never leaves the ``tile`` layout.
+
+No product and no conversion stands between the sums (NeutronTP, section 4): with one partition
+nothing moves between the first and the last, else the rows of neighbours do, once for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from embertide.errors import ModelError
+from embertide.kernels.spmm import NOTHING
+from embertide.layouts import Layout, Shard
+from embertide.primitives.sources import Sources
+from embertide.primitives.spmm import Reduction, spmm, tile_operand
+from embertide.steps.aggregate import Aggregate
+from embertide.steps.base import EdgeStep
+from embertide.steps.execution import Execution
+from embertide.steps.moves import TileRows
+from embertide.steps.norms import Norm, counts_out, norm_factors
+from embertide.steps.reference import ReferenceRun
+from embertide.steps.shapes import Shapes
+from embertide.steps.walk import Walk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Propagate(EdgeStep, kind="propagate"):
+    """h_0 = x, h_t = (1 - alpha) * A(h_{t-1}) + alpha * x; A is the sum that `aggregate` makes.
+
+    out = h_times (SGC; APPNP with ``alpha``, Gasteiger et al., eq. 4), or with ``hops``
+    sum over t of hops[t] * h_t, t from 0 to ``times`` (LightGCN, SSGC).
+    """
+
+    times: int
+    norm: Norm = "none"
+    alpha: float = 0.0
+    hops: tuple[float, ...] | None = None
+
+    def width(self, shapes: Shapes) -> int:
+        """That of ``x``."""
+        if self.times < 1:
+            raise ModelError(f"times is {self.times}, but must be at least 1")
+        if self.hops is not None and len(self.hops) != self.times + 1:
+            raise ModelError(f"hops has {len(self.hops)} numbers, but must have {self.times + 1}")
+        return shapes.width(self.x)
+
+    def reference(self, run: ReferenceRun) -> Tensor:
+        """One sum after the other."""
+        x = run.tensors[self.x]
+        once = Aggregate(
+            out=self.out,
+            layer=self.layer,
+            x=self.out,
+            norm=self.norm,
+            loops=self.loops,
+            loop_weight=self.loop_weight,
+            edge_weight=self.edge_weight,
+        )
+        every = [x]
+        for _ in range(self.times):
+            run.tensors[self.out] = every[-1]
+            every.append((1 - self.alpha) * once.reference(run) + self.alpha * x)
+        if self.hops is None:
+            return every[-1]
+        return sum((hop * h for hop, h in zip(self.hops, every, strict=True)), x * 0)
+
+    # -- how it runs -------------------------------------------------------------------------
+
+    def lower(self, execution: Execution) -> Shard:
+        """A ``tile``. Collective: every rank must call."""
+        tensors, width = execution.tensors, execution.program.widths[self.out]
+        h = execution.tile(self.x, self.layer)
+        over, teleport = self._over(execution, h), h if self.alpha else None
+        total = None if self.hops is None else h * self.hops[0]
+        if teleport is None:
+            # What is read once makes room for the second sum.
+            tensors.read(self.x)
+        for number in range(1, self.times + 1):
+            h = self._hop(execution, over, h, teleport)
+            if total is not None and self.hops is not None:
+                total.add_(h, alpha=self.hops[number])
+        return Shard("tile", h if total is None else total, width)
+
+    def _over(self, execution: Execution, x: Tensor) -> _Over:
+        """What every sum has in common. Collective: every rank must call."""
+        graph = execution.graph(self.edges)
+        source, target = norm_factors(self.norm, self.edges, graph)
+        if self.alpha:
+            target = x.new_ones(len(x)) if target is None else target
+            target = target * (1 - self.alpha)
+        weighted = self.edge_weight and graph.csr.weights is not None
+        return _Over(graph.tiles(), source, Reduction("sum", weighted, target))
+
+    def _hop(self, execution: Execution, over: _Over, h: Tensor, teleport: Tensor | None) -> Tensor:
+        """The next h, beside the one before. Collective: every rank must call."""
+        channel, depth = execution.channel(self.layer, "graph", "spmm"), execution.depth
+        operand = tile_operand(h, over.source)
+        out = spmm(channel, over.sources, operand, over.reduction, NOTHING, depth=depth)
+        return out if teleport is None else out.add_(teleport, alpha=self.alpha)
+
+    # -- what it costs -----------------------------------------------------------------------
+
+    def walk(self, walk: Walk) -> Layout:
+        """Two sums at a time beside what stays; the rows of neighbours for each."""
+        walk.get(self.x, "tile")
+        walk.build()
+        if counts_out(self.norm):
+            walk.degrees(self.edges)
+        width, one = walk.width(self.x), walk.tensor(self.out)
+        walk.moves += [TileRows(self.edges, width / walk.size.feature)] * self.times
+        beside = walk.size.in_flight(width) + (0.0 if self.hops is None else one)
+        walk.need(one + beside)
+        if not self.alpha:
+            walk.read(self.x)
+        if self.times > 1:
+            walk.need(2 * one + beside)
+        return "tile"
+
+    def values_per_edge(self, widths: dict[str, int]) -> float:
+        """The columns of a row, each time."""
+        return float(self.times * widths[self.x])
+
+    @property
+    def commutes(self) -> bool:
+        """All of it is a sum of rows."""
+        return True
+
+
+@dataclass(frozen=True)
+class _Over:
+    """What every sum has in common."""
+
+    sources: Sources
+    source: Tensor | None
+    reduction: Reduction
