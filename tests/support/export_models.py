@@ -4,6 +4,8 @@ Each is made with few columns: IN of the features, OUT of the result. Imported a
 so it imports what such a file imports.
 """
 
+# ruff: noqa: RET504 - written as the examples are.
+
 from __future__ import annotations
 
 import torch

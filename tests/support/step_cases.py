@@ -26,9 +26,7 @@ def program(*steps: Step, layers: int = 1) -> Program:
     widths = {"x": WIDTH}
     for step in steps:
         widths[step.out] = step.width(Shapes(widths, params))
-    return Program(
-        steps=steps, params=params, widths=widths, layers=layers, output=steps[-1].out
-    )
+    return Program(steps=steps, params=params, widths=widths, layers=layers, output=steps[-1].out)
 
 
 def linear(out: str, x: str = "x", weight: str = "w") -> Linear:

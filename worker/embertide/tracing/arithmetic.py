@@ -48,12 +48,10 @@ def neg(low: Lowering, node: Node, a: Any) -> Rows:
 
 
 def mul(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
-    """a * b, of which one is a constant."""
+    """a * b; of two tensors element by element."""
     if isinstance(a, Rows) and isinstance(b, Rows):
-        raise refuse(
-            node.where,
-            "two tensors of nodes are multiplied, element by element, which is not known here",
-        )
+        _check_widths(low, node, a, b)
+        return Rows(low.b.elementwise((a.name, b.name), "product"), a.factor * b.factor)
     rows, other = (a, b) if isinstance(a, Rows) else (b, a)
     rows = low.rows(node, rows)
     number = _number(other)
@@ -81,13 +79,18 @@ def total(low: Lowering, node: Node, parts: Sequence[Rows]) -> Rows:
 
 
 def _sum_of(low: Lowering, node: Node, a: Rows, b: Rows) -> Rows:
+    _check_widths(low, node, a, b)
+    return Rows(low.b.combine(a.name, b.name, alpha=a.factor, beta=b.factor))
+
+
+def _check_widths(low: Lowering, node: Node, a: Rows, b: Rows) -> None:
     widths = low.b.widths[a.name], low.b.widths[b.name]
     if widths[0] != widths[1]:
         raise refuse(
             node.where,
-            f"tensors of {widths[0]} and {widths[1]} columns are added, which is not known here",
+            f"{node.op} of tensors of {widths[0]} and {widths[1]} columns is not known here; give"
+            " both the same columns",
         )
-    return Rows(low.b.combine(a.name, b.name, alpha=a.factor, beta=b.factor))
 
 
 def _shifted(low: Lowering, node: Node, rows: Rows, other: Any, alpha: float) -> Rows:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pydantic import ValidationError
 from torch import nn
 
+from embertide.models.builder import INPUT
+from embertide.models.convs.kinds import CONVS
 from embertide.models.weights import Scope
+from embertide.spec.problems import dotted
 from embertide.tracing.convs import Conv
 from embertide.tracing.lower import Lowering
 from embertide.tracing.source import refuse
@@ -19,6 +23,7 @@ def lower_conv(
     module: nn.Module,
     conv: Conv,
     weighted: bool,
+    earlier: Node | None,
     source: Node,
     target: Node,
 ) -> Rows:
@@ -31,7 +36,29 @@ def lower_conv(
             " tensor for both",
         )
     (x,) = names
-    low.begin(path, type(module).__name__, True)
-    label = f"{path}, {type(module).__name__}"
-    scope = Scope(low.weights, path, label, {"in": low.b.widths[x]})
-    return Rows(conv.steps(low.b, scope, conv.options(module, weighted), x))
+    start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
+    kind = type(module).__name__
+    low.begin(path, kind, True)
+    more = {} if earlier is None else {conv.earlier: _place(low, node, path, start)}
+    try:
+        options = conv.options_of(module, weighted, **more)
+    except ValidationError as error:
+        told = "; ".join(f"{dotted(one['loc'])} {one['msg']}" for one in error.errors())
+        raise refuse(
+            node.where, f"{path} ({kind}) is not known with these options: {told}"
+        ) from None
+    scope = Scope(low.weights, path, f"{path}, {kind}", {"in": low.b.widths[x]})
+    return Rows(CONVS[type(options)](low.b, scope, options, x))
+
+
+def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:
+    """Which earlier layer's output a tensor is, as ``model.yaml`` says it."""
+    if name == INPUT:
+        return "input"
+    if name in low.b.outputs:
+        return low.b.outputs.index(name)
+    raise refuse(
+        node.where,
+        f"{path} reads a tensor that is no earlier layer's result; give it what a convolution, or"
+        " what stands before the first one, returns",
+    )

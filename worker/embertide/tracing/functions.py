@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -74,7 +74,7 @@ def _value(low: Lowering, argument: Any) -> Any:
 
 def _is_over_nodes(low: Lowering, node: Node) -> bool:
     """Whether a reduction runs over the nodes, and so needs all of them at once."""
-    if node.op not in ("mean", "sum", "max", "amax"):
+    if node.op not in ("mean", "sum", "max", "amax", "min", "amin"):
         return False
     x = node.args[0]
     if not isinstance(x, Node) or isinstance(low.values.get(x), Stack):
@@ -315,20 +315,23 @@ def _sum(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) 
     return Rows(mean.name, mean.factor * count)
 
 
-def _max(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> Any:
-    if isinstance(dim, Rows):
-        return _maximum(low, node, x, dim)
-    value, stacked = _reduced(node, x, dim)
-    if not stacked:
-        raise refuse(node.where, f"{node.op} over heads is not known here; mean is")
-    assert isinstance(value, Stack)
-    out = Rows(low.b.maximum(tuple(low.name(part) for part in value.parts)))
-    return [out] if node.op == "max" else out
+def _extreme(op: Literal["max", "min"]) -> Handler:
+    """Of a stack, or of two tensors."""
 
+    def lower(low: Lowering, node: Node, x: Value, dim: Any = None, **_keepdim: Any) -> Any:
+        if isinstance(dim, Rows):
+            parts: tuple[Rows, ...] = (low.rows(node, x), dim)
+        else:
+            value, stacked = _reduced(node, x, dim)
+            if not stacked:
+                raise refuse(node.where, f"{node.op} over heads is not known here; mean is")
+            assert isinstance(value, Stack)
+            parts = value.parts
+        out = Rows(low.b.elementwise(tuple(low.name(part) for part in parts), op))
+        # With dim, max and min also return the places.
+        return [out] if isinstance(node.value, tuple) else out
 
-def _maximum(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
-    pair = (low.name(low.rows(node, a)), low.name(low.rows(node, b)))
-    return Rows(low.b.maximum(pair))
+    return lower
 
 
 HANDLERS: dict[str, Handler] = {
@@ -359,8 +362,8 @@ HANDLERS: dict[str, Handler] = {
     "stack": _stack,
     "mean": _mean,
     "sum": _sum,
-    **dict.fromkeys(("max", "amax"), _max),
-    "maximum": _maximum,
+    **dict.fromkeys(("max", "amax", "maximum"), _extreme("max")),
+    **dict.fromkeys(("min", "amin", "minimum"), _extreme("min")),
     **dict.fromkeys(("add", "__add__", "__radd__"), do.add),
     **dict.fromkeys(("sub", "__sub__"), do.sub),
     **dict.fromkeys(("rsub", "__rsub__"), do.rsub),

@@ -13,8 +13,9 @@ from typing import Any
 
 from torch import nn
 
-from embertide.tracing.convs import Conv, known
+from embertide.tracing.convs import Conv
 from embertide.tracing.dgl_graph import RecordingGraph
+from embertide.tracing.known import known
 from embertide.tracing.messages import REDUCES, Edges, is_edges, is_weight
 from embertide.tracing.scopes import Scopes
 from embertide.tracing.source import here, refuse
@@ -63,12 +64,15 @@ class _Call:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         problem = self.conv.problem(self.module)
+        if getattr(self.module, "flow", "source_to_target") != "source_to_target":
+            problem = "flow='target_to_source' (turn the edges in the manifest instead)"
         if problem:
             raise self._refuse(f"has {problem}, which is not known here")
         bound = inspect.signature(self.forward).bind(self.module, *args, **kwargs).arguments
         xs = bound.get(self.conv.x)
         pair = xs if isinstance(xs, tuple) else (xs, xs)
-        for x in pair:
+        earlier = bound.get(self.conv.earlier)
+        for x in (*pair, *([earlier] if self.conv.earlier else [])):
             if not isinstance(x, Traced):
                 raise self._refuse(
                     "is given features that do not come from the graph's (an embedding table?);"
@@ -78,7 +82,7 @@ class _Call:
         after = [getattr(self.module, name) for name in self.conv.after]
         value = self._run(plain_graphs(args), plain_graphs(kwargs))
         node = self.edges.tape.add(
-            "conv", (self.path, self.module, self.conv, weighted, *pair), {}, value
+            "conv", (self.path, self.module, self.conv, weighted, earlier, *pair), {}, value
         )
         out: Any = self.edges.tape.wrap(node)
         for function in after:
@@ -100,7 +104,9 @@ class _Call:
         """Whether edge weights are passed; all else but features and edges is refused."""
         weighted = False
         for name, value in bound.items():
-            if name in ("self", self.conv.x) or value is None or isinstance(value, RecordingGraph):
+            if name in ("self", self.conv.x, self.conv.earlier) or value is None:
+                continue
+            if isinstance(value, RecordingGraph):
                 continue
             if name == "edge_index":
                 if not isinstance(value, Traced) or not is_edges(value.node):
