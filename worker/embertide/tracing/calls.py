@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import ValidationError
 from torch import nn
 
@@ -23,6 +25,7 @@ def lower_conv(
     module: nn.Module,
     conv: Conv,
     weighted: bool,
+    given: dict[str, float],
     earlier: Node | None,
     source: Node,
     target: Node,
@@ -39,7 +42,9 @@ def lower_conv(
     start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
     kind = type(module).__name__
     low.begin(path, kind, True)
-    more = {} if earlier is None else {conv.earlier: _place(low, node, path, start)}
+    more: dict[str, Any] = dict(given)
+    if earlier is not None:
+        more[conv.earlier] = _place(low, node, path, start)
     try:
         options = conv.options_of(module, weighted, **more)
     except ValidationError as error:

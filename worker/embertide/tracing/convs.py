@@ -29,6 +29,7 @@ class Conv:
         x: the argument of ``forward`` that has the features.
         weight: the argument that has edge weights; "" if it takes none.
         earlier: the argument, and option, that is an earlier layer's output; "" if none.
+        given: arguments of ``forward`` that are options -> why they must be given, or "".
         after: attributes that hold functions applied to the result, in this order.
         problem: what a module has that cannot be run; "" if nothing.
     """
@@ -39,6 +40,7 @@ class Conv:
     x: str = "x"
     weight: str = ""
     earlier: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
     after: tuple[str, ...] = ()
     problem: Callable[[Any], str] = lambda _module: ""
 

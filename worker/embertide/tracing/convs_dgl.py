@@ -75,7 +75,13 @@ DGL: dict[str, Conv] = {
     "TAGConv": Conv(
         dgl_filters.DglTag, bias="lin.bias", after=("_activation",), x="feat", weight="edge_weight"
     ),
-    "ChebConv": Conv(dgl_filters.DglCheb, bias="linear.bias", x="feat", after=("activation",)),
+    "ChebConv": Conv(
+        dgl_filters.DglCheb,
+        bias="linear.bias",
+        x="feat",
+        given={"lambda_max": "without it, it is computed from the whole graph"},
+        after=("activation",),
+    ),
     "GCN2Conv": Conv(
         dgl_filters.DglGcn2,
         # With layer=1, what makes the module's own share of the weights.

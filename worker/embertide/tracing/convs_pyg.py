@@ -57,7 +57,12 @@ PYG: dict[str, Conv] = {
     "SSGConv": Conv(pyg_filters.PygSsg, bias="lin.bias", weight=_WEIGHT),
     "LGConv": Conv(pyg_filters.PygLg, bias="", weight=_WEIGHT),
     "TAGConv": Conv(pyg_filters.PygTag, weight=_WEIGHT),
-    "ChebConv": Conv(pyg_filters.PygCheb, told={"K": lambda m: len(m.lins)}, weight=_WEIGHT),
+    "ChebConv": Conv(
+        pyg_filters.PygCheb,
+        told={"K": lambda m: len(m.lins)},
+        weight=_WEIGHT,
+        given={"lambda_max": ""},
+    ),
     "ARMAConv": Conv(pyg_filters.PygArma, told={"act": _activation}, weight=_WEIGHT),
     "GCN2Conv": Conv(
         pyg_filters.PygGcn2,

@@ -86,10 +86,10 @@ class Lowering:
 
     def derived(self, short: str, tensor: Tensor) -> str:
         """Add a parameter that is computed from others, or from none."""
-        name, count = f"traced.{len(self.layers)}.{short}", 0
+        name, count = f"traced.{len(self.b.outputs)}.{short}", 0
         while name in self.weights.params:
             count += 1
-            name = f"traced.{len(self.layers)}.{short}_{count}"
+            name = f"traced.{len(self.b.outputs)}.{short}_{count}"
         self.weights.params[name] = tensor.detach().contiguous()
         return name
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import nn
 
 from embertide.tracing.convs import Conv
@@ -78,11 +79,11 @@ class _Call:
                     "is given features that do not come from the graph's (an embedding table?);"
                     " give the table as the job's features"
                 )
-        weighted = self._check_edges(bound)
+        weighted, given = self._check_edges(bound), self._given(bound)
         after = [getattr(self.module, name) for name in self.conv.after]
         value = self._run(plain_graphs(args), plain_graphs(kwargs))
         node = self.edges.tape.add(
-            "conv", (self.path, self.module, self.conv, weighted, earlier, *pair), {}, value
+            "conv", (self.path, self.module, self.conv, weighted, given, earlier, *pair), {}, value
         )
         out: Any = self.edges.tape.wrap(node)
         for function in after:
@@ -104,9 +105,9 @@ class _Call:
         """Whether edge weights are passed; all else but features and edges is refused."""
         weighted = False
         for name, value in bound.items():
-            if name in ("self", self.conv.x, self.conv.earlier) or value is None:
+            if name in ("self", self.conv.x, self.conv.earlier, *self.conv.given):
                 continue
-            if isinstance(value, RecordingGraph):
+            if value is None or isinstance(value, RecordingGraph):
                 continue
             if name == "edge_index":
                 if not isinstance(value, Traced) or not is_edges(value.node):
@@ -123,6 +124,20 @@ class _Call:
             elif isinstance(value, Traced) or value is not False:
                 raise self._refuse(f"is given {name}, which is not known here; leave it out")
         return weighted
+
+    def _given(self, bound: dict[str, Any]) -> dict[str, float]:
+        """Options that the call gives: single numbers."""
+        found = {}
+        for name, reason in self.conv.given.items():
+            value = bound.get(name)
+            if value is None and reason:
+                raise self._refuse(f"is not given {name}; {reason}")
+            if value is not None:
+                numbers = torch.as_tensor(plain(value)).flatten()
+                if len(numbers) != 1:
+                    raise self._refuse(f"is given {len(numbers)} numbers as {name}; give one")
+                found[name] = float(numbers[0])
+        return found
 
     def _refuse(self, what: str) -> Exception:
         return refuse(here(), f"{self.path} ({type(self.module).__name__}) {what}")

@@ -37,11 +37,11 @@ def here() -> str:
 
 
 def place_of(trace: TracebackType | None) -> str:
-    """``file:line`` of the innermost line of the user's code in a traceback."""
+    """``file:line`` of the innermost line of the user's code in a traceback; "" without one."""
     frames = [f for f in traceback.extract_tb(trace) if not _is_ours(f.filename)]
     mine = [f for f in frames if not _is_library(f.filename)]
-    last = (mine or frames)[-1:] or traceback.extract_tb(trace)[-1:]
-    return f"{last[0].filename}:{last[0].lineno}" if last else "the module"
+    last = (mine or frames)[-1:]
+    return f"{last[0].filename}:{last[0].lineno}" if last else ""
 
 
 def refuse(where: str, what: str) -> ModelError:

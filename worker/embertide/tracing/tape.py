@@ -28,6 +28,17 @@ _SHAPES = (
 _SHOWN = ("__repr__", "__format__", "__str__")
 """To print a tensor decides nothing."""
 
+_DECIDES = {
+    "__bool__": "if, while or assert on a tensor",
+    "__contains__": "`in` on a tensor",
+    **dict.fromkeys(("item", "__float__", "__int__", "__index__"), "a tensor becomes a number"),
+    **dict.fromkeys(("tolist", "numpy", "__array__"), "a tensor leaves torch"),
+}
+_SAME_WAY = (
+    ", so that what is done depends on the graph; a program does the same for every graph: choose"
+    " with torch.where, or decide by an argument of the module"
+)
+
 _IN_PLACE = (
     *("relu_", "elu_", "leaky_relu_", "silu_", "tanh_", "sigmoid_", "dropout_"),
     *("add_", "sub_", "mul_", "div_", "neg_", "squeeze_", "unsqueeze_"),
@@ -154,12 +165,7 @@ class Tape:
                 for place, one in enumerate(value)
             ]
             return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
-        raise refuse(
-            here(),
-            f"{op} reads the numbers in a tensor, so that the way through the code depends on the"
-            " graph; a traced model takes the same way for every graph (torch.where chooses"
-            " element by element)",
-        )
+        raise refuse(here(), _DECIDES.get(op, f"{op} reads the numbers in a tensor") + _SAME_WAY)
 
 
 class _Named(tuple[Any, ...]):
