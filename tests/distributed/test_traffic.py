@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 import torch
 
+from embertide.footprint import Size
 from embertide.grid import Grid
+from embertide.planning.tensors import tensor_moves
 from embertide.spec.grid import GridShape
 from embertide.steps import (
     Activation,
@@ -19,11 +22,14 @@ from embertide.steps import (
     Linear,
     PairAttend,
     Program,
+    Propagate,
     Step,
 )
+from embertide.steps.moves import Conversion, Move, TileRows, WholeRows
 from embertide.telemetry.recorder import Label
 from tests.support.formulas import Formulas
 from tests.support.ranks import on_grid
+from tests.support.step_cases import step_cases
 from tests.support.tasks import count_traffic, log_events
 from tests.support.world import GROUP_BYTES, NODES, make_graph
 
@@ -231,3 +237,62 @@ def test_no_receive_buffer_is_larger_than_a_group(p: int, m: int) -> None:
                     assert received <= GROUP_BYTES
                     groups = max(groups, label.group)
     assert groups > 3
+
+
+def moved(f: Formulas, move: Move) -> tuple[tuple[str, str], int]:
+    """Axis and primitive of a planned move, and what all ranks receive of it."""
+    feature, partitions = f.grid.feature, f.feature_axes()
+    match move:
+        case Conversion(width=width):
+            size = sum(
+                f.rows(rank) * (width - f.columns(rank, width)) for rank in range(f.grid.world)
+            )
+            return ("feature", "gemm"), 4 * size
+        case TileRows(columns=columns):
+            bounds = [f.ranges.partition(rank // feature) for rank, *_ in partitions]
+            unique = sum(outside(f, *span) for span in bounds)
+            return ("graph", "spmm"), round(4 * columns * feature * unique)
+        case WholeRows(width=width):
+            unique = sum(outside(f, *f.ranges.worker(rank)) for rank in range(f.grid.world))
+            return ("world", "sddmm"), 4 * width * unique
+    return ("", ""), 0
+
+
+def outside(f: Formulas, start: int, stop: int) -> int:
+    """Unique sources of some rows' in-edges that are other rows."""
+    return sum(not start <= node < stop for node in f.needs(start, stop))
+
+
+def test_what_a_step_plans_to_move_is_what_it_moves() -> None:
+    """Of every kind of step, conversions and rows of neighbours to the byte."""
+    cases = step_cases()
+    shape = GridShape.of(2, 2)
+    answers = on_grid(2, 2, count_traffic, GRAPH, cases)
+    formulas = Formulas(Grid(shape), answers[0][0], GRAPH, GROUP_BYTES)
+    size = Size(nodes=NODES, edges=len(GRAPH.src), grid=shape, group_bytes=GROUP_BYTES, depth=1)
+    kinds = [("feature", "gemm"), ("graph", "spmm"), ("world", "sddmm")]
+    for name, of in cases.items():
+        planned, sent = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        for move in tensor_moves(of, size):
+            kind, size_bytes = moved(formulas, move)
+            planned[kind] += size_bytes
+        for _, counted in answers:
+            for label, (_, received) in counted[name].items():
+                sent[label.axis, label.primitive] += received
+        assert {k: sent[k] for k in kinds} == {k: planned[k] for k in kinds}, name
+
+
+def test_with_one_partition_nothing_moves_between_sums() -> None:
+    """A propagation of ten hops sends what one hop does: to tiles before, to rows behind."""
+    plans = {
+        str(times): program(
+            Linear(out="h", layer=0, x="x", weight="w0"),
+            Propagate(out="p", layer=0, x="h", times=times, norm="both", alpha=0.1),
+            h=7, p=7,
+        )
+        for times in (1, 10)
+    }  # fmt: skip
+    for _, counted in on_grid(1, 3, count_traffic, GRAPH, plans):
+        assert counted["10"] == counted["1"]
+        found = {(label.axis, label.primitive) for label in counted["10"] if label.layer == 0}
+        assert found == {("world", "features"), ("feature", "gemm")}

@@ -7,13 +7,27 @@ from __future__ import annotations
 
 import torch
 
-from embertide.steps import Aggregate, Combine, Elementwise, Linear, Program, Propagate, Step
+from embertide.steps import (
+    Aggregate,
+    Combine,
+    Concat,
+    Degree,
+    Elementwise,
+    Linear,
+    Message,
+    Program,
+    Propagate,
+    RowWise,
+    Step,
+)
 from embertide.steps.shapes import Shapes
 
 WIDTH = 10
 PARAMS = {
     "w": (7, 10),
     "v": (7, 10),
+    "both": (6, 17),
+    "heads": (1, 2, 3),
 }
 
 
@@ -83,6 +97,103 @@ def propagate() -> dict[str, Program]:
     }  # fmt: skip
 
 
+def row_wise() -> dict[str, Program]:
+    """A gate between two tensors, and heads that are put together in another way."""
+    gate = RowWise(
+        out="out", layer=0, inputs=("c", "a"),
+        lines=(
+            "open = sigmoid(x0)",
+            "kept = mul(open, x1)",
+            "shut = sub(1.0, open)",
+            "other = tanh(x0)",
+            "rest = mul(shut, other)",
+            "out = add(kept, rest)",
+        ),
+    )  # fmt: skip
+    heads = RowWise(
+        out="h", layer=0, inputs=("x",), params=("heads", "both"),
+        lines=(
+            "some = narrow(x0, 1, 2, 6)",
+            "h = reshape(some, [2, 3])",
+            "scaled = mul(h, p0)",
+            "a = softmax(scaled, 2)",
+            "mixed = einsum('nhf,nhg->nfg', a, h)",
+            "flat = flatten(mixed)",
+            "norm = layer_norm(flat)",
+            "top = amax(norm, 1, keepdim=True)",
+            "parts = cat([norm, flat], -1)",
+            "less = narrow(parts, 1, 0, 16)",
+            "long = cat([less, top], 1)",
+            "out = linear(long, p1)",
+        ),
+    )  # fmt: skip
+    return {
+        "a gate": program(linear("a"), summed("c", "a"), gate),
+        "heads of features": program(heads, summed("out", "h")),
+    }
+
+
+def message() -> dict[str, Program]:
+    """Every reduction, of both ends through a product and of the source alone."""
+    lines = (
+        "ends = cat([t, s], 1)",
+        "made = linear(ends, p0)",
+        "lit = leaky_relu(made, 0.1)",
+        "out = mul(lit, w)",
+    )
+    cases = {}
+    for number, reduce in enumerate(("sum", "mean", "max", "min", "var", "std")):
+        cases[f"message {reduce}"] = program(
+            linear("a"),
+            Message(
+                out="m", layer=0, x="x", target="a", params=("both",), lines=lines, reduce=reduce,
+                edge_weight=True, loops="single" if number % 2 else "keep",
+            ),
+            summed("b", "m"),
+            Message(out="out", layer=0, x="b", lines=("out = square(s)",), reduce=reduce),
+        )  # fmt: skip
+    cases["message softmax"] = program(
+        summed("a", "x"),
+        Message(
+            out="m", layer=0, x="x", target="a", params=("both", "heads"), reduce="softmax",
+            lines=(
+                "less = narrow(t, 1, 3, 7)",
+                "ends = cat([s, less], 1)",
+                "out = linear(ends, p0)",
+                "h = reshape(out, [2, 3])",
+                "products = mul(h, p1)",
+                "cut = mul(products, 4.0)",
+                "score = sum(cut, 2)",
+            ),
+        ),
+        Combine(out="out", layer=0, a="m", b="m", alpha=2.0),
+    )  # fmt: skip
+    return cases
+
+
+def degrees() -> dict[str, Program]:
+    """Degrees of every kind beside the features, as scalers and gates of edges need them."""
+    cases = {}
+    for of in ("in", "out", "weight"):
+        for loops in ("keep", "single"):
+            cases[f"degree {of} {loops}"] = program(
+                Degree(out="d", layer=0, of=of, loops=loops, loop_weight=2.0),
+                Concat(out="c", layer=0, inputs=("d", "x")),
+                Message(
+                    out="m", layer=0, x="c", target="c", loops=loops,
+                    lines=(
+                        "here = narrow(t, 1, 0, 1)",
+                        "there = narrow(s, 1, 0, 1)",
+                        "both = mul(here, there)",
+                        "more = add(both, 1.0)",
+                        "scale = rsqrt(more)",
+                        "out = mul(s, scale)",
+                    ),
+                ),
+            )  # fmt: skip
+    return cases
+
+
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
-    return {**elementwise(), **propagate()}
+    return {**elementwise(), **propagate(), **row_wise(), **message(), **degrees()}

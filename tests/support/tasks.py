@@ -17,7 +17,7 @@ from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.publish import write_parts
 from embertide.stages.sample import sample_layer
-from embertide.steps import Program
+from embertide.steps import Program, message, row_wise
 from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import Label, NullRecorder
 from embertide.versions.parts import PartDigest
@@ -31,6 +31,7 @@ def embed_all(
 ) -> list[np.ndarray]:
     """Our rows of every case's embeddings, with buffers so small that all are used often."""
     gemm.BLOCK_ROWS, attention_torch.PAIR_VALUES = 7, 100
+    message.CHUNK_VALUES, row_wise.CHUNK_VALUES = 300, 300
     ranks = {key: Rank(exchange, graph, make_job(weighted=key[1])) for key, graph in graphs.items()}
     return [
         ranks[kind, weighted].embed(

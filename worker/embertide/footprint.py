@@ -101,3 +101,10 @@ class Size:
             return 0.0
         received = FLOAT_BYTES * self.unique() * width / self.feature
         return 2 * min((self.depth + 1) * float(self.group_bytes), received)
+
+    def whole_in_flight(self, width: int) -> float:
+        """As :meth:`in_flight`, of rows with all columns for the edges of a sub-range."""
+        if self.workers == 1:
+            return 0.0
+        received = FLOAT_BYTES * self.unique(self.workers) * width
+        return 2 * min((self.depth + 1) * float(self.group_bytes), received)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from embertide.kernels.segments import Reduce
 from embertide.steps import (
     Activation,
     ActivationKind,
@@ -17,6 +18,7 @@ from embertide.steps import (
     Attend,
     Combine,
     Concat,
+    Degree,
     DivideByDegree,
     Elementwise,
     HeadDot,
@@ -24,11 +26,12 @@ from embertide.steps import (
     LayerNorm,
     Linear,
     Loops,
+    Message,
     Norm,
     PairAttend,
     Propagate,
     RowNormalize,
-    RowSoftmax,
+    RowWise,
     Step,
 )
 from embertide.steps.elementwise import ElementOp
@@ -139,6 +142,54 @@ class ProgramBuilder:
             edge_weight=edge_weight,
         )
         return self._append(step, self.widths[x])
+
+    def row_wise(
+        self, inputs: tuple[str, ...], lines: tuple[str, ...], params: tuple[str, ...], width: int
+    ) -> str:
+        """A few lines of torch's operations on each row, ``width`` columns."""
+        out = self._fresh("row_wise")
+        step = RowWise(out=out, layer=self.layer, inputs=inputs, lines=lines, params=params)
+        return self._append(step, width)
+
+    def message(
+        self,
+        x: str,
+        lines: tuple[str, ...],
+        width: int,
+        *,
+        reduce: Reduce = "sum",
+        target: str | None = None,
+        params: tuple[str, ...] = (),
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+        edge_weight: bool = False,
+    ) -> str:
+        """A few lines of torch's operations on each edge, reduced by row; ``width`` columns."""
+        step = Message(
+            out=self._fresh("message"),
+            layer=self.layer,
+            x=x,
+            lines=lines,
+            reduce=reduce,
+            target=target,
+            params=params,
+            loops=loops,
+            loop_weight=loop_weight,
+            edge_weight=edge_weight,
+        )
+        return self._append(step, width)
+
+    def degree(
+        self,
+        of: Literal["in", "out", "weight"] = "in",
+        *,
+        loops: Loops = "keep",
+        loop_weight: float = 1.0,
+    ) -> str:
+        """How many edges each node has, one column."""
+        out = self._fresh("count")
+        step = Degree(out=out, layer=self.layer, of=of, loops=loops, loop_weight=loop_weight)
+        return self._append(step, 1)
 
     def divide_by_degree(self, x: str, add: int) -> str:
         """Divide rows by in-degree + ``add``."""
@@ -260,8 +311,3 @@ class ProgramBuilder:
         out = self._fresh("normalize")
         step = RowNormalize(out=out, layer=self.layer, x=x, eps=eps)
         return self._append(step, self.widths[x])
-
-    def row_softmax(self, x: str, *, log: bool) -> str:
-        """Shares of each row's columns, or their logarithms."""
-        out = self._fresh("softmax")
-        return self._append(RowSoftmax(out=out, layer=self.layer, x=x, log=log), self.widths[x])

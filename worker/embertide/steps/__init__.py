@@ -7,16 +7,17 @@ from embertide.steps.aggregate import Aggregate
 from embertide.steps.attend import Attend
 from embertide.steps.base import EdgeStep, Leader, Step
 from embertide.steps.combine import Combine, Concat
-from embertide.steps.degree import DivideByDegree
+from embertide.steps.degree import Degree, DivideByDegree
 from embertide.steps.elementwise import Elementwise
 from embertide.steps.heads import HeadDot, HeadMean
 from embertide.steps.linear import Linear
+from embertide.steps.message import Message
 from embertide.steps.norms import Norm
 from embertide.steps.pair_attend import PairAttend
 from embertide.steps.program import Program
 from embertide.steps.propagate import Propagate
 from embertide.steps.row_norms import LayerNorm, RowNormalize
-from embertide.steps.row_softmax import RowSoftmax
+from embertide.steps.row_wise import RowWise
 
 __all__ = [
     "Activation",
@@ -26,6 +27,7 @@ __all__ = [
     "Attend",
     "Combine",
     "Concat",
+    "Degree",
     "DivideByDegree",
     "EdgeStep",
     "Elementwise",
@@ -35,11 +37,12 @@ __all__ = [
     "Leader",
     "Linear",
     "Loops",
+    "Message",
     "Norm",
     "PairAttend",
     "Program",
     "Propagate",
     "RowNormalize",
-    "RowSoftmax",
+    "RowWise",
     "Step",
 ]

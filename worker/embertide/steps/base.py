@@ -48,7 +48,9 @@ class Step(ABC):
     sliced: ClassVar[bool] = True
     """The result's columns may be cut among the slices of a grid."""
     pairs: ClassVar[bool] = False
-    """Both ends' whole rows are brought together at every edge."""
+    """Both ends' whole rows are brought together at every edge of a sub-range."""
+    tiles: ClassVar[bool] = True
+    """Sums over the edges of a partition; of what a step over edges may leave out."""
 
     def __init_subclass__(cls, *, kind: str | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)

@@ -76,4 +76,5 @@ class Program:
         over_edges = [(step, step.edges) for step in self.steps if step.edges is not None]
         kinds = {view[1:] if view.loops != "keep" else view.loops for _, view in over_edges}
         from_files = any(self.input in step.reads() for step, _ in over_edges)
-        return EdgeNeeds(pairs, pairs or len(kinds) > 1 or from_files)
+        positions = any(step.pairs and step.tiles for step in self.steps)
+        return EdgeNeeds(positions, pairs or len(kinds) > 1 or from_files)

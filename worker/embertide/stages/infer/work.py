@@ -41,9 +41,9 @@ class LayerWork:
             return 0
         execution = self._execution
         indptr, rank = execution.graphs(step.layer).csr.indptr, execution.grid.rank
-        edges = int(indptr[-1])
-        if step.pairs and execution.grid.world > 1:
-            # Scores of our sub-range come first.
+        alone = execution.grid.world == 1
+        edges = int(indptr[-1]) if step.tiles or (step.pairs and alone) else 0
+        if step.pairs and not alone:
             first, last = execution.ranges.within(rank)
             edges += int(indptr[last] - indptr[first])
         return edges
