@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, arange, nn
 
 from tests.support.conv_case import ConvCase
 
@@ -37,6 +37,26 @@ _GRAPH = {
     for size, out in (("wide", 8), ("narrow", 3))
     for weighted in (size == "wide",)
 } | {
+    **{
+        f"graph-{aggr}": ConvCase(
+            lambda n, aggr=aggr: n.GraphConv(5, 3, aggr=aggr), f"conv: graph, aggr: {aggr}", True
+        )
+        for aggr in ("min", "var", "std")
+    },
+    **{
+        f"sage-{aggr}": ConvCase(
+            lambda n, aggr=aggr: n.SAGEConv(5, 3, aggr=aggr), f"conv: sage, aggr: {aggr}"
+        )
+        for aggr in ("min", "var", "std")
+    },
+    **{
+        f"gin-{aggr}": ConvCase(
+            lambda n, aggr=aggr: n.GINConv(nn.Linear(5, 3), aggr=aggr), f"conv: gin, aggr: {aggr}"
+        )
+        for aggr in ("min", "var", "std")
+    },
+    "le": ConvCase(lambda n: n.LEConv(5, 3), "conv: le", True),
+    "le-no-bias": ConvCase(lambda n: n.LEConv(5, 3, bias=False), "conv: le, bias: false"),
     "graph-default": ConvCase(lambda n: n.GraphConv(5, 3), "conv: graph", True),
     "graph-no-bias": ConvCase(
         lambda n: n.GraphConv(5, 3, bias=False), "conv: graph, bias: false", True
@@ -55,6 +75,10 @@ _ATTENTION = {
     "transformer-rootless": ConvCase(
         lambda n: n.TransformerConv(5, 4, heads=2, root_weight=False),
         "conv: transformer, heads: 2, root_weight: false",
+    ),
+    "transformer-beta": ConvCase(
+        lambda n: n.TransformerConv(5, 4, heads=3, beta=True),
+        "conv: transformer, heads: 3, beta: true",
     ),
     "transformer-no-bias": ConvCase(
         lambda n: n.TransformerConv(5, 4, heads=2, bias=False),
@@ -200,4 +224,53 @@ _SAID = {
     ),
 }
 
-CASES = {**_SAID, **_GRAPH, **_ATTENTION, **_PROPAGATION, **_FILTERS}
+DEGREES = arange(12)
+"""A histogram of degrees, as PNAConv is given the training set's."""
+
+
+def _pna(name: str, options: str, *columns: int, **more: Any) -> dict[str, ConvCase]:
+    """PNAConv with some of the aggregators and scalers; other towers and Linears."""
+    words = options.split(" | ")
+    aggregators, scalers = (one.split(", ") for one in words)
+    said = "".join(
+        f", {key}: {str(value).lower()}"
+        for key, value in more.items()
+        if key in ("divide_input", "act")
+    )
+    return {
+        f"pna-{name}": ConvCase(
+            lambda n: n.PNAConv(*columns, aggregators, scalers, DEGREES, **more),
+            f"conv: pna, aggregators: [{words[0]}], scalers: [{words[1]}]{said}",
+        )
+    }
+
+
+_DEGREES = {
+    **_pna("mean-max", "mean, max | identity, amplification", 5, 4),
+    **_pna("all", "sum, min, var, std | attenuation, linear, inverse_linear", 5, 4, towers=2),
+    **_pna("divided", "mean, std | identity", 6, 4, towers=2, divide_input=True),
+    **_pna(
+        "deep",
+        "mean, min, std | identity, linear",
+        5,
+        4,
+        towers=2,
+        pre_layers=2,
+        post_layers=2,
+        act="elu",
+    ),
+    "fa": ConvCase(lambda n: n.FAConv(5), "conv: fa, x_0: input", forward=from_input),
+    "fa-no-loops": ConvCase(
+        lambda n: n.FAConv(5, eps=0.3, add_self_loops=False),
+        "conv: fa, x_0: input, eps: 0.3, add_self_loops: false",
+        forward=from_input,
+    ),
+    "fa-plain": ConvCase(
+        lambda n: n.FAConv(5, eps=0.0, normalize=False),
+        "conv: fa, x_0: input, eps: 0.0, normalize: false, edge_weight: true",
+        True,
+        forward=from_input,
+    ),
+}
+
+CASES = {**_DEGREES, **_SAID, **_GRAPH, **_ATTENTION, **_PROPAGATION, **_FILTERS}

@@ -26,9 +26,10 @@ GRAPH = GRAPHS["directed"]
 
 @pytest.mark.parametrize("name", conv_cases_pyg.CASES)
 def test_pyg(name: str) -> None:
-    case, x = conv_cases_pyg.CASES[name], features(5)
+    case = conv_cases_pyg.CASES[name]
     module = shake(case.module(pyg))
     program = program_of(case.text("pyg"), module)
+    x = features(program.input_width)
     more = {"edge_weight": GRAPH.weight.double()} if case.weighted else {}
     with torch.no_grad():
         edges = torch.stack([GRAPH.src, GRAPH.dst])
@@ -39,9 +40,10 @@ def test_pyg(name: str) -> None:
 @pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL itself is not compared: {why_no_dgl()}")
 @pytest.mark.parametrize("name", conv_cases_dgl.CASES)
 def test_dgl(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case, x, dgl = conv_cases_dgl.CASES[name], features(5), load_dgl()
+    case, dgl = conv_cases_dgl.CASES[name], load_dgl()
     module = shake(case.module(dgl.nn.pytorch))
     program = program_of(case.text("dgl"), module)
+    x = features(program.input_width)
     more: dict[str, Any] = {"edge_weight": GRAPH.weight.double()} if case.weighted else {}
     with torch.no_grad():
         whole = dgl.graph((GRAPH.src, GRAPH.dst), num_nodes=NODES)

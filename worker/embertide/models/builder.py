@@ -19,6 +19,7 @@ from embertide.steps import (
     Combine,
     Concat,
     Degree,
+    DegreeScale,
     DivideByDegree,
     Elementwise,
     HeadDot,
@@ -34,6 +35,7 @@ from embertide.steps import (
     RowWise,
     Step,
 )
+from embertide.steps.degree_scale import DegreeFunction
 from embertide.steps.elementwise import ElementOp
 
 INPUT = "x"
@@ -195,6 +197,27 @@ class ProgramBuilder:
         """Divide rows by in-degree + ``add``."""
         out = self._fresh("degree")
         step = DivideByDegree(out=out, layer=self.layer, x=x, add=add)
+        return self._append(step, self.widths[x])
+
+    def degree_scale(
+        self,
+        x: str,
+        function: DegreeFunction,
+        *,
+        value: float = 1.0,
+        loops: Loops = "keep",
+        edge_weight: bool = False,
+    ) -> str:
+        """Multiply rows by a function of the in-degree."""
+        step = DegreeScale(
+            out=self._fresh("degree"),
+            layer=self.layer,
+            x=x,
+            function=function,
+            value=value,
+            loops=loops,
+            edge_weight=edge_weight,
+        )
         return self._append(step, self.widths[x])
 
     def head_dot(self, x: str, vector: str, heads: int) -> str:

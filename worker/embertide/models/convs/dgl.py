@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.gin import gin
-from embertide.models.convs.propagate import propagate
+from embertide.models.convs.propagate import Hop
 from embertide.models.options.dgl import (
     DglDotGat,
     DglGat,
@@ -190,7 +190,7 @@ def dotgat(b: ProgramBuilder, s: Scope, o: DglDotGat, x: str) -> str:
 
 def dgl_propagate(b: ProgramBuilder, _s: Scope, o: DglPropagate, x: str) -> str:
     """APPNPConv; with ``norm: in_degree`` SGConv before its Linear."""
-    return propagate(b, x, o.k, o.alpha, lambda h: b.aggregate(h, norm=_NORMS[o.norm]))
+    return Hop(norm=_NORMS[o.norm]).times(b, x, o.k, alpha=o.alpha)
 
 
 def dgl_gin(b: ProgramBuilder, s: Scope, o: DglGin, x: str) -> str:

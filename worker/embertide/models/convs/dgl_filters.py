@@ -7,12 +7,13 @@ weighted degrees (EdgeWeightNorm), of sources and targets. None adds self-loops.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.cosine import cosine_attention
 from embertide.models.convs.gcn2 import gcn2
-from embertide.models.convs.polynomial import Apply, chebyshev, laplacian, powers
-from embertide.models.convs.propagate import propagate
+from embertide.models.convs.polynomial import chebyshev, laplacian, powers
+from embertide.models.convs.propagate import Hop
 from embertide.models.options.dgl_filters import (
     DglAgnn,
     DglAppnp,
@@ -26,15 +27,14 @@ from embertide.models.weights import Scope
 from embertide.steps import Norm
 
 
-def _summed(b: ProgramBuilder, o: Layer, norm: Norm = "sym_in") -> Apply:
-    if o.uses_edge_weight:
-        return lambda h: b.aggregate(h, norm="both_weighted", edge_weight=True)
-    return lambda h: b.aggregate(h, norm=norm)
+def _hop(o: Layer, norm: Norm = "sym_in") -> Hop:
+    weighted = o.uses_edge_weight
+    return Hop(norm="both_weighted" if weighted else norm, edge_weight=weighted)
 
 
 def appnp(b: ProgramBuilder, _s: Scope, o: DglAppnp, x: str) -> str:
     """APPNPConv: degrees as GraphConv's ``both``."""
-    return propagate(b, x, o.k, o.alpha, _summed(b, o, "both"))
+    return _hop(o, "both").times(b, x, o.k, alpha=o.alpha)
 
 
 def sg(b: ProgramBuilder, s: Scope, o: DglSg, x: str) -> str:
@@ -42,8 +42,8 @@ def sg(b: ProgramBuilder, s: Scope, o: DglSg, x: str) -> str:
     weight = s.take("fc.weight", "out", "in")
     bias = s.take("fc.bias", "out") if o.bias else None
     if s.size("out") >= s.size("in"):
-        return b.linear(propagate(b, x, o.k, 0.0, _summed(b, o)), weight, s.size("out"), bias)
-    total = propagate(b, b.linear(x, weight, s.size("out")), o.k, 0.0, _summed(b, o))
+        return b.linear(_hop(o).times(b, x, o.k), weight, s.size("out"), bias)
+    total = _hop(o).times(b, b.linear(x, weight, s.size("out")), o.k)
     return total if bias is None else b.affine(total, None, bias)
 
 
@@ -51,14 +51,14 @@ def tag(b: ProgramBuilder, s: Scope, o: DglTag, x: str) -> str:
     """TAGConv: its Linear reads all powers side by side, so it is one for each of them."""
     weights = _parts(s, "lin.weight", o.k + 1)
     bias = s.take("lin.bias", "out") if o.bias else None
-    return powers(b, x, weights, s.size("out"), bias, _summed(b, o))
+    return powers(b, x, weights, s.size("out"), bias, partial(_hop(o).once, b))
 
 
 def cheb(b: ProgramBuilder, s: Scope, o: DglCheb, x: str) -> str:
     """ChebConv: its Linear reads all polynomials side by side, so it is one for each of them."""
     weights = _parts(s, "linear.weight", o.k, alternating=True)
     bias = s.take("linear.bias", "out") if o.bias else None
-    apply = laplacian(b, o.lambda_max, _summed(b, o))
+    apply = laplacian(b, o.lambda_max, partial(_hop(o).once, b))
     return chebyshev(b, x, weights, s.size("out"), bias, apply)
 
 
@@ -85,7 +85,7 @@ def _parts(s: Scope, short: str, count: int, *, alternating: bool = False) -> li
 
 def gcn2_conv(b: ProgramBuilder, s: Scope, o: DglGcn2, x: str) -> str:
     """GCN2Conv."""
-    total = _summed(b, o)(x)
+    total = _hop(o).once(b, x)
     beta = math.log(o.lambda_ / o.layer + 1.0)
     out = gcn2(b, s, total, b.output_of(o.feat_0), alpha=o.alpha, beta=beta)
     return b.affine(out, None, s.take("bias", "in")) if o.bias else out

@@ -7,15 +7,13 @@ under DGL's ``apply_func`` or PyG's ``nn``; their names are the numbers of a Seq
 
 from __future__ import annotations
 
-from typing import Literal
-
 from embertide.models.after import activation, batch_norm, layer_norm
 from embertide.models.builder import ProgramBuilder
+from embertide.models.convs.aggregation import aggregate
 from embertide.models.options.layer import Gin
 from embertide.models.options.parts import MlpModule, NormOptions
 from embertide.models.prefixes import KINDS, Kind, modules_of, numbers_of, stored_norm
 from embertide.models.weights import Scope
-from embertide.steps import Norm
 
 
 def gin(b: ProgramBuilder, s: Scope, o: Gin, x: str, aggregator: str, function: str) -> str:
@@ -25,9 +23,7 @@ def gin(b: ProgramBuilder, s: Scope, o: Gin, x: str, aggregator: str, function: 
     if eps is None:
         stored = s.raw("eps", 1)
         eps = 0.0 if stored is None else float(stored[0])
-    norm: Norm = "in" if aggregator == "mean" else "none"
-    reduce: Literal["sum", "max"] = "max" if aggregator == "max" else "sum"
-    total = b.aggregate(x, reduce=reduce, norm=norm, edge_weight=o.uses_edge_weight)
+    total = aggregate(b, x, aggregator, edge_weight=o.uses_edge_weight)
     h = b.combine(x, total, alpha=1.0 + eps)
     inner = s.at(s.name(function))
     h = _linear(b, inner, h, "", True) if o.mlp is None else _modules(b, inner, o.mlp, h)

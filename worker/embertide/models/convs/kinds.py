@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs import dgl, dgl_filters, nodewise, pyg, pyg_filters
+from embertide.models.convs import dgl, dgl_filters, nodewise, pna, pyg, pyg_filters
 from embertide.models.options import dgl as dgl_options
 from embertide.models.options import dgl_filters as dgl_filter_options
 from embertide.models.options import pyg as pyg_options
@@ -38,9 +38,12 @@ CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
     pyg_options.PygGat: pyg.gat,
     pyg_options.PygGatv2: pyg.gatv2,
     pyg_options.PygTransformer: pyg.transformer,
+    pyg_options.PygLe: pyg.le,
     pyg_options.PygAgnn: pyg.agnn,
     pyg_options.PygGin: pyg.pyg_gin,
     pyg_options.PygPropagate: pyg.pyg_propagate,
+    pyg_filter_options.PygFa: pyg_filters.fa,
+    pyg_filter_options.PygPna: pna.pna,
     pyg_filter_options.PygSg: pyg_filters.sg,
     pyg_filter_options.PygSsg: pyg_filters.ssg,
     pyg_filter_options.PygAppnp: pyg_filters.appnp,

@@ -10,7 +10,6 @@ All of a layer's sums read one layer graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 from embertide.models.builder import ProgramBuilder
 
@@ -67,15 +66,6 @@ def _clenshaw(
 def _minus(b: ProgramBuilder, h: str, earlier: Sequence[str]) -> str:
     """h less the tensor, if there is one."""
     return b.combine(h, earlier[0], beta=-1.0) if earlier else h
-
-
-def weighted_powers(b: ProgramBuilder, x: str, factors: Sequence[float], apply: Apply) -> str:
-    """sum over k of factors[k] * A^k x."""
-    total, h = x, x
-    for power, (before, factor) in enumerate(pairwise(factors)):
-        h = apply(h)
-        total = b.combine(total, h, alpha=1.0 if power else before, beta=factor)
-    return total
 
 
 def laplacian(b: ProgramBuilder, lambda_max: float, normalized: Apply) -> Apply:

@@ -1,4 +1,4 @@
-"""Propagation without weights: the same sum over in-edges, several times (SGC, APPNP).
+"""The normalised sum over in-edges that a filter repeats: once, or several times in a row.
 
 Steps of one layer read one layer graph, so a sampled run draws one sample for all of them, as the
 libraries' modules do on a sampled graph.
@@ -6,18 +6,50 @@ libraries' modules do on a sampled graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from embertide.models.builder import ProgramBuilder
+from embertide.steps import Loops, Norm
 
 
-def propagate(
-    b: ProgramBuilder, x: str, times: int, alpha: float, aggregate: Callable[[str], str]
-) -> str:
-    """``times`` times h = (1 - alpha) * aggregate(h) + alpha * x (Gasteiger et al., eq. 4)."""
-    h = x
-    for _ in range(times):
-        h = aggregate(h)
-        if alpha:
-            h = b.combine(x, h, alpha=alpha, beta=1.0 - alpha)
-    return h
+@dataclass(frozen=True, kw_only=True)
+class Hop:
+    """One sum over in-edges: which degrees divide, which self-loops and weights count."""
+
+    norm: Norm = "none"
+    loops: Loops = "keep"
+    loop_weight: float = 1.0
+    edge_weight: bool = False
+
+    def once(self, b: ProgramBuilder, x: str) -> str:
+        """The sum, which may be one with a product behind it."""
+        return b.aggregate(
+            x,
+            norm=self.norm,
+            loops=self.loops,
+            loop_weight=self.loop_weight,
+            edge_weight=self.edge_weight,
+        )
+
+    def times(
+        self,
+        b: ProgramBuilder,
+        x: str,
+        times: int,
+        *,
+        alpha: float = 0.0,
+        hops: tuple[float, ...] | None = None,
+    ) -> str:
+        """``times`` sums with a share ``alpha`` of x in each, or the sum of all by ``hops``."""
+        if times == 1 and not alpha and hops is None:
+            return self.once(b, x)
+        return b.propagate(
+            x,
+            times=times,
+            alpha=alpha,
+            hops=hops,
+            norm=self.norm,
+            loops=self.loops,
+            loop_weight=self.loop_weight,
+            edge_weight=self.edge_weight,
+        )

@@ -9,10 +9,11 @@ from __future__ import annotations
 import torch
 
 from embertide.models.builder import ProgramBuilder
+from embertide.models.convs.aggregation import LINEAR, aggregate
 from embertide.models.convs.cosine import cosine_attention
 from embertide.models.convs.gin import gin
-from embertide.models.convs.propagate import propagate
-from embertide.models.convs.pyg_filters import gcn_sum
+from embertide.models.convs.propagate import Hop
+from embertide.models.convs.pyg_filters import gcn_hop
 from embertide.models.options.pyg import (
     PygAgnn,
     PygGat,
@@ -21,40 +22,44 @@ from embertide.models.options.pyg import (
     PygGin,
     PygGraph,
     PygHeads,
+    PygLe,
     PygPropagate,
     PygSage,
     PygTransformer,
 )
 from embertide.models.weights import Scope
-from embertide.steps import Loops, Norm
+from embertide.steps import Loops
+
+_GATE = (
+    "a = sub(x0, x1)",
+    "b = cat([x0, x1, a], 1)",
+    "c = linear(b, p0)",
+    "d = sigmoid(c)",
+    "e = mul(d, a)",
+    "out = sub(x0, e)",
+)
+"""TransformerConv's beta: beta * x1 + (1 - beta) * x0 of what neighbours and the node give."""
 
 
 def gcn(b: ProgramBuilder, s: Scope, o: PygGcn, x: str) -> str:
     """GCNConv; a new self-loop of an ``improved`` one weighs 2 in a weighted graph."""
     weight = s.take("lin.weight", "out", "in")
     bias = s.take("bias", "out") if o.bias else None
-
-    def aggregate(h: str) -> str:
-        return _summed(b, o, h, loop_weight=2.0 if o.improved else 1.0)
-
+    hop = _hop(o, loop_weight=2.0 if o.improved else 1.0)
     if s.size("out") > s.size("in"):
-        return b.linear(aggregate(x), weight, s.size("out"), bias)
-    total = aggregate(b.linear(x, weight, s.size("out")))
+        return b.linear(hop.once(b, x), weight, s.size("out"), bias)
+    total = hop.once(b, b.linear(x, weight, s.size("out")))
     return total if bias is None else b.affine(total, None, bias)
 
 
 def pyg_propagate(b: ProgramBuilder, _s: Scope, o: PygPropagate, x: str) -> str:
     """APPNP; with ``alpha: 0`` SGConv before its Linear."""
-    return propagate(b, x, o.K, o.alpha, lambda h: _summed(b, o, h))
+    return _hop(o).times(b, x, o.K, alpha=o.alpha)
 
 
-def _summed(
-    b: ProgramBuilder, o: PygGcn | PygPropagate, h: str, *, loop_weight: float = 1.0
-) -> str:
+def _hop(o: PygGcn | PygPropagate, *, loop_weight: float = 1.0) -> Hop:
     """The sum over in-edges, with gcn_norm's self-loops and degrees unless told otherwise."""
-    return gcn_sum(
-        b,
-        h,
+    return gcn_hop(
         normalize=o.normalize,
         loops=o.normalize if o.add_self_loops is None else o.add_self_loops,
         loop_weight=loop_weight,
@@ -76,12 +81,12 @@ def sage(b: ProgramBuilder, s: Scope, o: PygSage, x: str) -> str:
         h = b.activation(b.linear(x, inner, s.size("in"), shift), "relu")
     else:
         h = x
-    if o.aggr != "max" and out <= s.size("in"):
-        total = _sage_total(b, o, b.linear(h, weight, out))
+    if o.aggr in LINEAR and out <= s.size("in"):
+        total = aggregate(b, b.linear(h, weight, out), o.aggr)
     else:
         # The bias rides on this product only where no product of the node itself can carry it.
         late = None if o.root_weight else bias
-        total = b.linear(_sage_total(b, o, h), weight, out, late)
+        total = b.linear(aggregate(b, h, o.aggr), weight, out, late)
         bias = bias if o.root_weight else None
     if o.root_weight:
         root = s.take("lin_r.weight", "out", "in")
@@ -91,25 +96,15 @@ def sage(b: ProgramBuilder, s: Scope, o: PygSage, x: str) -> str:
     return b.row_normalize(total) if o.normalize else total
 
 
-def _sage_total(b: ProgramBuilder, o: PygSage, h: str) -> str:
-    if o.aggr == "max":
-        return b.aggregate(h, reduce="max")
-    return b.aggregate(h, norm="in" if o.aggr == "mean" else "none")
-
-
 def graph(b: ProgramBuilder, s: Scope, o: PygGraph, x: str) -> str:
     """GraphConv: lin_rel holds the bias, which every node gets, with neighbours or without."""
     weight, root = s.take("lin_rel.weight", "out", "in"), s.take("lin_root.weight", "out", "in")
     bias = s.take("lin_rel.bias", "out") if o.bias else None
     out, weighted = s.size("out"), o.uses_edge_weight
-    if o.aggr == "max":
-        total = b.linear(b.aggregate(x, reduce="max", edge_weight=weighted), weight, out)
+    if o.aggr in LINEAR and out <= s.size("in"):
+        total = aggregate(b, b.linear(x, weight, out), o.aggr, edge_weight=weighted)
     else:
-        norm: Norm = "in" if o.aggr == "mean" else "none"
-        first = out <= s.size("in")
-        h = b.linear(x, weight, out) if first else x
-        total = b.aggregate(h, norm=norm, edge_weight=weighted)
-        total = total if first else b.linear(total, weight, out)
+        total = b.linear(aggregate(b, x, o.aggr, edge_weight=weighted), weight, out)
     return b.combine(b.linear(x, root, out, bias), total)
 
 
@@ -201,7 +196,26 @@ def transformer(b: ProgramBuilder, s: Scope, o: PygTransformer, x: str) -> str:
     s.agree("out", columns if o.concat else width)
     weight = s.take("lin_skip.weight", "out", "in")
     bias = s.take("lin_skip.bias", "out") if o.bias else None
-    return b.combine(b.linear(x, weight, s.size("out"), bias), h) if o.root_weight else h
+    if not o.root_weight:
+        return h
+    own = b.linear(x, weight, s.size("out"), bias)
+    if not o.beta:
+        return b.combine(own, h)
+    gate = s.take("lin_beta.weight", 1, 3 * s.size("out") or "gate")
+    return b.row_wise((h, own), _GATE, (gate,), s.size("out"))
+
+
+def le(b: ProgramBuilder, s: Scope, o: PygLe, x: str) -> str:
+    """LEConv: the sum over in-edges of w * (lin1(x_j) - lin2(x_i)), plus lin3(x_i)."""
+    out = {"lin1": "", "lin2": "", "lin3": ""}
+    for name in out:
+        weight = s.take(f"{name}.weight", "out", "in")
+        bias = s.take(f"{name}.bias", "out") if o.bias and name != "lin2" else None
+        out[name] = b.linear(x, weight, s.size("out"), bias)
+    weighted = o.uses_edge_weight
+    total = b.aggregate(out["lin1"], edge_weight=weighted)
+    own = b.degree_scale(out["lin2"], "degree", edge_weight=weighted)
+    return b.combine(out["lin3"], b.combine(total, own, beta=-1.0))
 
 
 def agnn(b: ProgramBuilder, s: Scope, o: PygAgnn, x: str) -> str:

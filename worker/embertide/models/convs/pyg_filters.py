@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 
 from embertide.models.after import activation
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.gcn2 import gcn2
-from embertide.models.convs.polynomial import chebyshev, laplacian, powers, weighted_powers
-from embertide.models.convs.propagate import propagate
+from embertide.models.convs.polynomial import chebyshev, laplacian, powers
+from embertide.models.convs.propagate import Hop
 from embertide.models.options.pyg_filters import (
     PygAppnp,
     PygArma,
     PygCheb,
+    PygFa,
     PygGcn2,
     PygLg,
     PygLightGcn,
@@ -28,18 +30,15 @@ from embertide.models.weights import Scope
 from embertide.steps import Norm
 
 
-def gcn_sum(
-    b: ProgramBuilder,
-    h: str,
+def gcn_hop(
     *,
     normalize: bool = True,
     loops: bool = False,
     loop_weight: float = 1.0,
     edge_weight: bool,
-) -> str:
-    """The sum over in-edges with gcn_norm's degrees; ``loops``: one self-loop for every node."""
-    return b.aggregate(
-        h,
+) -> Hop:
+    """A sum over in-edges with gcn_norm's degrees; ``loops``: one self-loop for every node."""
+    return Hop(
         norm="sym_in_weighted" if normalize else "none",
         loops="single" if loops else "keep",
         loop_weight=loop_weight,
@@ -50,59 +49,48 @@ def gcn_sum(
 def appnp(b: ProgramBuilder, _s: Scope, o: PygAppnp, x: str) -> str:
     """APPNP; it adds self-loops only where it normalises."""
     loops = o.normalize and o.add_self_loops
-    return propagate(
-        b,
-        x,
-        o.K,
-        o.alpha,
-        lambda h: gcn_sum(b, h, normalize=o.normalize, loops=loops, edge_weight=o.uses_edge_weight),
-    )
+    hop = gcn_hop(normalize=o.normalize, loops=loops, edge_weight=o.uses_edge_weight)
+    return hop.times(b, x, o.K, alpha=o.alpha)
 
 
 def sg(b: ProgramBuilder, s: Scope, o: PygSg, x: str) -> str:
     """SGConv: the K sums, and the Linear where it makes their rows narrower or else behind them."""
-    return _filtered(b, s, o, x, lambda h: propagate(b, h, o.K, 0.0, _summed(b, o)))
+    return _filtered(b, s, o, x, None)
 
 
 def ssg(b: ProgramBuilder, s: Scope, o: PygSsg, x: str) -> str:
     """SSGConv: alpha * x + (1 - alpha) / K * (A x + ... + A^K x)."""
-    factors = [o.alpha] + [(1.0 - o.alpha) / o.K] * o.K
-    return _filtered(b, s, o, x, lambda h: weighted_powers(b, h, factors, _summed(b, o)))
-
-
-def _summed(b: ProgramBuilder, o: PygPowers) -> Callable[[str], str]:
-    return lambda h: gcn_sum(b, h, loops=o.add_self_loops, edge_weight=o.uses_edge_weight)
+    return _filtered(b, s, o, x, (o.alpha, *[(1.0 - o.alpha) / o.K] * o.K))
 
 
 def _filtered(
-    b: ProgramBuilder, s: Scope, o: PygPowers, x: str, apply: Callable[[str], str]
+    b: ProgramBuilder, s: Scope, o: PygPowers, x: str, hops: tuple[float, ...] | None
 ) -> str:
     """A filter without weights and its Linear; the two commute."""
+    hop = gcn_hop(loops=o.add_self_loops, edge_weight=o.uses_edge_weight)
     weight = s.take("lin.weight", "out", "in")
     bias = s.take("lin.bias", "out") if o.bias else None
     if s.size("out") >= s.size("in"):
-        return b.linear(apply(x), weight, s.size("out"), bias)
-    total = apply(b.linear(x, weight, s.size("out")))
+        return b.linear(hop.times(b, x, o.K, hops=hops), weight, s.size("out"), bias)
+    total = hop.times(b, b.linear(x, weight, s.size("out")), o.K, hops=hops)
     return total if bias is None else b.affine(total, None, bias)
 
 
 def lg(b: ProgramBuilder, _s: Scope, o: PygLg, x: str) -> str:
     """LGConv."""
-    return gcn_sum(b, x, normalize=o.normalize, edge_weight=o.uses_edge_weight)
+    return gcn_hop(normalize=o.normalize, edge_weight=o.uses_edge_weight).once(b, x)
 
 
 def lightgcn(b: ProgramBuilder, s: Scope, o: PygLightGcn, x: str) -> str:
     """LightGCN (He et al., eq. 4); ``alpha`` has one factor for the table and each layer."""
-    alpha = s.raw("alpha", "layers")
     if s.has("embedding.weight"):
         s.raw("embedding.weight", "nodes", "in")
-    factors = [1.0] if alpha is None else alpha.double().tolist()
-    return weighted_powers(
-        b,
-        x,
-        factors,
-        lambda h: gcn_sum(b, h, normalize=o.normalize, edge_weight=o.uses_edge_weight),
-    )
+    alpha = s.raw("alpha", "layers")
+    if alpha is None:
+        return x
+    factors = tuple(alpha.double().tolist())
+    hop = gcn_hop(normalize=o.normalize, edge_weight=o.uses_edge_weight)
+    return hop.times(b, x, len(factors) - 1, hops=factors)
 
 
 def tag(b: ProgramBuilder, s: Scope, o: PygTag, x: str) -> str:
@@ -110,14 +98,8 @@ def tag(b: ProgramBuilder, s: Scope, o: PygTag, x: str) -> str:
     count = o.K + 1 if o.K is not None else _linears(s)
     weights = [s.take(f"lins.{power}.weight", "out", "in") for power in range(count)]
     bias = s.take("bias", "out") if o.bias else None
-    return powers(
-        b,
-        x,
-        weights,
-        s.size("out"),
-        bias,
-        lambda h: gcn_sum(b, h, normalize=o.normalize, edge_weight=o.uses_edge_weight),
-    )
+    hop = gcn_hop(normalize=o.normalize, edge_weight=o.uses_edge_weight)
+    return powers(b, x, weights, s.size("out"), bias, partial(hop.once, b))
 
 
 def cheb(b: ProgramBuilder, s: Scope, o: PygCheb, x: str) -> str:
@@ -130,11 +112,8 @@ def cheb(b: ProgramBuilder, s: Scope, o: PygCheb, x: str) -> str:
             s.put(name, -s.weights.params[name])
         weights.append(name)
     bias = s.take("bias", "out") if o.bias else None
-
-    def summed(h: str) -> str:
-        return b.aggregate(h, norm=norm, loops="none", edge_weight=o.uses_edge_weight)
-
-    apply = laplacian(b, o.lambda_max, summed)
+    hop = Hop(norm=norm, loops="none", edge_weight=o.uses_edge_weight)
+    apply = laplacian(b, o.lambda_max, partial(hop.once, b))
     return chebyshev(b, x, weights, s.size("out"), bias, apply)
 
 
@@ -151,14 +130,36 @@ def gcn2_conv(b: ProgramBuilder, s: Scope, o: PygGcn2, x: str) -> str:
     beta = 1.0
     if o.theta is not None and o.layer is not None:
         beta = math.log(o.theta / o.layer + 1.0)
-    total = gcn_sum(
-        b,
-        x,
-        normalize=o.normalize,
-        loops=o.normalize and o.add_self_loops,
-        edge_weight=o.uses_edge_weight,
+    loops = o.normalize and o.add_self_loops
+    hop = gcn_hop(normalize=o.normalize, loops=loops, edge_weight=o.uses_edge_weight)
+    return gcn2(b, s, hop.once(b, x), b.output_of(o.x_0), alpha=o.alpha, beta=beta)
+
+
+def fa(b: ProgramBuilder, s: Scope, o: PygFa, x: str) -> str:
+    """FAConv (Bo et al., eq. 6): roots of degrees stand before and behind the sum of messages.
+
+    A message needs one number of each end, its score, beside the source's row.
+    """
+    columns = s.size("in") or "in"
+    scores = [s.take(f"att_{end}.weight", 1, columns) for end in ("l", "r")]
+    source, target = (b.head_dot(x, name, 1) for name in scores)
+    view: dict[str, Any] = {"loops": "single" if o.normalize and o.add_self_loops else "keep"}
+    rows = b.degree_scale(x, "inverse_root", **view) if o.normalize else x
+    width = b.widths[x] or s.size("in")
+    lines = (
+        f"a = narrow(s, 1, 0, {width})",
+        f"b = narrow(s, 1, {width}, 1)",
+        "c = add(b, t)",
+        "d = tanh(c)",
+        "e = mul(d, w)",
+        "out = mul(a, e)",
     )
-    return gcn2(b, s, total, b.output_of(o.x_0), alpha=o.alpha, beta=beta)
+    weighted = o.uses_edge_weight
+    joined = b.concat((rows, source))
+    total = b.message(joined, lines, width, target=target, edge_weight=weighted, **view)
+    if o.normalize:
+        total = b.degree_scale(total, "inverse_root", **view)
+    return b.combine(b.output_of(o.x_0), total, alpha=o.eps) if o.eps else total
 
 
 def arma(b: ProgramBuilder, s: Scope, o: PygArma, x: str) -> str:
@@ -166,11 +167,11 @@ def arma(b: ProgramBuilder, s: Scope, o: PygArma, x: str) -> str:
     _put_stacks(s, o)
     own, stacks = s.size("own"), s.size("stacks")
     width, h = stacks * s.size("out"), x
+    hop = gcn_hop(edge_weight=o.uses_edge_weight)
     for t in range((o.num_layers or 1) if o.shared_weights else own):
         place = 0 if o.shared_weights else t
         before = "init_weight" if t == 0 else f"weight.{0 if o.shared_weights else t - 1}"
-        summed = b.linear(h, s.name(before), width)
-        summed = gcn_sum(b, summed, edge_weight=o.uses_edge_weight)
+        summed = hop.once(b, b.linear(h, s.name(before), width))
         shift = s.name(f"bias.{place}") if o.bias else None
         h = b.combine(b.linear(x, s.name(f"root_weight.{place}"), width, shift), summed)
         h = h if o.act is None else activation(b, s, o.act, h)

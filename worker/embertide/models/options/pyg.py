@@ -50,7 +50,9 @@ class PygSage(Layer):
     refused = _REFUSED
     module = "torch_geometric.nn.SAGEConv"
     conv: Literal["sage"] = Field(description="GraphSAGE")
-    aggr: Literal["mean", "max", "sum", "add"] = Field(default="mean", description=_AGGR)
+    aggr: Literal["mean", "max", "sum", "add", "min", "var", "std"] = Field(
+        default="mean", description=_AGGR
+    )
     normalize: bool = Field(default=False, description="rows of the result get length one")
     root_weight: bool = Field(default=True, description="adds the node itself (lin_r)")
     project: bool = Field(default=False, description="neighbours pass lin and relu first")
@@ -64,7 +66,9 @@ class PygGraph(Layer):
     refused = _REFUSED
     module = "torch_geometric.nn.GraphConv"
     conv: Literal["graph"] = Field(description="higher-order graph convolution")
-    aggr: Literal["add", "sum", "mean", "max"] = Field(default="add", description=_AGGR)
+    aggr: Literal["add", "sum", "mean", "max", "min", "var", "std"] = Field(
+        default="add", description=_AGGR
+    )
 
 
 class PygHeads(Layer):
@@ -107,6 +111,18 @@ class PygTransformer(Layer):
     )
     concat: bool = Field(default=True, description="heads side by side; false averages them")
     root_weight: bool = Field(default=True, description="adds the node itself (lin_skip)")
+    beta: bool = Field(
+        default=False, description="a gate weighs the node against its neighbours (lin_beta)"
+    )
+
+
+class PygLe(Layer):
+    """Differences to the neighbours, each through a Linear of its own (ASAP's local extrema)."""
+
+    weighted = True
+    marks = ("lin3.weight",)
+    module = "torch_geometric.nn.LEConv"
+    conv: Literal["le"] = Field(description="local extremum convolution")
 
 
 class PygAgnn(Layer):
@@ -123,8 +139,11 @@ class PygAgnn(Layer):
 class PygGin(Gin):
     """Graph isomorphism network."""
 
+    refused = _REFUSED
     module = "torch_geometric.nn.GINConv"
-    aggr: Literal["add", "sum", "max", "mean"] = Field(default="add", description=_AGGR)
+    aggr: Literal["add", "sum", "max", "mean", "min", "var", "std"] = Field(
+        default="add", description=_AGGR
+    )
 
 
 class PygPropagate(Layer):

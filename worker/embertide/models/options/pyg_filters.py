@@ -169,3 +169,66 @@ class PygGcn2(Layer):
         """The initial representation is another layer's output."""
         own: list[tuple[Place, int]] = [(("x_0",), self.x_0)] if isinstance(self.x_0, int) else []
         return [*super().earlier(), *own]
+
+
+class PygFa(Layer):
+    """Sums whose signs are learnt: each edge counts tanh of a score of both its ends."""
+
+    weighted = False
+    marks = ("att_l.weight",)
+    module = "torch_geometric.nn.FAConv"
+    conv: Literal["fa"] = Field(description="frequency adaptive convolution")
+    x_0: Earlier = Field(
+        description="the initial representation: `input` (the features) or the number of the"
+        " layer whose output it is (the first is 0)"
+    )
+    eps: float = Field(default=0.1, description="share of the initial representation")
+    normalize: bool = Field(default=True, description=_NORMALIZE)
+    add_self_loops: bool = Field(default=True, description=f"{_LOOPS}; only with `normalize`")
+    bias: Literal[False] = Field(default=False, description="the module has none")
+
+    def conflicts(self) -> Problems:
+        """The library demands edge weights where it does not normalise, and only there."""
+        if self.normalize == self.uses_edge_weight:
+            must = "must be true where normalize is false"
+            return [
+                (("edge_weight",), "must be false beside normalize" if self.normalize else must)
+            ]
+        return []
+
+    def earlier(self) -> list[tuple[Place, int]]:
+        """The initial representation is another layer's output."""
+        own: list[tuple[Place, int]] = [(("x_0",), self.x_0)] if isinstance(self.x_0, int) else []
+        return [*super().earlier(), *own]
+
+
+class PygPna(Layer):
+    """Several aggregators at once, each scaled by functions of the degree."""
+
+    marks = ("pre_nns.0.0.weight",)
+    module = "torch_geometric.nn.PNAConv"
+    conv: Literal["pna"] = Field(description="principal neighbourhood aggregation")
+    aggregators: tuple[Literal["sum", "mean", "min", "max", "var", "std"], ...] = Field(
+        strict=False, min_length=1, description="as the module was given them, in order"
+    )
+    scalers: tuple[
+        Literal["identity", "amplification", "attenuation", "linear", "inverse_linear"], ...
+    ] = Field(
+        strict=False,
+        min_length=1,
+        description="as the module was given them, in order; the weights have the mean degrees",
+    )
+    divide_input: bool = Field(
+        default=False, description="each tower reads a part of the columns of its own"
+    )
+    act: Activation | None = Field(
+        default=ActivationOptions(kind="relu"),
+        description="an activation between the Linears of a tower, where there are several",
+    )
+    bias: Literal[True] = Field(default=True, description="all its Linears have one")
+
+    def conflicts(self) -> Problems:
+        """A message has no parameters of an activation."""
+        if self.act is not None and self.act.kind == "prelu":
+            return [(("act",), "prelu is not supported between the Linears of a tower")]
+        return []
