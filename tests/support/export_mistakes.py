@@ -122,7 +122,7 @@ class Message(pyg.MessagePassing):
         return self.propagate(edge_index, x=x)
 
     def message(self, x_i, x_j):
-        return x_j.exp() - x_i  # Message
+        return torch.cumsum(x_j, dim=1) - x_i  # Message
 
 
 class Raises(Base):

@@ -21,6 +21,7 @@ from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
 from embertide.tracing.prepare import find_width, prepare
 from embertide.tracing.proof import Proof, prove
+from embertide.tracing.row_wise import emit
 from embertide.tracing.run import Subject, quiet
 
 NODES, SEED = 31, 1
@@ -115,6 +116,7 @@ def _lower(subject: Subject, graph: RandomGraph) -> Lowered:
     lowering = Lowering(
         module=subject.module,
         nodes=graph.nodes,
+        emit=emit,
         b=ProgramBuilder(graph.x.shape[1]),
         weights=Weights(tensors, "the module", dtype=torch.float64),
         names=bound_names(subject.module),

@@ -12,15 +12,17 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from embertide.errors import ModelError
 from embertide.models.after import fold_batch_norm
 from embertide.steps import ActivationKind
 from embertide.tracing import arithmetic as do
 from embertide.tracing.calls import lower_conv
 from embertide.tracing.lower import Lowering
 from embertide.tracing.messages import lower_aggregate
+from embertide.tracing.row_wise import lower_row_wise
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
-from embertide.tracing.values import Rows, Stack, Value
+from embertide.tracing.values import Pending, Pieces, Rows, Stack, Value
 
 Handler = Callable[..., Any]
 
@@ -37,6 +39,26 @@ def lower_function(low: Lowering, node: Node) -> Any:
         return lower_conv(low, node, *node.args)
     if node.op == "item":
         return _item(low, node)
+    if node.op in ("chunk", "split"):
+        return Pieces()
+    try:
+        return _native(low, node)
+    except ModelError:
+        # What has no step of its own, or not for these arguments.
+        several = isinstance(node.value, tuple)
+        try:
+            made = lower_row_wise(low, node) if not several else Pieces()
+        except ModelError as error:
+            other = error
+        else:
+            return made
+        if node.op not in HANDLERS:
+            raise other from None
+        raise
+
+
+def _native(low: Lowering, node: Node) -> Any:
+    """The value of a function that has a step of its own."""
     handler = HANDLERS.get(node.op)
     if handler is None or _is_over_nodes(low, node):
         raise unknown(node)
@@ -66,7 +88,8 @@ def _value(low: Lowering, argument: Any) -> Any:
                 argument.where,
                 "a tensor of the edges is used among those of the nodes; sum it up first",
             )
-        return low.values[argument]
+        value = low.values[argument]
+        return low.rows(argument, value) if isinstance(value, Pending) else value
     if type(argument) in (tuple, list):
         return [_value(low, one) for one in argument]
     return argument
@@ -94,7 +117,7 @@ def _item(low: Lowering, node: Node) -> Any:
     values = low.values[whole]
     if isinstance(values, list) and place < len(values):
         return values[place]
-    raise refuse(whole.where, f"result {place} of {whole.op} is not known here")
+    return lower_row_wise(low, node)
 
 
 # What leaves the numbers of a row as they are.
@@ -224,15 +247,6 @@ def _normalize(
     return Rows(low.b.row_normalize(low.name(rows), eps))
 
 
-def _softmax(log: bool) -> Handler:
-    def lower(low: Lowering, node: Node, x: Value, dim: int | None = None, **_dtype: Any) -> Rows:
-        if node.value.dim() != 2 or dim not in (1, -1):
-            raise refuse(node.where, f"{node.op} is known over the columns of [N, D]: dim=1")
-        return Rows(low.b.row_softmax(low.name(low.rows(node, x)), log=log))
-
-    return lower
-
-
 # Activations.
 
 
@@ -347,8 +361,6 @@ HANDLERS: dict[str, Handler] = {
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
     "normalize": _normalize,
-    "softmax": _softmax(log=False),
-    "log_softmax": _softmax(log=True),
     "relu": _activation("relu"),
     "silu": _activation("silu"),
     "tanh": _activation("tanh"),

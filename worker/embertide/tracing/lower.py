@@ -17,10 +17,10 @@ from embertide.errors import ModelError
 from embertide.models.builder import INPUT, ProgramBuilder
 from embertide.models.folder import LayerName
 from embertide.models.weights import Weights
-from embertide.steps import Program
+from embertide.steps import Program, Step
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
-from embertide.tracing.values import Rows, Stack
+from embertide.tracing.values import Pending, Rows, Stack
 
 
 @dataclass
@@ -42,11 +42,12 @@ class Lowering:
 
     Attributes:
         nodes: rows of the traced graph.
-        edges: the node of ``edge_index``, if the module has it.
+        emit: makes the step of operations that wait for it.
     """
 
     module: nn.Module
     nodes: int
+    emit: Callable[[Lowering, Pending], Rows]
     b: ProgramBuilder
     weights: Weights
     values: dict[Node, Any] = field(default_factory=dict)
@@ -58,6 +59,10 @@ class Lowering:
 
     def rows(self, node: Node, value: Any) -> Rows:
         """A value that must have one row for each node."""
+        if isinstance(value, Pending):
+            made = self.emit(self, value)
+            self._keep(value.node, made)
+            return made
         if isinstance(value, Rows):
             return value
         if isinstance(value, Stack):
@@ -125,13 +130,15 @@ class Lowering:
             if node.op == "input":
                 self.values[node] = Rows(INPUT)
                 continue
-            value = lower(self, node)
-            self.values[node] = value
-            if isinstance(value, Rows):
-                self.last = value.name
-                if value.factor == 1.0:
-                    self.made.setdefault(value.name, node)
+            self._keep(node, lower(self, node))
         return self.rows(output, self.values.get(output))
+
+    def _keep(self, node: Node, value: Any) -> None:
+        self.values[node] = value
+        if isinstance(value, Rows):
+            self.last = value.name
+            if value.factor == 1.0:
+                self.made.setdefault(value.name, node)
 
     def finish(self, output: Rows, where: str) -> Lowered:
         """The program whose result is ``output``.
@@ -153,7 +160,7 @@ class Lowering:
             )
             raise ModelError(f"the module's parameters are not its convolutions': {found}")
         program = Program(
-            steps=tuple(self.b.steps),
+            steps=_read(self.b.steps, {name, *self.b.outputs}),
             params=self.weights.params,
             widths=self.b.widths,
             layers=self.b.layer + 1,
@@ -162,6 +169,16 @@ class Lowering:
             outputs=tuple(self.b.outputs),
         )
         return Lowered(program, tuple(self.layers), self.made)
+
+
+def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:
+    """The steps that a wanted tensor needs."""
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if step.out in wanted:
+            kept.append(step)
+            wanted |= set(step.reads())
+    return tuple(reversed(kept))
 
 
 def needed(output: Node) -> list[Node]:

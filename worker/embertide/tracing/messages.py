@@ -10,6 +10,8 @@ from torch import Tensor
 
 from embertide.tracing.graphs import RandomGraph
 from embertide.tracing.lower import Lowering
+from embertide.tracing.message_lines import lower_message
+from embertide.tracing.roles import is_weight, shaped
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Node, Tape, Traced, plain
 from embertide.tracing.values import Rows
@@ -63,28 +65,18 @@ def reduced(values: Tensor, ends: Tensor, nodes: int, reduce: Reduce) -> Tensor:
     return out
 
 
-_SHAPING = (
-    *("view", "reshape", "flatten", "unsqueeze", "squeeze", "expand_as"),
-    *("to", "float", "double", "type_as", "contiguous", "clone", "detach"),
-)
-
-
 def lower_aggregate(
     low: Lowering, message: Node, reduce: Reduce, scope: tuple[str, str, str]
 ) -> Rows:
-    """A sum, mean or maximum of the sources' rows, weighted or not."""
+    """A sum, mean or maximum of the sources' rows, weighted or not; or of any message."""
     found = _linear_message(message)
     if found is None:
-        raise refuse(
-            message.where,
-            "this message is none that export knows; known are the source's row (x_j, copy_u) and"
-            " the source's row times the edge's weight",
-        )
+        return lower_message(low, message, reduce, scope)
     x, weighted = found
+    name = low.name(low.rows(x, low.values.get(x)))
     low.begin_scope(*scope)
-    rows = low.rows(x, low.values.get(x, None))
     out = low.b.aggregate(
-        low.name(rows),
+        name,
         reduce="max" if reduce == "max" else "sum",
         norm="in" if reduce == "mean" else "none",
         edge_weight=weighted,
@@ -103,25 +95,3 @@ def _linear_message(node: Node) -> tuple[Node, bool] | None:
             if one is not None and other is not None and is_weight(one) and other.op == "source":
                 return other.args[0], True
     return None
-
-
-def is_weight(node: Node) -> bool:
-    """Whether it is the graph's stored edge weight."""
-    return _is_input(node, "edge_weight")
-
-
-def is_edges(node: Node) -> bool:
-    """Whether it is the graph's own ``edge_index``."""
-    return _is_input(node, "edge_index")
-
-
-def _is_input(node: Node, role: str) -> bool:
-    found = shaped(node)
-    return found.op == "input" and found.args == (role,)
-
-
-def shaped(node: Node) -> Node:
-    """The node behind changes of shape and type."""
-    while node.op in _SHAPING:
-        node = node.args[0]
-    return node

@@ -17,7 +17,8 @@ from torch import nn
 from embertide.tracing.convs import Conv
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.known import known
-from embertide.tracing.messages import REDUCES, Edges, is_edges, is_weight
+from embertide.tracing.messages import REDUCES, Edges
+from embertide.tracing.roles import is_edges, is_weight
 from embertide.tracing.scopes import Scopes
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Traced, plain

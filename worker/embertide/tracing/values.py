@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from embertide.tracing.tape import Node
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -25,4 +27,22 @@ class Stack:
     dim: int
 
 
-Value = Rows | Stack
+@dataclass(frozen=True)
+class Pending:
+    """Operations that wait to become one row-wise step.
+
+    Attributes:
+        node: the last of them.
+        nodes: all of them.
+    """
+
+    node: Node
+    nodes: frozenset[Node]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Several results of one operation, of which each is asked for by its place."""
+
+
+Value = Rows | Stack | Pending
