@@ -65,9 +65,9 @@ def export(
 
     [bold]Examples[/bold]
 
-      embertide export models.py:Net --weights best.pt --out model
-      embertide export shop/models.py:Net --init '{"in_channels": 128}' --weights b.pt --out model
-      embertide export models.py:Net --weights best.pt --out s3://shop/model
+      embertide export net.py:Net --weights w.pt --out model
+      embertide export net.py:Net --init '{"dim": 128}' ...
+      embertide export net.py:Net ... --out s3://shop/model
     """
     arguments, roles = _mapping("--init", init), _mapping("--inputs", inputs)
     weights_uri, out_uri = location("--weights", weights), location("--out", out)
