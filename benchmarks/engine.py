@@ -244,8 +244,8 @@ class Engine:
         histogram, shift = _histogram(destination, nodes)
         narrow = EdgeChunk(source.astype(np.int32), destination.astype(np.int32), None)
         edges = Edges([narrow], histogram, shift, False, len(source))
-        ranges = choose_ranges(self._ctx, edges, nodes)
-        sub_range = build_graph(self._ctx, edges, ranges)
+        ranges = choose_ranges(self._ctx, [edges], nodes)
+        sub_range = build_graph(self._ctx, self._ctx.job.spec.input.edges[0], edges, ranges, nodes)
         return ranges, gather_partition(self._ctx, ranges, sub_range)
 
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from embertide.models.reference import run_reference
+from embertide.steps.base import KINDS
+from embertide.steps.shapes import Shapes
 from tests.support.catalogue import GRAPHS, Case, catalogue
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.ranks import on_grid
@@ -56,3 +58,14 @@ def test_cases_can_tell_models_apart(expected: dict[str, np.ndarray]) -> None:
     """No two models agree by accident (no weights that are zero, no graph without effect)."""
     values = [torch.from_numpy(value).flatten()[:50] for value in expected.values()]
     assert all(float(value.abs().max()) > 1e-3 for value in values)
+
+
+def test_every_kind_of_step_is_tried_and_knows_its_columns(cases: dict[str, Case]) -> None:
+    tried = set()
+    for name, case in cases.items():
+        program = case.program
+        for step in program.steps:
+            tried.add(step.kind_name)
+            width = step.width(Shapes(program.widths, program.params))
+            assert width == program.widths[step.out], f"{name}: {step}"
+    assert tried == set(KINDS)

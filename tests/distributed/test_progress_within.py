@@ -33,7 +33,7 @@ def program(*steps: Step) -> Program:
     widths |= {step.out: 4 for step in steps if isinstance(step, HeadDot)}
     last = steps[-1]
     return Program(
-        steps=steps, params=params, widths=widths, layers=last.layer + 1, output=last.out
+        steps=steps, params=params, widths=widths, layers=last.layer + 1, results={"": last.out}
     )
 
 

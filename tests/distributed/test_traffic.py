@@ -53,7 +53,7 @@ def program(*steps: Step, **widths: int) -> Program:
         params=params,
         widths={"x": WIDTH, **widths},
         layers=steps[-1].layer + 1,
-        output=steps[-1].out,
+        results={"": steps[-1].out},
     )
 
 

@@ -31,8 +31,8 @@ def edge_input(path: Path, form: str, **fields: Any) -> EdgeInput:
 def read_all(
     storage: Storage, edges: EdgeInput, ids: Any = "dense", target: int = 1 << 20, rows: int = 100
 ) -> Iterator[EdgeBatch]:
-    for split in split_edges(storage, edges, target, ids):
-        yield from read_edges(storage, edges, ids, split, rows)
+    for split in split_edges(storage, edges, target, (ids, ids)):
+        yield from read_edges(storage, edges, (ids, ids), split, rows)
 
 
 def rows_of(batches: Iterator[EdgeBatch]) -> list[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from embertide.models.builder import ProgramBuilder
 from embertide.steps import (
     Aggregate,
     Combine,
@@ -40,7 +41,9 @@ def program(*steps: Step, layers: int = 1) -> Program:
     widths = {"x": WIDTH}
     for step in steps:
         widths[step.out] = step.width(Shapes(widths, params))
-    return Program(steps=steps, params=params, widths=widths, layers=layers, output=steps[-1].out)
+    return Program(
+        steps=steps, params=params, widths=widths, layers=layers, results={"": steps[-1].out}
+    )
 
 
 def linear(out: str, x: str = "x", weight: str = "w") -> Linear:
@@ -85,6 +88,10 @@ def propagate() -> dict[str, Program]:
         ),
         "propagate the sum of hops": program(
             Propagate(out="a", x="x", **again | {"norm": "sym_in"}, hops=(0.5, 0.0, -1.0, 2.0)),
+            linear("out", "a"),
+        ),
+        "propagate by weighted degrees of sources": program(
+            Propagate(out="a", x="x", **again | {"norm": "both_weighted"}, edge_weight=True),
             linear("out", "a"),
         ),
         "propagate weights and loops": program(
@@ -171,6 +178,19 @@ def message() -> dict[str, Program]:
     return cases
 
 
+def merged() -> dict[str, Program]:
+    """One softmax over the edges, and over the edges with self-loops."""
+    b = ProgramBuilder(WIDTH)
+    b.begin(reads_edges=True)
+    lines = ("out = narrow(s, 1, 0, 6)", "both = mul(s, t)", "score = narrow(both, 1, 0, 3)")
+    parts = [
+        b.message("x", lines, 9, reduce="softmax", target="x", loops=loops, log_sum=True)
+        for loops in ("keep", "single")
+    ]
+    b.merge_softmax(tuple(parts), 6, 3)
+    return {"merged softmax": program(*b.steps)}
+
+
 def degrees() -> dict[str, Program]:
     """Degrees of every kind beside the features, as scalers and gates of edges need them."""
     cases = {}
@@ -196,4 +216,4 @@ def degrees() -> dict[str, Program]:
 
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
-    return {**elementwise(), **propagate(), **row_wise(), **message(), **degrees()}
+    return {**elementwise(), **propagate(), **row_wise(), **message(), **merged(), **degrees()}

@@ -15,7 +15,7 @@ from embertide.models.order import order_steps
 from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
-from embertide.stages.publish import write_parts
+from embertide.stages.publish import Rows, write_parts
 from embertide.stages.sample import sample_layer
 from embertide.steps import Program, message, row_wise
 from embertide.storage.opening import open_storage
@@ -119,7 +119,9 @@ def deliver_parts(exchange: Exchange, uris: list[str]) -> tuple[str, list[PartDi
     """What `write_parts` raised, by its class's name and text, or every part; ``uris`` by rank."""
     ctx = RunContext(make_job(), exchange, open_storage(None), lambda _event: None)
     try:
-        parts = write_parts(ctx, uris[exchange.grid.rank], np.arange(3), torch.ones(3, 2))
+        node = ctx.job.spec.input.nodes[0]
+        rows = Rows(node, "", np.arange(3), torch.ones(3, 2))
+        (parts,) = write_parts(ctx, uris[exchange.grid.rank], [rows])
     except Exception as error:
         return f"{type(error).__name__}: {error}", []
     return "", parts

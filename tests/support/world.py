@@ -21,9 +21,15 @@ from embertide.primitives.idmap import DenseIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.stages.csr import build_graph, choose_ranges
-from embertide.stages.features import RawFeatures, loaded_features, locate_features
+from embertide.stages.features import (
+    LoadedNodes,
+    RawFeatures,
+    loaded_features,
+    locate_features,
+)
 from embertide.stages.infer import infer
 from embertide.steps import Program
+from embertide.typed_graph import Located, TypedGraph
 
 NODES = 97
 GROUP_BYTES = 512
@@ -89,7 +95,7 @@ spec:
     return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})
 
 
-class _NoClock:
+class NoClock:
     """Stands in for the clock of a run."""
 
     @staticmethod
@@ -108,19 +114,26 @@ class Rank:
         self.ctx = RunContext(job, exchange, None, lambda _progress: None)  # type: ignore[arg-type]
         self.graph = graph
         self.edges = _share_edges(graph, exchange.grid.rank, exchange.grid.world)
-        self.ranges = choose_ranges(self.ctx, self.edges, graph.nodes)
-        self.sub_range: Csr = build_graph(self.ctx, self.edges, self.ranges)
+        self.ranges = choose_ranges(self.ctx, [self.edges], graph.nodes)
+        edge = job.spec.input.edges[0]
+        self.sub_range: Csr = build_graph(self.ctx, edge, self.edges, self.ranges, graph.nodes)
+        self.relation = edge.relation
         self.ids = DenseIds(graph.nodes, exchange.grid.rank)
-        self.keys = self.ids.original(self.ranges)[1]
+        self.names, self.keys = self.ids.original(self.ranges)
 
     def embed(self, program: Program, features: torch.Tensor) -> np.ndarray:
         """[our rows, D'], from layer graphs of its own. Collective: every rank must call."""
         mine = loaded_rows(self.ctx.grid.rank, self.ctx.grid.world, len(features))
-        locations = locate_features(self.ctx, self.ranges, self.ids, mine)
-        clock = _NoClock()
-        graphs = layer_graphs(self.ctx, program, self.ranges, self.sub_range, self.keys, clock)
-        loaded = loaded_features(self.ctx, RawFeatures([], features[mine], placed=False), mine)
-        return infer(self.ctx, program, self.ranges, graphs, loaded, locations, clock).numpy()
+        (node,), raw = self.ctx.job.spec.input.nodes, RawFeatures([], features[mine], placed=False)
+        nodes = LoadedNodes(node, self.ids, raw, mine)
+        locations = locate_features(self.ctx, nodes, self.ranges)
+        located = Located(self.ranges, locations, self.names, self.keys)
+        graph = TypedGraph({node.name: located}, {self.relation: self.sub_range})
+        clock = NoClock()
+        graphs = layer_graphs(self.ctx, program, graph, clock)
+        loaded = loaded_features(self.ctx, nodes)
+        one = ({"": self.ranges}, graphs, {"": loaded}, {"": locations}, clock)
+        return infer(self.ctx, program, *one)[""].numpy()
 
 
 def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

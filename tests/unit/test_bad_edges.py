@@ -102,8 +102,8 @@ def test_dense_id_beyond_count(tmp_path: Path, storage: Storage) -> None:
     edges = edge_input(tmp_path / "e.parquet", "parquet")
     (split,) = split_edges(storage, edges)
     with pytest.raises(InputError, match=r"row 1 .*is 10; .*from 0 to 9 \(count is 10\)"):
-        list(read_edges(storage, edges, "dense", split, count=10))
-    assert len(list(read_edges(storage, edges, "dense", split, count=11))) == 1
+        list(read_edges(storage, edges, ("dense", "dense"), split, counts=(10, 10)))
+    assert len(list(read_edges(storage, edges, ("dense", "dense"), split, counts=(10, 11)))) == 1
 
 
 def test_unsigned_id_beyond_int64(tmp_path: Path, storage: Storage) -> None:

@@ -99,7 +99,11 @@ EDITS = {
     "no such layer": ("layer: 0, step: concat", "layer: 1, step: concat", "layers read 1 graphs"),
     "a name twice": ("out: 0.relu, c", "out: 0.affine, c", "an earlier step makes a tensor"),
     "unknown parameter": ("weight: lin.weight", "weight: lin.wieght", "'lin.wieght'"),
-    "unknown output": ("output: 0.linear_2", "output: 0.linear_9", "output names tensor '0.linear"),
+    "unknown output": (
+        "- {name: 0.linear_2}",
+        "- {name: 0.linear_9}",
+        "outputs names tensor",
+    ),
     "another format": ("format: 1", "format: 2", "has format 2"),
     "no YAML": ("steps:", "steps: [", "not valid YAML"),
     "no steps": ("steps:", "step:", "steps"),

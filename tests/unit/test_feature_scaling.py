@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from embertide.errors import ManifestError, ObjectMissing
-from embertide.planning.inputs import Inputs
+from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.readers.feature_schema import feature_schema
 from embertide.readers.features import non_finite, read_features, split_features
-from embertide.spec.manifest import FeatureInput
+from embertide.spec.manifest import FeatureInput, NodeInput
 from embertide.stages.publish import describe_features
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
@@ -188,7 +188,8 @@ def test_inputs_carry_columns_and_scaling_through_json(tmp_path: Path, storage: 
     uri = f"file://{tmp_path}/s.npz"
     features = feature_input(tmp_path / "x", **fields, scaling={"uri": uri})
     schema = feature_schema(storage, features)
-    inputs = Inputs([], split_features(storage, features, schema=schema), [], schema)
+    splits = NodeSplits(split_features(storage, features, schema=schema), [], schema)
+    inputs = Inputs({}, {"node": splits})
     assert Inputs.from_json(json.loads(json.dumps(inputs.to_json()))) == inputs
     assert inputs.width == 3
     info = storage.stat(uri)
@@ -215,4 +216,5 @@ def test_a_version_says_what_it_was_made_from(tmp_path: Path, storage: Storage) 
 
 def described(storage: Storage, features: FeatureInput) -> Any:
     """As it stands in the version's manifest."""
-    return json.loads(json.dumps(describe_features(features, feature_schema(storage, features))))
+    node = NodeInput(count=3, features=features)
+    return json.loads(json.dumps(describe_features(node, feature_schema(storage, features))))

@@ -30,7 +30,7 @@ def gcn(*widths: int) -> Program:
         ]
         x = f"{at}.relu"
     return Program(
-        steps=tuple(steps), params=params, widths=names, layers=len(widths) - 1, output=x
+        steps=tuple(steps), params=params, widths=names, layers=len(widths) - 1, results={"": x}
     )
 
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from embertide.footprint import Size
 from embertide.planning.tensors import tensor_peak
 from embertide.spec.grid import GridShape
-from embertide.steps import Affine, Aggregate, Attend, Linear, Program, Step
+from embertide.steps import (
+    Affine,
+    Aggregate,
+    Attend,
+    Linear,
+    Message,
+    Program,
+    Propagate,
+    Step,
+    message,
+)
 
 NODES, GROUP = 1000, 16
 ONE = 4.0 * NODES
@@ -93,3 +105,24 @@ def test_attention_keeps_maxima_and_sums_where_groups_follow_each_other(graph: i
 
 def test_a_graph_that_is_being_built_counts_beside_what_is_alive_then() -> None:
     assert peak(SUM_AND_PRODUCT, size(), placed=True, building=50 * ONE) == 60 * ONE
+
+
+@pytest.mark.parametrize(
+    ("alpha", "hops", "most"),
+    [(0.0, None, 2), (0.1, None, 3), (0.0, (1.0, 1.0, 1.0, 1.0), 3), (0.1, (1.0,) * 4, 4)],
+)
+def test_a_propagation_holds_two_sums_beside_what_it_reads_again(
+    alpha: float, hops: tuple[float, ...] | None, most: int
+) -> None:
+    again = Propagate(out="out", layer=0, x="a", times=3, alpha=alpha, hops=hops)
+    assert peak(program(product_of("x", "a"), again, x=1, a=10, out=10), size()) == most * 10 * ONE
+
+
+def test_messages_hold_a_chunk_of_edges_beside_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message, "CHUNK_VALUES", 5000)
+    one = Message(out="out", layer=0, x="a", target="a", lines=("out = add(s, t)",))
+    spread = replace(one, reduce="var")
+    # The ends, the result, and for a spread the means; five thousand numbers at a time.
+    for step, tensors in ((one, 2), (spread, 3)):
+        found = peak(program(product_of("x", "a"), step, x=1, a=10, out=10), size())
+        assert found == tensors * 10 * ONE + 4 * 5000

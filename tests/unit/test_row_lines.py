@@ -26,6 +26,7 @@ def width(*lines: str) -> int:
         (("h = reshape(x0, (2, 3))", "e = einsum('nhf,hfg->nhg', h, p2)", "out = flatten(e)"), 6),
         (("a = cat([x0, x1], dim=-1)", "out = narrow(a, 1, 2, 7)"), 7),
         (("a = mean(x0, 1, keepdim=True)", "out = expand(a, [9])"), 9),
+        (("a = repeat(p1, x0)", "b = select(a, 1, 2)", "out = add(b, x1)"), 4),
         (("a = gt(x0, -0.5)", "out = where(a, x0, 0.0)"), 6),
         (("a = stack([x1, x1], 2)", "b = select(a, 2, 1)", "out = maximum(b, 0)"), 4),
     ],

@@ -52,8 +52,9 @@ def contents(storage: Storage, uri: str) -> tuple[list[Any], list[Any], list[lis
     spec = load_manifest(storage.read(f"{uri}/job.yaml").decode()).spec
     edges, node = spec.input.edges[0], spec.input.nodes[0]
     found: list[Any] = []
-    for split in split_edges(storage, edges, ids=node.ids):
-        for batch in read_edges(storage, edges, node.ids, split, count=node.count):
+    kinds = (node.ids, node.ids)
+    for split in split_edges(storage, edges, ids=kinds):
+        for batch in read_edges(storage, edges, kinds, split, counts=(node.count, node.count)):
             columns = [batch.source.tolist(), batch.destination.tolist()]
             columns += [] if batch.weight is None else [batch.weight.tolist()]
             found += zip(*columns, strict=True)

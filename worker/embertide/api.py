@@ -37,11 +37,12 @@ def read(
     output_uri: Location,
     version: str | None = None,
     *,
+    node_type: str | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
 ) -> Embeddings:
-    """All embeddings of a version, in memory.
+    """All embeddings of a version, or of one of its node types, in memory.
 
     Examples::
 
@@ -52,12 +53,14 @@ def read(
     Args:
         output_uri: where a job publishes: its ``output.uri``.
         version: one of `list_versions`; by default the current one.
+        node_type: which embeddings, where a version has those of several node types.
         endpoint_url: of an S3-compatible store, such as ``https://minio.example:9000``.
         region: of the bucket. Credentials come from the environment, a profile or a role.
         path_style: whether the bucket is part of the path; by default it is where there is an
             ``endpoint_url``.
 
     Raises:
+        InputError: no such node type, or none given where there are several; lists them.
         ObjectMissing: nothing was published yet, or there is no such complete version; lists
             those there are.
         OutputError: a part is missing or damaged.
@@ -68,7 +71,7 @@ def read(
     from embertide.versions.reading import read_version
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
-    return read_version(open_storage(settings), _uri(output_uri), version)
+    return read_version(open_storage(settings), _uri(output_uri), version, node_type)
 
 
 def list_versions(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 
 import torch
 
 from embertide.grid import Grid
 from embertide.primitives.exchange import Exchange
-from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
-from embertide.spec.nodes import NodeInput
 from embertide.storage.protocol import Storage
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.transfers import Work
@@ -28,6 +27,7 @@ class RunContext:
         threads: how many this worker computes and reads with.
         work: counts the rows and edges that stages are done with.
         ahead: told the stage's fraction after a number of edges that it goes over from now on.
+        span: the part of a stage that :meth:`progress` tells of; 0 to 1 is the whole stage.
     """
 
     job: EmbeddingJob
@@ -38,6 +38,7 @@ class RunContext:
     threads: int = 1
     work: Work = field(default_factory=Work)
     ahead: Callable[[float, int], None] = lambda _until, _edges: None
+    span: tuple[float, float] = (0.0, 1.0)
 
     @property
     def grid(self) -> Grid:
@@ -49,16 +50,13 @@ class RunContext:
         """Where dense tensors live."""
         return self.exchange.device
 
-    @property
-    def edges(self) -> EdgeInput:
-        """The job's edge input; a job has one."""
-        return self.job.spec.input.edges[0]
-
-    @property
-    def nodes(self) -> NodeInput:
-        """The job's node input; a job has one."""
-        return self.job.spec.input.nodes[0]
-
     def progress(self, stage: str, fraction: float, layer: int = 0, layers: int = 0) -> None:
         """Say how far a stage is, 0 to 1."""
-        self.report(Progress(stage, layer, layers, fraction))
+        first, last = self.span
+        self.report(Progress(stage, layer, layers, first + (last - first) * fraction))
+
+    def parts(self, shares: Sequence[float]) -> list[RunContext]:
+        """A context for each part of a stage; ``shares`` are what they take, by any measure."""
+        ends = list(accumulate(shares, initial=0.0))
+        whole = max(ends[-1], 1e-9)
+        return [replace(self, span=(a / whole, b / whole)) for a, b in pairwise(ends)]

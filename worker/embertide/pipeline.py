@@ -6,44 +6,36 @@ A check goes as far as the layers, once for each program.
 
 from __future__ import annotations
 
+import torch
+
 from embertide.context import RunContext
-from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
-from embertide.kernels.hashing import Words
 from embertide.kernels.memory import release_idle
 from embertide.models.order import order_steps
 from embertide.models.read import read_files
 from embertide.planning.inputs import Inputs, check_model
 from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph
-from embertide.primitives.idmap import NodeIds
-from embertide.readers.splits import assign_splits
 from embertide.spec.version_names import version_uri
-from embertide.stages.csr import build_graph, choose_ranges, gather_partition
-from embertide.stages.features import (
-    load_features,
-    loaded_features,
-    locate_features,
-    map_ids,
-)
+from embertide.stages.csr import gather_partition
+from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.infer import Graphs, infer
-from embertide.stages.ingest import ingest
-from embertide.stages.publish import publish_version, write_parts
+from embertide.stages.publish import Rows, WrittenType, publish_version, write_parts
 from embertide.stages.report import gather_report, keep_report, run_facts
 from embertide.stages.sample import sample_layer
 from embertide.stages.verify import (
     SKIPPED,
     Expected,
     check_width,
-    compare,
+    hold_against,
     read_expected,
-    refuse_difference,
 )
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import release_memory
 from embertide.telemetry.recorder import CountingRecorder
 from embertide.telemetry.report import RunReport
+from embertide.typed_graph import TypedGraph, build_types, ingest_types, load_types
 
 
 def run(
@@ -64,105 +56,128 @@ def run(
             layer_names, library = files.layer_names, files.library
             tolerance = files.reference_tolerance
             del files
-            mine = assign_splits(inputs.features, world)[rank]
-            raw = load_features(ctx, mine, inputs.schema)
-            table = assign_splits(inputs.table, world)[rank]
-            ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
-            raw.ids.clear()
-            clock.nodes = ids.count
-            check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
-            expected = _expected(ctx, inputs, program, ids)
+            nodes = load_types(ctx, inputs)
+            clock.nodes = sum(of_type.ids.count for of_type in nodes.values())
+            counts = {name: of_type.ids.count for name, of_type in nodes.items()}
+            names = check_model(ctx.job, inputs, program, ctx.grid.shape, counts)
+            expected = _expected(ctx, inputs, program, names, nodes)
         with clock.stage("ingest"):
-            edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
+            edges = ingest_types(ctx, inputs, nodes)
             release_memory()
         with clock.stage("csr"):
-            ranges = choose_ranges(ctx, edges, ids.count)
-            sub_range = build_graph(ctx, edges, ranges)
-            locations = locate_features(ctx, ranges, ids, dense)
-            names, keys = ids.original(ranges)
-            clock.own_nodes, clock.own_edges = len(names), sub_range.nnz
-            clock.edges = sum(ctx.exchange.all_objects(sub_range.nnz))
-        del edges, ids
+            graph = build_types(ctx, nodes, edges)
+            clock.own_nodes = sum(len(of_type.names) for of_type in graph.located.values())
+            clock.own_edges = sum(csr.nnz for csr in graph.sub_ranges.values())
+            clock.edges = sum(ctx.exchange.all_objects(clock.own_edges))
+            loaded = {name: loaded_features(ctx, nodes[names[name]]) for name in program.inputs}
+        del edges, nodes
         release_memory()
         with clock.stage("infer"):
-            graphs = layer_graphs(ctx, program, ranges, sub_range, keys, clock)
-            del sub_range
-            loaded = loaded_features(ctx, raw, dense)
-            del raw, dense
+            graphs = layer_graphs(ctx, program, graph, clock)
+            # Layer graphs have what they need of them.
+            graph.sub_ranges.clear()
+            ranges, locations = graph.of_types(names)
             embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock)
-            del graphs, locations
+            del graphs, loaded, locations
             release_idle()
             release_memory()
         with clock.stage("publish"):
-            compared = None
-            if expected is not None:
-                agreement = compare(ctx, expected, ranges, embeddings, tolerance)
-                refuse_difference(agreement)
-                compared = agreement.to_json()
+            compared = {
+                name: hold_against(ctx, found, ranges[name], embeddings[name], tolerance)
+                for name, found in expected.items()
+            }
             uri = version_uri(ctx.job.spec.output.uri, order.version)
-            parts = write_parts(ctx, uri, names, embeddings)
+            own = [own_rows(ctx, graph, names[name], values) for name, values in embeddings.items()]
+            parts = write_parts(ctx, uri, own)
             version = None
             if rank == 0:
-                version = publish_version(ctx, order, program, clock, parts, compared)
-    skipped = inputs.reference if expected is None else []
-    warnings = [SKIPPED.format(uri=split.uri) for split in skipped[:1]]
+                written = [
+                    WrittenType(
+                        rows.node, ranges[name].nodes, rows.width, of_type, compared.get(name)
+                    )
+                    for name, rows, of_type in zip(embeddings, own, parts, strict=True)
+                ]
+                version = publish_version(ctx, order, program, clock, written)
+    skipped = [
+        split
+        for of_type in inputs.by_nodes.values()
+        for split in of_type.reference[:1]
+        if not expected
+    ]
+    warnings = [SKIPPED.format(uri=split.uri) for split in skipped]
     facts = run_facts(ctx, library, layer_names, program)
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
 
 
-def _expected(ctx: RunContext, inputs: Inputs, program: Program, ids: NodeIds) -> Expected | None:
-    """What to compare with; None without a reference, and with a fanout: a sample differs.
+def _expected(
+    ctx: RunContext,
+    inputs: Inputs,
+    program: Program,
+    names: dict[str, str],
+    nodes: dict[str, LoadedNodes],
+) -> dict[str, Expected]:
+    """What to compare with, by the program's node types; nothing with a fanout: a sample differs.
 
     Collective: every rank must call.
     """
-    if not inputs.reference or ctx.job.spec.inference.fanout != "full":
-        return None
-    expected = read_expected(ctx, inputs.reference, ids)
-    check_width(expected, program)
-    return expected
+    if ctx.job.spec.inference.fanout != "full":
+        return {}
+    found = {}
+    for name, result in program.results.items():
+        of_type = nodes[names[name]]
+        reference = inputs.by_nodes[of_type.node.name].reference
+        if reference:
+            found[name] = read_expected(ctx, reference, of_type.node, of_type.ids)
+            check_width(found[name], program.widths[result])
+    return found
 
 
-def layer_graphs(
-    ctx: RunContext, program: Program, ranges: RowRanges, sub_range: Csr, keys: Words, clock: Clock
-) -> Graphs:
-    """Layer -> graph: one graph for all layers, or one sample each, made when it is needed.
+def own_rows(ctx: RunContext, graph: TypedGraph, name: str, embeddings: torch.Tensor) -> Rows:
+    """Our rows of a node type, as they are written: among several types, in its own folder."""
+    given = ctx.job.spec.input
+    folder = name if len(given.nodes) > 1 else ""
+    return Rows(given.node(name), folder, graph.located[name].names, embeddings)
 
-    Collective: every rank must call, and must call the result with the same layers.
 
-    Args:
-        sub_range: the CSR of our sub-range of rows.
-        keys: [N/(P*M)] a stable 64-bit key of each of its nodes.
+def layer_graphs(ctx: RunContext, program: Program, graph: TypedGraph, clock: Clock) -> Graphs:
+    """Layer and relation -> graph: one graph for all layers, or one sample each, made when needed.
+
+    Collective: every rank must call, and must call the result with the same layers and relations.
     """
-    inference = ctx.job.spec.inference
+    named = graph.of_relations(program)
+    group_bytes = ctx.job.spec.inference.group_bytes
     widest = max(program.widths.values())
     tile = -(-widest // ctx.grid.feature)
-    group_rows = max(1, inference.group_bytes // (4 * tile))
-    pair_rows = max(1, inference.group_bytes // (4 * widest))
-    needs = program.edge_needs()
 
-    def build(rows: Csr) -> LayerGraph:
+    def build(name: str, rows: Csr) -> LayerGraph:
+        relation = named[name]
+        targets = graph.located[relation.destination].ranges
         return LayerGraph(
             exchange=ctx.exchange,
-            ranges=ranges,
-            csr=gather_partition(ctx, ranges, rows),
-            group_rows=group_rows,
-            pair_rows=pair_rows,
-            needs=needs,
+            targets=targets,
+            origins=graph.located[relation.source].ranges,
+            csr=gather_partition(ctx, targets, rows),
+            group_rows=max(1, group_bytes // (4 * tile)),
+            pair_rows=max(1, group_bytes // (4 * widest)),
+            needs=program.edge_needs(name),
         )
 
-    if inference.fanout == "full":
-        full = build(sub_range)
-        return lambda _layer: full
-    fanout = inference.fanout
-    current: dict[int, LayerGraph] = {}
+    sub_ranges = {name: graph.sub_ranges[relation] for name, relation in named.items()}
+    fanout, seed = ctx.job.spec.inference.fanout, ctx.job.spec.inference.seed
+    if fanout == "full":
+        full = {name: build(name, sub_range) for name, sub_range in sub_ranges.items()}
+        return lambda _layer, name: full[name]
+    current: dict[tuple[int, str], LayerGraph] = {}
 
-    def sampled(layer: int) -> LayerGraph:
-        if layer not in current:
-            current.clear()
+    def sampled(layer: int, name: str) -> LayerGraph:
+        if (layer, name) not in current:
+            for past in [key for key in current if key[0] < layer]:
+                del current[past]
             with clock.stage("sample"):
-                sample = sample_layer(sub_range, keys, fanout[layer], inference.seed, layer)
-                current[layer] = build(sample)
-        return current[layer]
+                keys = graph.located[named[name].destination].keys
+                sample = sample_layer(sub_ranges[name], keys, fanout[layer], seed, layer)
+                current[layer, name] = build(name, sample)
+        return current[layer, name]
 
     return sampled

@@ -76,7 +76,9 @@ class Inputs:
         """[N, D'] of the slow float64 reference, by node."""
         spec = EmbeddingJob.model_validate(self.manifest).spec
         edges = self._table(spec.input.edges[0].uri)
-        features = self._table(spec.input.nodes[0].features.uri)
+        given = spec.input.nodes[0].features
+        assert given is not None
+        features = self._table(given.uri)
         x = np.stack(features.column("x").to_pylist())[np.argsort(features.column("id"))]
         ends = [torch.tensor(edges.column(name).to_numpy()) for name in ("src", "dst")]
         plan = read_model(self.storage, spec.model.uri)

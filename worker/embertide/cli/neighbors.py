@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from embertide.spec import EmbeddingJob
+    from embertide.spec.manifest import FeatureInput, NodeInput
     from embertide.storage.protocol import Storage
     from embertide.versions.neighbors import Answer, Batch, Batches, Metric, Neighbor
 
@@ -76,6 +77,15 @@ def neighbors(
         str | None,
         typer.Option(metavar="VERSION", help="Default: the current version.", show_default=False),
     ] = None,
+    node_type: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="Which embeddings, where a version has those of several node types.",
+            show_default=False,
+        ),
+    ] = None,
     metric: Annotated[
         MetricName, typer.Option(help="cosine and dot are similarities, l2 is a distance.")
     ] = MetricName.COSINE,
@@ -106,7 +116,7 @@ def neighbors(
         raise typer.BadParameter("--features needs JOB.yaml, which names the features")
     place = place_of(job_path, output, endpoint_url)
     question = Question(ids, k, metric.value, prefix)
-    answers = _search(place, question, version, features)
+    answers = _search(place, question, version, node_type, features)
     if json_output:
         from embertide.cli.progress_view import write_json
 
@@ -124,7 +134,11 @@ def neighbors(
 
 
 def _search(
-    place: Place, question: Question, version: str | None, features: bool
+    place: Place,
+    question: Question,
+    version: str | None,
+    node_type: str | None,
+    features: bool,
 ) -> dict[str, Answer]:
     """Results by what was compared."""
     from embertide.storage.opening import open_storage
@@ -136,25 +150,37 @@ def _search(
     chosen = version if version is not None else latest(storage, place.uri).version
     answers = {
         "embeddings": question.ask(
-            lambda: iter_embeddings(storage, place.uri, chosen), f"{place.uri} version {chosen}"
+            lambda: iter_embeddings(storage, place.uri, chosen, node_type),
+            f"{place.uri} version {chosen}",
         )
     }
     if features:
         job = place.job
         assert job is not None
-        uri = job.spec.input.nodes[0].features.uri
-        answers["features"] = question.ask(lambda: _feature_batches(storage, job), uri)
+        node, given = _with_features(job, node_type)
+        answers["features"] = question.ask(lambda: _batches(storage, node, given), given.uri)
     return answers
 
 
-def _feature_batches(storage: Storage, job: EmbeddingJob) -> Iterable[Batch]:
+def _with_features(job: EmbeddingJob, node_type: str | None) -> tuple[NodeInput, FeatureInput]:
+    """The node type that is asked for, by default the first, and its features."""
+    nodes = {node.name: node for node in job.spec.input.nodes}
+    node = nodes.get(node_type) if node_type else next(iter(nodes.values()))
+    if node is None or node.features is None:
+        raise InputError(
+            f"node type {node_type or next(iter(nodes))!r} has no features in the job, whose node"
+            f" types are {', '.join(nodes)}; leave --features out"
+        )
+    return node, node.features
+
+
+def _batches(storage: Storage, node: NodeInput, features: FeatureInput) -> Iterable[Batch]:
     from embertide.readers.feature_schema import feature_schema
     from embertide.readers.features import read_features, split_features
 
-    node = job.spec.input.nodes[0]
-    schema = feature_schema(storage, node.features)
-    for split in split_features(storage, node.features, ids=node.ids, schema=schema):
-        for batch in read_features(storage, node.features, node.ids, split, schema):
+    schema = feature_schema(storage, features)
+    for split in split_features(storage, features, ids=node.ids, schema=schema):
+        for batch in read_features(storage, features, node.ids, split, schema):
             yield batch.ids, batch.values
 
 

@@ -19,6 +19,9 @@ from embertide.kernels.memory import empty_as
 
 Reduce = Literal["sum", "mean", "max", "min", "var", "std", "softmax"]
 
+NO_SCORES = -1e30
+"""The logarithm of a sum of none: finite, so that a softmax over such is one, too."""
+
 
 @dataclass(frozen=True)
 class EdgeRun:
@@ -137,3 +140,8 @@ class Segments:
                 total = self._total.masked_fill(self._count == 0, 1.0)
                 out.view(len(out), heads, -1).div_(total.unsqueeze(2))
         return out
+
+    def log_sums(self) -> Tensor:
+        """[rows, heads] log of the sum of exp(score), which several softmaxes are merged by."""
+        found = self._top + self._total.log()
+        return found.masked_fill_(self._count == 0, NO_SCORES)

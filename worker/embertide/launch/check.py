@@ -121,9 +121,11 @@ def check_job(
     job = _full(job)
     exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
     ctx = RunContext(job, exchange, storage, on_progress, threads=torch.get_num_threads())
-    kind = job.spec.input.nodes[0].ids
-    splits = split_reference(storage, against, kind, columns)
-    inputs = replace(list_inputs(storage, job), reference=splits)
+    inputs = list_inputs(storage, job)
+    (node,) = job.spec.input.nodes
+    splits = split_reference(storage, against, node.ids, columns)
+    by_nodes = {node.name: replace(inputs.by_nodes[node.name], reference=splits)}
+    inputs = replace(inputs, by_nodes=by_nodes)
     files = read_files(storage, job.spec.model.uri)
     check = prepare_check(ctx, inputs, files.program(), columns)
     limit = files.reference_tolerance if tolerance is None else tolerance

@@ -16,16 +16,8 @@ from embertide.grid import RowRanges
 from embertide.pipeline import layer_graphs
 from embertide.planning.inputs import Inputs, check_model
 from embertide.readers.reference import ReferenceColumns
-from embertide.readers.splits import assign_splits
-from embertide.stages.csr import build_graph, choose_ranges
-from embertide.stages.features import (
-    load_features,
-    loaded_features,
-    locate_features,
-    map_ids,
-)
+from embertide.stages.features import loaded_features
 from embertide.stages.infer import infer
-from embertide.stages.ingest import ingest
 from embertide.stages.verify import (
     Agreement,
     Expected,
@@ -35,6 +27,7 @@ from embertide.stages.verify import (
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
+from embertide.typed_graph import build_types, ingest_types, load_types
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,25 +70,22 @@ def prepare_check(
     Raises:
         EmbertideError: on the rank that found a problem, or on all.
     """
-    rank, world = ctx.grid.rank, ctx.grid.world
     clock = Clock(MemoryWatch(), ctx.report)
-    raw = load_features(ctx, assign_splits(inputs.features, world)[rank], inputs.schema)
-    table = assign_splits(inputs.table, world)[rank]
-    ids, dense = map_ids(ctx, raw, inputs.feature_rows, table)
-    check_model(ctx.job, inputs.width, program, ctx.grid.shape, ids.count)
-    expected = read_expected(ctx, inputs.reference, ids, columns)
-    edges = ingest(ctx, assign_splits(inputs.edges, world)[rank], ids)
-    ranges = choose_ranges(ctx, edges, ids.count)
-    sub_range = build_graph(ctx, edges, ranges)
-    locations = locate_features(ctx, ranges, ids, dense)
-    _, keys = ids.original(ranges)
+    nodes = load_types(ctx, inputs)
+    (only,) = nodes.values()
+    counts = {only.node.name: only.ids.count}
+    names = check_model(ctx.job, inputs, program, ctx.grid.shape, counts)
+    reference = inputs.by_nodes[only.node.name].reference
+    expected = read_expected(ctx, reference, only.node, only.ids, columns)
+    graph = build_types(ctx, nodes, ingest_types(ctx, inputs, nodes))
+    ranges, locations = graph.of_types(names)
 
     def embed(ctx: RunContext, program: Program) -> torch.Tensor:
-        graphs = layer_graphs(ctx, program, ranges, sub_range, keys, clock)
-        loaded = loaded_features(ctx, raw, dense)
+        graphs = layer_graphs(ctx, program, graph, clock)
+        loaded = loaded_features(ctx, only)
         if loaded.placed:
             # Layers may change them in place, and the next program reads them again.
             loaded.data = loaded.data.clone()
-        return infer(ctx, program, ranges, graphs, loaded, locations, clock)
+        return infer(ctx, program, ranges, graphs, {"": loaded}, locations, clock)[""]
 
-    return Check(ctx=ctx, ranges=ranges, expected=expected, embed=embed)
+    return Check(ctx=ctx, ranges=ranges[""], expected=expected, embed=embed)

@@ -42,8 +42,8 @@ def assemble(description: Description, weights: Weights, digest: str) -> Program
         params=weights.params,
         widths=b.widths,
         layers=b.layer + 1,
-        input=INPUT,
-        output=x,
+        inputs={"": INPUT},
+        results={"": x},
         digest=digest,
         outputs=tuple(b.outputs),
     )

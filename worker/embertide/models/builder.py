@@ -19,7 +19,6 @@ from embertide.steps import (
     Combine,
     Concat,
     Degree,
-    DegreeScale,
     DivideByDegree,
     Elementwise,
     HeadDot,
@@ -35,7 +34,6 @@ from embertide.steps import (
     RowWise,
     Step,
 )
-from embertide.steps.degree_scale import DegreeFunction
 from embertide.steps.elementwise import ElementOp
 
 INPUT = "x"
@@ -165,6 +163,7 @@ class ProgramBuilder:
         loops: Loops = "keep",
         loop_weight: float = 1.0,
         edge_weight: bool = False,
+        log_sum: bool = False,
     ) -> str:
         """A few lines of torch's operations on each edge, reduced by row; ``width`` columns."""
         step = Message(
@@ -178,8 +177,30 @@ class ProgramBuilder:
             loops=loops,
             loop_weight=loop_weight,
             edge_weight=edge_weight,
+            log_sum=log_sum,
         )
         return self._append(step, width)
+
+    def merge_softmax(self, parts: tuple[str, ...], width: int, heads: int) -> str:
+        """One softmax over the edges of several messages that have their ``log_sum``.
+
+        Args:
+            width: columns of each part without those of its logarithms.
+        """
+        numbers = range(len(parts))
+        lines = [f"v{at} = narrow(x{at}, 1, 0, {width})" for at in numbers]
+        lines += [f"l{at} = narrow(x{at}, 1, {width}, {heads})" for at in numbers]
+        lines += [
+            f"values = stack([{', '.join(f'v{at}' for at in numbers)}], 1)",
+            f"logs = stack([{', '.join(f'l{at}' for at in numbers)}], 1)",
+            "softmaxed = softmax(logs, 1)",
+            "share = unsqueeze(softmaxed, 3)",
+            f"apart = reshape(values, [{len(parts)}, {heads}, -1])",
+            "weighed = mul(apart, share)",
+            "total = sum(weighed, 1)",
+            "out = flatten(total)",
+        ]
+        return self.row_wise(parts, tuple(lines), (), width)
 
     def degree(
         self,
@@ -197,27 +218,6 @@ class ProgramBuilder:
         """Divide rows by in-degree + ``add``."""
         out = self._fresh("degree")
         step = DivideByDegree(out=out, layer=self.layer, x=x, add=add)
-        return self._append(step, self.widths[x])
-
-    def degree_scale(
-        self,
-        x: str,
-        function: DegreeFunction,
-        *,
-        value: float = 1.0,
-        loops: Loops = "keep",
-        edge_weight: bool = False,
-    ) -> str:
-        """Multiply rows by a function of the in-degree."""
-        step = DegreeScale(
-            out=self._fresh("degree"),
-            layer=self.layer,
-            x=x,
-            function=function,
-            value=value,
-            loops=loops,
-            edge_weight=edge_weight,
-        )
         return self._append(step, self.widths[x])
 
     def head_dot(self, x: str, vector: str, heads: int) -> str:

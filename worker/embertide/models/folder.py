@@ -70,8 +70,14 @@ class Exported:
 
 
 class _Input(Part):
+    type: str = ""
     name: str
     columns: int = Field(ge=1)
+
+
+class _Output(Part):
+    type: str = ""
+    name: str
 
 
 class _Weights(Part):
@@ -93,8 +99,8 @@ class _Text(Part):
     module: str
     library: Library
     weights: _Weights
-    input: _Input
-    output: str
+    inputs: list[_Input] = Field(min_length=1, description="the features, of each node type")
+    outputs: list[_Output] = Field(min_length=1, description="the embeddings, likewise")
     reference_tolerance: float = Field(default=1e-3, gt=0)
     layers: list[_Layer] = Field(min_length=1)
     steps: list[dict[str, Any]] = Field(min_length=1)
@@ -139,10 +145,14 @@ def folder_files(
         "module": module,
         "library": library,
         "weights": {"file": name, "sha256": digest},
-        "input": {"name": program.input, "columns": program.input_width},
-        "output": program.output,
     }
-    lines = [_HEAD + _yaml(head, flow=None)]
+    lines = [_HEAD + _yaml(head, flow=None), "inputs:\n"]
+    for kind, tensor in program.inputs.items():
+        entry = _typed(kind) | {"name": tensor, "columns": program.widths[tensor]}
+        lines.append("- " + _yaml(entry, flow=True))
+    lines.append("outputs:\n")
+    for kind, tensor in program.results.items():
+        lines.append("- " + _yaml(_typed(kind) | {"name": tensor}, flow=True))
     lines.append("layers:\n")
     for layer, out in zip(layers, program.outputs, strict=True):
         entry = {"name": layer.name, "kind": layer.kind, "graph": layer.graph, "out": out}
@@ -150,6 +160,11 @@ def folder_files(
     lines.append("steps:\n")
     lines += ["- " + _yaml(step_entry(step, program), flow=True) for step in program.steps]
     return FolderFiles("".join(lines).encode(), weights, name)
+
+
+def _typed(kind: str) -> dict[str, Any]:
+    """A node type's name, which a program of one type does not have."""
+    return {"type": kind} if kind else {}
 
 
 def step_entry(step: Step, program: Program) -> dict[str, Any]:
@@ -224,7 +239,8 @@ def parse_folder(text: bytes, weights: bytes, source: str, *, exact: bool = Fals
     params = _params(load_tensors(weights, found.weights.file), found.weights.file, exact)
     steps, widths = _steps(found, params, source)
     known = set(widths)
-    for what, name in [("output", found.output), *(("layers", one.out) for one in found.layers)]:
+    wanted = [("outputs", one.name) for one in found.outputs]
+    for what, name in [*wanted, *(("layers", one.out) for one in found.layers)]:
         if name not in known:
             raise ModelError(f"{source}: {what} names tensor {name!r}, which no step makes")
     digest = hashlib.sha256(text).hexdigest()
@@ -233,13 +249,28 @@ def parse_folder(text: bytes, weights: bytes, source: str, *, exact: bool = Fals
         params=params,
         widths=widths,
         layers=max(1, sum(layer.graph for layer in found.layers)),
-        input=found.input.name,
-        output=found.output,
+        inputs={one.type: one.name for one in found.inputs},
+        results={one.type: one.name for one in found.outputs},
         digest=digest,
         outputs=tuple(layer.out for layer in found.layers),
     )
+    _check_types(program, source)
     layers = tuple(LayerName(one.name, one.kind, one.graph) for one in found.layers)
     return Exported(program, layers, found.module, found.library, digest, found.reference_tolerance)
+
+
+def _check_types(program: Program, source: str) -> None:
+    """Every step stays within a node type, or crosses by a relation that there is."""
+    try:
+        types = program.types
+    except (ModelError, KeyError) as error:
+        raise ModelError(f"{source}: {error}") from None
+    for kind, name in program.results.items():
+        if types[name] != kind:
+            raise ModelError(
+                f"{source}: outputs has {name!r} as embeddings of {kind!r}, but it is of"
+                f" {types[name]!r}"
+            )
 
 
 def _params(tensors: dict[str, torch.Tensor], file: str, exact: bool) -> dict[str, torch.Tensor]:
@@ -254,7 +285,7 @@ def _steps(
     text: _Text, params: dict[str, torch.Tensor], source: str
 ) -> tuple[tuple[Step, ...], dict[str, int]]:
     """All steps, and the columns of every tensor."""
-    widths = {text.input.name: text.input.columns}
+    widths = {one.name: one.columns for one in text.inputs}
     graphs = max(1, sum(layer.graph for layer in text.layers))
     steps: list[Step] = []
     for number, entry in enumerate(text.steps):

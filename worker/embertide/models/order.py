@@ -36,7 +36,7 @@ def order_steps(program: Program, workers: int) -> Program:
         width, out_width = widths[source], widths[second.out]
         if product is first:
             between = width
-            free = source != program.input or workers == 1
+            free = source not in program.inputs.values() or workers == 1
             better = width < out_width or (width == out_width and free)
             swapped: tuple[Step, Step] = (
                 _moved(aggregate, source, first.out),

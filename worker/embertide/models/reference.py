@@ -6,7 +6,7 @@ means is in the step's own file, ``reference``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from embertide.steps.base import Step
 from embertide.steps.program import Program
 from embertide.steps.reference import LayerGraph, ReferenceRun
 
-__all__ = ["LayerGraph", "reference_steps", "run_reference"]
+__all__ = ["LayerGraph", "reference_steps", "run_reference", "run_typed_reference"]
 
 
 def run_reference(program: Program, graphs: Sequence[LayerGraph], x: Tensor) -> Tensor:
@@ -22,24 +22,54 @@ def run_reference(program: Program, graphs: Sequence[LayerGraph], x: Tensor) -> 
 
     ``graphs`` holds one layer graph for each convolution layer.
     """
-    found = x.double()
-    for step, value in reference_steps(program, graphs, x):
-        if step.out == program.output:
-            found = value
-    return found
+    typed = [{"": graph} for graph in graphs]
+    return run_typed_reference(program, typed, {"": x}, {"": len(x)})[""]
+
+
+def run_typed_reference(
+    program: Program,
+    graphs: Sequence[Mapping[str, LayerGraph]],
+    features: Mapping[str, Tensor],
+    nodes: Mapping[str, int],
+) -> dict[str, Tensor]:
+    """The embeddings [N, D'] of each node type that gets some, in float64.
+
+    Args:
+        graphs: of each convolution layer, relation -> its edges.
+        features: node type -> [N, D], of those that have some.
+        nodes: node type -> N.
+    """
+    run = _start(program, graphs, features, nodes)
+    for _ in _steps(program, run):
+        pass
+    return {node_type: run.tensors[name] for node_type, name in program.results.items()}
 
 
 def reference_steps(
     program: Program, graphs: Sequence[LayerGraph], x: Tensor
 ) -> Iterator[tuple[Step, Tensor]]:
     """Every step with its result, in order, as :func:`run_reference` makes them."""
+    typed = [{"": graph} for graph in graphs]
+    yield from _steps(program, _start(program, typed, {"": x}, {"": len(x)}))
+
+
+def _start(
+    program: Program,
+    graphs: Sequence[Mapping[str, LayerGraph]],
+    features: Mapping[str, Tensor],
+    nodes: Mapping[str, int],
+) -> ReferenceRun:
+    """Before the first step."""
     assert len(graphs) == program.layers
-    run = ReferenceRun(
+    return ReferenceRun(
         params={name: tensor.double() for name, tensor in program.params.items()},
-        tensors={program.input: x.double()},
+        tensors={name: features[of_type].double() for of_type, name in program.inputs.items()},
         graphs=graphs,
-        nodes=len(x),
+        nodes=nodes,
     )
+
+
+def _steps(program: Program, run: ReferenceRun) -> Iterator[tuple[Step, Tensor]]:
     for step in program.steps:
         run.tensors[step.out] = step.reference(run)
         yield step, run.tensors[step.out]

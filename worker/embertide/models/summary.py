@@ -63,8 +63,8 @@ def summarise(program: Program, library: str, names: Sequence[str]) -> ModelSumm
         del left[:count]
     return ModelSummary(
         library=library,
-        columns_in=program.input_width,
-        columns=program.output_width,
+        columns_in=max(program.widths[name] for name in program.inputs.values()),
+        columns=max(program.widths[name] for name in program.results.values()),
         parameters=_values(program, program.steps),
         layers=layers,
     )

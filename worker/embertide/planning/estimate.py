@@ -143,7 +143,8 @@ def estimate_program(
     """The estimate for a model that is read already."""
     nodes = _nodes(job, inputs)
     program = order_steps(program, grid.workers)
-    check_model(job, inputs.width, program, grid, nodes)
+    (node,) = job.spec.input.nodes
+    check_model(job, inputs, program, grid, {node.name: nodes})
     edges, exact = _edges(job.spec.input.edges[0], inputs)
     inference = job.spec.inference
     size = Size(

@@ -34,12 +34,13 @@ counts 1, whatever ``loop_weight`` says: PyG does so."""
 
 
 class EdgeView(NamedTuple):
-    """A layer graph as a step sees it."""
+    """A layer graph as a step sees it; ``relation`` is "" in a graph that has one."""
 
     layer: int
     loops: Loops = "keep"
     loop_weight: float = 1.0
     edge_weight: bool = False
+    relation: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,14 @@ class EdgeNeeds:
 
 @dataclass(kw_only=True)
 class LayerGraph:
-    """The whole layer graph, seen by a rank that holds the rows of its partition.
+    """The whole layer graph of a relation, seen by a rank that holds the rows of its partition.
+
+    Its rows are the nodes of the destination type, its columns those of the source type: a matrix
+    that need not be square. Only a relation within one type can have self-loops.
 
     Attributes:
+        targets: ranges of the destination type.
+        origins: ranges of the source type; the same within one type.
         csr: in-edges of partition p, node ids as columns, on the CPU. Once nothing will read
             the columns again they are dropped; rows and weights stay.
         group_rows: slots per remote group of tiles.
@@ -68,7 +74,8 @@ class LayerGraph:
     """
 
     exchange: Exchange
-    ranges: RowRanges
+    targets: RowRanges
+    origins: RowRanges
     csr: Csr
     group_rows: int
     pair_rows: int
@@ -84,12 +91,13 @@ class LayerGraph:
         """The graph as a step sees it: this one, or one with other self-loops."""
         if view.loops == "keep":
             return self
-        key = view[1:]
+        key = (view.loops, view.loop_weight, view.edge_weight)
         if key not in self._variants:
             csr = self.csr if view.edge_weight else self.csr.without_weights()
             self._variants[key] = LayerGraph(
                 exchange=self.exchange,
-                ranges=self.ranges,
+                targets=self.targets,
+                origins=self.origins,
                 csr=_looped(csr, view),
                 group_rows=self.group_rows,
                 pair_rows=self.pair_rows,
@@ -111,8 +119,8 @@ class LayerGraph:
                 self._tiles = find_sources(
                     channel,
                     self.csr,
-                    RangeHolders.tiles(self.ranges, channel.axis),
-                    nodes=self.ranges.nodes,
+                    RangeHolders.tiles(self.origins, channel.axis),
+                    nodes=self.origins.nodes,
                     group_rows=self.group_rows,
                     edges=self.needs.positions,
                 )
@@ -132,8 +140,8 @@ class LayerGraph:
                 self._pairs = find_sources(
                     channel,
                     self.sub_range(),
-                    RangeHolders.rows(self.ranges, channel.axis),
-                    nodes=self.ranges.nodes,
+                    RangeHolders.rows(self.origins, channel.axis),
+                    nodes=self.origins.nodes,
                     group_rows=self.pair_rows,
                     edges=True,
                 )
@@ -148,7 +156,7 @@ class LayerGraph:
             self.exchange.channel("world", "ids"),
             self.csr,
             holders,
-            nodes=self.ranges.nodes,
+            nodes=self.origins.nodes,
             group_rows=self.group_rows,
             edges=False,
         )
@@ -159,10 +167,10 @@ class LayerGraph:
 
     def sub_range(self) -> Csr:
         """Our sub-range's rows of the partition."""
-        return self.csr.slice(*self.ranges.within(self.exchange.grid.rank))
+        return self.csr.slice(*self.targets.within(self.exchange.grid.rank))
 
     def in_degree(self) -> torch.Tensor:
-        """[N/P] in-edges of each row of our partition, float32."""
+        """[N/P] in-edges of each destination of our partition, float32."""
         return row_lengths(self.csr.indptr).to(self.exchange.device)
 
     def weighted_in_degree(self) -> torch.Tensor:
@@ -175,7 +183,7 @@ class LayerGraph:
         return self._weighted_in_degree
 
     def out_degree(self) -> torch.Tensor:
-        """[N/P] out-edges of each row of our partition *in the whole graph*, float32.
+        """[N/P] out-edges of each source of our partition *in the whole graph*, float32.
 
         Each rank counts its non-zeros' sources and sends the counts to the sources' holders: one
         int32 per unique remote row. Collective: every rank of the graph axis must call.
@@ -208,7 +216,7 @@ class LayerGraph:
             add: adds what a block's non-zeros have to their sources.
         """
         sources, channel = self.tiles(), self.exchange.channel("graph", "degrees")
-        start, stop = self.ranges.partition(self.exchange.grid.p)
+        start, stop = self.origins.partition(self.exchange.grid.p)
         degree = torch.zeros(stop - start, dtype=kind, device=channel.device)
         add(sources.local, degree)
         by_slot = degree.new_zeros(sources.unique)

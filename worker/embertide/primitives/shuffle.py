@@ -62,17 +62,27 @@ class Edges:
     count: int = 0
 
 
+def histogram_size(nodes: int) -> tuple[int, int]:
+    """Shift and buckets of a histogram of the edges to so many nodes."""
+    shift = max(0, column_bits(nodes) - HISTOGRAM_BITS)
+    return shift, ((nodes - 1) >> shift) + 1
+
+
 def round_edges(world: int) -> int:
     """Edges that one of ``world`` ranks sends in a round, at most."""
     return min(1 << 20, ROUND_EDGES // world)
 
 
 def shuffle_edges(
-    exchange: Exchange, ranges: RowRanges, chunks: list[EdgeChunk], *, weighted: bool
+    exchange: Exchange, ranges: RowRanges, chunks: list[EdgeChunk], nodes: int, *, weighted: bool
 ) -> EdgeSorter:
     """All-to-all of edges by owner; ``chunks`` is emptied on the way.
 
     Collective: every rank must call.
+
+    Args:
+        ranges: of the destinations.
+        nodes: N of the sources.
 
     Returns:
         The edges into our sub-range, ready to be sorted.
@@ -81,9 +91,9 @@ def shuffle_edges(
         GridError: rows and nodes don't fit into one packed word on so few workers.
     """
     rows = max(b - a for a, b in zip(ranges.workers, ranges.workers[1:], strict=False))
-    if rows.bit_length() + column_bits(ranges.nodes) > 63:
+    if rows.bit_length() + column_bits(nodes) > 63:
         raise GridError(
-            f"grid {exchange.grid.shape}: {rows} rows per worker of {ranges.nodes} nodes are"
+            f"grid {exchange.grid.shape}: {rows} rows per worker and {nodes} sources are"
             " too many to sort; use more workers"
         )
     shift, buckets = bucket_shift(rows), bucket_count(rows)
@@ -92,9 +102,7 @@ def shuffle_edges(
 
     def sorter(counts: npt.NDArray[np.int64]) -> EdgeSorter:
         size = last - first
-        return EdgeSorter(
-            counts, shift, first=first, rows=size, nodes=ranges.nodes, weighted=weighted
-        )
+        return EdgeSorter(counts, shift, first=first, rows=size, nodes=nodes, weighted=weighted)
 
     if world == 1:
         counts = np.zeros((1, buckets), np.int64)
@@ -117,9 +125,8 @@ def shuffle_edges(
     channel = exchange.channel("world", "shuffle")
     received = channel.sizes(torch.from_numpy(sent)).numpy()
     ours = sorter(received[:, rounds:].sum(0))
-    _Rounds(channel, ranges, sent[:, :rounds].T, received[:, :rounds].T, weighted).run(
-        _taken(chunks, plan, rounds), ours
-    )
+    sizes = sent[:, :rounds].T, received[:, :rounds].T
+    _Rounds(channel, ranges, nodes, *sizes, weighted).run(_taken(chunks, plan, rounds), ours)
     return ours
 
 
@@ -170,11 +177,12 @@ class _Rounds:
         self,
         channel: Channel,
         ranges: RowRanges,
+        nodes: int,
         outgoing: npt.NDArray[np.int64],
         incoming: npt.NDArray[np.int64],
         weighted: bool,
     ) -> None:
-        self.channel, self.nodes = channel, ranges.nodes
+        self.channel, self.nodes = channel, nodes
         self.bounds = np.array(ranges.workers, np.int64)
         self.outgoing, self.incoming = outgoing, incoming.copy()
         self.incoming[:, channel.axis.index] = 0

@@ -25,6 +25,10 @@ from embertide.readers.where import Where
 from embertide.spec.manifest import EdgeInput
 from embertide.storage.protocol import Storage
 
+EndKinds = tuple[IdKind, IdKind]
+"""The kinds of ids of sources and of destinations."""
+EndCounts = tuple[int | None, int | None]
+
 
 @dataclass(frozen=True)
 class EdgeBatch:
@@ -54,31 +58,32 @@ def split_edges(
     storage: Storage,
     edges: EdgeInput,
     target_bytes: int = TARGET_BYTES,
-    ids: IdKind | None = None,
+    ids: EndKinds | None = None,
 ) -> list[Split]:
     """Splits of an edge list, about ``target_bytes`` each, in order of uri and row.
 
     Columns are checked in every object (their types too, where the format has types; against
-    the kind of ``ids`` if given).
+    the kinds of ``ids`` if given).
 
     Raises:
         ObjectMissing: there are no objects under ``edges.uri``.
         InputError: an object is unreadable, or a column is missing or has a wrong type.
     """
-    return split_table(storage, _table(edges, ids), target_bytes)
+    return split_table(storage, _table(edges, ids or (None, None)), target_bytes)
 
 
 def read_edges(
     storage: Storage,
     edges: EdgeInput,
-    ids: IdKind,
+    ids: EndKinds,
     split: Split,
     batch_rows: int = BATCH_ROWS,
-    count: int | None = None,
+    counts: EndCounts = (None, None),
 ) -> Iterator[EdgeBatch]:
     """The edges of a split, each exactly once and in order, at most ``batch_rows`` a batch.
 
-    ``count`` is the number of nodes, where it is known and ids are dense.
+    ``counts`` are the nodes of the source type and the destination type, where they are known and
+    ids are dense.
 
     Raises:
         InputError: names object, row, column and value of the first bad edge.
@@ -87,17 +92,23 @@ def read_edges(
     source, destination, *weight = table.columns
     for arrays, where in read_table(storage, table, split, batch_rows):
         yield EdgeBatch(
-            to_ids(arrays[0], source, ids, where, count),
-            to_ids(arrays[1], destination, ids, where, count),
+            to_ids(arrays[0], source, ids[0], where, counts[0]),
+            to_ids(arrays[1], destination, ids[1], where, counts[1]),
             to_weights(arrays[2], weight[0], where) if weight else None,
             where,
         )
 
 
-def _table(edges: EdgeInput, ids: IdKind | None) -> Table:
+def _table(edges: EdgeInput, ids: tuple[IdKind | None, IdKind | None]) -> Table:
+    # Between two node types, an id that is not there may well be one of the other type.
+    source, destination = (
+        ("", "")
+        if edges.relation.within
+        else (f", node type {edges.source_type!r}", f", node type {edges.destination_type!r}")
+    )
     columns = [
-        id_column("columns.source", edges.columns.source, ids),
-        id_column("columns.destination", edges.columns.destination, ids),
+        id_column(f"columns.source{source}", edges.columns.source, ids[0]),
+        id_column(f"columns.destination{destination}", edges.columns.destination, ids[1]),
     ]
     if edges.columns.weight is not None:
         columns.append(Column("columns.weight", edges.columns.weight, "number"))

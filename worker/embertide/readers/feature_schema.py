@@ -50,8 +50,12 @@ class FeatureSchema:
         )
 
 
-def feature_schema(storage: Storage, features: FeatureInput) -> FeatureSchema:
+def feature_schema(
+    storage: Storage, features: FeatureInput, field: str = "spec.input.nodes[0].features"
+) -> FeatureSchema:
     """The schema, from the first object's metadata (from its first row for plain lists).
+
+    ``field`` is where the manifest has the features, for errors.
 
     Raises:
         ObjectMissing: there are no objects under ``features.uri``, or none with the scaling.
@@ -62,7 +66,7 @@ def feature_schema(storage: Storage, features: FeatureInput) -> FeatureSchema:
     columns = _columns(storage, features)
     width = len(columns) if columns is not None else _width(storage, features)
     given = features.scaling
-    scaling = None if given is None else read_scaling(storage, given, width)
+    scaling = None if given is None else read_scaling(storage, given, width, field)
     return FeatureSchema(width, columns, scaling)
 
 

@@ -26,7 +26,7 @@ def list_objects(storage: Storage, uri: str, recursive: bool, field: str) -> lis
     found = storage.list(uri)
     if recursive:
         return found
-    folder = _normal(uri)
+    folder = listed_folder(uri)
     nested = [i.uri for i in found if i.uri != folder and i.uri.rpartition("/")[0] != folder]
     if nested:
         raise InputError(
@@ -36,7 +36,7 @@ def list_objects(storage: Storage, uri: str, recursive: bool, field: str) -> lis
     return found
 
 
-def _normal(uri: str) -> str:
+def listed_folder(uri: str) -> str:
     """As the stores begin the URIs of what they list: paths are normalised, S3 keys are not."""
     scheme, _, path = uri.partition("://")
     plain = str(PurePosixPath(path)) if scheme == "file" else path

@@ -28,7 +28,9 @@ from embertide.readers.where import Where
 from embertide.storage.protocol import Storage
 
 NAME = "reference.parquet"
-"""Beside ``model.yaml``: what every run compares with before it publishes."""
+"""Beside ``model.yaml``: what every run compares with before it publishes.
+
+A model of several node types has one for each, ``reference.<type>.parquet``."""
 
 Vectors = npt.NDArray[np.float64]
 
@@ -50,11 +52,18 @@ class Reference:
     values: Vectors
 
 
-def reference_uri(model_uri: str) -> str:
-    """Where a model, a folder or its ``model.yaml``, keeps its reference."""
+def reference_uri(model_uri: str, node_type: str | None = None) -> str:
+    """Where a model, a folder or its ``model.yaml``, keeps its reference.
+
+    Args:
+        node_type: of several; None where there is one.
+    """
     is_file = model_uri.endswith((".yaml", ".yml"))
     folder = model_uri.rsplit("/", 1)[0] if is_file else model_uri.rstrip("/")
-    return f"{folder}/{NAME}"
+    if node_type is None:
+        return f"{folder}/{NAME}"
+    stem, extension = NAME.rsplit(".", 1)
+    return f"{folder}/{stem}.{node_type}.{extension}"
 
 
 def split_reference(

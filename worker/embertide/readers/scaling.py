@@ -57,8 +57,10 @@ class Scaling:
         return cls(mean, scale, None if source is None else ObjectInfo(**source))
 
 
-def read_scaling(storage: Storage, given: FeatureScaling, width: int) -> Scaling:
+def read_scaling(storage: Storage, given: FeatureScaling, width: int, field: str) -> Scaling:
     """The numbers that the manifest gives or points to, checked against ``width``.
+
+    ``field`` is where the manifest has the features, for errors.
 
     Raises:
         ManifestError: the manifest's vectors have another length than the features.
@@ -70,7 +72,7 @@ def read_scaling(storage: Storage, given: FeatureScaling, width: int) -> Scaling
         return _from_object(storage, given.uri, width)
     vectors = {"mean": given.mean, "scale": given.scale}
     wrong = [
-        (f"spec.input.nodes[0].features.scaling.{name}", _wrong_length(len(values), width))
+        (f"{field}.scaling.{name}", _wrong_length(len(values), width))
         for name, values in vectors.items()
         if values is not None and len(values) != width
     ]

@@ -18,6 +18,7 @@ from embertide.spec.base import (
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default
+from embertide.spec.relations import Relation
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
 
@@ -75,6 +76,8 @@ _SOURCE, _DESTINATION = (
     or_default(f"self.{end}", "'node'") for end in ("sourceType", "destinationType")
 )
 
+_LOOPS = or_default("self.selfLoops", "'keep'")
+
 _EDGE_RULES = (
     Rule(
         f"!{_NAMED} || ({_columns_are('string')})",
@@ -107,6 +110,17 @@ _EDGE_RULES = (
         f"{or_default('self.directed', 'true')} || {_SOURCE} == {_DESTINATION}",
         "edges between two node types have a direction; omit it or set true",
         ".directed",
+    ),
+    Rule(
+        f"{_LOOPS} == 'keep' || {_SOURCE} == {_DESTINATION}",
+        "edges between two node types have no self-loops; omit it or set keep",
+        ".selfLoops",
+    ),
+    Rule(
+        f"!has(self.reverse) || {or_default('self.directed', 'true')}",
+        "is for directed edges: with directed: false every edge goes both ways already",
+        ".reverse",
+        "FieldValueForbidden",
     ),
 )
 
@@ -161,6 +175,11 @@ class EdgeInput(SpecModel):
     directed: bool = Field(
         default=True, description="false adds the reverse of every edge, with the same weight."
     )
+    reverse: TypeName | None = Field(
+        default=None,
+        description="Name of a second edge type, which has every edge the other way round, with "
+        "the same weight: from destinationType to sourceType. If unset, there is none.",
+    )
     duplicates: Literal["keep", "remove"] = Field(
         default="keep",
         description="Parallel edges (same source and destination): keep all, or remove all but "
@@ -169,8 +188,19 @@ class EdgeInput(SpecModel):
     self_loops: Literal["keep", "add", "remove"] = Field(
         default="keep",
         description="Self-loops: keep those of the input, add one to every node that has none, or "
-        "remove all.",
+        "remove all. Edges between two node types have none.",
     )
+
+    @property
+    def relation(self) -> Relation:
+        """The relation of the edges as they are in the files."""
+        return Relation(self.source_type, self.name, self.destination_type)
+
+    @property
+    def relations(self) -> list[Relation]:
+        """The relation, and where there is one its reverse."""
+        own = self.relation
+        return [own] if self.reverse is None else [own, own.reversed(self.reverse)]
 
     @property
     def named_columns(self) -> bool:
@@ -196,7 +226,11 @@ class EdgeInput(SpecModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        raise_problems([*self._column_problems(), *self._text_problems()])
+        problems = [*self._column_problems(), *self._text_problems()]
+        if self.reverse is not None and not self.directed:
+            message = f"is {self.reverse!r}; with directed: false every edge goes both ways already"
+            problems.append((("reverse",), message))
+        raise_problems(problems)
         return self
 
     def _column_problems(self) -> list[Problem]:

@@ -15,6 +15,7 @@ from embertide.spec.cel import Rule, or_default
 from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
+from embertide.spec.relations import Relation
 
 __all__ = [
     "EdgeColumns",
@@ -54,8 +55,21 @@ def _end_exists(end: str) -> Rule:
     )
 
 
+def _unique_relations() -> Rule:
+    fields = {"name": "'edge'", "sourceType": "'node'", "destinationType": "'node'"}
+    same = " && ".join(
+        " == ".join(or_default(f"{item}.{field}", default) for item in "ab")
+        for field, default in fields.items()
+    )
+    return Rule(
+        f"self.edges.all(a, self.edges.exists_one(b, {same}))",
+        "names must be unique between the same two node types; give each type its own name",
+        ".edges",
+    )
+
+
 _INPUT_RULES = (
-    _unique_names("edges", "edge"),
+    _unique_relations(),
     _unique_names("nodes", "node"),
     _end_exists("sourceType"),
     _end_exists("destinationType"),
@@ -89,12 +103,37 @@ class Input(SpecModel):
     def _check_together(self) -> Self:
         raise_problems(
             [
-                *_repeated_names("edges", [edge.name for edge in self.edges]),
+                *self._repeated_relations(),
                 *_repeated_names("nodes", [node.name for node in self.nodes]),
                 *self._end_problems(),
             ]
         )
         return self
+
+    @property
+    def relations(self) -> list[Relation]:
+        """All relations of the graph, each reverse right behind its own."""
+        return [relation for edge in self.edges for relation in edge.relations]
+
+    def node(self, name: str) -> NodeInput:
+        """The node type of that name."""
+        return next(node for node in self.nodes if node.name == name)
+
+    def _repeated_relations(self) -> list[Problem]:
+        """Edge types, or reverses, that lead between the same types under the same name."""
+        problems: list[Problem] = []
+        first: dict[Relation, str] = {}
+        for i, edge in enumerate(self.edges):
+            fields = ("name", "reverse")
+            for field, relation in zip(fields, edge.relations, strict=False):
+                if relation in first:
+                    ends = f"from {relation.source!r} to {relation.destination!r}"
+                    message = f"is {relation.name!r}, the same as {first[relation]} {ends}; names"
+                    message += " must be unique between the same two node types"
+                    problems.append((("edges", i, field), message))
+                else:
+                    first[relation] = f"edges[{i}].{field}"
+        return problems
 
     def _end_problems(self) -> list[Problem]:
         """Edges whose ends are unknown node types, or have ids that the format cannot hold."""
@@ -114,6 +153,9 @@ class Input(SpecModel):
             if edge.source_type != edge.destination_type and not edge.directed:
                 message = "is false; edges between two node types have a direction"
                 problems.append((("edges", i, "directed"), message))
+            if not edge.relation.within and edge.self_loops != "keep":
+                message = f"is {edge.self_loops!r}; edges between two node types have no self-loops"
+                problems.append((("edges", i, "selfLoops"), message))
         return problems
 
 

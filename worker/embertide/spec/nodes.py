@@ -1,4 +1,4 @@
-"""``spec.input.nodes``: how nodes are identified, and the location of their features."""
+"""``spec.input.nodes``: how nodes are identified, and the location of their features, if any."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class NodeTable(SpecModel):
 
 _IDS = or_default("self.ids", "'dense'")
 _FORMAT = or_default("self.features.format", "'parquet'")
+_NO_FEATURES = "!has(self.features)"
 
 _NODE_RULES = (
     Rule(
@@ -47,23 +48,29 @@ _NODE_RULES = (
         "FieldValueForbidden",
     ),
     Rule(
-        f"{_IDS} == 'dense' || !has(self.features.idColumn) || self.features.idColumn != '' || "
-        f"{_FORMAT} != 'parquet'",
+        f"{_NO_FEATURES} || {_IDS} == 'dense' || !has(self.features.idColumn) || "
+        f"self.features.idColumn != '' || {_FORMAT} != 'parquet'",
         "is required unless ids are dense: only dense ids can be row numbers",
         ".features.idColumn",
         "FieldValueRequired",
     ),
     Rule(
-        f"{_IDS} == 'dense' || {_FORMAT} != 'npy' || has(self.features.idsUri)",
+        f"{_NO_FEATURES} || {_IDS} == 'dense' || {_FORMAT} != 'npy' || has(self.features.idsUri)",
         "is required with npy unless ids are dense: only dense ids can be row numbers",
         ".features.idsUri",
+        "FieldValueRequired",
+    ),
+    Rule(
+        "has(self.features) || has(self.count) || has(self.table)",
+        "is required unless count (ids: dense) or table says which nodes there are",
+        ".features",
         "FieldValueRequired",
     ),
 )
 
 
 class NodeInput(SpecModel):
-    """One node type: how its nodes are identified, and the location of their features."""
+    """One node type: how its nodes are identified, and the location of their features, if any."""
 
     rules: ClassVar[tuple[Rule, ...]] = _NODE_RULES
 
@@ -82,7 +89,17 @@ class NodeInput(SpecModel):
         description="int64 and string: the authoritative list of nodes. If unset, the nodes are "
         "those that have features.",
     )
-    features: FeatureInput = Field(description="The input features of these nodes.")
+    features: FeatureInput | None = Field(
+        default=None,
+        description="The input features of these nodes. If unset, they have none, and count or "
+        "table says which nodes there are.",
+    )
+
+    @property
+    def listed_in(self) -> str:
+        """The URI of what says which nodes there are; how many there are, for a count alone."""
+        listed = self.table or self.features
+        return f"{self.count} nodes (count)" if listed is None else listed.uri
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -93,8 +110,12 @@ class NodeInput(SpecModel):
             )
         if self.table is not None and self.ids == "dense":
             problems.append((("table",), "is not for ids: dense, whose nodes are 0 to count-1"))
-        if self.features.by_row_number and self.ids != "dense":
-            field = "idsUri" if self.features.format == "npy" else "idColumn"
+        features = self.features
+        if features is None and self.count is None and self.table is None:
+            message = "is required unless count (ids: dense) or table says which nodes there are"
+            problems.append((("features",), message))
+        if features is not None and features.by_row_number and self.ids != "dense":
+            field = "idsUri" if features.format == "npy" else "idColumn"
             message = f"is required with ids: {self.ids} (only dense ids can be row numbers)"
             problems.append((("features", field), message))
         raise_problems(problems)

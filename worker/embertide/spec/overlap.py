@@ -10,6 +10,7 @@ import posixpath
 
 from embertide.spec.base import Problem
 from embertide.spec.cel import Rule
+from embertide.spec.features import FeatureInput
 from embertide.spec.inputs import Input
 
 
@@ -36,15 +37,17 @@ OUTPUT_RULES = (
     _rule("the uri of spec.input.edges", f"self.input.edges.all(e, {_apart('e.uri')})"),
     _rule(
         "the uri of features in spec.input.nodes",
-        f"self.input.nodes.all(n, {_apart('n.features.uri')})",
+        f"self.input.nodes.all(n, !has(n.features) || {_apart('n.features.uri')})",
     ),
     _rule(
         "the idsUri of features in spec.input.nodes",
-        f"self.input.nodes.all(n, !has(n.features.idsUri) || {_apart('n.features.idsUri')})",
+        "self.input.nodes.all(n, !has(n.features) || !has(n.features.idsUri) || "
+        f"{_apart('n.features.idsUri')})",
     ),
     _rule(
         "the uri of a scaling in spec.input.nodes",
-        "self.input.nodes.all(n, !has(n.features.scaling) || !has(n.features.scaling.uri) || "
+        "self.input.nodes.all(n, !has(n.features) || !has(n.features.scaling) || "
+        "!has(n.features.scaling.uri) || "
         f"{_apart('n.features.scaling.uri')})",
     ),
     _rule(
@@ -76,15 +79,21 @@ def _locations(inputs: Input, model_uri: str) -> list[tuple[tuple[str | int, ...
         found.append((("spec", "input", "edges", i, "uri"), edge.uri))
     for i, node in enumerate(inputs.nodes):
         at = ("spec", "input", "nodes", i)
-        found.append(((*at, "features", "uri"), node.features.uri))
-        if node.features.ids_uri is not None:
-            found.append(((*at, "features", "idsUri"), node.features.ids_uri))
-        scaling = node.features.scaling
-        if scaling is not None and scaling.uri is not None:
-            found.append(((*at, "features", "scaling", "uri"), scaling.uri))
+        if node.features is not None:
+            found += [((*at, "features", *rest), uri) for rest, uri in _of_features(node.features)]
         if node.table is not None:
             found.append(((*at, "table", "uri"), node.table.uri))
     found.append((("spec", "model", "uri"), model_uri))
+    return found
+
+
+def _of_features(features: FeatureInput) -> list[tuple[tuple[str, ...], str]]:
+    """What is read of features, with its path below them."""
+    found: list[tuple[tuple[str, ...], str]] = [(("uri",), features.uri)]
+    if features.ids_uri is not None:
+        found.append((("idsUri",), features.ids_uri))
+    if features.scaling is not None and features.scaling.uri is not None:
+        found.append((("scaling", "uri"), features.scaling.uri))
     return found
 
 

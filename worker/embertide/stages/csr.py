@@ -11,6 +11,8 @@ into the arrays that stay.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -19,21 +21,29 @@ from embertide.context import RunContext
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, add_loops
 from embertide.primitives.exchange import Channel
-from embertide.primitives.shuffle import Edges, shuffle_edges
+from embertide.primitives.shuffle import Edges, histogram_size, shuffle_edges
+from embertide.spec.edges import EdgeInput
 
 
-def choose_ranges(ctx: RunContext, edges: Edges, nodes: int) -> RowRanges:
-    """Cut the rows over the grid from the histogram of all ranks.
+def choose_ranges(ctx: RunContext, incoming: Sequence[Edges], nodes: int) -> RowRanges:
+    """Cut the rows of a node type over the grid from the histogram of all ranks.
 
     Collective: every rank must call.
+
+    Args:
+        incoming: of every relation that leads to the type.
     """
+    shift, buckets = histogram_size(nodes)
+    histogram = sum((edges.histogram for edges in incoming), np.zeros(buckets, np.int64))
     channel = ctx.exchange.channel("world", "histogram")
-    histogram = channel.all_reduce(torch.from_numpy(edges.histogram)).numpy()
-    return cut_ranges(histogram, 1 << edges.shift, nodes, ctx.grid)
+    total = channel.all_reduce(torch.from_numpy(histogram)).numpy()
+    return cut_ranges(total, 1 << shift, nodes, ctx.grid)
 
 
 def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: Grid) -> RowRanges:
     """Balanced partition bounds; inside a bucket the cut is interpolated.
+
+    Every worker has a row where there are enough nodes.
 
     Args:
         histogram: edges per ``bucket`` consecutive nodes, the last bucket possibly short.
@@ -43,23 +53,30 @@ def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: 
     cumulative = np.concatenate([[0.0], np.cumsum(cost)])
     targets = cumulative[-1] * np.arange(1, grid.graph) / grid.graph
     cuts = np.interp(targets, cumulative, starts).round().astype(int)
-    bounds = [0]
+    bounds, least = [0], min(grid.feature, nodes // grid.graph)
     for number, cut in enumerate(cuts, 1):
-        low = bounds[-1] + grid.feature
-        high = nodes - (grid.graph - number) * grid.feature
+        low = bounds[-1] + least
+        high = nodes - (grid.graph - number) * least
         bounds.append(int(min(max(cut, low), high)))
     return RowRanges((*bounds, nodes), grid.feature)
 
 
-def build_graph(ctx: RunContext, edges: Edges, ranges: RowRanges) -> Csr:
-    """Shuffle the edges to their owners and build the CSR of our sub-range.
+def build_graph(
+    ctx: RunContext, edge: EdgeInput, edges: Edges, ranges: RowRanges, sources: int
+) -> Csr:
+    """Shuffle a relation's edges to their owners and build the CSR of our sub-range.
 
     ``edges`` is emptied. Collective: every rank must call.
+
+    Args:
+        edge: what the manifest says of these edges.
+        ranges: of the destination type.
+        sources: nodes of the source type.
     """
-    sorter = shuffle_edges(ctx.exchange, ranges, edges.chunks, weighted=edges.weighted)
+    sorter = shuffle_edges(ctx.exchange, ranges, edges.chunks, sources, weighted=edges.weighted)
     ctx.progress("csr", 0.4)
-    csr = sorter.finish(remove_duplicates=ctx.edges.duplicates == "remove")
-    return add_loops(csr, 1.0) if ctx.edges.self_loops == "add" else csr
+    csr = sorter.finish(remove_duplicates=edge.duplicates == "remove")
+    return add_loops(csr, 1.0) if edge.self_loops == "add" else csr
 
 
 def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr) -> Csr:

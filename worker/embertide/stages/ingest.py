@@ -9,44 +9,93 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from embertide.context import RunContext
 from embertide.errors import InputError
-from embertide.kernels.csr import column_bits
 from embertide.kernels.reading import count_ids, narrow_ids
 from embertide.primitives.idmap import NodeIds
-from embertide.primitives.shuffle import HISTOGRAM_BITS, EdgeChunk, Edges
-from embertide.readers.edges import EdgeBatch, read_edges
+from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size
+from embertide.readers.edges import EdgeBatch, EndCounts, EndKinds, read_edges
 from embertide.readers.pool import map_splits, read_ahead
 from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
+from embertide.spec.nodes import NodeInput
 
 
-def ingest(ctx: RunContext, splits: list[Split], ids: NodeIds) -> Edges:
-    """Read our share of the edges as dense ids.
+@dataclass(frozen=True)
+class Ends:
+    """An edge type and the nodes that its edges lead from and to."""
+
+    edge: EdgeInput
+    sources: Nodes
+    destinations: Nodes
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Nodes of either end."""
+        return self.sources.ids.count, self.destinations.ids.count
+
+    @property
+    def collective(self) -> bool:
+        """Whether ids are looked up together: every rank must call."""
+        return self.sources.ids.collective or self.destinations.ids.collective
+
+
+class Nodes(Protocol):
+    """A node type, as edges need it."""
+
+    @property
+    def node(self) -> NodeInput:
+        """What the manifest says of it."""
+
+    @property
+    def ids(self) -> NodeIds:
+        """Its ids."""
+
+
+def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
+    """Read our share of an edge type's edges as dense ids.
 
     Mapping ``int64`` and ``string`` ids is an exchange per batch; ranks may have
     different numbers of them.
     Collective: every rank must call.
 
     Raises:
-        InputError: an edge whose end is no node of the graph (names the row and the field).
+        InputError: an edge whose end is no node of its type (names the row and the field).
     """
-    shift = max(0, column_bits(ids.count) - HISTOGRAM_BITS)
-    histogram = np.zeros(((ids.count - 1) >> shift) + 1, np.int64)
-    edges = Edges([], histogram, shift, ctx.edges.columns.weight is not None)
-    if ids.collective:
-        _ingest_in_step(ctx, splits, ids, edges)
+    edges = empty_edges(ends.counts[1], weighted=ends.edge.columns.weight is not None)
+    if ends.collective:
+        _ingest_in_step(ctx, splits, ends, edges)
     else:
-        _ingest_at_once(ctx, splits, ids, edges)
+        _ingest_at_once(ctx, splits, ends, edges)
     return edges
 
 
-def _ingest_at_once(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: Edges) -> None:
+def reverse(edges: Edges, sources: int) -> Edges:
+    """The same edges the other way round, sharing their memory.
+
+    Args:
+        sources: nodes of the edges' source type.
+    """
+    turned = empty_edges(sources, weighted=edges.weighted)
+    for chunk in edges.chunks:
+        _append(turned, EdgeChunk(chunk.destination, chunk.source, chunk.weight))
+        count_ids(turned.histogram, chunk.source, turned.shift)
+    return turned
+
+
+def empty_edges(nodes: int, *, weighted: bool) -> Edges:
+    """No edges yet, to a type of so many nodes."""
+    shift, buckets = histogram_size(nodes)
+    return Edges([], np.zeros(buckets, np.int64), shift, weighted)
+
+
+def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> None:
     """Each split by one thread, from the file to narrow edges; appended in their order."""
     counting = threading.Lock()
     done, total = 0, sum(split.size for split in splits)
@@ -54,8 +103,9 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: E
     def read(split: Split) -> list[EdgeChunk]:
         nonlocal done
         chunks: list[EdgeChunk] = []
-        for batch in read_edges(ctx.storage, ctx.edges, "dense", split, count=ids.count):
-            chunk = _narrow(ctx.edges, batch.source, batch.destination, batch.weight, ids.count)
+        kinds: EndKinds = ("dense", "dense")
+        for batch in read_edges(ctx.storage, ends.edge, kinds, split, counts=ends.counts):
+            chunk = _narrow(ends, batch.source, batch.destination, batch.weight)
             with counting:
                 count_ids(edges.histogram, chunk.destination, edges.shift)
             ctx.work.add("ingest", edges=len(chunk.source))
@@ -70,14 +120,13 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: E
             _append(edges, chunk)
 
 
-def _ingest_in_step(ctx: RunContext, splits: list[Split], ids: NodeIds, edges: Edges) -> None:
+def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> None:
     """Batch by batch, since mapping is collective. Collective: every rank must call."""
     done, total = 0, sum(split.size for split in splits)
-    ends = ((item, (item[0].source, item[0].destination)) for item in _batches(ctx, splits))
-    for (batch, size), (source, destination) in ids.find_all(ends):
-        _refuse_unknown(batch, "source", source, ids, ctx)
-        _refuse_unknown(batch, "destination", destination, ids, ctx)
-        chunk = _narrow(ctx.edges, source, destination, batch.weight, ids.count)
+    for (batch, size), (source, destination) in _mapped(ctx, ends, _batches(ctx, splits, ends)):
+        _refuse_unknown(batch, "source", source, ends)
+        _refuse_unknown(batch, "destination", destination, ends)
+        chunk = _narrow(ends, source, destination, batch.weight)
         count_ids(edges.histogram, chunk.destination, edges.shift)
         _append(edges, chunk)
         ctx.work.add("ingest", edges=len(chunk.source))
@@ -90,12 +139,52 @@ def _append(edges: Edges, chunk: EdgeChunk) -> None:
     edges.chunks.append(chunk)
 
 
-def _batches(ctx: RunContext, splits: list[Split]) -> Iterator[tuple[EdgeBatch, int]]:
-    """Batches of all our splits, read ahead; a split's size comes with its first batch."""
+Sized = tuple[EdgeBatch, int]
+"""A batch; with a split's first one, the bytes of the split."""
+Mapped = tuple[Sized, list[npt.NDArray[np.int64]]]
+"""The same, and dense ids of its sources and destinations."""
 
-    def read(split: Split) -> Iterator[tuple[EdgeBatch, int]]:
+
+def _mapped(ctx: RunContext, ends: Ends, batches: Iterator[Sized]) -> Iterator[Mapped]:
+    """Batches with their dense ids. Collective: every rank must go on to the end."""
+    sources, destinations = ends.sources.ids, ends.destinations.ids
+    if sources is destinations:
+        return sources.find_all((item, (item[0].source, item[0].destination)) for item in batches)
+    return _mapped_by_two(ctx, sources, destinations, batches)
+
+
+def _mapped_by_two(
+    ctx: RunContext, sources: NodeIds, destinations: NodeIds, batches: Iterator[Sized]
+) -> Iterator[Mapped]:
+    """As :func:`_mapped`, of two node types: a batch of every rank at a time.
+
+    Looking up the ids of one type while those of the other are under way would let the ranks,
+    whose batches differ, disagree on the order. Collective: every rank must go on to the end.
+    """
+    while True:
+        item = next(batches, None)
+        if not any(ctx.exchange.all_objects(item is not None)):
+            return
+        given = ([item[0].source], [item[0].destination]) if item is not None else ([], [])
+        found = [
+            [dense for _, (dense,) in ids.find_all((None, [one]) for one in some)]
+            for ids, some in zip((sources, destinations), given, strict=True)
+        ]
+        if item is not None:
+            yield item, [dense for (dense,) in found]
+
+
+def _batches(ctx: RunContext, splits: list[Split], ends: Ends) -> Iterator[Sized]:
+    """Batches of all our splits, read ahead; a split's size comes with its first batch."""
+    kinds = ends.sources.node.ids, ends.destinations.node.ids
+    known = [
+        None if end.ids.collective else end.ids.count for end in (ends.sources, ends.destinations)
+    ]
+    counts: EndCounts = (known[0], known[1])
+
+    def read(split: Split) -> Iterator[Sized]:
         size = split.size
-        for batch in read_edges(ctx.storage, ctx.edges, ctx.nodes.ids, split):
+        for batch in read_edges(ctx.storage, ends.edge, kinds, split, counts=counts):
             yield batch, size
             size = 0
 
@@ -106,34 +195,34 @@ def _refuse_unknown(
     batch: EdgeBatch,
     end: Literal["source", "destination"],
     dense: npt.NDArray[np.int64],
-    ids: NodeIds,
-    ctx: RunContext,
+    ends: Ends,
 ) -> None:
     """Dense ids are in range already: the reader has checked them."""
     if not len(dense) or dense.min() >= 0:
         return
     at = int(np.argmin(dense >= 0))
-    edge, node = ctx.edges, ctx.nodes
+    edge, type_ = ends.edge, ends.sources if end == "source" else ends.destinations
     given = batch.source if end == "source" else batch.destination
     value = int(given[at]) if isinstance(given, np.ndarray) else given[at].as_py()
-    nodes = node.table.uri if node.table else node.features.uri
-    more = " and its features" if node.table else ""
+    node = type_.node
+    of = "" if edge.relation.within else f"{node.name!r}, the type of the {end}s: those "
+    more = " and its features" if node.table and node.features else ""
     raise InputError(
         f"{batch.where.row(at)}: column {getattr(edge.columns, end)!r} (columns.{end}) is"
-        f" {value!r}, which is not among the {ids.count} nodes of {nodes}. Correct or drop the"
-        f" row, or add the node there{more}"
+        f" {value!r}, which is not among the {type_.ids.count} nodes of {of}{node.listed_in}."
+        f" Correct or drop the row, or add the node there{more}"
     )
 
 
 def _narrow(
-    edge: EdgeInput,
+    ends: Ends,
     source: npt.NDArray[np.integer],
     destination: npt.NDArray[np.integer],
     weight: npt.NDArray[np.float32] | None,
-    nodes: int,
 ) -> EdgeChunk:
     """Narrow edges of dense ids, after the rules of direction and self-loops."""
-    source, destination = narrow_ids(source, nodes), narrow_ids(destination, nodes)
+    edge, widest = ends.edge, max(ends.counts)
+    source, destination = narrow_ids(source, widest), narrow_ids(destination, widest)
     if edge.self_loops == "remove" or not edge.directed:
         other = source != destination
         if edge.self_loops == "remove":

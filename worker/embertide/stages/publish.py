@@ -8,7 +8,8 @@ readers see the previous version, whatever happens here.
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -21,11 +22,12 @@ from embertide.errors import EmbertideError, OutputError
 from embertide.kernels.ids import Ids
 from embertide.planning.order import WorkOrder
 from embertide.readers.feature_schema import FeatureSchema
-from embertide.spec.features import FeatureInput
+from embertide.spec.nodes import NodeInput
 from embertide.spec.run_digest import run_digest
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
+from embertide.versions.manifest import together
 from embertide.versions.parts import PartDigest, PartWriter, verify_part
 from embertide.versions.publish import publish
 
@@ -36,8 +38,40 @@ class PeerFailed(dist.DistError):
     """Another rank could not write its part."""
 
 
-def write_parts(ctx: RunContext, uri: str, ids: Ids, embeddings: torch.Tensor) -> list[PartDigest]:
-    """Write our part; the digests of all ranks' parts, in rank order.
+@dataclass(frozen=True)
+class Rows:
+    """Our rows of one node type's embeddings.
+
+    Attributes:
+        folder: where the type's parts go within the version: its name, or "" for a version of one
+            type.
+        ids: original ids of our sub-range.
+        embeddings: [N/(P*M), D'] float32.
+    """
+
+    node: NodeInput
+    folder: str
+    ids: Ids
+    embeddings: torch.Tensor
+
+    @property
+    def width(self) -> int:
+        """D', the length of an embedding."""
+        return self.embeddings.shape[1]
+
+    @property
+    def part(self) -> str:
+        """What the names of its parts begin with, within the version."""
+        return f"{self.folder}/part" if self.folder else "part"
+
+    @property
+    def described(self) -> str:
+        """For messages: of which of several types."""
+        return f" of node type {self.node.name!r}" if self.folder else ""
+
+
+def write_parts(ctx: RunContext, uri: str, types: Sequence[Rows]) -> list[list[PartDigest]]:
+    """Write our part of each type; for each type the digests of all ranks' parts, in rank order.
 
     An error of ours counts only if no rank is lost: when a worker dies, its pod removes the
     unfinished version, and the ranks that still write find their parts gone. They report the
@@ -50,43 +84,45 @@ def write_parts(ctx: RunContext, uri: str, ids: Ids, embeddings: torch.Tensor) -
     failed: EmbertideError | None = None
     own: dict[str, Any]
     try:
-        own = {"part": asdict(write_part(ctx, uri, ids, embeddings))}
+        # Of all types first: it is collective, and a rank that cannot write takes no further part.
+        for rows in types:
+            _refuse_non_finite(ctx, rows)
+        shares = ctx.parts([rows.embeddings.numel() for rows in types])
+        written = [write_part(share, uri, rows) for share, rows in zip(shares, types, strict=True)]
+        own = {"parts": [asdict(part) for part in written]}
         ctx.delivered()
     except EmbertideError as error:
         own, failed = {"error": str(error)}, error
     found = ctx.exchange.all_objects(own)
     if failed is not None:
         raise failed
-    return [_part_of(rank, told) for rank, told in enumerate(found)]
+    by_rank = [_parts_of(rank, told) for rank, told in enumerate(found)]
+    return [list(parts) for parts in zip(*by_rank, strict=True)]
 
 
-def _part_of(rank: int, told: dict[str, Any]) -> PartDigest:
+def _parts_of(rank: int, told: dict[str, Any]) -> list[PartDigest]:
     if "error" in told:
         raise PeerFailed(f"worker {rank}: {told['error']}")
-    return PartDigest(**told["part"])
+    return [PartDigest(**part) for part in told["parts"]]
 
 
-def write_part(ctx: RunContext, uri: str, ids: Ids, embeddings: torch.Tensor) -> PartDigest:
-    """Write and verify our rows; every rank writes one part.
-
-    Collective: every rank must call.
+def write_part(ctx: RunContext, uri: str, of: Rows) -> PartDigest:
+    """Write and verify our rows of a type; every rank writes one part.
 
     Args:
-        ids: original ids of our sub-range.
-        embeddings: [N/(P*M), D'] float32.
+        uri: of the version.
 
     Raises:
-        OutputError: not writable, not as written, or NaN or infinite embeddings.
+        OutputError: not writable, or not as written.
     """
-    output = ctx.job.spec.output
+    output, ids, embeddings = ctx.job.spec.output, of.ids, of.embeddings
     rows, width = embeddings.shape
-    _refuse_non_finite(ctx, ids, embeddings)
     writer = PartWriter(
         ctx.storage,
-        uri=f"{uri}/part-{ctx.grid.rank:05d}",
+        uri=f"{uri}/{of.part}-{ctx.grid.rank:05d}",
         format=output.format,
         dtype=output.dtype,
-        ids_kind="string" if ctx.nodes.ids == "string" else "int64",
+        ids_kind="string" if of.node.ids == "string" else "int64",
         width=width,
         rows=rows,
     )
@@ -96,14 +132,15 @@ def write_part(ctx: RunContext, uri: str, ids: Ids, embeddings: torch.Tensor) ->
             writer.write(ids[at : at + step], embeddings[at : at + step].cpu().numpy())
             ctx.work.add("publish", rows=min(step, rows - at))
             ctx.progress("publish", 0.8 * at / rows)
-    digest = writer.digest
+    digest = writer.digest.within(of.folder)
     verify_part(ctx.storage, uri, digest)
     ctx.progress("publish", 0.9)
     return digest
 
 
-def _refuse_non_finite(ctx: RunContext, ids: Ids, embeddings: torch.Tensor) -> None:
+def _refuse_non_finite(ctx: RunContext, of: Rows) -> None:
     """Raise on every rank where any has such a row. Collective: every rank must call."""
+    ids, embeddings = of.ids, of.embeddings
     # A row's sum is not finite when any of its values is not; a sum that merely overflowed
     # is distinguished below.
     bad = (~torch.isfinite(embeddings.sum(dim=1))).nonzero().squeeze(1)
@@ -115,13 +152,20 @@ def _refuse_non_finite(ctx: RunContext, ids: Ids, embeddings: torch.Tensor) -> N
     found = [pair for pair in ctx.exchange.all_objects((len(bad), first)) if pair[0]]
     if found:
         raise OutputError(
-            f"{sum(n for n, _ in found)} embeddings are NaN or infinite, first node id"
-            f" {found[0][1]!r}; nothing was published. Check the model's weights and edge weights."
+            f"{sum(n for n, _ in found)} embeddings{of.described} are NaN or infinite, first node"
+            f" id {found[0][1]!r}; nothing was published. Check the model's weights and edge"
+            " weights."
         )
 
 
-def describe_features(features: FeatureInput, schema: FeatureSchema) -> dict[str, Any]:
-    """For a version's manifest: the columns of the features, in order, and their scaling."""
+def describe_features(node: NodeInput, schema: FeatureSchema | None) -> dict[str, Any] | None:
+    """For a version's manifest: the columns of the features, in order, and their scaling.
+
+    None for a node type without features.
+    """
+    features = node.features
+    if features is None or schema is None:
+        return None
     found: dict[str, Any] = {"width": schema.width}
     if schema.columns is not None:
         found["columns"] = list(schema.columns)
@@ -134,40 +178,59 @@ def describe_features(features: FeatureInput, schema: FeatureSchema) -> dict[str
     return found
 
 
+@dataclass(frozen=True)
+class WrittenType:
+    """One node type of a version, as its manifest tells of it.
+
+    Attributes:
+        nodes: N.
+        width: D', the length of an embedding.
+        parts: of all ranks.
+        compared: what the embeddings were held against and how far they are from it, if so.
+    """
+
+    node: NodeInput
+    nodes: int
+    width: int
+    parts: list[PartDigest]
+    compared: dict[str, Any] | None
+
+    def to_json(self, schema: FeatureSchema | None) -> dict[str, Any]:
+        """As the manifest has it."""
+        return {
+            "rows": self.nodes,
+            "dim": self.width,
+            "ids": self.node.ids,
+            "features": describe_features(self.node, schema),
+            "reference": self.compared,
+            "parts": [asdict(part) for part in self.parts],
+        }
+
+
 def publish_version(
-    ctx: RunContext,
-    order: WorkOrder,
-    program: Program,
-    clock: Clock,
-    parts: list[PartDigest],
-    compared: dict[str, Any] | None,
+    ctx: RunContext, order: WorkOrder, program: Program, clock: Clock, types: list[WrittenType]
 ) -> VersionInfo:
     """Write the version's manifest and move ``LATEST``; rank 0 calls, when all parts are written.
-
-    Args:
-        compared: what the embeddings were held against and how far they are from it, if so.
 
     Raises:
         OutputError, StorageError: the manifest or the pointer could not be written.
     """
-    spec = ctx.job.spec
+    spec, schemas = ctx.job.spec, order.inputs.by_nodes
+    described = {
+        written.node.name: written.to_json(schemas[written.node.name].schema) for written in types
+    }
     manifest = {
         "job": ctx.job.metadata.name,
         "resultDigest": run_digest(ctx.job),
-        "rows": clock.nodes,
-        "dim": program.output_width,
+        **together(described, several=len(spec.input.nodes) > 1),
         "edges": clock.edges,
-        "ids": ctx.nodes.ids,
-        "features": describe_features(ctx.nodes.features, order.inputs.schema),
         "format": spec.output.format,
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),
         "model": {"uri": spec.model.uri, "digest": program.digest},
-        "reference": compared,
         "grid": ctx.grid.shape.model_dump(),
         "fanout": spec.inference.fanout,
         "seed": spec.inference.seed,
-        "parts": [asdict(part) for part in parts],
         "libraries": {
             "embertide": embertide.__version__,
             "torch": torch.__version__,

@@ -23,7 +23,7 @@ from embertide.readers.reference import (
     read_reference,
 )
 from embertide.readers.splits import Split
-from embertide.steps import Program
+from embertide.spec.nodes import NodeInput
 
 SKIPPED = (
     "the embeddings were not compared with {uri}: with a fanout they are a sample's, not the full"
@@ -79,6 +79,7 @@ class Agreement:
 def read_expected(
     ctx: RunContext,
     splits: list[Split],
+    node: NodeInput,
     ids: NodeIds,
     columns: ReferenceColumns | None = None,
 ) -> Expected:
@@ -86,11 +87,12 @@ def read_expected(
 
     Args:
         splits: all of the reference's, on every rank.
+        node: the type whose embeddings they are.
 
     Raises:
         InputError: the reference cannot be read, or names ids that are no nodes.
     """
-    reference = read_reference(ctx.storage, splits, ctx.nodes.ids, columns)
+    reference = read_reference(ctx.storage, splits, node.ids, columns)
     dense = ids.find(reference.ids)
     unknown = np.flatnonzero(dense < 0)
     if len(unknown):
@@ -103,17 +105,20 @@ def read_expected(
     return Expected(reference, dense)
 
 
-def check_width(expected: Expected, program: Program) -> None:
+def check_width(expected: Expected, embeddings: int) -> None:
     """Refuse a reference whose vectors cannot be the model's.
+
+    Args:
+        embeddings: the columns of what the model gives.
 
     Raises:
         ModelError: says both widths.
     """
     width = expected.reference.values.shape[1]
-    if width != program.output_width:
+    if width != embeddings:
         raise ModelError(
             f"the vectors of {expected.reference.uri} have {width} columns, but the model gives"
-            f" {program.output_width}: the description says another model, or they are another"
+            f" {embeddings}: the description says another model, or they are another"
             " layer's"
         )
 
@@ -156,6 +161,25 @@ def compare(
         tolerance=tolerance,
         worst=tuple((name, value / largest) for name, value in rows[:_WORST]),
     )
+
+
+def hold_against(
+    ctx: RunContext,
+    expected: Expected,
+    ranges: RowRanges,
+    embeddings: torch.Tensor,
+    tolerance: float,
+) -> dict[str, Any]:
+    """How far embeddings are from a reference, for a version's manifest.
+
+    Collective: every rank must call.
+
+    Raises:
+        ModelError: they differ; nothing may be published.
+    """
+    agreement = compare(ctx, expected, ranges, embeddings, tolerance)
+    refuse_difference(agreement)
+    return agreement.to_json()
 
 
 def refuse_difference(agreement: Agreement) -> None:

@@ -8,7 +8,6 @@ from embertide.steps.attend import Attend
 from embertide.steps.base import EdgeStep, Leader, Step
 from embertide.steps.combine import Combine, Concat
 from embertide.steps.degree import Degree, DivideByDegree
-from embertide.steps.degree_scale import DegreeScale
 from embertide.steps.elementwise import Elementwise
 from embertide.steps.heads import HeadDot, HeadMean
 from embertide.steps.linear import Linear
@@ -29,7 +28,6 @@ __all__ = [
     "Combine",
     "Concat",
     "Degree",
-    "DegreeScale",
     "DivideByDegree",
     "EdgeStep",
     "Elementwise",

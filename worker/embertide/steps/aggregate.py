@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 import torch
 
+from embertide.errors import ModelError
 from embertide.kernels.spmm import NOTHING
 from embertide.layouts import Layout, Shard
 from embertide.primitives.directory import look_up
@@ -20,6 +21,7 @@ from embertide.steps.base import EdgeStep, Leader
 from embertide.steps.execution import Execution
 from embertide.steps.moves import LoadedRows, TileRows
 from embertide.steps.norms import (
+    WITHIN_A_TYPE,
     Norm,
     counts_out,
     norm_factors,
@@ -52,6 +54,16 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """That of ``x``."""
         return shapes.width(self.x)
 
+    def node_type(self, types: dict[str, str]) -> str:
+        """The destination type; a norm that takes every node as both ends stays within one."""
+        found = super().node_type(types)
+        if self.norm in WITHIN_A_TYPE and found != types[self.x]:
+            raise ModelError(
+                f"step {self.out!r}: norm {self.norm} counts every node as source and destination,"
+                f" but {self.relation} leads from one node type to another; use both, in or out"
+            )
+        return found
+
     # -- what it means -----------------------------------------------------------------------
 
     def reference(self, run: ReferenceRun) -> torch.Tensor:
@@ -61,7 +73,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         messages = (edges.weight * source[edges.src])[:, None] * x[edges.src]
         if self.reduce == "max":
             index = edges.dst[:, None].expand_as(messages)
-            out = torch.zeros_like(x)
+            out = x.new_zeros(edges.nodes, x.shape[1])
             # Rows without in-edges stay zero, as include_self=False leaves them.
             return out.scatter_reduce(0, index, messages, "amax", include_self=False)
         return target[:, None] * edges.sum_at(edges.dst, messages)
@@ -85,7 +97,8 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         if execution.grid.feature == 1:
             return Shard("rows", linear(sums, weight, last), width)
         channel = execution.channel(run.product.layer)
-        return Shard("rows", ring_gemm(channel, execution.ranges, sums, weight, last), width)
+        ranges = execution.ranges_of(self.out)
+        return Shard("rows", ring_gemm(channel, ranges, sums, weight, last), width)
 
     def _over(self, execution: Execution) -> tuple[tuple[Channel, Sources, Operand], Reduction]:
         """What is summed, and how. Collective: every rank must call."""
@@ -111,14 +124,15 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         Args:
             source: [N/P] factors of our rows as sources, or None.
         """
-        channel, ranges = execution.channel(self.layer, "world", "features"), execution.ranges
-        loaded = execution.tensors.loaded
+        channel = execution.channel(self.layer, "world", "features")
+        ranges, loaded = execution.ranges_of(self.x), execution.tensors.loaded(self.x)
+        locations = execution.locations[execution.program.types[self.x]]
         scale = None
         if source is not None:
-            mine = execution.of_ours(source, "rows").cpu()
+            mine = execution.of_ours(source, "rows", self.x).cpu()
             scale = look_up(channel, ranges, mine, loaded.ids).to(channel.device)
         holders = LoadedHolders(
-            channel.axis, lambda nodes: look_up(channel, ranges, execution.locations, nodes).long()
+            channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long()
         )
         return channel, graph.loaded(holders), loaded_operand(execution.grid, loaded, scale)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 from torch.nn import functional
@@ -31,6 +32,8 @@ class Attend(EdgeStep, kind="attend"):
     target: Read
     heads: int
     negative_slope: float = 0.2
+
+    at_destination: ClassVar[tuple[str, ...]] = ("target",)
 
     def width(self, shapes: Shapes) -> int:
         """That of ``x``."""

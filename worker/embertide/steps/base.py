@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_h
 
 import torch
 
+from embertide.errors import ModelError
 from embertide.layouts import Layout, Shard
 from embertide.primitives.graph import EdgeView, Loops
+from embertide.spec.relations import Relation
 from embertide.steps.run import Product, RowActivation, Run
 
 if TYPE_CHECKING:
@@ -68,6 +70,20 @@ class Step(ABC):
     def param_names(self) -> list[str]:
         """Names of the parameters that the step reads."""
         return _named(self, "param")
+
+    def node_type(self, types: dict[str, str]) -> str:
+        """The node type of the result, by those of the tensors before it.
+
+        Raises:
+            ModelError: what the step reads is of types that do not fit together.
+        """
+        found = {types[name] for name in self.reads()}
+        if len(found) > 1:
+            raise ModelError(
+                f"step {self.out!r} reads tensors of the node types {', '.join(sorted(found))} and"
+                " no edges between them; a step on nodes stays within one type"
+            )
+        return found.pop()
 
     @property
     def edges(self) -> EdgeView | None:
@@ -173,6 +189,9 @@ class Leader(Step):
 class EdgeStep(Step):
     """A step over the edges of its layer's graph: out[i] from x[j] of the neighbours j in N(i).
 
+    In a graph of several types ``relation`` says which edges, as ``source:name:destination``: j
+    is of the source type, i of the destination type.
+
     The stored weights w_ij count when ``edge_weight`` is set and the graph has weights; else
     every edge counts 1.
     """
@@ -181,11 +200,36 @@ class EdgeStep(Step):
     loops: Loops = "keep"
     loop_weight: float = 1.0
     edge_weight: bool = False
+    relation: str = ""
+
+    at_destination: ClassVar[tuple[str, ...]] = ()
+    """Fields that name tensors of the destination type; all others are of the source type."""
 
     @property
     def edges(self) -> EdgeView:
         """The layer graph as the step sees it."""
-        return EdgeView(self.layer, self.loops, self.loop_weight, self.edge_weight)
+        return EdgeView(self.layer, self.loops, self.loop_weight, self.edge_weight, self.relation)
+
+    def node_type(self, types: dict[str, str]) -> str:
+        """The destination type of the relation."""
+        source = destination = ""
+        if self.relation:
+            relation = Relation.parse(self.relation)
+            source, destination = relation.source, relation.destination
+        at_destination = [getattr(self, field) for field in self.at_destination]
+        for name in self.reads():
+            wanted = destination if name in at_destination else source
+            if types[name] != wanted:
+                raise ModelError(
+                    f"step {self.out!r} over {self.relation or 'the edges'} reads {name!r} of node"
+                    f" type {types[name]!r}, but needs one of {wanted!r}"
+                )
+        if self.loops == "single" and source != destination:
+            raise ModelError(
+                f"step {self.out!r} needs self-loops, but {self.relation} leads from one node type"
+                " to another; only edges within one type can have them"
+            )
+        return destination
 
 
 def _named(step: Step, role: str) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from embertide.layouts import Layout, Shard
 from embertide.primitives.graph import EdgeView, Loops
+from embertide.spec.relations import Relation
 from embertide.steps.base import Step
 from embertide.steps.execution import Execution
 from embertide.steps.nodewise import ElementStep
@@ -23,21 +23,23 @@ class DivideByDegree(ElementStep, kind="divide_by_degree"):
     """out[i] = x[i] / max(1, in-degree(i) + add): DGL's SAGE ``gcn`` aggregator (add=1)."""
 
     add: int = 0
+    relation: str = ""
 
     def reference(self, run: ReferenceRun) -> Tensor:
         """Counted in the edges as they are stored."""
-        degree = torch.bincount(run.graphs[self.layer][1], minlength=run.nodes)
-        return run.tensors[self.x] / (degree + self.add).clamp(min=1)[:, None]
+        edges = run.edges(EdgeView(self.layer, relation=self.relation))
+        return run.tensors[self.x] / (edges.degree(edges.dst) + self.add).clamp(min=1)[:, None]
 
     def change(self, execution: Execution, x: Shard) -> Tensor:
         """In place."""
-        degree = execution.of_ours(execution.graphs(self.layer).in_degree(), x.layout)
+        degree = execution.graphs(self.layer, self.relation).in_degree()
+        degree = execution.of_ours(degree, x.layout, self.x)
         return x.data.div_((degree + self.add).clamp_(min=1).unsqueeze(1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Degree(Step, kind="degree"):
-    """out[i] = how many edges node i has in the layer graph, one column.
+    """out[i] = how many edges node i has in the layer graph (of a relation), one column.
 
     - ``in``, ``out``: edges into it, out of it, duplicates and loops too;
     - ``weight``: the sum of its in-edges' weights, which count 1 where the graph has none.
@@ -46,6 +48,7 @@ class Degree(Step, kind="degree"):
     of: Literal["in", "out", "weight"] = "in"
     loops: Loops = "keep"
     loop_weight: float = 1.0
+    relation: str = ""
 
     sliced: ClassVar[bool] = False
     tiles: ClassVar[bool] = False
@@ -53,7 +56,15 @@ class Degree(Step, kind="degree"):
     @property
     def edges(self) -> EdgeView:
         """The layer graph as the step sees it."""
-        return EdgeView(self.layer, self.loops, self.loop_weight, self.of == "weight")
+        weighted = self.of == "weight"
+        return EdgeView(self.layer, self.loops, self.loop_weight, weighted, self.relation)
+
+    def node_type(self, _types: dict[str, str]) -> str:
+        """The type of the end at which edges are counted."""
+        if not self.relation:
+            return ""
+        relation = Relation.parse(self.relation)
+        return relation.source if self.of == "out" else relation.destination
 
     def width(self, _shapes: Shapes) -> int:
         """One."""
@@ -76,7 +87,7 @@ class Degree(Step, kind="degree"):
                 degree = graph.out_degree()
             case "weight":
                 degree = graph.weighted_in_degree()
-        return Shard("rows", execution.of_ours(degree, "rows").unsqueeze(1).clone(), 1)
+        return Shard("rows", execution.of_ours(degree, "rows", self.out).unsqueeze(1).clone(), 1)
 
     def walk(self, walk: Walk) -> Layout:
         """A number a row; those of sources are counted together."""

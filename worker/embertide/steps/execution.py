@@ -16,8 +16,11 @@ from embertide.steps.program import Program
 from embertide.steps.run import Run
 from embertide.steps.tensors import Tensors
 
-Graphs = Callable[[int], LayerGraph]
-"""Layer -> its graph; called with ascending layers. Collective: every rank must call."""
+Graphs = Callable[[int, str], LayerGraph]
+"""Layer and relation -> its graph; called with ascending layers.
+
+Collective: every rank must call.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,9 @@ class Execution:
 
     Attributes:
         tensors: our shards of the tensors that are alive.
-        locations: [N/(P*M), 2] loader rank and row of the features of our sub-range's nodes.
+        ranges: node type -> which worker owns which nodes.
+        locations: node type -> [N/(P*M), 2] loader rank and row of the features of our sub-range's
+            nodes.
         depth: groups in flight at a time.
         sampled: layers have samples of their own: the next one's graph is not there yet.
         scaled: tensors whose rows are multiplied already by what the sum that reads them has as
@@ -35,10 +40,10 @@ class Execution:
 
     exchange: Exchange
     program: Program
-    ranges: RowRanges
+    ranges: dict[str, RowRanges]
     graphs: Graphs
     tensors: Tensors
-    locations: torch.Tensor
+    locations: dict[str, torch.Tensor]
     depth: int
     sampled: bool
     scaled: set[str] = field(default_factory=set)
@@ -50,7 +55,11 @@ class Execution:
 
     def graph(self, view: EdgeView) -> LayerGraph:
         """A layer graph as a step sees it. Collective: every rank must call."""
-        return self.graphs(view.layer).variant(view)
+        return self.graphs(view.layer, view.relation).variant(view)
+
+    def ranges_of(self, name: str) -> RowRanges:
+        """Which worker owns which rows of a tensor."""
+        return self.ranges[self.program.types[name]]
 
     def channel(self, layer: int, axis: AxisName = "feature", primitive: str = "gemm") -> Channel:
         """Transfers for a layer; by default, conversions between layouts."""
@@ -64,9 +73,11 @@ class Execution:
         """[N/P, D/M] a tensor in the ``tile`` layout. Collective: every rank must call."""
         return self.tensors.get(name, "tile", self.channel(layer)).data
 
-    def of_ours(self, values: torch.Tensor, layout: Layout) -> torch.Tensor:
-        """Of [N/P, ...] values of our partition those of the rows that a layout has."""
-        return values[slice(*self.ranges.within(self.grid.rank))] if layout == "rows" else values
+    def of_ours(self, values: torch.Tensor, layout: Layout, name: str) -> torch.Tensor:
+        """Of [N/P, ...] values of our partition those of the rows that a tensor's layout has."""
+        if layout == "tile":
+            return values
+        return values[slice(*self.ranges_of(name).within(self.grid.rank))]
 
     def param(self, name: str) -> torch.Tensor:
         """A parameter, whole, on the device."""
@@ -95,4 +106,4 @@ class Execution:
         if source is None:
             return last
         self.scaled.add(run.out)
-        return replace(last, scale=self.of_ours(source, layout))
+        return replace(last, scale=self.of_ours(source, layout, run.out))

@@ -49,6 +49,7 @@ class Linear(Leader, kind="linear"):
             landed = execution.epilogue(run, "rows")
             layout: Layout = "rows" if tensors.wants_rows(run.out) else "tile"
             return tensors.land(
+                self.x,
                 lambda x: linear(x, weight, landed),
                 layout=layout,
                 width=len(weight),
@@ -59,7 +60,7 @@ class Linear(Leader, kind="linear"):
             data = linear(tensors.get(self.x, "rows", channel).data, weight, last)
         else:
             tile = tensors.get(self.x, "tile", channel).data
-            data = ring_gemm(channel, execution.ranges, tile, weight, last)
+            data = ring_gemm(channel, execution.ranges_of(self.x), tile, weight, last)
         return Shard("rows", data, len(weight))
 
     def wants_rows(self, _name: str) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from embertide.errors import ModelError
 from embertide.footprint import FLOAT_BYTES
-from embertide.kernels.segments import EdgeRun, Reduce, Segments, edge_runs
+from embertide.kernels.segments import NO_SCORES, EdgeRun, Reduce, Segments, edge_runs
 from embertide.layouts import Layout, Shard
 from embertide.primitives.spmm import Arrived, arriving, tile_operand
 from embertide.steps.base import EdgeStep, Param, Read
@@ -38,25 +38,33 @@ class Message(EdgeStep, kind="message"):
     Lines read the source's row as ``s``, the target's as ``t``, the edge's weight [E, 1] as ``w``
     and the parameters as ``p0``, ``p1``, ..., and make ``out`` [E, width]; `ops` says what they
     may be. For ``softmax`` they also make ``score`` [E, H], whose softmax over N(i) weighs
-    ``out`` [E, H*F]. Rows without in-edges are zero; ``var`` and ``std`` divide by the count.
+    ``out`` [E, H*F]; with ``log_sum`` the result has H more columns, the logarithm of the row's
+    sum of exp(score), by which softmaxes over several kinds of edges are merged. Rows without
+    in-edges are zero; ``var`` and ``std`` divide by the count.
     """
 
     lines: tuple[str, ...]
     reduce: Reduce = "sum"
     target: Read | None = None
     params: tuple[Param, ...] = ()
+    log_sum: bool = False
 
     pairs: ClassVar[bool] = True
     tiles: ClassVar[bool] = False
+    at_destination: ClassVar[tuple[str, ...]] = ("target",)
 
     def width(self, shapes: Shapes) -> int:
-        """Columns of ``out``."""
+        """Columns of ``out``, and one for each head's logarithm."""
         found = self._shapes(shapes)
         width = width_of(found)
-        if self.reduce == "softmax" and width % max(1, width_of(found, SCORE)):
-            heads = width_of(found, SCORE)
+        if self.reduce != "softmax":
+            if self.log_sum:
+                raise ModelError("log_sum is of softmax alone")
+            return width
+        heads = width_of(found, SCORE)
+        if width % max(1, heads):
             raise ModelError(f"out has {width} columns, which {heads} heads of score do not divide")
-        return width
+        return width + heads if self.log_sum else width
 
     def _shapes(self, shapes: Shapes) -> RowShapes:
         rows = {"s": shapes.width(self.x), "w": 1}
@@ -79,7 +87,10 @@ class Message(EdgeStep, kind="message"):
             return _reduced(edges, made[RESULT], self.reduce)
         share, out = edges.softmax(made[SCORE]), made[RESULT]
         weighed = share[:, :, None] * out.reshape(len(out), share.shape[1], -1)
-        return edges.sum_at(edges.dst, weighed.flatten(1))
+        total = edges.sum_at(edges.dst, weighed.flatten(1))
+        if not self.log_sum:
+            return total
+        return torch.cat([total, _log_sums(edges, made[SCORE])], 1)
 
     # -- how it runs -------------------------------------------------------------------------
 
@@ -89,7 +100,8 @@ class Message(EdgeStep, kind="message"):
         target = None if self.target is None else execution.rows(self.target, self.layer)
         graph, program = execution.graph(self.edges), execution.program
         shapes = self._shapes(Shapes(program.widths, program.params))
-        segments = self._segments(source, shapes)
+        first, last = graph.targets.worker(execution.grid.rank)
+        segments = self._segments(source, last - first, shapes)
         params = {f"p{at}": execution.param(name) for at, name in enumerate(self.params)}
         channel = execution.channel(self.layer, "world", "sddmm")
         operand = tile_operand(source)
@@ -109,12 +121,14 @@ class Message(EdgeStep, kind="message"):
                 segments.add(edges, made[RESULT], made.get(SCORE))
             channel.reduced(arrived.block)
         out = segments.finish()
+        if self.log_sum:
+            out = torch.cat([out, segments.log_sums()], 1)
         return Shard("rows", out, out.shape[1])
 
-    def _segments(self, source: Tensor, shapes: RowShapes) -> Segments:
-        """The reduction of our rows, before any edge."""
+    def _segments(self, source: Tensor, rows: int, shapes: RowShapes) -> Segments:
+        """The reduction of so many rows of ours, before any edge."""
         heads = width_of(shapes, SCORE) if self.reduce == "softmax" else 1
-        return Segments(self.reduce, source, len(source), width_of(shapes), heads)
+        return Segments(self.reduce, source, rows, width_of(shapes), heads)
 
     def _ends(self, arrived: Arrived, edges: EdgeRun, target: Tensor | None) -> dict[str, Tensor]:
         """What lines read of some edges."""
@@ -169,3 +183,11 @@ def _reduced(edges: ReferenceEdges, values: Tensor, reduce: Reduce) -> Tensor:
         return mean
     spread = edges.sum_at(edges.dst, (values - mean[edges.dst]).square()) / count
     return spread if reduce == "var" else spread.sqrt()
+
+
+def _log_sums(edges: ReferenceEdges, scores: Tensor) -> Tensor:
+    """[N, H] log of the sum of exp(score) over each node's in-edges."""
+    top = torch.full((edges.nodes, scores.shape[1]), -torch.inf, dtype=torch.float64)
+    top = top.scatter_reduce(0, edges.dst[:, None].expand_as(scores), scores, "amax")
+    total = edges.sum_at(edges.dst, (scores - top[edges.dst]).exp())
+    return torch.where(total > 0, top + total.log(), NO_SCORES)

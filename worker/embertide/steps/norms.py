@@ -46,6 +46,10 @@ _WEIGHTED: dict[str, tuple[tuple[End, float] | None, tuple[End, float] | None]] 
 """For sources and for targets, the end whose weighted degree is raised to the power."""
 
 
+WITHIN_A_TYPE: tuple[Norm, ...] = ("sym_in", "sym_in_weighted", "sym_out_weighted")
+"""Norms that take the same degrees of both ends, which only edges within one node type have."""
+
+
 def scales_sources(norm: Norm) -> bool:
     """Whether a norm has factors of sources."""
     return norm not in ("none", "in", "in_weighted")
@@ -106,20 +110,20 @@ def zero_without(factor: torch.Tensor) -> torch.Tensor:
 
 def reference_factors(norm: Norm, edges: ReferenceEdges) -> tuple[torch.Tensor, torch.Tensor]:
     """[N] float64 factors of every node as a source and as a target."""
-    ones = torch.ones(edges.nodes, dtype=torch.float64)
+    every, ones = (torch.ones(n, dtype=torch.float64) for n in (edges.sources, edges.nodes))
     ends = {"in": edges.dst, "out": edges.src}
     if norm in _WEIGHTED:
         source, target = (
-            ones
+            plain
             if how is None
             else zero_without(edges.sum_at(ends[how[0]], edges.weight) ** how[1])
-            for how in _WEIGHTED[norm]
+            for plain, how in zip((every, ones), _WEIGHTED[norm], strict=True)
         )
         return source, target
     into, out_of = (edges.degree(ends[end]).clamp(min=1) for end in ("in", "out"))
     match norm:
         case "in":
-            return ones, 1 / into
+            return every, 1 / into
         case "out":
             return 1 / out_of, ones
         case "both":
@@ -127,4 +131,4 @@ def reference_factors(norm: Norm, edges: ReferenceEdges) -> tuple[torch.Tensor, 
         case "sym_in":
             return into.pow(-0.5), into.pow(-0.5)
         case _:
-            return ones, ones
+            return every, ones

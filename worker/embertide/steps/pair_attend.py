@@ -42,6 +42,7 @@ class PairAttend(EdgeStep, kind="pair_attend"):
     scale: float = 1.0
 
     pairs: ClassVar[bool] = True
+    at_destination: ClassVar[tuple[str, ...]] = ("query",)
 
     def width(self, shapes: Shapes) -> int:
         """That of ``x``."""

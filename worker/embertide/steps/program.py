@@ -11,7 +11,8 @@ layer, and a layer reads that layer's graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 
@@ -21,8 +22,10 @@ from embertide.steps.base import Step
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Steps in order over tensors; ``input`` names the features, ``output`` the embeddings.
+    """Steps in order over tensors, each of the nodes of one type.
 
+    ``inputs`` names for each node type that has features their tensor, ``results`` for each that
+    gets embeddings theirs. A program of one node type does not name it: its type is "".
     ``widths`` gives the columns of every named tensor; ``params`` are float32 and contiguous.
     ``layers`` is the number of layer graphs; ``outputs`` names the result of each layer of
     ``model.yaml``, also of those that read no edges.
@@ -32,10 +35,40 @@ class Program:
     params: dict[str, torch.Tensor]
     widths: dict[str, int]
     layers: int
-    input: str = "x"
-    output: str = "out"
+    inputs: dict[str, str] = field(default_factory=lambda: {"": "x"})
+    results: dict[str, str] = field(default_factory=lambda: {"": "out"})
     digest: str = ""
     outputs: tuple[str, ...] = ()
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """Name of a tensor -> its node type.
+
+        Raises:
+            ModelError: a step reads tensors of types that do not fit together.
+        """
+        types = {name: node_type for node_type, name in self.inputs.items()}
+        for step in self.steps:
+            types[step.out] = step.node_type(types)
+        return types
+
+    @property
+    def relations(self) -> list[str]:
+        """The relations that steps read, in the order of their first use."""
+        views = [step.edges for step in self.steps]
+        return list(dict.fromkeys(view.relation for view in views if view is not None))
+
+    @property
+    def input(self) -> str:
+        """The features of a program of one node type."""
+        (only,) = self.inputs.values()
+        return only
+
+    @property
+    def output(self) -> str:
+        """The embeddings of a program of one node type."""
+        (only,) = self.results.values()
+        return only
 
     @property
     def input_width(self) -> int:
@@ -56,25 +89,30 @@ class Program:
     def feeds_only(self, first: Step, second: Step) -> bool:
         """Whether a step's result is read by the next one, once, and by nothing else."""
         reads = [name for step in self.steps for name in step.reads()]
-        wanted = first.out == self.output or first.out in self.outputs
+        wanted = first.out in self.results.values() or first.out in self.outputs
         return first.out in second.reads() and reads.count(first.out) == 1 and not wanted
 
     def last_reads(self) -> dict[str, int]:
-        """Name of a tensor -> the number of the last step that reads it; the output's is beyond."""
+        """Name of a tensor -> the number of the last step that reads it; of results beyond all."""
         last = {name: at for at, step in enumerate(self.steps) for name in step.reads()}
-        return last | {self.output: len(self.steps)}
+        return last | dict.fromkeys(self.results.values(), len(self.steps))
 
     def wants_rows(self, name: str) -> bool:
-        """Whether a step that reads the tensor needs whole rows, or it is the output."""
-        return name == self.output or any(
+        """Whether a step that reads the tensor needs whole rows, or it is a result."""
+        return name in self.results.values() or any(
             step.wants_rows(name) for step in self.steps if name in step.reads()
         )
 
-    def edge_needs(self) -> EdgeNeeds:
-        """What the steps need of layer graphs beside the tile pattern."""
-        pairs = any(step.pairs for step in self.steps)
-        over_edges = [(step, step.edges) for step in self.steps if step.edges is not None]
+    def edge_needs(self, relation: str = "") -> EdgeNeeds:
+        """What the steps need of a relation's layer graphs beside the tile pattern."""
+        over_edges = [
+            (step, step.edges)
+            for step in self.steps
+            if step.edges is not None and step.edges.relation == relation
+        ]
+        pairs = any(step.pairs for step, _ in over_edges)
         kinds = {view[1:] if view.loops != "keep" else view.loops for _, view in over_edges}
-        from_files = any(self.input in step.reads() for step, _ in over_edges)
-        positions = any(step.pairs and step.tiles for step in self.steps)
+        files = set(self.inputs.values())
+        from_files = any(files.intersection(step.reads()) for step, _ in over_edges)
+        positions = any(step.pairs and step.tiles for step, _ in over_edges)
         return EdgeNeeds(positions, pairs or len(kinds) > 1 or from_files)

@@ -19,7 +19,7 @@ from embertide.steps.aggregate import Aggregate
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
 from embertide.steps.moves import TileRows
-from embertide.steps.norms import Norm, counts_out, norm_factors
+from embertide.steps.norms import Norm, counts_out, norm_factors, weighs
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
@@ -46,6 +46,16 @@ class Propagate(EdgeStep, kind="propagate"):
             raise ModelError(f"hops has {len(self.hops)} numbers, but must have {self.times + 1}")
         return shapes.width(self.x)
 
+    def node_type(self, types: dict[str, str]) -> str:
+        """The one type that all sums are of."""
+        found = super().node_type(types)
+        if found != types[self.x]:
+            raise ModelError(
+                f"step {self.out!r} sums again what it has summed, but {self.relation} leads from"
+                " one node type to another"
+            )
+        return found
+
     def reference(self, run: ReferenceRun) -> Tensor:
         """One sum after the other."""
         x = run.tensors[self.x]
@@ -57,6 +67,7 @@ class Propagate(EdgeStep, kind="propagate"):
             loops=self.loops,
             loop_weight=self.loop_weight,
             edge_weight=self.edge_weight,
+            relation=self.relation,
         )
         every = [x]
         for _ in range(self.times):
@@ -107,7 +118,7 @@ class Propagate(EdgeStep, kind="propagate"):
         walk.get(self.x, "tile")
         walk.build()
         if counts_out(self.norm):
-            walk.degrees(self.edges)
+            walk.degrees(self.edges, weighted=weighs(self.norm))
         width, one = walk.width(self.x), walk.tensor(self.out)
         walk.moves += [TileRows(self.edges, width / walk.size.feature)] * self.times
         beside = walk.size.in_flight(width) + (0.0 if self.hops is None else one)

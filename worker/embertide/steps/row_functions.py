@@ -129,6 +129,11 @@ def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
     return torch.where(condition, a, b)
 
 
+def _repeat(value: Tensor, like: Tensor) -> Tensor:
+    """A parameter as every row of a tensor that has as many rows as another one."""
+    return value.expand(len(like), *value.shape)
+
+
 def _same(x: Tensor) -> Tensor:
     return x
 
@@ -176,6 +181,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "expand": _expand,
     "flatten": _flatten,
     "narrow": _narrow,
+    "repeat": _repeat,
     "reshape": _reshape,
     "select": _select,
     "squeeze": _squeeze,

@@ -22,7 +22,8 @@ class Tensors:
     """Our shards of a program's tensors.
 
     Args:
-        loaded: the feature rows we read; released after the input's last use.
+        ranges: node type -> which worker owns which nodes.
+        loaded: node type -> the feature rows we read; released after the input's last use.
         batch_bytes: how much of the input is handled at a time while it goes to its owners.
     """
 
@@ -30,21 +31,21 @@ class Tensors:
         self,
         exchange: Exchange,
         program: Program,
-        ranges: RowRanges,
-        loaded: Loaded,
+        ranges: dict[str, RowRanges],
+        loaded: dict[str, Loaded],
         *,
         batch_bytes: int,
     ) -> None:
-        self.loaded = loaded
+        self._loaded = {name: loaded[of_type] for of_type, name in program.inputs.items()}
         self._exchange, self._program, self._ranges = exchange, program, ranges
         self._batch_bytes = batch_bytes
         self._params = {name: value.to(exchange.device) for name, value in program.params.items()}
         self._alive: dict[str, dict[Layout, Shard]] = {}
         self._last = program.last_reads()
         self._at = 0
-        if getattr(loaded, "placed", False):
-            whole = Shard("rows", loaded.data, program.input_width)
-            self._alive[program.input] = {"rows": whole}
+        for name, given in self._loaded.items():
+            if given.placed:
+                self._alive[name] = {"rows": Shard("rows", given.data, program.widths[name])}
 
     def advance(self, at: int) -> None:
         """Step ``at`` begins."""
@@ -54,24 +55,28 @@ class Tensors:
         """The step's result; frees what no later step reads."""
         for gone in [n for n in self._alive if self._last.get(n, -1) <= self._at]:
             del self._alive[gone]
-        if self._last.get(self._program.input, -1) <= self._at:
-            self.loaded.release()
+        for given in [n for n in self._loaded if self._last.get(n, -1) <= self._at]:
+            self._loaded[given].release()
         self._alive[name] = {shard.layout: shard}
 
     def read(self, name: str) -> None:
         """The step under way is done with the tensor: frees it where no later one reads it."""
         if self.dies(name):
             self._alive.pop(name, None)
-            if name == self._program.input:
-                self.loaded.release()
+            if name in self._loaded:
+                self._loaded[name].release()
 
     def dies(self, name: str) -> bool:
         """No step after this one reads the tensor, so it may be changed in place."""
         return self._last[name] <= self._at
 
     def is_loaded(self, name: str) -> bool:
-        """Whether the tensor is the input, still in the order in which ranks loaded it."""
-        return name == self._program.input and name not in self._alive
+        """Whether the tensor is an input, still in the order in which ranks loaded it."""
+        return name in self._loaded and name not in self._alive
+
+    def loaded(self, name: str) -> Loaded:
+        """The rows of an input that we read."""
+        return self._loaded[name]
 
     def has(self, name: str, layout: Layout) -> bool:
         """Whether we hold a shard of the tensor in that layout."""
@@ -86,18 +91,19 @@ class Tensors:
             channel: of the feature axis; a conversion is counted under its label.
         """
         if self.is_loaded(name):
-            width, layer = self._program.input_width, channel.label.layer
-            landed = self.land(lambda batch: batch, layout=layout, width=width, layer=layer)
+            width, layer = self._program.widths[name], channel.label.layer
+            landed = self.land(name, lambda batch: batch, layout=layout, width=width, layer=layer)
             self._alive[name] = {layout: landed}
-            self.loaded.release()
+            self._loaded[name].release()
             return landed
         shards = self._alive[name]
         if layout not in shards:
+            ranges = self._ranges[self._program.types[name]]
             (given,) = shards.values()
             if layout == "rows":
-                data = tile_to_rows(channel, self._ranges, given.data, given.width)
+                data = tile_to_rows(channel, ranges, given.data, given.width)
             else:
-                data = rows_to_tile(channel, self._ranges, given.data)
+                data = rows_to_tile(channel, ranges, given.data)
             if self.dies(name):
                 shards.clear()
             shards[layout] = Shard(layout, data, given.width)
@@ -121,21 +127,22 @@ class Tensors:
 
     def land(
         self,
+        name: str,
         compute: Callable[[torch.Tensor], torch.Tensor],
         *,
         layout: Layout,
         width: int,
         layer: int,
     ) -> Shard:
-        """A row-wise function [b, D] -> [b, width] of the loaded features, in a layout.
+        """A row-wise function [b, D] -> [b, width] of loaded features, in a layout.
 
         Collective: every rank must call.
         """
-        rows = max(1, self._batch_bytes // (4 * max(width, self._program.input_width)))
+        rows = max(1, self._batch_bytes // (4 * max(width, self._program.widths[name])))
         return land(
             self._exchange.channel("world", "features", layer),
-            self._ranges,
-            self.loaded,
+            self._ranges[self._program.types[name]],
+            self._loaded[name],
             compute,
             layout=layout,
             width=width,

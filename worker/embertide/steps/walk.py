@@ -48,15 +48,16 @@ class Walk:
         self._last = self.program.last_reads()
 
     def all(self, given: str) -> None:
-        """Walk from the input, in a layout, to the output as rows."""
+        """Walk from the inputs, in a layout, to the results as rows."""
         program = self.program
-        self.alive[program.input] = (given,)
+        self.alive |= dict.fromkeys(program.inputs.values(), (given,))
         for run in runs(program):
             self.at += len(run.steps)
             self.layer = run.steps[0].layer
             self._keep(run, run.walk(self))
         self.layer = program.layers - 1
-        self.get(program.output, "rows")
+        for name in program.results.values():
+            self.get(name, "rows")
 
     def _keep(self, run: Run, layout: Layout) -> None:
         """A run's result is there; what no later one reads is gone."""

@@ -164,8 +164,8 @@ class Lowering:
             params=self.weights.params,
             widths=self.b.widths,
             layers=self.b.layer + 1,
-            input=INPUT,
-            output=name,
+            inputs={"": INPUT},
+            results={"": name},
             outputs=tuple(self.b.outputs),
         )
         return Lowered(program, tuple(self.layers), self.made)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import Storage
-from embertide.versions.manifest import part_digests, read_manifest
+from embertide.versions.manifest import part_digests, read_manifest, types_in
 from embertide.versions.objects import complete_versions
 from embertide.versions.pointer import read_pointer
+
+
+@dataclass(frozen=True)
+class TypeInfo:
+    """The embeddings of one of several node types: how many, and their length."""
+
+    rows: int
+    dim: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +30,11 @@ class VersionInfo:
         uri: where its objects are.
         created: when its manifest was written, ISO 8601 in UTC.
         rows: number of embeddings, one for each node.
-        dim: D, the length of an embedding.
+        dim: D, the length of an embedding; of several types, of the longest.
         size: bytes of all parts.
         manifest_digest: SHA-256 of its manifest, in hex.
         current: whether LATEST named it when this was read.
+        types: of a version of several node types each one, by name; empty where there is one.
     """
 
     version: str
@@ -36,6 +45,7 @@ class VersionInfo:
     size: int
     manifest_digest: str
     current: bool
+    types: dict[str, TypeInfo] = field(default_factory=dict)
 
 
 def describe(
@@ -51,6 +61,7 @@ def describe(
         size=sum(size for part in part_digests(manifest) for _, size, _ in part.objects()),
         manifest_digest=digest,
         current=current,
+        types={t.name: TypeInfo(t.rows, t.dim) for t in types_in(manifest) if t.name},
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """All embeddings of one version.
+    """All embeddings of one version, or of one of its node types.
 
     It is also an Arrow stream: ``polars.DataFrame(embeddings)``, ``pyarrow.table(embeddings)``
     and ``duckdb.sql("SELECT * FROM embeddings")`` take it as it is.
@@ -32,6 +32,11 @@ class Embeddings:
     info: VersionInfo
     table: pa.Table = field(repr=False, compare=False)
 
+    @property
+    def dim(self) -> int:
+        """D, the length of an embedding."""
+        return int(self.table.schema.field(VECTOR_COLUMN).type.list_size)
+
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
@@ -42,10 +47,10 @@ class Embeddings:
         """
         ids = np.array(self.table[ID_COLUMN].to_numpy())
         column = self.table[VECTOR_COLUMN]
-        vectors = np.empty((len(self), self.info.dim), column.type.value_type.to_pandas_dtype())
+        vectors = np.empty((len(self), self.dim), column.type.value_type.to_pandas_dtype())
         start = 0
         for chunk in column.chunks:
-            rows = chunk.flatten().to_numpy().reshape(-1, self.info.dim)
+            rows = chunk.flatten().to_numpy().reshape(-1, self.dim)
             vectors[start : start + len(rows)] = rows
             start += len(rows)
         return ids, vectors

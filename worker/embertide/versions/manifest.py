@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from embertide.errors import ObjectMissing, OutputError
+from embertide.readers.objects import listed_folder
 from embertide.spec.version_names import EARLIER_MANIFEST, version_uri
 from embertide.storage.protocol import Storage
 from embertide.versions.objects import complete_versions, manifest_uris, objects_of
@@ -39,7 +41,7 @@ def read_manifest(storage: Storage, output_uri: str, version: str) -> tuple[dict
     uri, data = _read_first(storage, output_uri, version)
     try:
         manifest = json.loads(data)
-        manifest["parts"], manifest["rows"], manifest["dim"], manifest["created"]
+        types_in(manifest), manifest["rows"], manifest["dim"], manifest["created"]
     except (ValueError, KeyError, TypeError) as error:
         raise OutputError(
             f"{uri} is damaged ({error!r}); go back to another version with embertide rollback"
@@ -61,8 +63,57 @@ def _no_version(storage: Storage, output_uri: str, version: str) -> str:
 
 
 def part_digests(manifest: dict[str, Any]) -> list[PartDigest]:
-    """The parts a manifest lists."""
-    return [PartDigest(**part) for part in manifest["parts"]]
+    """The parts a manifest lists, of all its types."""
+    return [part for of_type in types_in(manifest) for part in of_type.digests]
+
+
+@dataclass(frozen=True)
+class TypeEntry:
+    """What a manifest says of one node type.
+
+    Attributes:
+        name: of the type; "" in a version of one type, which does not name it.
+        parts: its parts, as the manifest has them.
+    """
+
+    name: str
+    rows: int
+    dim: int
+    parts: list[dict[str, Any]]
+
+    @property
+    def digests(self) -> list[PartDigest]:
+        """Its parts."""
+        return [PartDigest(**part) for part in self.parts]
+
+
+def together(types: dict[str, dict[str, Any]], *, several: bool) -> dict[str, Any]:
+    """The fields of a manifest that tell of its node types, the way :func:`types_in` reads them.
+
+    A version of one type has what is told of it at the top. One of several has it under ``types``,
+    and at the top all rows, and the length of the longest embedding.
+
+    Args:
+        types: node type -> what is told of it: rows, dim, parts and more.
+        several: whether the graph has several node types, however many are published.
+    """
+    if not several:
+        (only,) = types.values()
+        return only
+    return {
+        "rows": sum(entry["rows"] for entry in types.values()),
+        "dim": max(entry["dim"] for entry in types.values()),
+        "types": types,
+    }
+
+
+def types_in(manifest: dict[str, Any]) -> list[TypeEntry]:
+    """What a manifest says of each node type."""
+    given = manifest.get("types", {"": manifest})
+    return [
+        TypeEntry(name, entry["rows"], entry["dim"], entry["parts"])
+        for name, entry in given.items()
+    ]
 
 
 def check_rows(output_uri: str, version: str, manifest: dict[str, Any]) -> None:
@@ -71,12 +122,14 @@ def check_rows(output_uri: str, version: str, manifest: dict[str, Any]) -> None:
     Raises:
         OutputError: says how many rows there are, and how many nodes.
     """
-    written = sum(part.rows for part in part_digests(manifest))
-    if written != manifest["rows"]:
-        raise OutputError(
-            f"the parts of {version_uri(output_uri, version)} have {written} rows, the graph has"
-            f" {manifest['rows']} nodes; nothing was published"
-        )
+    for of_type in types_in(manifest):
+        written = sum(part["rows"] for part in of_type.parts)
+        if written != of_type.rows:
+            of = f" of type {of_type.name!r}" if of_type.name else ""
+            raise OutputError(
+                f"the parts of {version_uri(output_uri, version)} have {written} rows{of}, the"
+                f" graph has {of_type.rows} nodes{of}; nothing was published"
+            )
 
 
 def check_objects(
@@ -89,8 +142,9 @@ def check_objects(
     """
     uri = version_uri(output_uri, version)
     objects = objects_of(storage, output_uri, version)
-    there = {info.uri.rsplit("/", 1)[1]: info.size for info in objects}
-    there = {name: size for name, size in there.items() if name[0] not in "_."}
+    folder = f"{listed_folder(uri)}/"
+    there = {info.uri.removeprefix(folder): info.size for info in objects}
+    there = {name: size for name, size in there.items() if not _is_hidden(name)}
     there.pop(EARLIER_MANIFEST, None)
     for part in part_digests(manifest):
         for name, size, _ in part.objects():
@@ -103,3 +157,8 @@ def check_objects(
                 )
     if there:
         raise OutputError(f"{uri}/{min(there)} does not belong to this version; remove it")
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether the object, or a folder that it is in, is no data."""
+    return any(part[0] in "_." for part in name.split("/"))

@@ -8,6 +8,8 @@ finds whatever the network or the store has changed.
               part-00000.ids.npy      [n] int64, or with string ids
               part-00000.ids.parquet  column id: numpy stores strings of one length only, as
                                       long as the longest, or pickled
+
+A version of several node types has a folder for each, such as ``item/part-00000.parquet``.
 """
 
 from __future__ import annotations
@@ -50,6 +52,13 @@ class PartDigest:
     ids_name: str | None = None
     ids_size: int = 0
     ids_sha256: str = ""
+
+    def within(self, folder: str) -> PartDigest:
+        """The same part, named from the folder above; "" for the one it is in."""
+        if not folder:
+            return self
+        ids_name = None if self.ids_name is None else f"{folder}/{self.ids_name}"
+        return replace(self, name=f"{folder}/{self.name}", ids_name=ids_name)
 
     def objects(self) -> list[tuple[str, int, str]]:
         """(name, size in bytes, SHA-256) of each object of the part."""

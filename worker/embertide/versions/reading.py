@@ -18,7 +18,7 @@ from embertide.spec.version_names import version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
 from embertide.versions.catalog import find_version, latest
 from embertide.versions.embeddings import Embeddings
-from embertide.versions.manifest import part_digests, read_manifest
+from embertide.versions.manifest import TypeEntry, read_manifest, types_in
 from embertide.versions.part_sinks import ID_COLUMN, VECTOR_COLUMN, schema_of
 from embertide.versions.parts import Ids, PartDigest
 
@@ -30,24 +30,58 @@ _BUFFER_BYTES = 1 << 20
 
 
 def iter_embeddings(
-    storage: Storage, output_uri: str, version: str | None = None
+    storage: Storage, output_uri: str, version: str | None = None, node_type: str | None = None
 ) -> Iterator[Batch]:
     """All rows of a version (default: the current one), in batches of about 8 MiB.
 
+    Args:
+        node_type: which rows, in a version of several node types.
+
     Raises:
+        InputError: no such type, or none given where there are several; lists them.
         ObjectMissing: no such version; lists those there are.
         OutputError: a part is missing or damaged.
     """
     version = version if version is not None else latest(storage, output_uri).version
     manifest, _ = read_manifest(storage, output_uri, version)
-    for part in part_digests(manifest):
-        yield from read_part(storage, version_uri(output_uri, version), part, manifest["dim"])
+    chosen = choose_type(output_uri, version, manifest, node_type)
+    for part in chosen.digests:
+        yield from read_part(storage, version_uri(output_uri, version), part, chosen.dim)
 
 
-def read_version(storage: Storage, output_uri: str, version: str | None = None) -> Embeddings:
-    """All rows of a version (default: the current one) as one table, in the published dtype.
+def choose_type(
+    output_uri: str, version: str, manifest: dict[str, Any], node_type: str | None
+) -> TypeEntry:
+    """The entry of a node type; without a name the only one.
 
     Raises:
+        InputError: no such type, or none given where there are several; lists them.
+    """
+    types = types_in(manifest)
+    found = [entry for entry in types if entry.name == (node_type or "")]
+    if found:
+        return found[0]
+    uri = version_uri(output_uri, version)
+    if not types[0].name:
+        raise InputError(
+            f"{uri} has one node type, which has no name there; leave {node_type!r} out"
+        )
+    names = ", ".join(entry.name for entry in types)
+    if node_type is None:
+        raise InputError(f"{uri} has several node types; choose one of {names}")
+    raise InputError(f"{uri} has no node type {node_type!r}; it has {names}")
+
+
+def read_version(
+    storage: Storage, output_uri: str, version: str | None = None, node_type: str | None = None
+) -> Embeddings:
+    """All rows of a version (default: the current one) as one table, in the published dtype.
+
+    Args:
+        node_type: which rows, in a version of several node types.
+
+    Raises:
+        InputError: no such type, or none given where there are several; lists them.
         ObjectMissing: no such version; lists those there are.
         OutputError: a part is missing or damaged.
     """
@@ -61,7 +95,9 @@ def read_version(storage: Storage, output_uri: str, version: str | None = None) 
     def part_table(part: PartDigest) -> Any:
         return _part_table(storage, info.uri, part)
 
-    return Embeddings(info, pa.concat_tables(map_objects(part_digests(manifest), part_table)))
+    chosen = choose_type(output_uri, info.version, manifest, node_type)
+    table = pa.concat_tables(map_objects(chosen.digests, part_table))
+    return Embeddings(info, table)
 
 
 def _part_table(storage: Storage, folder_uri: str, part: PartDigest) -> Any:

@@ -13,6 +13,7 @@ from torch import Tensor
 from embertide.models.after import activation
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.aggregation import aggregate, aggregate_messages
+from embertide.models.convs.degrees import scale_by_degree
 from embertide.models.options.parts import ActivationOptions
 from embertide.models.options.pyg_filters import PygPna
 from embertide.models.weights import Scope
@@ -102,7 +103,7 @@ def _shifted(b: ProgramBuilder, source: str, target: str, aggr: str) -> str:
     total = aggregate(b, source, aggr)
     if aggr in ("var", "std"):
         return total
-    return b.combine(total, b.degree_scale(target, "degree" if aggr == "sum" else "any"))
+    return b.combine(total, scale_by_degree(b, target, "degree" if aggr == "sum" else "any"))
 
 
 def _lines(
@@ -152,13 +153,13 @@ def _scaler_weight(s: Scope, o: PygPna, layer: list[tuple[Tensor, Tensor]], scal
 def _scaled(b: ProgramBuilder, x: str, scaler: str, mean: float, mean_log: float) -> str:
     match scaler:
         case "amplification":
-            return b.degree_scale(x, "log", value=1 / mean_log)
+            return scale_by_degree(b, x, "log", 1 / mean_log)
         case "attenuation":
-            return b.degree_scale(x, "inverse_log", value=mean_log)
+            return scale_by_degree(b, x, "inverse_log", mean_log)
         case "linear":
-            return b.degree_scale(x, "degree", value=1 / mean)
+            return scale_by_degree(b, x, "degree", 1 / mean)
         case "inverse_linear":
-            return b.degree_scale(x, "inverse", value=mean)
+            return scale_by_degree(b, x, "inverse", mean)
     return x
 
 

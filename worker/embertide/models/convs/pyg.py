@@ -11,6 +11,7 @@ import torch
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.aggregation import LINEAR, aggregate
 from embertide.models.convs.cosine import cosine_attention
+from embertide.models.convs.degrees import scale_by_degree
 from embertide.models.convs.gin import gin
 from embertide.models.convs.propagate import Hop
 from embertide.models.convs.pyg_filters import gcn_hop
@@ -214,7 +215,7 @@ def le(b: ProgramBuilder, s: Scope, o: PygLe, x: str) -> str:
         out[name] = b.linear(x, weight, s.size("out"), bias)
     weighted = o.uses_edge_weight
     total = b.aggregate(out["lin1"], edge_weight=weighted)
-    own = b.degree_scale(out["lin2"], "degree", edge_weight=weighted)
+    own = scale_by_degree(b, out["lin2"], "degree", edge_weight=weighted)
     return b.combine(out["lin3"], b.combine(total, own, beta=-1.0))
 
 

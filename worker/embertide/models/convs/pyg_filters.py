@@ -10,6 +10,7 @@ import torch
 
 from embertide.models.after import activation
 from embertide.models.builder import ProgramBuilder
+from embertide.models.convs.degrees import scale_by_degree
 from embertide.models.convs.gcn2 import gcn2
 from embertide.models.convs.polynomial import chebyshev, laplacian, powers
 from embertide.models.convs.propagate import Hop
@@ -144,7 +145,7 @@ def fa(b: ProgramBuilder, s: Scope, o: PygFa, x: str) -> str:
     scores = [s.take(f"att_{end}.weight", 1, columns) for end in ("l", "r")]
     source, target = (b.head_dot(x, name, 1) for name in scores)
     view: dict[str, Any] = {"loops": "single" if o.normalize and o.add_self_loops else "keep"}
-    rows = b.degree_scale(x, "inverse_root", **view) if o.normalize else x
+    rows = scale_by_degree(b, x, "inverse_root", **view) if o.normalize else x
     width = b.widths[x] or s.size("in")
     lines = (
         f"a = narrow(s, 1, 0, {width})",
@@ -158,7 +159,7 @@ def fa(b: ProgramBuilder, s: Scope, o: PygFa, x: str) -> str:
     joined = b.concat((rows, source))
     total = b.message(joined, lines, width, target=target, edge_weight=weighted, **view)
     if o.normalize:
-        total = b.degree_scale(total, "inverse_root", **view)
+        total = scale_by_degree(b, total, "inverse_root", **view)
     return b.combine(b.output_of(o.x_0), total, alpha=o.eps) if o.eps else total
 
 

@@ -25,22 +25,24 @@ __all__ = ["Graphs", "infer"]
 def infer(
     ctx: RunContext,
     program: Program,
-    ranges: RowRanges,
+    ranges: dict[str, RowRanges],
     graphs: Graphs,
-    loaded: Loaded,
-    locations: torch.Tensor,
+    loaded: dict[str, Loaded],
+    locations: dict[str, torch.Tensor],
     clock: Clock,
-) -> torch.Tensor:
-    """Compute the embeddings of our sub-range. Collective: every rank must call.
+) -> dict[str, torch.Tensor]:
+    """Compute the embeddings of our sub-ranges. Collective: every rank must call.
 
     Args:
+        program: its node types are the keys of what follows.
+        ranges: which worker owns which nodes.
         loaded: the feature rows we read.
         locations: [N/(P*M), 2] rank that loaded the features of each node of our sub-range, and
             the row there.
         clock: told when a layer begins and ends.
 
     Returns:
-        [N/(P*M), D'] float32 in the ``rows`` layout.
+        node type -> [N/(P*M), D'] float32 in the ``rows`` layout.
     """
     options = ctx.job.spec.inference
     execution = Execution(
@@ -57,8 +59,8 @@ def infer(
         return _run(ctx, execution, clock)
 
 
-def _run(ctx: RunContext, execution: Execution, clock: Clock) -> torch.Tensor:
-    """Every run of steps in order, then the output in the ``rows`` layout."""
+def _run(ctx: RunContext, execution: Execution, clock: Clock) -> dict[str, torch.Tensor]:
+    """Every run of steps in order, then the results in the ``rows`` layout."""
     program, tensors = execution.program, execution.tensors
     done, planned, steps = 0, runs(program), len(program.steps)
     work = LayerWork(ctx, execution, planned)
@@ -73,4 +75,7 @@ def _run(ctx: RunContext, execution: Execution, clock: Clock) -> torch.Tensor:
     with clock.layer(program.layers):
         tensors.advance(steps)
         last = execution.channel(program.layers - 1)
-        return tensors.get(program.output, "rows", last).data
+        return {
+            of_type: tensors.get(name, "rows", last).data
+            for of_type, name in program.results.items()
+        }

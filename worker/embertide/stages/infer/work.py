@@ -9,16 +9,18 @@ from embertide.steps.run import Run
 
 
 class LayerWork:
-    """Counts every layer once: its edges with the last step over them, its rows at its end.
+    """Counts every layer once: a relation's edges with the last step over them, a type's rows at
+    its end.
 
     The ranks that share a partition's edges, each with some columns, count a share each.
     """
 
     def __init__(self, ctx: RunContext, execution: Execution, runs: list[Run]) -> None:
         self._ctx, self._execution = ctx, execution
-        self._ends = {run.steps[-1].layer: run.out for run in runs}
-        over_edges = [run for run in runs if run.steps[0].edges is not None]
-        self._over_edges = {run.steps[-1].layer: run.out for run in over_edges}
+        types = execution.program.types
+        self._ends = {(run.steps[-1].layer, types[run.out]): run.out for run in runs}
+        views = [(run.steps[0].edges, run.out) for run in runs]
+        self._over_edges = {(v.layer, v.relation): out for v, out in views if v is not None}
 
     def begins(self, run: Run, done: float, until: float) -> None:
         """A run of steps begins: say where the layers stand, and what it will go over.
@@ -40,22 +42,24 @@ class LayerWork:
         if step.edges is None:
             return 0
         execution = self._execution
-        indptr, rank = execution.graphs(step.layer).csr.indptr, execution.grid.rank
+        graph = execution.graphs(step.edges.layer, step.edges.relation)
+        indptr, rank = graph.csr.indptr, execution.grid.rank
         alone = execution.grid.world == 1
         edges = int(indptr[-1]) if step.tiles or (step.pairs and alone) else 0
         if step.pairs and not alone:
-            first, last = execution.ranges.within(rank)
+            first, last = graph.targets.within(rank)
             edges += int(indptr[last] - indptr[first])
         return edges
 
     def done(self, run: Run) -> None:
         """A run of steps is over."""
-        execution, layer = self._execution, run.steps[-1].layer
+        execution, view = self._execution, run.steps[0].edges
         grid, work = execution.grid, self._ctx.work
-        if self._over_edges.get(layer) == run.out:
+        if view is not None and self._over_edges[view.layer, view.relation] == run.out:
             # Columns may be gone by now, row ends are not.
-            edges = int(execution.graphs(layer).csr.indptr[-1])
+            edges = int(execution.graphs(view.layer, view.relation).csr.indptr[-1])
             work.add("infer", edges=(edges + grid.m) // grid.feature)
-        if self._ends[layer] == run.out:
-            start, stop = execution.ranges.worker(grid.rank)
+        node_type = execution.program.types[run.out]
+        if self._ends[run.steps[-1].layer, node_type] == run.out:
+            start, stop = execution.ranges[node_type].worker(grid.rank)
             work.add("infer", rows=stop - start)

@@ -1,0 +1,50 @@
+"""Programs over several node types give, on every grid, what the float64 reference gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from embertide.errors import ModelError
+from embertide.models.order import order_steps
+from embertide.steps import Aggregate, Elementwise, Step
+from tests.support.exact import TOLERANCE, relative_error
+from tests.support.ranks import on_grid
+from tests.support.typed_programs import BUYS, attending, from_files, program, relational
+from tests.support.typed_world import COUNTS, embed_types, expected_of
+
+pytestmark = pytest.mark.distributed
+
+GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
+PROGRAMS = [relational(), attending(), from_files()]
+
+
+@pytest.mark.parametrize(("p", "m"), GRIDS)
+def test_every_type_is_exact(p: int, m: int) -> None:
+    ordered = [order_steps(one, p * m) for one in PROGRAMS]
+    by_rank = on_grid(p, m, embed_types, ordered)
+    for number, one in enumerate(PROGRAMS):
+        for of_type, expected in expected_of(one).items():
+            found = np.concatenate([answers[number][of_type] for answers in by_rank])
+            assert len(found) == COUNTS[of_type]
+            error = relative_error(found, expected)
+            assert error <= TOLERANCE, (number, of_type, error)
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        (Aggregate(out="o", layer=0, x="item.x", relation=BUYS), "'item', but needs one of 'user'"),
+        (
+            Aggregate(out="o", layer=0, x="user.x", relation=BUYS, loops="single"),
+            "only edges within one type can have them",
+        ),
+        (Aggregate(out="o", layer=0, x="user.x", relation=BUYS, norm="sym_in"), "norm sym_in"),
+        (Elementwise(out="o", layer=0, inputs=("user.x", "tag.x"), op="sum"), "types tag, user"),
+    ],
+)
+def test_types_that_do_not_fit_are_refused(step: Step, says: str) -> None:
+    one = program([step], {}, {"o": 7}, {"item": "o"}, 1)
+    with pytest.raises(ModelError, match=r"step 'o'") as caught:
+        _ = one.types
+    assert says in str(caught.value)

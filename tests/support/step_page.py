@@ -1,0 +1,124 @@
+"""Writes docs/program.md: what a program is, every kind of step, every operation of a line.
+
+Run it after a change of a step's docstring or fields, or of the text here:
+python -m tests.support.step_page
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
+from textwrap import fill
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from embertide.steps.base import KINDS, Param, Read, Step
+from embertide.steps.row_functions import FUNCTIONS
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "docs" / "program.md"
+
+INTRODUCTION = """\
+# Programs and their steps
+
+Whatever describes a model ends in a *program*: a list of steps over named tensors, each with a row
+for every node. This page has every kind of step with its fields; it is generated from their classes
+by `python -m tests.support.step_page`.
+
+N are the nodes, H heads, F columns of a head; heads stand side by side. N(i) are the sources of
+node i's in-edges in the layer graph of the step's `layer`, with duplicates. Every step has `out`,
+the name of the tensor that it makes, and `layer`, counted from 0.
+
+## A step says everything of itself
+
+A kind of step is one class in one file of `worker/embertide/steps/`; nothing else asks what a step
+is. The class has
+
+| what | method |
+|---|---|
+| its fields: tensors are `Read`, parameters `Param`, all else is a plain value | the dataclass |
+| the columns of its result, and whether what it reads fits | `width` |
+| its meaning, slow and obvious, in float64 and one process | `reference` |
+| how it runs on a P x M grid, and in which layout its result is | `lower`, `wants_rows` |
+| what that holds and moves: the plans of memory and traffic follow it | `walk` |
+| what it computes, for the estimate of a run's time | `values_per_edge`, `flops_per_node` |
+| the layer graph that it reads, if it does | `edges` |
+
+To add a kind: write the file, with `class Mine(Step, kind="mine")`, and name it in
+`steps/__init__.py`. `nodewise.py` has what steps without edges have in common, `base.py` the rest.
+A step whose rows can be finished as they are made (a bias, an activation, a product) is a `Leader`,
+and runs as one with the steps behind it; `fuse.py` and `models/order.py` ask for properties
+(`product`, `added`, `row_activation`, `commutes`), not for classes.
+
+Then add programs with it to `tests/support/step_cases.py`: every grid is held to its `reference`
+(`tests/distributed/test_exactness.py`), and what it moves to its `walk`, to the byte
+(`test_traffic.py`).
+
+"""
+
+LINES = """\
+## Lines
+
+`row_wise` and `message` are said by a few lines of text, `name = operation(arguments)`, that are
+read and run by the engine: no code of the model's author is loaded. Arguments are earlier names,
+numbers, texts, and lists of them. Every value has the rows (nodes, or edges) in dimension 0;
+`dim` counts it, but no operation may touch it, and sizes are those of one row, so rows never mix.
+The last name is `out`, with columns alone.
+
+```
+open = sigmoid(x0)
+kept = mul(open, x1)
+out = linear(kept, p0)
+```
+
+Operations are torch's, by torch's names:
+{names}.
+
+`repeat(p, x)` is a parameter as every row of a tensor like `x`; `same(x)` is `x`. `einsum` keeps
+the rows' letter first in every operand of rows and in the result.
+"""
+
+
+def page() -> str:
+    """The page's text."""
+    parts = [INTRODUCTION, "## Kinds of steps\n"]
+    parts += [_kind(KINDS[name]) for name in sorted(KINDS)]
+    names = ", ".join(f"`{name}`" for name in sorted(FUNCTIONS) if name not in ("repeat", "same"))
+    return "\n".join(parts) + "\n" + LINES.replace("{names}", fill(names, 98))
+
+
+def _kind(kind: type[Step]) -> str:
+    rows = "\n".join(_rows(kind))
+    said = inspect.cleandoc(kind.__doc__ or "").replace("``", "`")
+    return f"### {kind.kind_name}\n\n{said}\n\n| field | type | default |\n|---|---|---|\n{rows}\n"
+
+
+def _rows(kind: type[Step]) -> Iterator[str]:
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        if field.name not in ("out", "layer"):
+            yield f"| `{field.name}` | {_type(hints[field.name])} | {_default(field)} |"
+
+
+def _type(hint: Any) -> str:
+    """A field's type in words."""
+    words = {
+        Read: "tensor", Param: "parameter", str: "text", int: "whole number", float: "number",
+        bool: "true or false", type(None): "none",
+    }  # fmt: skip
+    if hint in words:
+        return words[hint]
+    parts = get_args(hint)
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{value}`" for value in parts)
+    if get_origin(hint) is tuple:
+        return f"{_type(parts[0])}s"
+    return " or ".join(_type(part) for part in parts)
+
+
+def _default(field: Field[object]) -> str:
+    return "" if field.default is MISSING else f"`{field.default!r}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

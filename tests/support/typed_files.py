@@ -1,0 +1,153 @@
+"""A job of several node types on files: each type with its own kind of ids, each edge type its own
+format. Ranks import this module, so it stays light.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import torch
+import yaml
+
+from embertide.context import RunContext
+from embertide.pipeline import layer_graphs, own_rows
+from embertide.planning.inputs import check_model, list_types
+from embertide.planning.order import WorkOrder
+from embertide.primitives.exchange import Exchange
+from embertide.spec.manifest import load_manifest
+from embertide.spec.version_names import version_uri
+from embertide.stages.features import loaded_features
+from embertide.stages.infer import infer
+from embertide.stages.publish import WrittenType, publish_version, write_parts
+from embertide.steps import Program
+from embertide.storage.opening import open_storage
+from embertide.telemetry.clock import Clock
+from embertide.telemetry.memory import MemoryWatch
+from embertide.typed_graph import build_types, ingest_types, load_types
+from tests.support.typed_world import COUNTS, make_edges, make_typed_features
+
+VERSION = "20261121T041922Z-3fa9c1"
+
+
+def names_of(node_type: str) -> list[Any]:
+    """[N] the id of each node in the files."""
+    count = COUNTS[node_type]
+    if node_type == "user":
+        return [f"user-{'ñ' * (k % 3)}{k}" for k in range(count)]
+    return (
+        [(k + 1) * 10**12 - 7 * k for k in range(count)] if node_type == "item" else [*range(count)]
+    )
+
+
+def write_typed_job(folder: Path) -> dict[str, Any]:
+    """Write all inputs; returns the manifest."""
+    return {
+        "apiVersion": "embertide.dev/v1alpha1",
+        "kind": "EmbeddingJob",
+        "metadata": {"name": "typed"},
+        "spec": {
+            "input": {"edges": _write_edges(folder), "nodes": _write_nodes(folder)},
+            "model": {"uri": f"file://{folder}/model"},
+            "inference": {"groupBytes": 4096},
+            "output": {"uri": f"file://{folder}/out", "format": "npy"},
+        },
+    }
+
+
+def _write_nodes(folder: Path) -> list[dict[str, Any]]:
+    features = {name: values.numpy() for name, values in make_typed_features().items()}
+    for name in ("user", "item", "tag", "lone"):
+        (folder / name).mkdir(parents=True)
+    order = np.random.default_rng(1).permutation(COUNTS["user"])
+    vectors = pa.array([features["user"][i].tolist() for i in order])
+    users = [names_of("user")[i] for i in order]
+    pq.write_table(pa.table({"id": users, "x": vectors}), folder / "user" / "x.parquet")
+    np.save(folder / "item" / "x.npy", features["item"])
+    np.save(folder / "item-ids.npy", np.array(names_of("item")))
+    np.save(folder / "tag" / "x.npy", features["tag"])
+    pq.write_table(pa.table({"id": names_of("lone")}), folder / "lone" / "ids.parquet")
+    return [
+        {
+            "name": "user", "ids": "string",
+            "features": {"uri": f"file://{folder}/user", "vectorColumn": "x"},
+        },
+        {
+            "name": "item", "ids": "int64",
+            "features": {
+                "uri": f"file://{folder}/item", "format": "npy",
+                "idsUri": f"file://{folder}/item-ids.npy",
+            },
+        },
+        {"name": "tag", "features": {"uri": f"file://{folder}/tag", "format": "npy"}},
+        {"name": "lone", "ids": "int64", "table": {"uri": f"file://{folder}/lone"}},
+    ]  # fmt: skip
+
+
+def _write_edges(folder: Path) -> list[dict[str, Any]]:
+    ends = {
+        "buys": ("user", "item", "csv"), "follows": ("user", "user", "parquet"),
+        "has": ("item", "tag", "npy"), "never": ("tag", "user", "tsv"),
+    }  # fmt: skip
+    given: list[dict[str, Any]] = []
+    for name, (source, destination, form) in ends.items():
+        edges = make_edges()[name]
+        src = [names_of(source)[i] for i in edges.src]
+        dst = [names_of(destination)[i] for i in edges.dst]
+        columns = {"src": src, "dst": dst}
+        if edges.weight is not None:
+            columns["w"] = edges.weight.tolist()
+        path = folder / f"{name}.{form}"
+        if form == "npy":
+            np.save(path, np.array([src, dst]).T)
+        elif form == "parquet":
+            pq.write_table(pa.table(columns), path, row_group_size=50)
+        else:
+            mark = "\t" if form == "tsv" else ","
+            options = pa.csv.WriteOptions(delimiter=mark)
+            pa.csv.write_csv(pa.table(columns), path, options)
+        given.append(
+            {
+                "name": name, "sourceType": source, "destinationType": destination,
+                "uri": f"file://{path}", "format": form,
+            }
+        )  # fmt: skip
+    given[0] |= {"columns": {"weight": "w"}, "reverse": "bought_by"}
+    given[2] |= {"reverse": "of"}
+    return given
+
+
+def publish_typed(exchange: Exchange, manifest: dict[str, Any], program: Program) -> None:
+    """A run's stages for a program of several types. Collective: every rank must call."""
+    job, storage = load_manifest(yaml.safe_dump(manifest)), open_storage(None)
+    ctx = RunContext(job, exchange, storage, lambda _progress: None, threads=2)
+    inputs = list_types(storage, job)
+    clock = Clock(MemoryWatch(), ctx.report)
+    nodes = load_types(ctx, inputs)
+    counts = {name: of_type.ids.count for name, of_type in nodes.items()}
+    names = check_model(job, inputs, program, exchange.grid.shape, counts)
+    graph = build_types(ctx, nodes, ingest_types(ctx, inputs, nodes))
+    clock.edges = sum(exchange.all_objects(sum(csr.nnz for csr in graph.sub_ranges.values())))
+    loaded = {name: loaded_features(ctx, nodes[name]) for name in program.inputs}
+    ranges, locations = graph.of_types(names)
+    graphs = layer_graphs(ctx, program, graph, clock)
+    embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock)
+    own = [own_rows(ctx, graph, name, values) for name, values in embeddings.items()]
+    parts = write_parts(ctx, version_uri(job.spec.output.uri, VERSION), own)
+    if exchange.grid.rank == 0:
+        written = [
+            WrittenType(rows.node, counts[rows.node.name], rows.width, of_type, None)
+            for rows, of_type in zip(own, parts, strict=True)
+        ]
+        order = WorkOrder(inputs, VERSION, 0)
+        publish_version(ctx, order, program, clock, written)
+
+
+def positions(node_type: str, ids: Any) -> torch.Tensor:
+    """[n] the nodes of published ids."""
+    at = {name: number for number, name in enumerate(names_of(node_type))}
+    return torch.tensor([at[name] for name in ids.tolist()])

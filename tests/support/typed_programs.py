@@ -1,0 +1,122 @@
+"""Programs over several node types, for the graph of `typed_world`."""
+
+from __future__ import annotations
+
+import torch
+
+from embertide.steps import (
+    Activation,
+    Aggregate,
+    Attend,
+    Elementwise,
+    HeadDot,
+    Linear,
+    PairAttend,
+    Program,
+    Step,
+)
+from tests.support.typed_world import WIDTHS
+
+INPUTS = {"user": "user.x", "item": "item.x", "tag": "tag.x"}
+HIDDEN, OUT = 6, 4
+BUYS, BOUGHT_BY = "user:buys:item", "item:bought_by:user"
+FOLLOWS, NEVER = "user:follows:user", "tag:never:user"
+HAS, OF = "item:has:tag", "tag:of:item"
+
+
+def _weights(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    g = torch.Generator().manual_seed(5)
+    return {name: torch.randn(shape, generator=g) / 2 for name, shape in shapes.items()}
+
+
+def program(
+    steps: list[Step],
+    shapes: dict[str, tuple[int, ...]],
+    widths: dict[str, int],
+    results: dict[str, str],
+    layers: int,
+) -> Program:
+    given = {INPUTS[name]: width for name, width in WIDTHS.items()}
+    read = {name for step in steps for name in step.reads()}
+    return Program(
+        steps=tuple(steps),
+        params=_weights(shapes),
+        widths=given | widths,
+        layers=layers,
+        inputs={of_type: name for of_type, name in INPUTS.items() if name in read},
+        results=results,
+    )
+
+
+def relational() -> Program:
+    """A relational graph convolution, twice: a weight for each relation, a self-loop's weight."""
+    steps: list[Step] = []
+    shapes: dict[str, tuple[int, ...]] = {}
+    widths: dict[str, int] = {}
+    current, sizes = dict(INPUTS), dict(WIDTHS)
+    for layer in range(2):
+        into: dict[str, list[str]] = {"user": [], "item": [], "tag": []}
+        for relation, norm in (
+            (BUYS, "in"), (BOUGHT_BY, "both"), (FOLLOWS, "in"), (NEVER, "in"), (HAS, "none"),
+            (OF, "out"),
+        ):  # fmt: skip
+            source, name, destination = relation.split(":")
+            mean, made, weight = (f"{layer}.{name}.{part}" for part in ("mean", "out", "weight"))
+            weighted = layer == 1 and name == "buys"
+            steps += [
+                Aggregate(
+                    out=mean, layer=layer, x=current[source], norm=norm, relation=relation,
+                    edge_weight=weighted,
+                ),
+                Linear(out=made, layer=layer, x=mean, weight=weight),
+            ]  # fmt: skip
+            shapes[weight] = (HIDDEN, sizes[source])
+            widths |= {mean: sizes[source], made: HIDDEN}
+            into[destination].append(made)
+        for of_type, parts in into.items():
+            own, total, lit = (f"{layer}.{of_type}.{part}" for part in ("own", "sum", "lit"))
+            shapes[f"{own}.weight"] = (HIDDEN, sizes[of_type])
+            steps += [
+                Linear(out=own, layer=layer, x=current[of_type], weight=f"{own}.weight"),
+                Elementwise(out=total, layer=layer, inputs=(*parts, own), op="sum"),
+                Activation(out=lit, layer=layer, x=total, kind="elu", slope=1.0),
+            ]
+            widths |= dict.fromkeys((own, total, lit), HIDDEN)
+            current[of_type] = lit
+        sizes = dict.fromkeys(sizes, HIDDEN)
+    return program(steps, shapes, widths, current, 2)
+
+
+def attending() -> Program:
+    """Additive and pair attention over the edges between two types, in both directions."""
+    heads, width = 2, 2 * OUT
+    shapes = {
+        "u": (width, WIDTHS["user"]), "i": (width, WIDTHS["item"]),
+        "left": (heads, OUT), "right": (heads, OUT),
+    }  # fmt: skip
+    steps: list[Step] = [
+        Linear(out="hu", layer=0, x="user.x", weight="u"),
+        Linear(out="hi", layer=0, x="item.x", weight="i"),
+        HeadDot(out="su", layer=0, x="hu", vector="left", heads=heads),
+        HeadDot(out="si", layer=0, x="hi", vector="right", heads=heads),
+        Attend(
+            out="to_item", layer=0, x="hu", source="su", target="si", heads=heads, relation=BUYS
+        ),
+        PairAttend(
+            out="to_user", layer=0, x="hi", key="hi", query="hu", heads=heads, kind="dot",
+            scale=0.5, relation=BOUGHT_BY, edge_weight=True,
+        ),
+        Aggregate(out="most", layer=0, x="to_item", reduce="max", relation=HAS),
+    ]  # fmt: skip
+    widths = dict.fromkeys(("hu", "hi", "to_item", "to_user", "most"), width)
+    widths |= {"su": heads, "si": heads}
+    return program(steps, shapes, widths, {"item": "to_item", "user": "to_user", "tag": "most"}, 1)
+
+
+def from_files() -> Program:
+    """Sums over features that lie where they were read; one type alone gets embeddings."""
+    steps: list[Step] = [
+        Aggregate(out="s", layer=0, x="user.x", norm="out", relation=BUYS, edge_weight=True),
+        Aggregate(out="t", layer=0, x="s", norm="in", relation=HAS),
+    ]
+    return program(steps, {}, {"s": WIDTHS["user"], "t": WIDTHS["user"]}, {"tag": "t"}, 1)

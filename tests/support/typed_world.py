@@ -1,0 +1,162 @@
+"""A graph of several node types in memory, through the pipeline's own stages.
+
+Ranks import this module, so it stays light.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from embertide.context import RunContext
+from embertide.grid import even_bounds
+from embertide.models.reference import LayerGraph, run_typed_reference
+from embertide.pipeline import layer_graphs
+from embertide.primitives.exchange import Exchange
+from embertide.primitives.idmap import DenseIds
+from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.spec.manifest import EmbeddingJob, load_manifest
+from embertide.spec.relations import Relation
+from embertide.stages.features import LoadedNodes, RawFeatures, loaded_features
+from embertide.stages.infer import infer
+from embertide.stages.ingest import reverse
+from embertide.steps import Program
+from embertide.typed_graph import build_types
+from tests.support.world import GROUP_BYTES, NoClock
+
+COUNTS = {"user": 61, "item": 40, "tag": 3, "lone": 5}
+"""Sizes differ, one type has fewer nodes than a grid has workers; ``lone`` has no edges."""
+WIDTHS = {"user": 7, "item": 5, "tag": 4}
+"""Of the features; ``lone`` has none."""
+
+JOB = """
+apiVersion: embertide.dev/v1alpha1
+kind: EmbeddingJob
+metadata: {name: test}
+spec:
+  input:
+    edges:
+      - {name: buys, sourceType: user, destinationType: item, uri: file:///in/buys, format: parquet,
+         columns: {weight: w}, reverse: bought_by}
+      - {name: follows, sourceType: user, destinationType: user, uri: file:///in/follows,
+         format: parquet}
+      - {name: has, sourceType: item, destinationType: tag, uri: file:///in/has, format: parquet,
+         reverse: of}
+      - {name: never, sourceType: tag, destinationType: user, uri: file:///in/never,
+         format: parquet}
+    nodes:
+      - {name: user, count: 61, features: {uri: file:///in/user, format: npy}}
+      - {name: item, count: 40, features: {uri: file:///in/item, format: npy}}
+      - {name: tag, count: 3, features: {uri: file:///in/tag, format: npy}}
+      - {name: lone, count: 5}
+  model: {uri: file:///in/model}
+  output: {uri: file:///out}
+"""
+
+
+@dataclass(frozen=True)
+class Bipartite:
+    """The edges of one file: sources, destinations [E] int64, weights [E] float32 or None."""
+
+    src: np.ndarray
+    dst: np.ndarray
+    weight: np.ndarray | None = None
+
+
+def make_edges() -> dict[str, Bipartite]:
+    """Edge type -> its edges: hubs, self-loops, duplicates, nodes without edges, and no edges."""
+    g = np.random.default_rng(11)
+    buys = g.integers(0, 55, 150), (38 * g.random(150) ** 2).astype(np.int64)
+    follows = g.integers(0, 61, 120), g.integers(0, 50, 120)
+    has = g.integers(0, 40, 50), g.integers(0, 2, 50)
+    nothing = np.empty(0, np.int64)
+    return {
+        "buys": Bipartite(*buys, g.random(150).astype(np.float32) + np.float32(0.5)),
+        "follows": Bipartite(
+            np.concatenate([follows[0], [4, 4, 9]]), np.concatenate([follows[1], [4, 4, 9]])
+        ),
+        "has": Bipartite(*has),
+        "never": Bipartite(nothing, nothing),
+    }
+
+
+def make_typed_job() -> EmbeddingJob:
+    """Its files are never opened."""
+    job = load_manifest(JOB)
+    inference = job.spec.inference.model_copy(update={"group_bytes": GROUP_BYTES})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})
+
+
+def make_typed_features() -> dict[str, torch.Tensor]:
+    """Node type -> [N, width] float32."""
+    g = torch.Generator().manual_seed(3)
+    return {name: torch.randn(COUNTS[name], width, generator=g) for name, width in WIDTHS.items()}
+
+
+def layer_of(edges: dict[str, Bipartite]) -> dict[str, LayerGraph]:
+    """As the reference takes them, with the reverses."""
+    found: dict[str, LayerGraph] = {}
+    for edge in make_typed_job().spec.input.edges:
+        given = edges[edge.name]
+        ends = torch.from_numpy(given.src), torch.from_numpy(given.dst)
+        weight = None if given.weight is None else torch.from_numpy(given.weight)
+        found[str(edge.relation)] = (*ends, weight)
+        for turned in edge.relations[1:]:
+            found[str(turned)] = (ends[1], ends[0], weight)
+    return found
+
+
+def expected_of(program: Program) -> dict[str, torch.Tensor]:
+    """Node type -> [N, D'] float64."""
+    layers = [layer_of(make_edges())] * program.layers
+    return run_typed_reference(program, layers, make_typed_features(), COUNTS)
+
+
+def embed_types(exchange: Exchange, programs: list[Program]) -> list[dict[str, np.ndarray]]:
+    """Our rows of every program's embeddings. Collective: every rank must call."""
+    ctx = RunContext(make_typed_job(), exchange, None, lambda _progress: None)  # type: ignore[arg-type]
+    given, features = ctx.job.spec.input, make_typed_features()
+    rank, world = exchange.grid.rank, exchange.grid.world
+    nodes = {}
+    for node in given.nodes:
+        mine = _loaded_rows(rank, world, COUNTS[node.name]) if node.features else np.arange(0)
+        values = features[node.name][mine] if node.features else torch.empty(0, 0)
+        raw = RawFeatures([], values, placed=False)
+        nodes[node.name] = LoadedNodes(node, DenseIds(COUNTS[node.name], rank), raw, mine)
+    edges: dict[Relation, Edges] = {}
+    for edge in given.edges:
+        own = _share(make_edges()[edge.name], rank, world, COUNTS[edge.destination_type])
+        edges[edge.relation] = own
+        for turned in edge.relations[1:]:
+            edges[turned] = reverse(own, COUNTS[edge.source_type])
+    graph = build_types(ctx, nodes, edges)
+    found = []
+    for program in programs:
+        names = {name: name for name in dict.fromkeys(program.types.values())}
+        ranges, locations = graph.of_types(names)
+        loaded = {name: loaded_features(ctx, nodes[name]) for name in program.inputs}
+        graphs = layer_graphs(ctx, program, graph, NoClock())  # type: ignore[arg-type]
+        embeddings = infer(ctx, program, ranges, graphs, loaded, locations, NoClock())  # type: ignore[arg-type]
+        found.append({name: values.numpy() for name, values in embeddings.items()})
+    return found
+
+
+def _loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:
+    bounds = even_bounds(nodes, world)
+    return np.random.default_rng(8).permutation(nodes)[bounds[rank] : bounds[rank + 1]]
+
+
+def _share(given: Bipartite, rank: int, world: int, nodes: int) -> Edges:
+    mine = np.random.default_rng(9).permutation(len(given.src))[rank::world]
+    chunks = [
+        EdgeChunk(
+            given.src[part].astype(np.int32),
+            given.dst[part].astype(np.int32),
+            None if given.weight is None else given.weight[part],
+        )
+        for part in np.array_split(mine, rank + 1)
+    ]
+    histogram = np.bincount(given.dst[mine], minlength=nodes).astype(np.int64)
+    return Edges(chunks, histogram, 0, given.weight is not None, len(mine))

@@ -1,0 +1,156 @@
+"""Reading features: each rank reads its share and keeps the rows that it read."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import torch
+
+from embertide.context import RunContext
+from embertide.errors import InputError
+from embertide.kernels.ids import Ids
+from embertide.kernels.memory import empty
+from embertide.kernels.reading import Float32s, place_rows
+from embertide.readers.feature_schema import FeatureSchema
+from embertide.readers.features import FeatureBatch, non_finite, read_features
+from embertide.readers.pool import map_splits
+from embertide.readers.splits import Split
+from embertide.spec.features import FeatureInput
+from embertide.spec.nodes import NodeInput
+
+_BATCH_BYTES = 1 << 20
+"""Small enough for a batch to be in the cache from its reading to its place."""
+
+
+@dataclass
+class RawFeatures:
+    """This rank's share of the rows.
+
+    Attributes:
+        ids: as in the files, batch by batch.
+        values: [n, D] float32, in the order of the ids; or [N, D], each row at its dense id.
+        placed: whether it is the latter. Rows of nodes that do not exist are nowhere then, and
+            missing ones hold anything: both are refused later.
+    """
+
+    ids: list[Ids]
+    values: torch.Tensor
+    placed: bool
+
+
+def load_features(
+    ctx: RunContext,
+    node: NodeInput,
+    features: FeatureInput,
+    splits: list[Split],
+    schema: FeatureSchema,
+) -> RawFeatures:
+    """Read our share of the feature rows, as many splits at once as we have threads.
+
+    A rank that has all rows, and dense ids, puts each row in its place at once.
+    Collective: every rank must call.
+
+    Args:
+        splits: ours.
+        schema: of the features, as planned.
+
+    Raises:
+        InputError: rows of another width, NaN or infinite values (how many, and the first id).
+    """
+    placed = ctx.grid.world == 1 and node.ids == "dense"
+    first_rows = [0, *accumulate(split.stop - split.start for split in splits)]
+    rows = first_rows[-1]
+    nodes = node.count if placed and node.count is not None else rows
+    values = empty((nodes, schema.width)).numpy()
+    loading = _Loading(ctx, node, features, schema, values, rows, placed)
+    found = map_splits(list(zip(splits, first_rows, strict=False)), loading.load, ctx.threads)
+    bad = sum(split.bad for split in found)
+    first = next((split.first_bad for split in found if split.bad), None)
+    _refuse_non_finite(ctx, features, bad, first)
+    ids = [batch for split in found for batch in split.ids]
+    return RawFeatures(ids, torch.from_numpy(loading.values), placed)
+
+
+@dataclass
+class _LoadedSplit:
+    """A split's ids, how many of its values are not finite, and the id of the first such row."""
+
+    ids: list[Ids]
+    bad: int = 0
+    first_bad: int | str | None = None
+
+
+class _Loading:
+    """Splits on their way into ``values``; several threads load, a split each."""
+
+    def __init__(
+        self,
+        ctx: RunContext,
+        node: NodeInput,
+        features: FeatureInput,
+        schema: FeatureSchema,
+        values: Float32s,
+        rows: int,
+        placed: bool,
+    ) -> None:
+        self.values = values
+        self._node, self._features = node, features
+        self._ctx, self._schema, self._placed, self._rows = ctx, schema, placed, rows
+        self._done, self._counting = 0, threading.Lock()
+
+    def load(self, split_and_first: tuple[Split, int]) -> _LoadedSplit:
+        """Read a split; its first row is the given one of all that we read."""
+        split, at = split_and_first
+        node, found = self._node, _LoadedSplit([])
+        for batch in read_features(
+            self._ctx.storage,
+            self._features,
+            node.ids,
+            split,
+            self._schema,
+            batch_bytes=_BATCH_BYTES,
+            count=node.count,
+        ):
+            if not self._keep(batch, at):
+                bad, first = non_finite(batch)
+                found.first_bad = found.first_bad if found.bad else first
+                found.bad += bad
+            found.ids.append(batch.ids)
+            at += len(batch)
+            self._progress(len(batch))
+        return found
+
+    def _keep(self, batch: FeatureBatch, at: int) -> bool:
+        """Copy the rows to where they belong; whether all values are finite."""
+        if not self._placed:
+            return place_rows(self.values[at : at + len(batch)], batch.values)
+        assert isinstance(batch.ids, np.ndarray)
+        known = (batch.ids >= 0) & (batch.ids < len(self.values))
+        if known.all():
+            return place_rows(self.values, batch.values, batch.ids)
+        return place_rows(self.values, batch.values[known], batch.ids[known])
+
+    def _progress(self, rows: int) -> None:
+        with self._counting:
+            self._done += rows
+            self._ctx.work.add("features", rows=rows)
+            self._ctx.progress("features", self._done / max(1, self._rows))
+
+
+def _refuse_non_finite(
+    ctx: RunContext, features: FeatureInput, count: int, first: int | str | None
+) -> None:
+    """Raise on every rank where any has bad rows. Collective: every rank must call."""
+    found = ctx.exchange.all_objects((count, first))
+    total = sum(n for n, _ in found)
+    if total:
+        name = next(first for n, first in found if n)
+        after = " after scaling" if features.scaling else ""
+        raise InputError(
+            f"{features.uri}: {total} feature row{'s have' if total > 1 else ' has'}"
+            f" NaN or infinite values{after}, first node id {name!r}. Clean or drop them, then run"
+            " again."
+        )

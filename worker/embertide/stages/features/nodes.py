@@ -1,0 +1,134 @@
+"""The nodes of a type, and which of them each loaded row of features belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from embertide.context import RunContext
+from embertide.errors import InputError
+from embertide.kernels.ids import Ids
+from embertide.layouts import Loaded
+from embertide.planning.inputs import NodeSplits
+from embertide.primitives.idmap import DenseIds, HashedIds, NodeIds
+from embertide.readers.nodes import read_nodes
+from embertide.readers.splits import assign_splits
+from embertide.spec.nodes import NodeInput
+from embertide.stages.features.load import RawFeatures, load_features
+
+
+@dataclass
+class LoadedNodes:
+    """The nodes of one type, and what this rank read of their features.
+
+    Attributes:
+        ids: of all nodes of the type.
+        raw: our share of the rows; none of a type without features.
+        dense: [n] dense ids of these rows.
+    """
+
+    node: NodeInput
+    ids: NodeIds
+    raw: RawFeatures
+    dense: npt.NDArray[np.int64]
+
+    @property
+    def uri(self) -> str:
+        """Of the type's features."""
+        assert self.node.features is not None, "rows come from features"
+        return self.node.features.uri
+
+
+def load_nodes(ctx: RunContext, node: NodeInput, splits: NodeSplits) -> LoadedNodes:
+    """Read our share of a node type's features, and learn which nodes there are.
+
+    Collective: every rank must call.
+
+    Args:
+        splits: of all ranks.
+
+    Raises:
+        InputError: a row of another width, NaN or infinite values, an id twice, or features of a
+            node that does not exist.
+    """
+    rank, world = ctx.grid.rank, ctx.grid.world
+    features = assign_splits(splits.features, world)[rank]
+    raw = RawFeatures([], torch.empty(0, 0), placed=False)
+    if node.features is not None and splits.schema is not None:
+        raw = load_features(ctx, node, node.features, features, splits.schema)
+    ids = find_nodes(ctx, node, raw, splits)
+    nodes = LoadedNodes(node, ids, raw, np.empty(0, np.int64))
+    nodes.dense = _dense_ids(ctx, nodes)
+    raw.ids.clear()
+    return nodes
+
+
+def find_nodes(ctx: RunContext, node: NodeInput, raw: RawFeatures, splits: NodeSplits) -> NodeIds:
+    """The nodes of a type: those of the node table where there is one, else those with features.
+
+    Dense ids are 0..count-1. Collective: every rank must call.
+
+    Raises:
+        InputError: an id twice.
+    """
+    if node.ids == "dense":
+        return DenseIds(splits.count(node), ctx.grid.rank)
+    if node.table is None:
+        return HashedIds(ctx.exchange, raw.ids, node.ids, node.listed_in)
+    batches = [
+        batch.ids
+        for split in assign_splits(splits.table, ctx.grid.world)[ctx.grid.rank]
+        for batch in read_nodes(ctx.storage, node.table, node.ids, split)
+    ]
+    return HashedIds(ctx.exchange, batches, node.ids, node.table.uri)
+
+
+def _dense_ids(ctx: RunContext, nodes: LoadedNodes) -> npt.NDArray[np.int64]:
+    """[n] dense ids of the loaded rows; refuses rows of unknown nodes.
+
+    Collective: every rank must call.
+    """
+    ids, raw = nodes.ids, nodes.raw
+    loaded = np.empty(sum(map(len, raw.ids)), np.int64)
+    unknown, first, at = 0, None, 0
+    for batch, (dense,) in ids.find_all((batch, [batch]) for batch in raw.ids):
+        missing = np.flatnonzero(dense < 0)
+        if len(missing) and first is None:
+            first = name_of(batch, int(missing[0]))
+        unknown += len(missing)
+        loaded[at : at + len(dense)] = dense
+        at += len(dense)
+    bad = [pair for pair in ctx.exchange.all_objects((unknown, first)) if pair[0]]
+    if bad:
+        total, name = sum(n for n, _ in bad), bad[0][1]
+        raise InputError(
+            f"{nodes.uri}: {total} feature row{'s' if total > 1 else ''} of unknown nodes,"
+            f" first node id {name!r}; {_known(nodes.node, ids.count)}"
+        )
+    return loaded
+
+
+def _known(node: NodeInput, count: int) -> str:
+    """For messages: which nodes there are, and what to do about others."""
+    if node.table is not None:
+        return f"the nodes are those of {node.table.uri}. Drop the rows, or add the nodes there"
+    return (
+        f"there are {count} feature rows and no count, so the nodes are 0 to {count - 1}. Renumber"
+        " the nodes, or set ids: int64"
+    )
+
+
+def name_of(ids: Ids, at: int) -> int | str:
+    """An id as it is in the files."""
+    value = ids[at]
+    return int(value) if isinstance(ids, np.ndarray) else str(value)
+
+
+def loaded_features(ctx: RunContext, nodes: LoadedNodes) -> Loaded:
+    """Loaded rows with their dense ids, on the device; placed rows need no ids."""
+    raw, dense = nodes.raw, nodes.dense
+    ids = torch.from_numpy(dense[:0] if raw.placed else dense)
+    return Loaded(ids, raw.values.to(ctx.device), raw.placed)

@@ -1,0 +1,144 @@
+"""From inputs to the typed graph: what a run and a check have in common.
+
+Node types and edge types one after another, each by the same stages; a graph of one type has one of
+each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from embertide.context import RunContext
+from embertide.grid import RowRanges
+from embertide.kernels.csr import Csr
+from embertide.kernels.hashing import Words
+from embertide.kernels.ids import Ids
+from embertide.planning.inputs import Inputs
+from embertide.primitives.shuffle import Edges
+from embertide.readers.splits import assign_splits
+from embertide.spec.relations import Relation
+from embertide.stages.csr import build_graph, choose_ranges
+from embertide.stages.features import LoadedNodes, load_nodes, locate_features
+from embertide.stages.ingest import Ends, ingest, reverse
+from embertide.steps import Program
+
+
+@dataclass(frozen=True)
+class Located:
+    """What a rank knows of the nodes of a type that it owns.
+
+    Attributes:
+        ranges: which worker owns which of all nodes.
+        locations: [N/(P*M), 2] where the features of ours are, see :func:`locate_features`.
+        names: [N/(P*M)] their ids in the files.
+        keys: [N/(P*M)] a stable 64-bit key of each.
+    """
+
+    ranges: RowRanges
+    locations: torch.Tensor
+    names: Ids
+    keys: Words
+
+
+@dataclass(frozen=True)
+class TypedGraph:
+    """The whole graph, as one rank has it.
+
+    Attributes:
+        located: node type -> its nodes.
+        sub_ranges: relation -> the CSR of our sub-range of its destination type.
+    """
+
+    located: dict[str, Located]
+    sub_ranges: dict[Relation, Csr]
+
+    def of_types(
+        self, names: dict[str, str]
+    ) -> tuple[dict[str, RowRanges], dict[str, torch.Tensor]]:
+        """Ranges and locations of features, by the names that a program has for the node types.
+
+        Args:
+            names: the program's name of a type -> the manifest's.
+        """
+        located = {name: self.located[of_type] for name, of_type in names.items()}
+        return (
+            {name: of_type.ranges for name, of_type in located.items()},
+            {name: of_type.locations for name, of_type in located.items()},
+        )
+
+    def of_relations(self, program: Program) -> dict[str, Relation]:
+        """The relations that a program reads, by the names that it has for them."""
+        by_text = {str(relation): relation for relation in self.sub_ranges}
+        if program.relations == [""]:
+            by_text[""] = next(iter(self.sub_ranges))
+        return {name: by_text[name] for name in program.relations}
+
+
+def load_types(ctx: RunContext, inputs: Inputs) -> dict[str, LoadedNodes]:
+    """Node type -> its nodes and our share of their features.
+
+    Collective: every rank must call.
+    """
+    given = ctx.job.spec.input.nodes
+    splits = [inputs.by_nodes[node.name] for node in given]
+    shares = ctx.parts([max(1, of_type.feature_rows) for of_type in splits])
+    return {
+        node.name: load_nodes(share, node, of_type)
+        for share, node, of_type in zip(shares, given, splits, strict=True)
+    }
+
+
+def ingest_types(
+    ctx: RunContext, inputs: Inputs, nodes: dict[str, LoadedNodes]
+) -> dict[Relation, Edges]:
+    """Relation -> our share of its edges; a reverse shares the memory of its own.
+
+    Collective: every rank must call.
+    """
+    given, found = ctx.job.spec.input.edges, {}
+    splits = [inputs.by_edges[str(edge.relation)] for edge in given]
+    shares = ctx.parts([sum(split.size for split in of_type) or 1 for of_type in splits])
+    for share, edge, of_type in zip(shares, given, splits, strict=True):
+        ends = Ends(edge, nodes[edge.source_type], nodes[edge.destination_type])
+        mine = assign_splits(of_type, ctx.grid.world)[ctx.grid.rank]
+        edges = found[edge.relation] = ingest(share, ends, mine)
+        for turned in edge.relations[1:]:
+            found[turned] = reverse(edges, ends.counts[0])
+    return found
+
+
+def build_types(
+    ctx: RunContext, nodes: dict[str, LoadedNodes], edges: dict[Relation, Edges]
+) -> TypedGraph:
+    """Cut every node type over the grid, and send each edge to the owner of its destination.
+
+    ``edges`` is emptied. Collective: every rank must call.
+    """
+    ranges = {
+        name: choose_ranges(ctx, _into(name, edges), of_type.ids.count)
+        for name, of_type in nodes.items()
+    }
+    kinds = {relation: edge for edge in ctx.job.spec.input.edges for relation in edge.relations}
+    shares = ctx.parts([max(1, own.count) for own in edges.values()])
+    sub_ranges = {}
+    for share, relation in zip(shares, list(edges), strict=True):
+        ends = ranges[relation.destination], ranges[relation.source].nodes
+        own = edges.pop(relation)
+        sub_ranges[relation] = build_graph(share, kinds[relation], own, *ends)
+        del own
+    located = {
+        name: Located(
+            ranges[name],
+            locate_features(ctx, of_type, ranges[name]),
+            *of_type.ids.original(ranges[name]),
+        )
+        for name, of_type in nodes.items()
+    }
+    return TypedGraph(located, sub_ranges)
+
+
+def _into(name: str, edges: dict[Relation, Edges]) -> list[Edges]:
+    """The edges of all relations that lead to a node type."""
+    return [own for relation, own in edges.items() if relation.destination == name]
