@@ -25,7 +25,10 @@ from embertide.spec.grid import GridShape
 from embertide.telemetry.report import RunReport
 from tests.support.cli import ESTIMATE, REPORT, Engine
 
-COMMANDS = ["run", "plan", "check", "versions", "rollback", "neighbors", "submit", "synth", "crd"]
+COMMANDS = [
+    *("run", "plan", "check", "versions", "rollback", "neighbors"),
+    *("export", "show", "submit", "synth", "crd"),
+]
 
 
 def in_process(code: str) -> str:

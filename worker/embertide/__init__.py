@@ -11,6 +11,7 @@ From Python::
     embertide.list_versions("embeddings")     # what is published
     embertide.plan("job.yaml", grid="2x2")    # what a run would read, hold and send
     embertide.run("job.yaml")                 # compute and publish
+    embertide.export(module, "model")         # your trained module, as it is
 
 Names are imported when they are first used: importing this package takes no library and no
 time, and reading takes no torch.
@@ -22,7 +23,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from embertide.api import list_versions, plan, read, run
+    from embertide.api import export, list_versions, plan, read, run
     from embertide.errors import EmbertideError
     from embertide.spec.grid import GridShape
     from embertide.spec.manifest import EmbeddingJob
@@ -41,6 +42,7 @@ __all__ = [
     "GridShape",
     "RunReport",
     "VersionInfo",
+    "export",
     "list_versions",
     "plan",
     "read",
@@ -55,7 +57,7 @@ _MODULES = {
     "GridShape": "embertide.spec.grid",
     "RunReport": "embertide.telemetry.report",
     "VersionInfo": "embertide.versions.catalog",
-    **dict.fromkeys(("list_versions", "plan", "read", "run"), "embertide.api"),
+    **dict.fromkeys(("export", "list_versions", "plan", "read", "run"), "embertide.api"),
 }
 
 

@@ -20,9 +20,12 @@ from embertide.spec.manifest import EmbeddingJob, StorageSettings, load_manifest
 from embertide.spec.problems import dotted, explain
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from embertide.telemetry.estimate import Estimate
     from embertide.telemetry.progress import OnProgress
     from embertide.telemetry.report import RunReport
+    from embertide.tracing.export import Export
     from embertide.versions.catalog import VersionInfo
     from embertide.versions.embeddings import Embeddings
 
@@ -157,6 +160,48 @@ def run(
     )
 
 
+def export(
+    module: nn.Module,
+    out: Location,
+    *,
+    inputs: Mapping[str, str] | None = None,
+    width: int | None = None,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    path_style: bool | None = None,
+) -> Export:
+    """Write a trained PyG or DGL module as a model that jobs run.
+
+    Runs ``forward`` on small random graphs, writes what it does as a program and proves that both
+    agree in float64; docs/export.md says what a module may do. The module stays as it is.
+
+    Example::
+
+        done = embertide.export(model, "s3://shop/model")
+        print(done.proof.largest_error, [layer.name for layer in done.summary.layers])
+
+    Args:
+        module: as it was trained, with its weights.
+        out: the folder, which a job's ``model.uri`` then names.
+        inputs: argument of ``forward`` -> ``x``, ``edge_index``, ``edge_weight``, ``graph``,
+            ``blocks`` or ``data``, where its name does not tell.
+        width: columns of the features, where the module does not tell.
+        endpoint_url, region, path_style: as for `read`.
+
+    Raises:
+        ModelError: the module does what no program can say, or the two differ; names the line of
+            its code. Nothing is written.
+    """
+    from embertide.storage.opening import open_storage
+    from embertide.tracing.export import export_module
+
+    settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
+    uri = _uri(out, "model")
+    done = export_module(module, inputs=inputs, width=width)
+    done.write(open_storage(settings), uri)
+    return done
+
+
 def _job(job: Job) -> EmbeddingJob:
     if isinstance(job, EmbeddingJob):
         return job
@@ -174,11 +219,11 @@ def _grid(grid: GridShape | str | None, workers: int | None) -> GridShape | None
     return shape
 
 
-def _uri(location: Location) -> str:
+def _uri(location: Location, what: str = "output") -> str:
     try:
         return normalise_uri(os.fspath(location), Path.cwd())
     except ValueError as error:
-        raise ValueError(f"the output's location {error}") from None
+        raise ValueError(f"the {what}'s location {error}") from None
 
 
 def _settings(**given: Any) -> StorageSettings:

@@ -53,7 +53,8 @@ def run(
         with clock.stage("features"):
             files = read_files(ctx.storage, ctx.job.spec.model.uri)
             program = order_steps(files.program(), world)
-            description = files.description
+            layer_names, library = files.layer_names, files.library
+            tolerance = files.reference_tolerance
             del files
             nodes = load_types(ctx, inputs)
             clock.nodes = sum(of_type.ids.count for of_type in nodes.values())
@@ -82,7 +83,7 @@ def run(
             release_memory()
         with clock.stage("publish"):
             compared = {
-                name: hold_against(ctx, found, ranges[name], embeddings[name], description)
+                name: hold_against(ctx, found, ranges[name], embeddings[name], tolerance)
                 for name, found in expected.items()
             }
             uri = version_uri(ctx.job.spec.output.uri, order.version)
@@ -104,7 +105,7 @@ def run(
         if not expected
     ]
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped]
-    facts = run_facts(ctx, description, program)
+    facts = run_facts(ctx, library, layer_names, program)
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
 

@@ -16,11 +16,13 @@ import embertide
 from embertide.cli.check import check
 from embertide.cli.crd import crd
 from embertide.cli.errors import error_exit
+from embertide.cli.export import export
 from embertide.cli.help import exit_code_help, help_of
 from embertide.cli.neighbors import neighbors
 from embertide.cli.plan import plan
 from embertide.cli.report import report
 from embertide.cli.run import run
+from embertide.cli.show import show
 from embertide.cli.submit import submit
 from embertide.cli.synth import synth
 from embertide.cli.versions import rollback, versions
@@ -56,6 +58,7 @@ def _root(
 
     [bold]Start here[/bold]
 
+      embertide export models.py:Net ...   # your model
       embertide plan job.yaml              # what it needs
       embertide run job.yaml --grid 2x2    # publish a version
       embertide check job.yaml --against F # is it your model?
@@ -68,7 +71,11 @@ def _root(
 
 
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
-for _command in (run, plan, check, versions, report, rollback, neighbors, submit, synth, crd):
+_COMMANDS = (
+    *(run, plan, check, versions, report, rollback, neighbors),
+    *(export, show, submit, synth, crd),
+)
+for _command in _COMMANDS:
     app.command(help=help_of(_command))(_command)
 
 

@@ -15,7 +15,7 @@ from embertide.context import RunContext
 from embertide.grid import Grid
 from embertide.launch.comparison import Check, prepare_check
 from embertide.models.diagnose import Difference, Tried, first_difference
-from embertide.models.read import ModelFiles, read_files
+from embertide.models.read import Model, ModelFiles, read_files
 from embertide.planning.inputs import list_inputs
 from embertide.primitives.exchange import Exchange
 from embertide.readers.reference import ReferenceColumns, split_reference
@@ -128,18 +128,20 @@ def check_job(
     inputs = replace(inputs, by_nodes=by_nodes)
     files = read_files(storage, job.spec.model.uri)
     check = prepare_check(ctx, inputs, files.program(), columns)
-    limit = files.description.reference_tolerance if tolerance is None else tolerance
+    limit = files.reference_tolerance if tolerance is None else tolerance
     return _check(check, files, limit, search, on_progress)
 
 
 def _check(
-    check: Check, files: ModelFiles, tolerance: float, search: bool, on_progress: OnProgress
+    check: Check, files: Model, tolerance: float, search: bool, on_progress: OnProgress
 ) -> Checked:
     program, reference = files.program(), check.expected.reference
     fits = program.output_width == reference.values.shape[1]
     agreement = check.compare(program, tolerance) if fits else None
     difference = None
-    if search and (agreement is None or agreement.beyond):
+    differs = agreement is None or agreement.beyond
+    # What is tried is changes of model.yaml; an exported program has its proof.
+    if search and differs and isinstance(files, ModelFiles):
         on_progress(Progress("infer", message="looking for the cause"))
         values = torch.from_numpy(reference.values)
         difference = first_difference(files, check.rows, values, tolerance=tolerance)

@@ -329,7 +329,8 @@ class ProgramBuilder:
         """The largest of all inputs, element by element."""
         return self.elementwise(inputs, "max")
 
-    def row_normalize(self, x: str) -> str:
+    def row_normalize(self, x: str, eps: float = 1e-12) -> str:
         """Rows of length one."""
         out = self._fresh("normalize")
-        return self._append(RowNormalize(out=out, layer=self.layer, x=x), self.widths[x])
+        step = RowNormalize(out=out, layer=self.layer, x=x, eps=eps)
+        return self._append(step, self.widths[x])

@@ -1,16 +1,17 @@
-"""Read a model: ``model.yaml`` and the weights beside it become a program."""
+"""Read a model: a folder that was exported, or ``model.yaml`` and the weights beside it."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from embertide.errors import ModelError
 from embertide.models.assemble import assemble
 from embertide.models.description import Description, parse_description
+from embertide.models.folder import PROGRAM_NAME, Exported, parse_folder, parse_text
 from embertide.models.weights import Weights, load_tensors
 from embertide.steps import Program
 
@@ -18,11 +19,39 @@ if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
 
 WEIGHT_NAMES = ("weights.safetensors", "model.safetensors", "weights.pt", "model.pt")
+_DESCRIPTION_NAME = "model.yaml"
+
+
+class Model(Protocol):
+    """A model that was read, whatever described it."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the bytes of its files."""
+
+    @property
+    def library(self) -> str:
+        """Whose modules it is made of: dgl, pyg, or torch alone."""
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """What each layer is, in order; the program's ``outputs`` are their results."""
+
+    @property
+    def reference_tolerance(self) -> float:
+        """How far embeddings may be from those of a reference, as a share of its largest value."""
+
+    def program(self) -> Program:
+        """Its steps.
+
+        Raises:
+            ModelError: the weights do not fit them.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFiles:
-    """What a model's files hold, before the two are held against each other.
+    """What the files of a described model hold, before the two are held against each other.
 
     Attributes:
         source: the URI of the weights.
@@ -33,6 +62,21 @@ class ModelFiles:
     tensors: dict[str, torch.Tensor]
     source: str
     digest: str
+
+    @property
+    def library(self) -> str:
+        """Whose modules saved the weights."""
+        return self.description.library
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """Each layer's convolution."""
+        return tuple(layer.conv for layer in self.description.layers)
+
+    @property
+    def reference_tolerance(self) -> float:
+        """What the description says of it."""
+        return self.description.reference_tolerance
 
     def program(self, description: Description | None = None) -> Program:
         """The program of the description, or of another one for the same weights.
@@ -45,27 +89,87 @@ class ModelFiles:
         return assemble(description or self.description, weights, self.digest)
 
 
-def read_model(storage: Storage, uri: str) -> Program:
-    """The program of the model at ``uri``: a folder with ``model.yaml``, or that file itself.
+@dataclass(frozen=True)
+class ExportedModel:
+    """A folder that ``embertide export`` wrote."""
 
-    Reads the description and the weights whole.
+    exported: Exported
+
+    @property
+    def library(self) -> str:
+        """Whose modules were traced."""
+        return self.exported.library
+
+    @property
+    def digest(self) -> str:
+        """Of the text, which has the weights' own."""
+        return self.exported.digest
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """Each layer's class and name."""
+        return tuple(f"{one.kind} {one.name}".strip() for one in self.exported.layers)
+
+    @property
+    def reference_tolerance(self) -> float:
+        """What the text says of it."""
+        return self.exported.reference_tolerance
+
+    def program(self) -> Program:
+        """Its steps."""
+        return self.exported.program
+
+
+def read_model(storage: Storage, uri: str) -> Program:
+    """The program of the model at ``uri``: a folder, or the file in it that says the model.
+
+    Reads the text and the weights whole.
 
     Raises:
-        ObjectMissing: there is no ``model.yaml``, or no file that it names.
-        ModelError: with every problem of the description, or every parameter in which it and
-            the weights differ.
+        ObjectMissing: there is neither ``program.yaml`` nor ``model.yaml``, or no file that it
+            names.
+        ModelError: with every problem of the text, or every parameter in which it and the
+            weights differ.
     """
     return read_files(storage, uri).program()
 
 
-def read_files(storage: Storage, uri: str) -> ModelFiles:
-    """Read ``model.yaml`` and the weights at ``uri``, as :func:`read_model` does.
+def read_files(storage: Storage, uri: str) -> Model:
+    """Read the model at ``uri``, as :func:`read_model` does.
 
     Raises:
-        ObjectMissing: there is no ``model.yaml``, or no file that it names.
-        ModelError: with every problem of the description, or where the weights cannot be read.
+        ObjectMissing: there is neither ``program.yaml`` nor ``model.yaml``, or no file that it
+            names.
+        ModelError: with every problem of the text, or where the weights cannot be read.
     """
-    file = uri if uri.endswith((".yaml", ".yml")) else uri.rstrip("/") + "/model.yaml"
+    file = _find_text(storage, uri)
+    if file.rsplit("/", 1)[-1] == PROGRAM_NAME:
+        return _read_exported(storage, file)
+    return _read_described(storage, file)
+
+
+def _find_text(storage: Storage, uri: str) -> str:
+    """The file that says the model."""
+    if uri.endswith((".yaml", ".yml")):
+        return uri
+    both = [f"{uri.rstrip('/')}/{name}" for name in (_DESCRIPTION_NAME, PROGRAM_NAME)]
+    found = [file for file in both if storage.stat(file) is not None]
+    if len(found) > 1:
+        raise ModelError(
+            f"{uri} holds both {_DESCRIPTION_NAME} and {PROGRAM_NAME}, which are two models; name"
+            " the file itself, or keep one"
+        )
+    return found[0] if found else both[0]
+
+
+def _read_exported(storage: Storage, file: str) -> ExportedModel:
+    text = storage.read(file)
+    name = parse_text(text, file).weights.file
+    weights = storage.read(f"{file.rsplit('/', 1)[0]}/{name}")
+    return ExportedModel(parse_folder(text, weights, file))
+
+
+def _read_described(storage: Storage, file: str) -> ModelFiles:
     text = storage.read(file)
     description = parse_description(text, file)
     weights_uri = _find_weights(storage, file.rsplit("/", 1)[0], description)

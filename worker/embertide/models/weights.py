@@ -70,7 +70,7 @@ def _state_dict(loaded: object, source: str) -> dict[str, torch.Tensor]:
 class Weights:
     """The stored parameters and what became of them.
 
-    ``params`` collects what the program uses (float32, contiguous), under the stored names.
+    ``params`` collects what the program uses (``dtype``, contiguous), under the stored names.
     """
 
     found: dict[str, torch.Tensor]
@@ -78,6 +78,7 @@ class Weights:
     params: dict[str, torch.Tensor] = field(default_factory=dict)
     differences: list[tuple[str, str, str]] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
+    dtype: torch.dtype = torch.float32
 
     def leave_aside(self, patterns: tuple[str, ...]) -> None:
         """Forget the parameters whose names match a pattern (``*`` matches any text)."""
@@ -163,7 +164,7 @@ class Scope:
         if tensor is not None:
             tensor = tensor[0] if heads else tensor
             tensor = tensor.t() if turned else tensor
-            self.weights.params[self.name(short)] = tensor.to(torch.float32).contiguous()
+            self.weights.params[self.name(short)] = tensor.to(self.weights.dtype).contiguous()
         return self.name(short)
 
     def take_any(self, shorts: tuple[str, ...], *dims: Dim) -> str:
@@ -194,7 +195,7 @@ class Scope:
 
     def put(self, name: str, tensor: torch.Tensor) -> str:
         """Add a derived parameter; returns its name."""
-        self.weights.params[name] = tensor.to(torch.float32).contiguous()
+        self.weights.params[name] = tensor.to(self.weights.dtype).contiguous()
         return name
 
     def pass_over(self, short: str) -> None:

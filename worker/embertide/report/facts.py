@@ -11,7 +11,7 @@ from embertide.report.run import Run
 
 _LISTED = 200
 """Input objects that are listed; the version's manifest has all."""
-_LIBRARIES = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
+_LIBRARIES = {"dgl": "DGL", "pyg": "PyTorch Geometric", "torch": "PyTorch"}
 _KINDS = {
     "edges": "edges",
     "features": "features",
@@ -66,7 +66,7 @@ def model(run: Run) -> Html:
             [str(number + 1), layer.conv, f"{count(widths[number])} → {count(layer.width)}"]
             for number, layer in enumerate(facts.layers)
         ]
-        layers = table("Layers of model.yaml", ["Layer", "Convolution", "Columns"], rows, words=2)
+        layers = table("Layers", ["Layer", "Convolution", "Columns"], rows, words=2)
     entries["Model"] = _uri(described.get("uri"))
     entries["SHA-256 of its files"] = _code(described.get("digest"))
     facts_list = tag("div", definitions(entries), class_="facts")

@@ -9,7 +9,6 @@ from typing import Any
 
 from embertide.context import RunContext
 from embertide.kernels import native
-from embertide.models.description import Description
 from embertide.planning.order import WorkOrder
 from embertide.report import draw_page
 from embertide.steps import Program
@@ -63,15 +62,17 @@ class _Share:
         )
 
 
-def run_facts(ctx: RunContext, description: Description, program: Program) -> RunFacts:
+def run_facts(
+    ctx: RunContext, library: str, layer_names: tuple[str, ...], program: Program
+) -> RunFacts:
     """The model and the settings that a run computes with."""
     inference = ctx.job.spec.inference
-    layers = zip(description.layers, program.outputs, strict=True)
+    layers = zip(layer_names, program.outputs, strict=True)
     return RunFacts(
-        library=description.library,
+        library=library,
         input_width=program.input_width,
         parameters=sum(values.numel() for values in program.params.values()),
-        layers=[LayerFacts(layer.conv, program.widths[name]) for layer, name in layers],
+        layers=[LayerFacts(name, program.widths[out]) for name, out in layers],
         graph_layers=program.layers,
         device=ctx.device.type,
         threads=ctx.threads,

@@ -16,7 +16,6 @@ import torch
 from embertide.context import RunContext
 from embertide.errors import InputError, ModelError
 from embertide.grid import RowRanges
-from embertide.models.description import Description
 from embertide.primitives.idmap import NodeIds
 from embertide.readers.reference import (
     Reference,
@@ -169,7 +168,7 @@ def hold_against(
     expected: Expected,
     ranges: RowRanges,
     embeddings: torch.Tensor,
-    description: Description,
+    tolerance: float,
 ) -> dict[str, Any]:
     """How far embeddings are from a reference, for a version's manifest.
 
@@ -178,7 +177,7 @@ def hold_against(
     Raises:
         ModelError: they differ; nothing may be published.
     """
-    agreement = compare(ctx, expected, ranges, embeddings, description.reference_tolerance)
+    agreement = compare(ctx, expected, ranges, embeddings, tolerance)
     refuse_difference(agreement)
     return agreement.to_json()
 

@@ -113,7 +113,7 @@ class WorkerReport:
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """A layer of ``model.yaml``: its ``conv`` and the columns of its result."""
+    """A layer of the model: its convolution and the columns of its result."""
 
     conv: str
     width: int

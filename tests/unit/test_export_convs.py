@@ -1,0 +1,106 @@
+"""Every convolution that export knows as a whole, with options that are not the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.tracing.convs_dgl import DGL
+from embertide.tracing.convs_pyg import PYG
+from embertide.tracing.export import export_module
+from embertide.tracing.proof import TOLERANCE
+from tests.support.models import shake
+from tests.support.pyg import pyg
+
+PYG_CASES: dict[str, Callable[[], nn.Module]] = {
+    "GCNConv": lambda: pyg.GCNConv(5, 3, improved=True, add_self_loops=False, bias=False),
+    "SAGEConv": lambda: pyg.SAGEConv(
+        5, 3, aggr="max", normalize=True, root_weight=False, project=True, bias=False
+    ),
+    "GraphConv": lambda: pyg.GraphConv(5, 3, aggr="mean", bias=False),
+    "GATConv": lambda: pyg.GATConv(
+        5, 3, heads=2, negative_slope=0.4, add_self_loops=False, residual=True, bias=False
+    ),
+    "GATv2Conv": lambda: pyg.GATv2Conv(
+        5, 3, heads=2, concat=False, negative_slope=0.4, residual=True, share_weights=True
+    ),
+    "TransformerConv": lambda: pyg.TransformerConv(5, 3, heads=2, concat=False, bias=False),
+    "AGNNConv": lambda: pyg.AGNNConv(add_self_loops=False),
+    "APPNP": lambda: pyg.APPNP(2, 0.3, add_self_loops=False),
+    "SGConv": lambda: pyg.SGConv(5, 3, K=2, add_self_loops=False, bias=False),
+    "SSGConv": lambda: pyg.SSGConv(5, 3, 0.3, K=2, add_self_loops=False),
+    "LGConv": lambda: pyg.LGConv(normalize=False),
+    "TAGConv": lambda: pyg.TAGConv(5, 3, K=2, normalize=False, bias=False),
+    "ChebConv": lambda: pyg.ChebConv(5, 3, K=3, normalization="rw", bias=False),
+    "ARMAConv": lambda: pyg.ARMAConv(5, 3, 2, 2, act=nn.ELU(0.7), bias=False),
+    "GCN2Conv": lambda: pyg.GCN2Conv(5, 0.3, theta=0.4, layer=2, shared_weights=False),
+}
+
+DGL_CASES: dict[str, Callable[[Any], nn.Module]] = {
+    "GraphConv": lambda c: c.GraphConv(5, 3, norm="right", bias=False, activation=torch.tanh),
+    "SAGEConv": lambda c: c.SAGEConv(
+        5, 3, "gcn", bias=False, norm=nn.LayerNorm(3), activation=nn.ELU()
+    ),
+    "GATConv": lambda c: c.GATConv(5, 3, 2, negative_slope=0.4, residual=True, bias=False),
+    "GATv2Conv": lambda c: c.GATv2Conv(5, 3, 2, negative_slope=0.4, share_weights=True),
+    "DotGatConv": lambda c: c.DotGatConv(5, 3, 2),
+    "AGNNConv": lambda c: c.AGNNConv(),
+    "APPNPConv": lambda c: c.APPNPConv(2, 0.3),
+    "SGConv": lambda c: c.SGConv(5, 3, k=2, bias=False, cached=True),
+    "TAGConv": lambda c: c.TAGConv(5, 3, k=2, bias=False, activation=torch.relu),
+    "ChebConv": lambda c: c.ChebConv(5, 3, 3, bias=False, activation=torch.relu),
+    "GCN2Conv": lambda c: c.GCN2Conv(5, 2, alpha=0.3, lambda_=0.4, bias=False),
+}
+
+
+class One(nn.Module):
+    """A module around one convolution, given all that it takes."""
+
+    def __init__(self, conv: nn.Module, weight: str, earlier: str) -> None:
+        super().__init__()
+        self.conv, self.weight, self.earlier = conv, weight, earlier
+
+    def more(self, x: torch.Tensor, edge_weight: torch.Tensor | None) -> dict[str, Any]:
+        weight = {self.weight: edge_weight} if self.weight else {}
+        return weight | ({self.earlier: x} if self.earlier else {})
+
+
+class OnPyg(One):
+    def forward(self, x, edge_index, edge_weight=None):
+        return self.conv(x=x, edge_index=edge_index, **self.more(x, edge_weight))
+
+
+class OnDgl(One):
+    def forward(self, g, x):
+        # DGL's ChebConv asks for the largest eigenvalue where it is not told.
+        given = {"lambda_max": [2.0]} if hasattr(self.conv, "linear") else {}
+        weight = g.edata["w"] if self.weight and not hasattr(self.conv, "norm") else None
+        return self.conv(g, x, **given, **self.more(x, weight)).flatten(1)
+
+
+@pytest.mark.parametrize("name", PYG_CASES)
+def test_options_of_pyg(name: str) -> None:
+    conv = PYG[name]
+    done = export_module(shake(OnPyg(PYG_CASES[name](), conv.weight, conv.earlier)), width=5)
+    assert done.proof.largest_error <= TOLERANCE
+    assert [layer.kind for layer in done.exported.layers] == [name]
+
+
+@pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
+@pytest.mark.parametrize("name", DGL_CASES)
+def test_options_of_dgl(name: str) -> None:
+    conv = DGL[name]
+    module = DGL_CASES[name](load_dgl().nn.pytorch)
+    done = export_module(shake(OnDgl(module, conv.weight, conv.earlier)), width=5)
+    assert done.proof.largest_error <= TOLERANCE
+    assert [layer.kind for layer in done.exported.layers] == [name]
+
+
+def test_every_entry_has_a_case() -> None:
+    assert set(PYG_CASES) == set(PYG)
+    assert set(DGL_CASES) == set(DGL)

@@ -1,0 +1,107 @@
+"""``embertide export``: a trained module becomes a model that jobs can run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from embertide.cli.options import EndpointOption, JsonOption, endpoint_settings, location
+
+
+def export(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE.py:NAME",
+            help="Your file and the class in it, or a function that makes the module.",
+            show_default=False,
+        ),
+    ],
+    weights: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="The trained state_dict: safetensors, or torch's own; a path or URI.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER", help="Where the model goes; a path or URI.", show_default=False
+        ),
+    ],
+    init: Annotated[
+        str, typer.Option(metavar="JSON", help="The arguments that NAME is called with.")
+    ] = "{}",
+    inputs: Annotated[
+        str,
+        typer.Option(
+            metavar="JSON",
+            help="What arguments of forward are, where their names do not tell: x, edge_index, "
+            "edge_weight, graph, blocks or data.",
+        ),
+    ] = "{}",
+    width: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Columns of the features, where the module does not tell.",
+            show_default=False,
+        ),
+    ] = None,
+    endpoint_url: EndpointOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Turn a trained PyG or DGL module, as it is, into a model that jobs run.
+
+    Imports your file here, runs forward once on a small random graph and writes what it does as
+    a program: readable text, weights, and the proof that module and program agree in float64.
+    Workers read those files and never your code. docs/export.md says what a module may do.
+
+    [bold]Examples[/bold]
+
+      embertide export net.py:Net --weights w.pt --out model
+      embertide export net.py:Net --init '{"dim": 128}' ...
+      embertide export net.py:Net ... --out s3://shop/model
+    """
+    arguments, roles = _mapping("--init", init), _mapping("--inputs", inputs)
+    weights_uri, out_uri = location("--weights", weights), location("--out", out)
+
+    from embertide.storage.opening import open_storage
+    from embertide.tracing.export import export_file
+
+    storage = open_storage(endpoint_settings(endpoint_url))
+    done = export_file(
+        target, storage, weights_uri, out_uri, init=arguments, inputs=roles, width=width
+    )
+    if json_output:
+        from embertide.cli.progress_view import write_json
+
+        write_json(sys.stdout, {"event": "export", "uri": out_uri, **done.to_json()})
+        return
+    from rich.console import Console
+
+    from embertide.cli.show import draw
+
+    draw(Console(), done.summary, steps=False)
+    print(
+        f"Agrees with {done.exported.module} on a random graph: largest error"
+        f" {done.proof.largest_error:.3g} (up to {done.proof.tolerance:g} is agreement)"
+    )
+    print(out_uri)
+
+
+def _mapping(option: str, text: str) -> dict[str, Any]:
+    """A JSON object of the command line."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{option} is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f'{option} is {text}; must be an object such as {{"a": 1}}')
+    return value

@@ -1,0 +1,89 @@
+"""``embertide show``: a model layer by layer."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from embertide.cli.drawing import escaped, new_table
+from embertide.cli.options import EndpointOption, JsonOption, endpoint_settings, location
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from embertide.models.summary import ModelSummary, StepSummary
+
+
+def show(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="The model's folder or file; a path or URI.", show_default=False
+        ),
+    ],
+    steps: Annotated[bool, typer.Option("--steps", help="Every step of every layer, too.")] = False,
+    endpoint_url: EndpointOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Show a model layer by layer, with columns and parameters.
+
+    Reads what a run would read: a folder that `embertide export` wrote, or model.yaml with its
+    weights. What does not fit together is said as a run would say it.
+
+    [bold]Examples[/bold]
+
+      embertide show model
+      embertide show model --steps
+      embertide show s3://shop/model --json
+    """
+    uri = location("MODEL", model)
+
+    from embertide.models.read import read_files
+    from embertide.models.summary import summarise
+    from embertide.storage.opening import open_storage
+
+    found = read_files(open_storage(endpoint_settings(endpoint_url)), uri)
+    summary = summarise(found.program(), found.library, found.layer_names)
+    if json_output:
+        from embertide.cli.progress_view import write_json
+
+        write_json(sys.stdout, {"event": "model", "uri": uri, **summary.to_json()})
+        return
+    from rich.console import Console
+
+    draw(Console(), summary, steps)
+
+
+def draw(console: Console, model: ModelSummary, steps: bool) -> None:
+    """The table of layers, and with ``steps`` one of every step."""
+    columns = model.columns_in
+    table = new_table("Layers", ["layer", "convolution"], ["columns", "parameters", "steps"])
+    for number, layer in enumerate(model.layers):
+        table.add_row(
+            str(number),
+            escaped(layer.name),
+            f"{columns} → {layer.columns}",
+            f"{layer.parameters:,}",
+            str(len(layer.steps)),
+        )
+        columns = layer.columns
+    table.add_row("total", "", f"{model.columns_in} → {columns}", f"{model.parameters:,}", "")
+    console.print(table)
+    if steps:
+        _draw_steps(console, model)
+
+
+def _draw_steps(console: Console, model: ModelSummary) -> None:
+    table = new_table("Steps", ["tensor", "step", "reads", "parameters"], ["columns"])
+    for layer in model.layers:
+        for step in layer.steps:
+            table.add_row(*_step_cells(step), str(step.columns))
+    console.print(table)
+
+
+def _step_cells(step: StepSummary) -> list[str]:
+    parameters = ", ".join(f"{name} {shape}" for name, shape in step.parameters.items())
+    cells = [step.out, step.kind, ", ".join(step.reads), parameters]
+    return [escaped(cell) for cell in cells]

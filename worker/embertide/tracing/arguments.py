@@ -1,0 +1,76 @@
+"""What ``forward`` is called with: each argument's role is told by its name, or by the user."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from embertide.errors import ModelError
+
+ROLES = ("x", "edge_index", "edge_weight", "graph", "blocks", "data")
+"""What an argument may be; ``data`` is PyG's, ``graph`` and ``blocks`` are DGL's."""
+
+_NAMES = {
+    **dict.fromkeys(("x", "h", "feat", "feats", "feature", "features"), "x"),
+    **dict.fromkeys(("in_feat", "in_feats", "input", "inputs", "n_feat"), "x"),
+    **dict.fromkeys(("node_feat", "node_feats", "node_features"), "x"),
+    **dict.fromkeys(("edge_index", "adj", "adj_t", "edges"), "edge_index"),
+    **dict.fromkeys(
+        ("edge_weight", "edge_weights", "eweight", "edge_attr", "w", "weight"), "edge_weight"
+    ),
+    **dict.fromkeys(("g", "graph", "block"), "graph"),
+    **dict.fromkeys(("blocks", "mfgs", "bipartites"), "blocks"),
+    "data": "data",
+}
+
+
+def roles_of(module: nn.Module, given: Mapping[str, str]) -> dict[str, str]:
+    """Name of each argument of ``forward`` that is passed -> its role.
+
+    Raises:
+        ModelError: an argument without a default has no known role, or there is none for the
+            features or none for the graph.
+    """
+    kind = type(module).__name__
+    parameters = arguments_of(module)
+    for name, role in given.items():
+        if name not in parameters or role not in ROLES:
+            raise ModelError(
+                f"--inputs says {name}: {role}; {kind}.forward has {', '.join(parameters)}, and a"
+                f" role is one of {', '.join(ROLES)}"
+            )
+    found: dict[str, str] = {}
+    for name, required in parameters.items():
+        known = given.get(name) or _NAMES.get(name)
+        if known is not None and known not in found.values():
+            found[name] = known
+        elif required:
+            raise ModelError(
+                f"{kind}.forward needs {name}, and its name does not tell what that is; say it"
+                f" with --inputs '{{\"{name}\": ROLE}}', where ROLE is one of {', '.join(ROLES)},"
+                " or give it a default"
+            )
+    roles = set(found.values())
+    if not roles & {"x", "data", "graph"} or not roles & {"edge_index", "graph", "blocks", "data"}:
+        raise ModelError(
+            f"{kind}.forward has {', '.join(parameters) or 'no arguments'}; it must take the"
+            " features and the graph, such as forward(x, edge_index) or forward(g, x)"
+        )
+    return found
+
+
+def arguments_of(module: nn.Module) -> dict[str, bool]:
+    """Arguments of ``forward`` and whether each must be given."""
+    # PyG's Sequential says its arguments itself.
+    signature: Any = getattr(module, "signature", None)
+    if hasattr(signature, "param_dict"):
+        return dict.fromkeys(signature.param_dict, True)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {
+        name: parameter.default is parameter.empty
+        for name, parameter in inspect.signature(module.forward).parameters.items()
+        if parameter.kind in kinds
+    }

@@ -1,0 +1,69 @@
+"""A known convolution that was called, as the steps that ``model.yaml`` would give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+from torch import nn
+
+from embertide.models.builder import INPUT
+from embertide.models.convs.kinds import CONVS
+from embertide.models.weights import Scope
+from embertide.spec.problems import dotted
+from embertide.tracing.convs import Conv
+from embertide.tracing.lower import Lowering
+from embertide.tracing.source import refuse
+from embertide.tracing.tape import Node
+from embertide.tracing.values import Rows
+
+
+def lower_conv(
+    low: Lowering,
+    node: Node,
+    path: str,
+    module: nn.Module,
+    conv: Conv,
+    weighted: bool,
+    given: dict[str, float],
+    earlier: Node | None,
+    source: Node,
+    target: Node,
+) -> Rows:
+    """One layer."""
+    names = {low.name(low.rows(node, low.values.get(one))) for one in (source, target)}
+    if len(names) > 1:
+        raise refuse(
+            node.where,
+            f"{path} is given other features for destinations than for sources; known is one"
+            " tensor for both",
+        )
+    (x,) = names
+    start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
+    kind = type(module).__name__
+    low.begin(path, kind, True)
+    more: dict[str, Any] = dict(given)
+    if earlier is not None:
+        more[conv.earlier] = _place(low, node, path, start)
+    try:
+        options = conv.options_of(module, weighted, **more)
+    except ValidationError as error:
+        told = "; ".join(f"{dotted(one['loc'])} {one['msg']}" for one in error.errors())
+        raise refuse(
+            node.where, f"{path} ({kind}) is not known with these options: {told}"
+        ) from None
+    scope = Scope(low.weights, path, f"{path}, {kind}", {"in": low.b.widths[x]})
+    return Rows(CONVS[type(options)](low.b, scope, options, x))
+
+
+def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:
+    """Which earlier layer's output a tensor is, as ``model.yaml`` says it."""
+    if name == INPUT:
+        return "input"
+    if name in low.b.outputs:
+        return low.b.outputs.index(name)
+    raise refuse(
+        node.where,
+        f"{path} reads a tensor that is no earlier layer's result; give it what a convolution, or"
+        " what stands before the first one, returns",
+    )

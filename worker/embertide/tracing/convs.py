@@ -1,0 +1,81 @@
+"""How a known convolution is told from a live module: what its options are, and where.
+
+The steps are those of `embertide.models.convs`, by the options that ``model.yaml`` would have, so
+a described and an exported model run alike. The table is in `convs_pyg` and `convs_dgl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from embertide.models.options.layer import Layer
+
+Told = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Conv:
+    """One convolution of a library.
+
+    An option is read from the module's attribute of the same name, with or without ``_`` before
+    it, unless ``told`` says how.
+
+    Attributes:
+        options: the class of what ``model.yaml`` says of it.
+        bias: the parameter that is there if the convolution has a bias; "" if it never has.
+        told: option -> what it is, from the module.
+        x: the argument of ``forward`` that has the features.
+        weight: the argument that has edge weights; "" if it takes none.
+        earlier: the argument, and option, that is an earlier layer's output; "" if none.
+        given: arguments of ``forward`` that are options -> why they must be given, or "".
+        after: attributes that hold functions applied to the result, in this order.
+        problem: what a module has that cannot be run; "" if nothing.
+    """
+
+    options: type[Layer]
+    bias: str = "bias"
+    told: Mapping[str, Told] = field(default_factory=dict)
+    x: str = "x"
+    weight: str = ""
+    earlier: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
+    after: tuple[str, ...] = ()
+    problem: Callable[[Any], str] = lambda _module: ""
+
+    def options_of(self, module: Any, weighted: bool, **more: Any) -> Layer:
+        """What ``model.yaml`` would say of a module.
+
+        Args:
+            weighted: whether it is given edge weights.
+            more: options that the call tells.
+
+        Raises:
+            ValidationError: of pydantic; the module has a value that is not known.
+        """
+        own = set(self.options.model_fields) - set(Layer.model_fields)
+        values = {"conv": _word(self.options), **more}
+        if self.bias:
+            values["bias"] = _at(module, self.bias) is not None
+        if self.weight:
+            values["edge_weight"] = weighted
+        for name in (own | set(self.told)) - set(values):
+            if name in self.told:
+                values[name] = self.told[name](module)
+            elif hasattr(module, name) or hasattr(module, f"_{name}"):
+                values[name] = getattr(module, name, getattr(module, f"_{name}", None))
+        return self.options.model_validate(values, by_alias=True, by_name=True)
+
+
+def _word(options: type[Layer]) -> str:
+    """The word after ``conv``, the only one that the class allows."""
+    (word,) = options.model_fields["conv"].annotation.__args__  # type: ignore[union-attr]
+    return str(word)
+
+
+def _at(module: Any, path: str) -> Any:
+    """What stands at a dotted path; None where a part of it is missing."""
+    for name in path.split("."):
+        module = getattr(module, name, None)
+    return module

@@ -1,0 +1,95 @@
+"""DGL's convolutions that are known as a whole."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from embertide.models.options import dgl, dgl_filters
+from embertide.tracing.convs import Conv
+
+_ATTENTION = {
+    "negative_slope": lambda m: m.leaky_relu.negative_slope,
+    "residual": lambda m: m.res_fc is not None,
+}
+
+
+def _lstm(m: Any) -> str:
+    lstm = m._aggre_type == "lstm"
+    return "aggregator_type='lstm', which depends on the order of edges" if lstm else ""
+
+
+def _norm(m: Any) -> str:
+    return "" if m.norm is None else "norm, a function of the features"
+
+
+def _attention_bias(m: Any) -> bool:
+    """Where there is a projected residual, it has the bias."""
+    return m.bias is not None or getattr(m.res_fc, "bias", None) is not None
+
+
+def _sage_bias(m: Any) -> bool:
+    """``gcn`` has a bias of its own, the others have it in fc_self."""
+    own = m.bias if m._aggre_type == "gcn" else m.fc_self.bias
+    return own is not None
+
+
+DGL: dict[str, Conv] = {
+    "GraphConv": Conv(
+        dgl.DglGcn,
+        told={"weight": lambda m: m.weight is not None},
+        after=("_activation",),
+        x="feat",
+        weight="edge_weight",
+    ),
+    "SAGEConv": Conv(
+        dgl.DglSage,
+        bias="",
+        told={"bias": _sage_bias, "aggregator_type": lambda m: m._aggre_type},
+        after=("activation", "norm"),
+        problem=_lstm,
+        x="feat",
+        weight="edge_weight",
+    ),
+    "GATConv": Conv(
+        dgl.DglGat,
+        bias="",
+        told={**_ATTENTION, "bias": _attention_bias},
+        x="feat",
+        weight="edge_weight",
+        after=("activation",),
+    ),
+    "GATv2Conv": Conv(
+        dgl.DglGatv2,
+        bias="fc_src.bias",
+        told=_ATTENTION,
+        x="feat",
+        after=("activation",),
+    ),
+    "DotGatConv": Conv(dgl.DglDotGat, bias="", x="feat"),
+    "AGNNConv": Conv(dgl_filters.DglAgnn, bias="", x="feat"),
+    "APPNPConv": Conv(dgl_filters.DglAppnp, bias="", x="feat", weight="edge_weight"),
+    "SGConv": Conv(
+        dgl_filters.DglSg, bias="fc.bias", problem=_norm, x="feat", weight="edge_weight"
+    ),
+    "TAGConv": Conv(
+        dgl_filters.DglTag, bias="lin.bias", after=("_activation",), x="feat", weight="edge_weight"
+    ),
+    "ChebConv": Conv(
+        dgl_filters.DglCheb,
+        bias="linear.bias",
+        x="feat",
+        given={"lambda_max": "without it, it is computed from the whole graph"},
+        after=("activation",),
+    ),
+    "GCN2Conv": Conv(
+        dgl_filters.DglGcn2,
+        # With layer=1, what makes the module's own share of the weights.
+        told={"layer": lambda _m: 1, "lambda_": lambda m: math.exp(m.beta) - 1.0},
+        earlier="feat_0",
+        after=("_activation",),
+        x="feat",
+        weight="edge_weight",
+    ),
+}
+"""By class."""

@@ -1,0 +1,75 @@
+"""PyG's convolutions that are known as a whole."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import nn
+
+from embertide.models.options import pyg, pyg_filters
+from embertide.models.options.parts import ActivationOptions
+from embertide.tracing.convs import Conv
+
+_WEIGHT = "edge_weight"
+_ACTIVATIONS: dict[type[nn.Module], str] = {
+    nn.ReLU: "relu",
+    nn.ELU: "elu",
+    nn.GELU: "gelu",
+    nn.SiLU: "silu",
+    nn.Tanh: "tanh",
+    nn.Sigmoid: "sigmoid",
+    nn.LeakyReLU: "leaky_relu",
+}
+
+
+def _edge_features(m: Any) -> str:
+    return "" if m.edge_dim is None else "edge features (edge_dim)"
+
+
+def _transformer(m: Any) -> str:
+    return "beta=True, a gate" if m.beta else _edge_features(m)
+
+
+def _activation(m: Any) -> ActivationOptions | None:
+    """ARMA's own; what is not listed here is refused by its options."""
+    if m.act is None:
+        return None
+    slope = getattr(m.act, "alpha", getattr(m.act, "negative_slope", None))
+    return ActivationOptions(kind=_ACTIVATIONS.get(type(m.act), m.act), slope=slope)
+
+
+def _theta(m: Any) -> float | None:
+    """With layer=1, what makes the module's own share of the weights."""
+    return None if m.beta == 1.0 else math.exp(m.beta) - 1.0
+
+
+PYG: dict[str, Conv] = {
+    "GCNConv": Conv(pyg.PygGcn, weight=_WEIGHT),
+    "SAGEConv": Conv(pyg.PygSage, bias="lin_l.bias"),
+    "GraphConv": Conv(pyg.PygGraph, bias="lin_rel.bias", weight=_WEIGHT),
+    "GATConv": Conv(pyg.PygGat, problem=_edge_features),
+    "GATv2Conv": Conv(pyg.PygGatv2, bias="lin_l.bias", problem=_edge_features),
+    "TransformerConv": Conv(pyg.PygTransformer, bias="lin_key.bias", problem=_transformer),
+    "AGNNConv": Conv(pyg.PygAgnn, bias=""),
+    "APPNP": Conv(pyg_filters.PygAppnp, bias="", weight=_WEIGHT),
+    "SGConv": Conv(pyg_filters.PygSg, bias="lin.bias", weight=_WEIGHT),
+    "SSGConv": Conv(pyg_filters.PygSsg, bias="lin.bias", weight=_WEIGHT),
+    "LGConv": Conv(pyg_filters.PygLg, bias="", weight=_WEIGHT),
+    "TAGConv": Conv(pyg_filters.PygTag, weight=_WEIGHT),
+    "ChebConv": Conv(
+        pyg_filters.PygCheb,
+        told={"K": lambda m: len(m.lins)},
+        weight=_WEIGHT,
+        given={"lambda_max": ""},
+    ),
+    "ARMAConv": Conv(pyg_filters.PygArma, told={"act": _activation}, weight=_WEIGHT),
+    "GCN2Conv": Conv(
+        pyg_filters.PygGcn2,
+        bias="",
+        told={"theta": _theta, "layer": lambda m: None if m.beta == 1.0 else 1},
+        weight=_WEIGHT,
+        earlier="x_0",
+    ),
+}
+"""By class."""

@@ -1,0 +1,124 @@
+"""``embertide export``: a module becomes a folder, once the proof holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from embertide.models.builder import ProgramBuilder
+from embertide.models.folder import Exported, FolderFiles, folder_files, parse_folder
+from embertide.models.read import ExportedModel
+from embertide.models.summary import ModelSummary, summarise
+from embertide.models.weights import Weights, load_tensors
+from embertide.storage.protocol import Storage
+from embertide.tracing.functions import lower_function
+from embertide.tracing.graphs import RandomGraph, random_graph
+from embertide.tracing.load import build, load_weights
+from embertide.tracing.lower import Lowered, Lowering, bound_names
+from embertide.tracing.prepare import find_width, prepare
+from embertide.tracing.proof import Proof, prove
+from embertide.tracing.row_wise import emit
+from embertide.tracing.run import Subject, quiet
+
+NODES, SEED = 31, 1
+"""Of the graph that is traced."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """A module as a program, proved but not written."""
+
+    exported: Exported
+    files: FolderFiles
+    proof: Proof
+
+    @property
+    def summary(self) -> ModelSummary:
+        """Layer by layer."""
+        one = ExportedModel(self.exported)
+        return summarise(self.exported.program, one.library, one.layer_names)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**self.summary.to_json(), "proof": self.proof.to_json()}
+
+    def write(self, storage: Storage, uri: str) -> None:
+        """Write the folder; what is read first comes last, so that it is never half there."""
+        for name, data in self.files.in_order():
+            storage.write(f"{uri.rstrip('/')}/{name}", data)
+
+
+def export_module(
+    module: nn.Module,
+    *,
+    inputs: Mapping[str, str] | None = None,
+    width: int | None = None,
+    init: Mapping[str, Any] | None = None,
+) -> Export:
+    """Trace a module and prove the program that comes out.
+
+    Args:
+        module: as it was trained; it is copied, and stays as it is.
+        inputs: roles of ``forward``'s arguments whose names do not tell them.
+        width: columns of the features, where the module does not tell them.
+        init: the arguments that it was made with, which may tell the width.
+
+    Raises:
+        ModelError: the module does what no program can say, or the proof fails; names the
+            line of the user's code.
+    """
+    with quiet():
+        subject = prepare(module, inputs or {})
+        columns = find_width(subject, width, init or {})
+
+        def lower(graph: RandomGraph) -> Lowered:
+            return _lower(subject, graph)
+
+        lowered = lower(random_graph(NODES, columns, SEED))
+        kind = type(module).__name__
+        files = folder_files(lowered.program, lowered.layers, kind, subject.library)
+        exported = parse_folder(files.program, files.weights, "the program", exact=True)
+        proof = prove(subject, exported.program, lower)
+    return Export(exported, files.with_proof(proof.to_json()), proof)
+
+
+def export_file(
+    target: str,
+    storage: Storage,
+    weights: str,
+    out: str,
+    *,
+    init: Mapping[str, Any],
+    inputs: Mapping[str, str],
+    width: int | None,
+) -> Export:
+    """Import ``FILE.py:NAME``, load the weights, export and write.
+
+    Raises:
+        ModelError: as :func:`export_module`, or the file or the weights do not fit.
+        StorageError: the weights cannot be read, or the folder not be written.
+    """
+    module = build(target, init)
+    load_weights(module, load_tensors(storage.read(weights), weights), weights)
+    done = export_module(module, inputs=inputs, width=width, init=init)
+    done.write(storage, out)
+    return done
+
+
+def _lower(subject: Subject, graph: RandomGraph) -> Lowered:
+    """Record the module on a graph and say it as a program."""
+    output = subject.record(graph)
+    tensors = {name: tensor.detach() for name, tensor in subject.module.state_dict().items()}
+    lowering = Lowering(
+        module=subject.module,
+        nodes=graph.nodes,
+        emit=emit,
+        b=ProgramBuilder(graph.x.shape[1]),
+        weights=Weights(tensors, "the module", dtype=torch.float64),
+        names=bound_names(subject.module),
+    )
+    return lowering.finish(lowering.run(output, lower_function), output.where)

@@ -1,0 +1,119 @@
+"""The user's module: their file imported, their class built, their weights put in.
+
+This runs the user's code, on the user's machine; nothing of it reaches a worker.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, nn
+
+from embertide.errors import EmbertideError, ModelError
+from embertide.models.shapes import shape_of
+from embertide.tracing.source import place_of, refuse
+
+_SHOWN = 8
+
+
+def build(target: str, init: Mapping[str, Any]) -> nn.Module:
+    """The module that ``FILE.py:NAME`` makes of the arguments ``init``.
+
+    Raises:
+        ModelError: there is no such file or name, the file cannot be imported, or what NAME
+            gives is no module.
+    """
+    file, colon, name = target.rpartition(":")
+    if not colon or not file.endswith(".py"):
+        raise ModelError(f"{target!r} names no module; write FILE.py:NAME, such as models.py:Net")
+    path = Path(file)
+    if not path.is_file():
+        raise ModelError(f"{file}: no such file")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = getattr(_import(path), name, None)
+        if found is None:
+            raise ModelError(f"{file} has no {name}; write FILE.py:NAME with a class of that file")
+        module = found if isinstance(found, nn.Module) else _call(found, name, init)
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"{file}: {name} gives a {type(module).__name__}, not a torch.nn.Module")
+    return module
+
+
+def _import(path: Path) -> ModuleType:
+    """Import a file by the name that it has in its own package, as its own imports expect."""
+    path = path.resolve()
+    root, names = path.parent, [path.stem]
+    while (root / "__init__.py").is_file():
+        root, names = root.parent, [root.name, *names]
+    name = ".".join(names)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    known = sys.modules.get(name)
+    if known is not None and Path(getattr(known, "__file__", "") or "").resolve() != path:
+        raise ModelError(f"{path} cannot be imported as {name}, which is another module; rename it")
+    try:
+        return importlib.import_module(name)
+    except EmbertideError:
+        raise
+    except (Exception, SystemExit) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise refuse(
+            _syntax_place(error) or place_of(error.__traceback__),
+            f"importing the file fails with {told}; what trains belongs under"
+            " if __name__ == '__main__'",
+        ) from error
+
+
+def _syntax_place(error: BaseException) -> str:
+    return f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else ""
+
+
+def _call(make: Any, name: str, init: Mapping[str, Any]) -> Any:
+    try:
+        return make(**init)
+    except Exception as error:
+        raise refuse(
+            place_of(error.__traceback__),
+            f"{name}({', '.join(f'{key}={value!r}' for key, value in init.items())}) fails with"
+            f" {type(error).__name__}: {error}; give its arguments with --init",
+        ) from error
+
+
+def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
+    """Put stored parameters in; names may carry the ``module.`` of DataParallel.
+
+    Raises:
+        ModelError: with every parameter that is missing, unknown or of another shape.
+    """
+    stored = dict(tensors)
+    if stored and all(name.startswith("module.") for name in stored):
+        stored = {name.removeprefix("module."): tensor for name, tensor in stored.items()}
+    expected = module.state_dict()
+    lines = [f"{name}: missing" for name in expected if name not in stored]
+    lines += [f"{name}: unknown to the module" for name in stored if name not in expected]
+    lines += [
+        f"{name}: {shape_of(stored[name])}, but the module has {shape_of(expected[name])}"
+        for name in expected
+        if name in stored and not _fits(stored[name], expected[name])
+    ]
+    if lines:
+        more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+        raise ModelError(
+            f"{source} does not fit {type(module).__name__}:\n  "
+            + "\n  ".join(lines[:_SHOWN] + more)
+            + "\ngive the arguments that it was trained with by --init"
+        )
+    module.load_state_dict(stored)
+
+
+def _fits(stored: Tensor, expected: Tensor) -> bool:
+    """Whether the shapes are equal; a lazy module takes the shape of what is loaded."""
+    return nn.parameter.is_lazy(expected) or stored.shape == expected.shape

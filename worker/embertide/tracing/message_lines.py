@@ -1,0 +1,94 @@
+"""Messages that a module spells out itself, as lines of torch's operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from embertide.tracing.lines import Lines
+from embertide.tracing.lower import Lowering, needed
+from embertide.tracing.roles import is_weight
+from embertide.tracing.source import refuse
+from embertide.tracing.tape import Node
+from embertide.tracing.values import Rows
+
+
+def lower_message(low: Lowering, message: Node, reduce: Any, scope: tuple[str, str, str]) -> Rows:
+    """Any message that lines can say; what it reads of an end is one tensor, side by side.
+
+    Raises:
+        ModelError: the message has an operation that no line says.
+    """
+    ends = _Ends(low, message)
+    lines = Lines(ends.leaf, ends.param)
+    ends.lines = lines
+    width = int(message.value[0].numel())
+    lines.finish(lines.of(message), width)
+    x, target = ends.joined("source"), ends.joined("target")
+    params = tuple(low.constant(tensor, "value") for tensor in ends.params)
+    low.begin_scope(*scope)
+    out = low.b.message(
+        x or target,
+        tuple(lines.text),
+        width,
+        reduce=reduce,
+        target=target or None,
+        params=params,
+        edge_weight=ends.weighted,
+    )
+    return Rows(out)
+
+
+class _Ends:
+    """What lines of a message read: ``s``, ``t``, ``w`` and parameters."""
+
+    lines: Lines
+
+    def __init__(self, low: Lowering, message: Node) -> None:
+        self.low = low
+        self.params: list[Tensor] = []
+        self.weighted = False
+        self.tensors: dict[str, list[Rows]] = {"source": [], "target": []}
+        for node in needed(message):
+            if node.op in self.tensors:
+                rows = self._rows(node)
+                if rows not in self.tensors[node.op]:
+                    self.tensors[node.op].append(rows)
+
+    def leaf(self, node: Node) -> str | None:
+        """What a line reads for a node that no line makes."""
+        shape = list(node.value.shape[1:]) if isinstance(node.value, Tensor) else []
+        if node.op in self.tensors:
+            return self._end(node, shape)
+        if is_weight(node):
+            self.weighted = True
+            return self.lines.add(f"reshape(w, {shape})")
+        if not node.edges or node.op == "input":
+            raise refuse(
+                node.where, "a message reads something else than its edge's ends and weight"
+            )
+        return None
+
+    def _end(self, node: Node, shape: list[int]) -> str:
+        known, rows = self.tensors[node.op], self._rows(node)
+        name, widths = node.op[0], [self.low.b.widths[one.name] for one in known]
+        if len(known) > 1:
+            at = known.index(rows)
+            name = self.lines.add(f"narrow({name}, 1, {sum(widths[:at])}, {widths[at]})")
+        return name if len(shape) == 1 else self.lines.add(f"reshape({name}, {shape})")
+
+    def _rows(self, node: Node) -> Rows:
+        x = node.args[0]
+        rows = self.low.rows(x, self.low.values.get(x))
+        return Rows(self.low.name(rows))
+
+    def joined(self, end: str) -> str:
+        """All that is read of one end, side by side; "" for nothing."""
+        names = tuple(rows.name for rows in self.tensors[end])
+        return self.low.b.concat(names) if len(names) > 1 else "".join(names)
+
+    def param(self, tensor: Tensor) -> str:
+        """A constant's name in lines."""
+        self.params.append(tensor)
+        return f"p{len(self.params) - 1}"

@@ -1,0 +1,79 @@
+"""A copy of the user's module that can be run on any graph: in eval mode, float64, no caches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+from embertide.errors import ModelError
+from embertide.tracing.arguments import roles_of
+from embertide.tracing.graphs import random_graph
+from embertide.tracing.run import Subject
+
+_WIDTHS = ("in_channels", "_in_src_feats", "_in_feats", "in_feats", "in_features")
+"""Attributes of modules that tell the columns of their input."""
+_TRIED = 7
+
+
+def prepare(module: nn.Module, inputs: Mapping[str, str]) -> Subject:
+    """What is traced; the user's own module stays as it is.
+
+    Parameters are rounded to float32, as workers have them, before they become float64.
+    """
+    copied = copy.deepcopy(module).eval().float().double()
+    for one in copied.modules():
+        _forget_graph(one)
+        if "_allow_zero_in_degree" in vars(one):
+            vars(one)["_allow_zero_in_degree"] = True
+    return Subject(copied, roles_of(copied, inputs))
+
+
+def _forget_graph(module: nn.Module) -> None:
+    """Keep nothing of one graph for the next: PyG's ``cached=True``, DGL's ``cached``."""
+    for name, value in list(vars(module).items()):
+        if name in ("cached", "_cached") and isinstance(value, bool):
+            setattr(module, name, False)
+        elif name.startswith("_cached_"):
+            setattr(module, name, None)
+
+
+def find_width(subject: Subject, given: int | None, init: Mapping[str, Any]) -> int:
+    """Columns of the features: as given, or the first that the module's own sizes allow.
+
+    Raises:
+        ModelError: ``forward`` fails with each of them.
+    """
+    problem: ModelError | None = None
+    for width in dict.fromkeys([given] if given else _candidates(subject.module, init)):
+        try:
+            subject.record(random_graph(_TRIED, width, seed=0))
+        except ModelError as error:
+            if error.__cause__ is None:
+                return width  # It is no matter of sizes.
+            problem = problem or error
+        else:
+            return width
+    if problem is not None:
+        raise problem
+    raise ModelError(
+        f"nothing in {type(subject.module).__name__} tells the columns of the features; give them"
+        " with --width"
+    )
+
+
+def _candidates(module: nn.Module, init: Mapping[str, Any]) -> Iterator[int]:
+    """Sizes of inputs, the likeliest first."""
+    yield from (value for name, value in init.items() if "in" in name and _is_size(value))
+    for one in module.modules():
+        for name in _WIDTHS:
+            value: Any = getattr(one, name, None)
+            value = value[0] if isinstance(value, tuple) and value else value
+            if _is_size(value):
+                yield value
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

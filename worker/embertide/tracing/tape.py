@@ -1,0 +1,232 @@
+"""What a module does with its inputs, operation by operation, while its ``forward`` runs.
+
+A traced tensor holds numbers and remembers the node that made it, so Python code sees shapes,
+types and loops as they are; only what reads the *numbers* is refused, since it could go another
+way on the next graph. Tensors that come from no input (parameters, and what is computed from
+parameters alone) are constants and leave no nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from embertide.tracing.source import here, refuse
+
+_SHAPES = (
+    *("shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "__len__", "stride"),
+    *("dtype", "device", "layout", "names", "type", "is_cuda", "is_cpu", "is_sparse", "is_leaf"),
+    *("is_floating_point", "is_contiguous", "is_complex", "is_quantized", "is_nested", "grad_fn"),
+    *("requires_grad", "requires_grad_", "element_size", "get_device", "is_signed"),
+)
+"""What may be asked of a tensor without looking at its numbers."""
+
+_SHOWN = ("__repr__", "__format__", "__str__")
+"""To print a tensor decides nothing."""
+
+_DECIDES = {
+    "__bool__": "if, while or assert on a tensor",
+    "__contains__": "`in` on a tensor",
+    **dict.fromkeys(("item", "__float__", "__int__", "__index__"), "a tensor becomes a number"),
+    **dict.fromkeys(("tolist", "numpy", "__array__"), "a tensor leaves torch"),
+}
+_SAME_WAY = (
+    ", so that what is done depends on the graph; a program does the same for every graph: choose"
+    " with torch.where, or decide by an argument of the module"
+)
+
+_IN_PLACE = (
+    *("relu_", "elu_", "leaky_relu_", "silu_", "tanh_", "sigmoid_", "dropout_"),
+    *("add_", "sub_", "mul_", "div_", "neg_", "squeeze_", "unsqueeze_"),
+)
+"""Operations in place that are the same as a new value for the same name."""
+
+_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "conv")
+"""Operations that take rows of nodes to edges, and back."""
+
+
+@dataclass(eq=False, repr=False)
+class Node:
+    """One recorded operation.
+
+    Attributes:
+        op: the function's short name, ``input`` or ``conv``; ``item`` is one of several results.
+        args: traced tensors stand as their nodes, all else as it was passed.
+        value: what it gave on the traced graph.
+        where: ``file:line`` in the user's code.
+        edges: whether it has one row for each edge, not for each node.
+        number: of operations before it.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    value: Any
+    where: str
+    edges: bool = False
+    number: int = 0
+
+    def sources(self) -> list[Node]:
+        """The nodes that it reads."""
+        return list(_nodes_in((self.args, tuple(self.kwargs.values()))))
+
+
+class Traced(Tensor):
+    """A tensor that knows the node that made it."""
+
+    node: Node
+    tape: Tape
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Do it with plain tensors and record it."""
+        kwargs = dict(kwargs or {})
+        tape = next(one.tape for one in _traced_in((args, tuple(kwargs.values()))))
+        return tape.call(func, args, kwargs)
+
+
+@dataclass
+class Tape:
+    """All nodes of one run of ``forward``, in order."""
+
+    nodes: list[Node] = field(default_factory=list)
+
+    def input(self, role: str, value: Tensor) -> Traced:
+        """A tensor that every graph has: ``x``, ``edge_index`` or ``edge_weight``."""
+        return self.wrap(self.add("input", (role,), {}, value))
+
+    def add(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Node:
+        """Record an operation; traced tensors among its arguments become nodes."""
+        node = Node(op, as_nodes(args), as_nodes(kwargs), value, here())
+        node.number = len(self.nodes)
+        node.edges = op in _TO_EDGES or (op == "input" and args != ("x",))
+        node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
+        self.nodes.append(node)
+        return node
+
+    def wrap(self, node: Node) -> Traced:
+        """The tensor that a node made, for the user's code to go on with."""
+        with torch._C.DisableTorchFunctionSubclass():
+            traced: Traced = torch.Tensor._make_subclass(Traced, node.value.detach())
+        traced.node, traced.tape = node, self
+        return traced
+
+    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function of torch and record what it gives."""
+        name = _name_of(func)
+        if name in _SHAPES or name in _SHOWN:
+            return func(*plain(args), **plain(kwargs))
+        kwargs = {key: value for key, value in kwargs.items() if key != "_stacklevel"}
+        if kwargs.get("out") is not None:
+            raise refuse(here(), f"{name}(out=...) writes into a tensor; use what it returns")
+        kwargs.pop("out", None)
+        if name in _IN_PLACE or kwargs.pop("inplace", False):
+            return self._replace(func, name.rstrip("_"), args, kwargs)
+        if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+            raise refuse(
+                here(),
+                f"{name} changes a tensor in place, so that it cannot be told what other names"
+                " of it see; make a new tensor (torch.cat, torch.where, an operator)",
+            )
+        return self._results(name, args, kwargs, func(*plain(args), **plain(kwargs)))
+
+    def _replace(
+        self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """An operation in place: the same name stands for a new value."""
+        target = args[0]
+        if not isinstance(target, Traced):
+            # A constant becomes a result, as in total = zeros(...); total += h.
+            raise refuse(
+                here(),
+                f"{op}_ changes a constant in place; write it as an operator: total = total + h",
+            )
+        copy = plain(target).clone()
+        result = func(copy, *plain(args[1:]), **plain(kwargs))
+        node = self.add(op, args, kwargs, result)
+        with torch._C.DisableTorchFunctionSubclass():
+            target.data = result.detach()
+        target.node = node
+        return target
+
+    def _results(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.wrap(self.add(op, args, kwargs, value))
+        if isinstance(value, (tuple, list)) and any(isinstance(one, Tensor) for one in value):
+            whole = self.add(op, args, kwargs, value)
+            parts = [
+                self.wrap(self.add("item", (whole, place), {}, one))
+                for place, one in enumerate(value)
+            ]
+            return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
+        raise refuse(here(), _DECIDES.get(op, f"{op} reads the numbers in a tensor") + _SAME_WAY)
+
+
+class _Named(tuple[Any, ...]):
+    """Several results that torch also gives by name: ``x.max(1).values``."""
+
+    values: Traced
+    indices: Traced
+
+    def __new__(cls, value: Any, parts: list[Traced]) -> _Named:
+        named = super().__new__(cls, parts)
+        for name, part in zip(type(value).__match_args__, parts, strict=True):
+            setattr(named, name, part)
+        return named
+
+
+def plain(value: Any) -> Any:
+    """The same with plain tensors in place of traced ones."""
+    if isinstance(value, Traced):
+        with torch._C.DisableTorchFunctionSubclass():
+            return value.as_subclass(Tensor)
+    return _mapped(plain, value)
+
+
+def as_nodes(value: Any) -> Any:
+    """The same with nodes in place of traced tensors."""
+    return value.node if isinstance(value, Traced) else _mapped(as_nodes, value)
+
+
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    if type(value) in (tuple, list):
+        return type(value)(change(one) for one in value)
+    if type(value) is dict:
+        return {key: change(one) for key, one in value.items()}
+    if isinstance(value, slice):
+        return slice(change(value.start), change(value.stop), change(value.step))
+    return value
+
+
+def _nodes_in(value: Any) -> Iterable[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            yield from _nodes_in(one)
+    elif isinstance(value, dict):
+        yield from _nodes_in(tuple(value.values()))
+
+
+def _traced_in(value: Any) -> Iterable[Traced]:
+    if isinstance(value, Traced):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            yield from _traced_in(one)
+    elif isinstance(value, slice):
+        yield from _traced_in((value.start, value.stop, value.step))
+
+
+def _name_of(func: Any) -> str:
+    """``relu`` of a function, ``T`` of a property, ``sub`` of an operator's reflected form."""
+    name: str = getattr(func, "__name__", type(func).__name__)
+    if name in ("__get__", "__set__"):
+        return str(func.__self__.__name__)
+    return name
