@@ -10,13 +10,27 @@ from embertide.models.order import order_steps
 from embertide.steps import Aggregate, Elementwise, Step
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.ranks import on_grid
-from tests.support.typed_programs import BUYS, attending, from_files, program, relational
-from tests.support.typed_world import COUNTS, embed_types, expected_of
+from tests.support.typed_programs import (
+    BUYS,
+    HIDDEN,
+    attending,
+    from_files,
+    program,
+    relational,
+    sharing,
+)
+from tests.support.typed_world import (
+    COUNTS,
+    count_types,
+    embed_types,
+    expected_of,
+    make_edges,
+)
 
 pytestmark = pytest.mark.distributed
 
 GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
-PROGRAMS = [relational(), attending(), from_files()]
+PROGRAMS = [relational(), attending(), from_files(), sharing()]
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)
@@ -48,3 +62,20 @@ def test_types_that_do_not_fit_are_refused(step: Step, says: str) -> None:
     with pytest.raises(ModelError, match=r"step 'o'") as caught:
         _ = one.types
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 1), (2, 2)])
+def test_rows_travel_once_for_all_relations_that_sum_them(p: int, m: int) -> None:
+    """In layer 0 the union of the rows that two relations need; in layer 1, where one scales its
+    sources and the other does not, the rows of each."""
+    answers, edges = on_grid(p, m, count_types, sharing()), make_edges()
+    for rank, (ranges, received) in enumerate(answers):
+        needed = []
+        for name, of_type in (("buys", "item"), ("follows", "user")):
+            first, last = ranges[of_type].partition(rank // m)
+            inside = (edges[name].dst >= first) & (edges[name].dst < last)
+            needed.append(set(edges[name].src[inside].tolist()))
+        own = set(range(*ranges["user"].partition(rank // m)))
+        row = 4 * HIDDEN // m
+        assert received["spmm", 0] == row * len((needed[0] | needed[1]) - own)
+        assert received["spmm", 1] == row * sum(len(rows - own) for rows in needed)

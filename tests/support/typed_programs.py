@@ -113,6 +113,23 @@ def attending() -> Program:
     return program(steps, shapes, widths, {"item": "to_item", "user": "to_user", "tag": "most"}, 1)
 
 
+def sharing() -> Program:
+    """Two relations sum rows of one tensor, which is a product or features as they were read."""
+    steps: list[Step] = [
+        Linear(out="h", layer=0, x="user.x", weight="w"),
+        Aggregate(out="items", layer=0, x="h", norm="in", relation=BUYS, edge_weight=True),
+        Activation(out="lit", layer=0, x="items", kind="relu"),
+        Aggregate(out="users", layer=0, x="h", relation=FOLLOWS, reduce="max"),
+        Aggregate(out="other", layer=1, x="users", norm="none", relation=FOLLOWS),
+        Aggregate(out="last", layer=1, x="users", norm="out", relation=BUYS),
+        Linear(out="end", layer=1, x="last", weight="v"),
+        Elementwise(out="both", layer=1, inputs=("lit", "end"), op="sum"),
+    ]
+    widths = dict.fromkeys(("h", "items", "lit", "users", "other", "last", "end", "both"), HIDDEN)
+    shapes = {"w": (HIDDEN, WIDTHS["user"]), "v": (HIDDEN, HIDDEN)}
+    return program(steps, shapes, widths, {"item": "both", "user": "other"}, 2)
+
+
 def from_files() -> Program:
     """Sums over features that lie where they were read; one type alone gets embeddings."""
     steps: list[Step] = [

@@ -6,12 +6,13 @@ Ranks import this module, so it stays light.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from embertide.context import RunContext
-from embertide.grid import even_bounds
+from embertide.grid import RowRanges, even_bounds
 from embertide.models.reference import LayerGraph, run_typed_reference
 from embertide.pipeline import layer_graphs
 from embertide.primitives.exchange import Exchange
@@ -24,6 +25,7 @@ from embertide.stages.infer import infer
 from embertide.stages.ingest import reverse
 from embertide.steps import Program
 from embertide.typed_graph import build_types
+from tests.support.tasks import GroupRecorder
 from tests.support.world import GROUP_BYTES, NoClock
 
 COUNTS = {"user": 61, "item": 40, "tag": 3, "lone": 5}
@@ -116,31 +118,60 @@ def expected_of(program: Program) -> dict[str, torch.Tensor]:
 
 def embed_types(exchange: Exchange, programs: list[Program]) -> list[dict[str, np.ndarray]]:
     """Our rows of every program's embeddings. Collective: every rank must call."""
-    ctx = RunContext(make_typed_job(), exchange, None, lambda _progress: None)  # type: ignore[arg-type]
-    given, features = ctx.job.spec.input, make_typed_features()
-    rank, world = exchange.grid.rank, exchange.grid.world
-    nodes = {}
-    for node in given.nodes:
-        mine = _loaded_rows(rank, world, COUNTS[node.name]) if node.features else np.arange(0)
-        values = features[node.name][mine] if node.features else torch.empty(0, 0)
-        raw = RawFeatures([], values, placed=False)
-        nodes[node.name] = LoadedNodes(node, DenseIds(COUNTS[node.name], rank), raw, mine)
-    edges: dict[Relation, Edges] = {}
-    for edge in given.edges:
-        own = _share(make_edges()[edge.name], rank, world, COUNTS[edge.destination_type])
-        edges[edge.relation] = own
-        for turned in edge.relations[1:]:
-            edges[turned] = reverse(own, COUNTS[edge.source_type])
-    graph = build_types(ctx, nodes, edges)
-    found = []
-    for program in programs:
+    rank = TypedRank(exchange)
+    return [rank.embed(program) for program in programs]
+
+
+Sent = dict[tuple[str, int], int]
+
+
+def count_types(exchange: Exchange, program: Program) -> tuple[dict[str, RowRanges], Sent]:
+    """Row ranges of each type, and bytes received per primitive and layer by this rank."""
+    exchange.recorder = recorder = GroupRecorder()
+    rank = TypedRank(exchange)
+    recorder.totals = {}
+    rank.embed(program)
+    found: Sent = {}
+    for label, (_, received) in recorder.totals.items():
+        key = label.primitive, label.layer
+        found[key] = found.get(key, 0) + received
+    return {name: of_type.ranges for name, of_type in rank.graph.located.items()}, found
+
+
+class TypedRank:
+    """One rank after the CSR stage. Collective: every rank must call."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.ctx = ctx = RunContext(make_typed_job(), exchange, None, lambda _progress: None)  # type: ignore[arg-type]
+        given, features = ctx.job.spec.input, make_typed_features()
+        rank, world = exchange.grid.rank, exchange.grid.world
+        self.nodes = {}
+        for node in given.nodes:
+            count = COUNTS[node.name]
+            mine = _loaded_rows(rank, world, count) if node.features else np.arange(0)
+            values = features[node.name][mine] if node.features else torch.empty(0, 0)
+            raw = RawFeatures([], values, placed=False)
+            self.nodes[node.name] = LoadedNodes(node, DenseIds(count, rank), raw, mine)
+        edges: dict[Relation, Edges] = {}
+        for edge in given.edges:
+            own = _share(make_edges()[edge.name], rank, world, COUNTS[edge.destination_type])
+            edges[edge.relation] = own
+            for turned in edge.relations[1:]:
+                edges[turned] = reverse(own, COUNTS[edge.source_type])
+        self.graph = build_types(ctx, self.nodes, edges)
+
+    def embed(self, program: Program) -> dict[str, np.ndarray]:
+        """Node type -> [our rows, D'], from layer graphs of its own.
+
+        Collective: every rank must call.
+        """
         names = {name: name for name in dict.fromkeys(program.types.values())}
-        ranges, locations = graph.of_types(names)
-        loaded = {name: loaded_features(ctx, nodes[name]) for name in program.inputs}
-        graphs = layer_graphs(ctx, program, graph, NoClock())  # type: ignore[arg-type]
-        embeddings = infer(ctx, program, ranges, graphs, loaded, locations, NoClock())  # type: ignore[arg-type]
-        found.append({name: values.numpy() for name, values in embeddings.items()})
-    return found
+        ranges, locations = self.graph.of_types(names)
+        loaded = {name: loaded_features(self.ctx, self.nodes[name]) for name in program.inputs}
+        clock: Any = NoClock()
+        graphs = layer_graphs(self.ctx, program, self.graph, clock)
+        found = infer(self.ctx, program, ranges, graphs, loaded, locations, clock)
+        return {name: values.numpy() for name, values in found.items()}
 
 
 def _loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

@@ -6,6 +6,8 @@ its sources in a graph of a billion nodes. See ``native/pattern.hpp``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -18,26 +20,29 @@ LINE_BITS = 448
 
 
 class NodeSet:
-    """The distinct ones of ``cols`` [k], node ids below ``nodes``.
+    """The distinct ones of ``cols`` [k], or of several such arrays; node ids below ``nodes``.
 
     Attributes:
         lines: the native representation; empty without native kernels.
         members: [n] int64 ascending, without native kernels; else empty.
     """
 
-    def __init__(self, cols: torch.Tensor, nodes: int) -> None:
+    def __init__(self, cols: torch.Tensor | Sequence[torch.Tensor], nodes: int) -> None:
         self.nodes = nodes
+        arrays = [cols] if isinstance(cols, torch.Tensor) else cols
         self.lines = np.empty(0, np.uint64)
         self.members = np.empty(0, np.int64)
         if native.lib is None:
             flags = np.zeros(nodes, bool)
-            flags[cols.numpy()] = True
+            for some in arrays:
+                flags[some.numpy()] = True
             self.members = np.flatnonzero(flags)
             self.count = len(self.members)
             return
         # One bit more than there are nodes, so that the rank of their number can be asked.
         self.lines = np.zeros((nodes // LINE_BITS + 1) * LINE_WORDS, np.uint64)
-        native.lib.mark_nodes(self.lines, cols)
+        for some in arrays:
+            native.lib.mark_nodes(self.lines, some)
         self.count = int(native.lib.rank_lines(self.lines))
 
     def ranks(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -18,6 +18,9 @@ from embertide.steps.program import Program
 def order_steps(program: Program, workers: int) -> Program:
     """The program with each product before its sum where that makes rows narrower, else behind.
 
+    Rows that several relations sum travel once for all of them, but their products for each, and
+    so count that often.
+
     Of equal widths the sum comes first: the product then reads sums that are in the cache, and
     carries the bias. The exception is a sum over the input features on several workers: there
     the product comes first, since it sends each row where it belongs, and the sum uses the
@@ -46,7 +49,7 @@ def order_steps(program: Program, workers: int) -> Program:
             )
         else:
             between = out_width
-            better = out_width < width
+            better = out_width * _sums_of(program, aggregate) < width
             swapped = (
                 _moved(product, source, first.out),
                 _moved(aggregate, first.out, second.out),
@@ -55,6 +58,18 @@ def order_steps(program: Program, workers: int) -> Program:
             steps[at : at + 2] = swapped
             widths[first.out] = between
     return replace(program, steps=tuple(steps), widths=widths)
+
+
+def _sums_of(program: Program, aggregate: Step) -> int:
+    """How many relations sum the tensor that a step sums, in its layer."""
+    view = aggregate.edges
+    if view is None or not view.relation:
+        return 1
+    over_edges = [
+        step for step in program.steps if step.commutes and step.reads() == aggregate.reads()
+    ]
+    views = [step.edges for step in over_edges if step.edges is not None]
+    return sum(other.layer == view.layer for other in views)
 
 
 def _pair(first: Step, second: Step) -> tuple[Step, Step] | None:

@@ -6,7 +6,7 @@ on first use is collective: all ranks call the same methods in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from embertide.primitives.sources import (
     LoadedHolders,
     RangeHolders,
     Sources,
+    find_shared_sources,
     find_sources,
     local_sources,
 )
@@ -85,6 +86,7 @@ class LayerGraph:
     _out_degree: torch.Tensor | None = None
     _weighted_in_degree: torch.Tensor | None = None
     _weighted_out_degree: torch.Tensor | None = None
+    _shared: dict[tuple[str, ...], list[Sources]] = field(default_factory=dict)
     _variants: dict[tuple[str, float, bool], LayerGraph] = field(default_factory=dict)
 
     def variant(self, view: EdgeView) -> LayerGraph:
@@ -126,6 +128,27 @@ class LayerGraph:
                 )
                 self._drop_columns()
         return self._tiles
+
+    def tiles_with(self, relations: tuple[str, ...], graphs: Sequence[LayerGraph]) -> list[Sources]:
+        """Sources of several graphs with the same columns, whose rows travel once for all.
+
+        Collective: every rank of the graph axis must call.
+
+        Args:
+            relations: what tells the graphs apart from others of this layer.
+            graphs: this one and the others.
+        """
+        if relations not in self._shared:
+            channel = self.exchange.channel("graph", "ids")
+            self._shared[relations] = find_shared_sources(
+                channel,
+                [graph.csr for graph in graphs],
+                RangeHolders.tiles(self.origins, channel.axis),
+                nodes=self.origins.nodes,
+                group_rows=self.group_rows,
+                edges=False,
+            )
+        return self._shared[relations]
 
     def pairs(self) -> Sources:
         """Sources of our sub-range's rows in the ``rows`` layout, with full width.

@@ -12,7 +12,7 @@ source's group and place follow from the number of sources before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,6 +155,28 @@ def find_sources(
 ) -> Sources:
     """Find the unique source rows, and request those that other ranks hold.
 
+    See :func:`find_shared_sources`. Collective: every rank of the holders' axis must call.
+    """
+    (found,) = find_shared_sources(
+        channel, [csr], holders, nodes=nodes, group_rows=group_rows, edges=edges
+    )
+    return found
+
+
+def find_shared_sources(
+    channel: Channel,
+    csrs: Sequence[Csr],
+    holders: RangeHolders | LoadedHolders,
+    *,
+    nodes: int,
+    group_rows: int,
+    edges: bool,
+) -> list[Sources]:
+    """Find the unique source rows of several matrices with the same columns, and request them.
+
+    All patterns that come back are of the union of these rows, which travel once for all matrices:
+    a group that has arrived is read by the block of that group of each.
+
     Sends 8 bytes per rank to each peer, and to a peer that owns a range of nodes a bit for each
     of them or 4 bytes per row needed (8 with 2^31 nodes and more), whichever is less; to a
     loader 4 per row. While it runs it needs N / 7 bytes, and for loaded features 14 per unique
@@ -164,24 +186,29 @@ def find_sources(
         channel: of the holders' axis.
         nodes: N.
         group_rows: slots per group.
-        edges: whether blocks carry each non-zero's position in ``csr``.
+        edges: whether blocks carry each non-zero's position in their matrix.
     """
-    members = NodeSet(csr.cols, nodes)
+    members = NodeSet([csr.cols for csr in csrs], nodes)
     if isinstance(holders, RangeHolders):
         places, cuts, requests = _in_ranges(channel, members, holders, group_rows)
     else:
         places, cuts, requests = _at_loaders(channel, members, holders, group_rows)
-    cut = cut_by_group(csr, places, edges=edges)
-    local, *groups = (block.to(channel.device) for block in cut)
-    return Sources(
-        axis=holders.axis,
-        local=local,
-        remote=tuple(groups),
-        group_rows=group_rows,
-        requests=requests,
-        cuts=cuts,
-        outputs=csr.rows,
-    )
+    found = []
+    for csr in csrs:
+        cut = cut_by_group(csr, places, edges=edges)
+        local, *groups = (block.to(channel.device) for block in cut)
+        found.append(
+            Sources(
+                axis=holders.axis,
+                local=local,
+                remote=tuple(groups),
+                group_rows=group_rows,
+                requests=requests,
+                cuts=cuts,
+                outputs=csr.rows,
+            )
+        )
+    return found
 
 
 def local_sources(csr: Csr, axis: Axis, device: torch.device) -> Sources:

@@ -8,7 +8,7 @@ way while one is computed (Deal, section 3.5, Figs. 11 and 12). Per use a rank r
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -51,11 +51,13 @@ class Arrived:
         block: its non-zeros.
         source: [s, width] what ``block.indices`` point into.
         slots: the group's slots; None for the local group.
+        number: of the remote group; None for the local one.
     """
 
     block: Block
     source: torch.Tensor
     slots: slice | None
+    number: int | None = None
 
 
 def arriving(
@@ -102,7 +104,7 @@ def arriving(
         if number < len(sources.remote):
             with channel.group(number + 1).computing():
                 slots = slice(*sources.group(number))
-                yield Arrived(sources.remote[number], buffer, slots)
+                yield Arrived(sources.remote[number], buffer, slots, number)
     if behind is not None:
         behind.wait()
 
@@ -202,28 +204,87 @@ def spmm(
     Returns:
         [outputs, width] in the ``tile`` layout.
     """
-    width, reduce = operand.local.shape[1], reduction.reduce
-    out = empty_as(operand.local, sources.outputs, width)
-    whole = not sources.remote
-    # With groups to come the bias goes in first and the activation waits for the last of them.
-    first = last if whole else Epilogue(last.bias if reduce == "sum" else None)
-    empty = 0.0 if whole else float("-inf")
+    (out,) = spmm_each(channel, [sources], operand, [reduction], [last], depth=depth)
+    return out
+
+
+def spmm_each(
+    channel: Channel,
+    sources: Sequence[Sources],
+    operand: Operand,
+    reductions: Sequence[Reduction],
+    lasts: Sequence[Epilogue],
+    *,
+    depth: int,
+) -> list[torch.Tensor]:
+    """As :func:`spmm`, for several matrices over the same rows, each of which travels once.
+
+    Collective: every rank of the sources' axis must call.
+
+    Args:
+        sources: found together, see :func:`find_shared_sources`.
+    """
+    each = list(zip(sources, reductions, lasts, strict=True))
+    sums = [_Sum(channel, own, operand, reduction, last) for own, reduction, last in each]
+    width = operand.local.shape[1]
     groups = arriving(
-        channel, sources, operand.local, operand.picked, width=width, depth=depth, reuse=True
+        channel, sources[0], operand.local, operand.picked, width=width, depth=depth, reuse=True
     )
-    for block, source, slots in ((a.block, a.source, a.slots) for a in groups):
-        if slots is None:
-            factors = reduction.factors(block, operand.scale)
-            reduce_rows(out, block, source, factors, first, reduce=reduce, empty=empty)
+    for arrived in groups:
+        for one in sums:
+            one.add(arrived)
+    return [one.finish() for one in sums]
+
+
+class _Sum:
+    """The result of one matrix, group by group."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        sources: Sources,
+        operand: Operand,
+        reduction: Reduction,
+        last: Epilogue,
+    ) -> None:
+        self._channel, self._sources, self._operand = channel, sources, operand
+        self._reduction, self._last = reduction, last
+        self._out = empty_as(operand.local, sources.outputs, operand.local.shape[1])
+        self._whole = not sources.remote
+
+    def add(self, arrived: Arrived) -> None:
+        """The non-zeros of a group; the local one comes first, and writes every row."""
+        reduce, whole = self._reduction.reduce, self._whole
+        if arrived.number is None:
+            block = self._sources.local
+            # With groups to come the bias goes in first and the activation waits for the last.
+            early = Epilogue(self._last.bias if reduce == "sum" else None)
+            factors = self._reduction.factors(block, self._operand.scale)
+            reduce_rows(
+                self._out,
+                block,
+                arrived.source,
+                factors,
+                self._last if whole else early,
+                reduce=reduce,
+                empty=0.0 if whole else float("-inf"),
+            )
         else:
-            factors = reduction.factors(block, None)
-            reduce_rows(out, block, source, factors, NOTHING, reduce=reduce, accumulate=True)
-        channel.reduced(block)
-    if whole:
-        return out
-    if reduce == "max":
-        return last.apply_(out.masked_fill_(out == float("-inf"), 0.0))
-    return replace(last, bias=None).apply_(out)
+            block = self._sources.remote[arrived.number]
+            factors = self._reduction.factors(block, None)
+            reduce_rows(
+                self._out, block, arrived.source, factors, NOTHING, reduce=reduce, accumulate=True
+            )
+        self._channel.reduced(block)
+
+    def finish(self) -> torch.Tensor:
+        """[outputs, width], when all groups were added."""
+        if self._whole:
+            return self._out
+        if self._reduction.reduce == "max":
+            out = self._out.masked_fill_(self._out == float("-inf"), 0.0)
+            return self._last.apply_(out)
+        return replace(self._last, bias=None).apply_(self._out)
 
 
 def spmm_linear(

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 
 from embertide.errors import ModelError
-from embertide.kernels.spmm import NOTHING
+from embertide.kernels.spmm import NOTHING, Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.directory import look_up
 from embertide.primitives.exchange import Channel
@@ -16,7 +16,14 @@ from embertide.primitives.gemm import linear, ring_gemm
 from embertide.primitives.graph import LayerGraph
 from embertide.primitives.landing import loaded_operand
 from embertide.primitives.sources import LoadedHolders, Sources
-from embertide.primitives.spmm import Operand, Reduction, spmm, spmm_linear, tile_operand
+from embertide.primitives.spmm import (
+    Operand,
+    Reduction,
+    spmm,
+    spmm_each,
+    spmm_linear,
+    tile_operand,
+)
 from embertide.steps.base import EdgeStep, Leader
 from embertide.steps.execution import Execution
 from embertide.steps.moves import LoadedRows, TileRows
@@ -29,8 +36,9 @@ from embertide.steps.norms import (
     scales_sources,
     weighs,
 )
+from embertide.steps.program import Program
 from embertide.steps.reference import ReferenceRun
-from embertide.steps.run import Run
+from embertide.steps.run import Product, Run
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
 
@@ -82,6 +90,9 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     def lower_run(self, execution: Execution, run: Run) -> Shard:
         """A ``tile``; ``rows`` behind a product. Collective: every rank must call."""
+        sums = self._sum_together(execution)
+        if sums is not None:
+            return self._finish(execution, run, sums)
         over, reduction = self._over(execution)
         width, depth = execution.program.widths[run.out], execution.depth
         if run.product is None:
@@ -94,11 +105,71 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         # What was summed makes room for the product.
         del over
         execution.tensors.read(self.x)
+        return self._multiplied(execution, run.product, sums, last)
+
+    def _multiplied(
+        self, execution: Execution, product: Product, sums: torch.Tensor, last: Epilogue
+    ) -> Shard:
+        """Sums, times the weight of a product. Collective: every rank must call."""
+        weight = execution.param(product.weight)
+        width = len(weight)
         if execution.grid.feature == 1:
             return Shard("rows", linear(sums, weight, last), width)
-        channel = execution.channel(run.product.layer)
+        channel = execution.channel(product.layer)
         ranges = execution.ranges_of(self.out)
         return Shard("rows", ring_gemm(channel, ranges, sums, weight, last), width)
+
+    def _finish(self, execution: Execution, run: Run, sums: torch.Tensor) -> Shard:
+        """The rest of a run whose sums are there. Collective: every rank must call."""
+        if run.product is None:
+            last = execution.scaling_epilogue(run, "tile")
+            return Shard("tile", last.apply_(sums), execution.program.widths[run.out])
+        execution.tensors.read(self.x)
+        return self._multiplied(
+            execution, run.product, sums, execution.scaling_epilogue(run, "rows")
+        )
+
+    def _sum_together(self, execution: Execution) -> torch.Tensor | None:
+        """Our sums, where those of other relations need rows of the same tensor.
+
+        The first of these steps makes the sums of all, so that each row travels once for all
+        relations. None where there are no others. Collective: every rank must call.
+        """
+        if self.out in execution.ahead:
+            return execution.ahead.pop(self.out)
+        group = self.sharing(execution.program)
+        if execution.grid.graph == 1 or len(group) == 1:
+            return None
+        graphs = [execution.graph(step.edges) for step in group]
+        reductions = []
+        for step, graph in zip(group, graphs, strict=True):
+            weighted = step.edge_weight and graph.csr.weights is not None
+            _, target = norm_factors(step.norm, step.edges, graph)
+            reductions.append(Reduction(step.reduce, weighted, target))
+        channel = execution.channel(self.layer, "graph", "spmm")
+        operand = tile_operand(execution.tile(self.x, self.layer))
+        names, lasts = tuple(step.relation for step in group), [NOTHING] * len(group)
+        sources = graphs[0].tiles_with(names, graphs)
+        sums = spmm_each(channel, sources, operand, reductions, lasts, depth=execution.depth)
+        execution.ahead.update(zip((step.out for step in group), sums, strict=True))
+        return execution.ahead.pop(self.out)
+
+    def sharing(self, program: Program) -> list[Aggregate]:
+        """The sums over relations that read rows of the same tensor, in the order of the steps.
+
+        Only those that take rows as they are: factors of sources differ by relation.
+        """
+        return [
+            step
+            for step in program.steps
+            if step is self
+            or (isinstance(step, Aggregate) and step._reads_together() == self._reads_together())
+        ]
+
+    def _reads_together(self) -> tuple[object, ...]:
+        """Equal for sums that are made together."""
+        alone = not self.relation or self.scales_sources or self.loops != "keep"
+        return (self.out,) if alone else (self.x, self.layer)
 
     def _over(self, execution: Execution) -> tuple[tuple[Channel, Sources, Operand], Reduction]:
         """What is summed, and how. Collective: every rank must call."""

@@ -115,4 +115,6 @@ class Program:
         files = set(self.inputs.values())
         from_files = any(files.intersection(step.reads()) for step, _ in over_edges)
         positions = any(step.pairs and step.tiles for step, _ in over_edges)
-        return EdgeNeeds(positions, pairs or len(kinds) > 1 or from_files)
+        # Sums of several relations may find their sources together, and again with others.
+        together = len(self.relations) > 1
+        return EdgeNeeds(positions, pairs or len(kinds) > 1 or from_files or together)
