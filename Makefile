@@ -116,7 +116,7 @@ ISAS ?= avx512 avx2 baseline
 PASSED := $(HOME)/.cache/embertide/sanitized
 SANITIZED_KEY = $(shell { cat uv.lock Makefile worker/CMakeLists.txt worker/embertide/kernels/*.py \
   worker/embertide/kernels/native/*.* tests/unit/test_native*.py tests/conftest.py \
-  tests/unit/conftest.py tests/support/*.py; $(CXX) --version; \
+  tests/unit/conftest.py; $(CXX) --version; \
   $(PYTHON) -V; echo $(ISAS) $(ARGS); grep -m1 '^flags' /proc/cpuinfo; } 2>/dev/null | sha256sum | cut -c1-16)
 sanitize: $(STAMP) $(filter .cache/%,$(UV))
 	@if [ -e $(PASSED)/$(SANITIZED_KEY) ]; then \
