@@ -146,10 +146,12 @@ def test_a_worker_killed_while_others_write_is_the_cause(made: LocalPods, big: P
     _computing(pods)
     workers = [pod.worker(rank) for rank, pod in enumerate(pods)]
     deadline = time.monotonic() + START_SECONDS
-    while len(list((big / "embeddings").glob("versions/*/.*.part"))) < 2:
-        assert time.monotonic() < deadline, pods[0].log.read_text()
-        time.sleep(0.001)
-    os.kill(workers[0], signal.SIGSTOP)
+    # The second stands still from its first byte, so that the first has to wait for it.
+    for number, stopped in ((1, workers[1]), (0, workers[0])):
+        while not list((big / "embeddings").glob(f"versions/*/*part-0000{number}*")):
+            assert time.monotonic() < deadline, pods[0].log.read_text()
+            time.sleep(0.001)
+        os.kill(stopped, signal.SIGSTOP)
     os.kill(workers[1], signal.SIGKILL)
     assert pods[1].ended(FAIL_SECONDS) == 8
     assert files(big / "embeddings") == []

@@ -81,7 +81,7 @@ class _Output(Part):
 
 
 class _Weights(Part):
-    file: str
+    file: str = Field(pattern=r"^[^/\\]+$")
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 

@@ -13,9 +13,8 @@ from typing import Any, Literal
 from torch import Tensor
 
 from embertide.errors import ModelError
-from embertide.models.after import fold_batch_norm
-from embertide.steps import ActivationKind
 from embertide.tracing import arithmetic as do
+from embertide.tracing import layers
 from embertide.tracing.calls import lower_conv
 from embertide.tracing.lower import Lowering
 from embertide.tracing.messages import lower_aggregate
@@ -167,120 +166,6 @@ def _getitem(low: Lowering, node: Node, x: Value, key: Any) -> Value:
     )
 
 
-# Products and norms.
-
-
-def _linear(low: Lowering, node: Node, x: Value, weight: Any, bias: Any = None) -> Rows:
-    name = low.name(low.rows(node, x))
-    if not isinstance(weight, Tensor):
-        raise refuse(node.where, "a product of two tensors of nodes is not known here")
-    if weight.dim() != 2 or weight.shape[1] != low.b.widths[name]:
-        raise refuse(
-            node.where,
-            f"a product of [{', '.join(map(str, node.args[0].value.shape))}] with a weight"
-            f" {list(weight.shape)} acts on a part of each row; flatten the rows first",
-        )
-    b = None if bias is None else low.constant(bias, "bias")
-    return Rows(low.b.linear(name, low.constant(weight, "weight"), len(weight), b))
-
-
-def _matmul(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
-    if isinstance(a, Tensor):
-        raise refuse(
-            node.where,
-            "a matrix is multiplied from the left, so its size is the number of nodes; a sum over"
-            " edges is a convolution or propagate",
-        )
-    if not isinstance(b, Tensor):
-        raise refuse(node.where, "a product of two tensors of nodes is not known here")
-    if b.dim() == 1:
-        b = b[:, None]
-    return _linear(low, node, a, b.t())
-
-
-def _batch_norm(
-    low: Lowering,
-    node: Node,
-    x: Value,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
-    training: bool = False,
-    eps: float = 1e-5,
-    **_momentum: Any,
-) -> Rows:
-    if training or running_mean is None:
-        raise refuse(
-            node.where,
-            "a batch norm without running statistics takes them from the batch, in eval mode too;"
-            " train it with track_running_stats=True",
-        )
-    scale, shift = fold_batch_norm(running_mean, running_var, eps, weight, bias)
-    name = low.name(low.rows(node, x))
-    return Rows(low.b.affine(name, low.derived("scale", scale), low.derived("shift", shift)))
-
-
-def _layer_norm(
-    low: Lowering,
-    node: Node,
-    x: Value,
-    normalized_shape: Any,
-    weight: Any = None,
-    bias: Any = None,
-    eps: float = 1e-5,
-) -> Rows:
-    name = low.name(low.rows(node, x))
-    if list(normalized_shape) != [low.b.widths[name]]:
-        raise refuse(node.where, "a layer norm over a part of each row is not known here")
-    w = None if weight is None else low.constant(weight, "scale")
-    b = None if bias is None else low.constant(bias, "shift")
-    return Rows(low.b.layer_norm(name, w, b, eps))
-
-
-def _normalize(
-    low: Lowering, node: Node, x: Value, p: float = 2.0, dim: int = 1, eps: float = 1e-12
-) -> Rows:
-    if p != 2.0 or node.value.dim() != 2 or dim not in (1, -1):
-        raise refuse(node.where, "normalize is known for p=2 over the columns of [N, D]")
-    rows = low.rows(node, x)
-    return Rows(low.b.row_normalize(low.name(rows), eps))
-
-
-# Activations.
-
-
-def _activation(kind: ActivationKind) -> Handler:
-    def lower(low: Lowering, node: Node, x: Value) -> Rows:
-        return Rows(low.b.activation(low.name(low.rows(node, x)), kind))
-
-    return lower
-
-
-def _elu(low: Lowering, node: Node, x: Value, alpha: float = 1.0) -> Rows:
-    return Rows(low.b.activation(low.name(low.rows(node, x)), "elu", float(alpha)))
-
-
-def _leaky_relu(low: Lowering, node: Node, x: Value, negative_slope: float = 0.01) -> Rows:
-    return Rows(low.b.activation(low.name(low.rows(node, x)), "leaky_relu", float(negative_slope)))
-
-
-def _prelu(low: Lowering, node: Node, x: Value, weight: Tensor) -> Rows:
-    name = low.name(low.rows(node, x))
-    return Rows(low.b.activation(name, "prelu", weight=low.constant(weight, "slope")))
-
-
-def _gelu(low: Lowering, node: Node, x: Value, approximate: str = "none") -> Rows:
-    kind: ActivationKind = "gelu_tanh" if approximate == "tanh" else "gelu"
-    return Rows(low.b.activation(low.name(low.rows(node, x)), kind))
-
-
-def _softplus(low: Lowering, node: Node, x: Value, beta: float = 1, threshold: float = 20) -> Rows:
-    if (beta, threshold) != (1, 20):
-        raise refuse(node.where, "softplus is known with its default beta and threshold")
-    return Rows(low.b.activation(low.name(low.rows(node, x)), "softplus"))
-
-
 # Several tensors.
 
 
@@ -356,20 +241,20 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("view", "reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
     **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout"), _dropout),
     "__getitem__": _getitem,
-    "linear": _linear,
-    **dict.fromkeys(("matmul", "mm", "__matmul__", "__rmatmul__"), _matmul),
-    "batch_norm": _batch_norm,
-    "layer_norm": _layer_norm,
-    "normalize": _normalize,
-    "relu": _activation("relu"),
-    "silu": _activation("silu"),
-    "tanh": _activation("tanh"),
-    "sigmoid": _activation("sigmoid"),
-    "elu": _elu,
-    "leaky_relu": _leaky_relu,
-    "prelu": _prelu,
-    "gelu": _gelu,
-    "softplus": _softplus,
+    "linear": layers.linear,
+    **dict.fromkeys(("matmul", "mm", "__matmul__", "__rmatmul__"), layers.matmul),
+    "batch_norm": layers.batch_norm,
+    "layer_norm": layers.layer_norm,
+    "normalize": layers.normalize,
+    "relu": layers.activation("relu"),
+    "silu": layers.activation("silu"),
+    "tanh": layers.activation("tanh"),
+    "sigmoid": layers.activation("sigmoid"),
+    "elu": layers.elu,
+    "leaky_relu": layers.leaky_relu,
+    "prelu": layers.prelu,
+    "gelu": layers.gelu,
+    "softplus": layers.softplus,
     **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
     "stack": _stack,
     "mean": _mean,
