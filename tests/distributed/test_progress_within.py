@@ -24,7 +24,8 @@ from tests.support.world import Graph, Rank, make_features, make_job
 
 pytestmark = pytest.mark.distributed
 
-NODES, EDGES, WIDTH = 4096, 1 << 20, 256
+# So many edges that a busy machine, too, looks several times while a layer goes over them.
+NODES, EDGES, WIDTH = 4096, 1 << 22, 256
 
 
 def program(*steps: Step) -> Program:
@@ -87,9 +88,8 @@ def test_a_layer_is_seen_to_go_on(grid: tuple[int, int], name: str) -> None:
             assert values == sorted(values)
         for layer in (1, 2):
             within = [event for event in events if event.layer == layer]
-            # Where it begins, ends, and something between, however seldom a busy machine looks.
-            assert len({event.fraction for event in within}) >= 3, within
-            assert len({event.steps for event in within}) >= 3
+            assert len({event.fraction for event in within}) >= 5, within
+            assert len({event.steps for event in within}) >= 5
             assert all((layer - 1) / 2 <= event.fraction <= 1.0 for event in within)
         assert events[-1].fraction == 1.0
 
@@ -103,7 +103,7 @@ def test_kernels_tell_how_far_they_are() -> None:
     assert native.done()[1] == before, "of this process alone"
     # A fraction of an edge's share: within a call, not between two.
     inner = {e.fraction for e in events if e.fraction not in (0.0, 0.5, 1.0)}
-    assert len(inner) >= 3
+    assert len(inner) >= 10
 
 
 def test_counting_costs_next_to_nothing() -> None:
