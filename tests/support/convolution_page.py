@@ -6,13 +6,12 @@ Run it after a change of a case or an option: python -m tests.support.convolutio
 from __future__ import annotations
 
 import textwrap
-import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
 
 from torch import nn
 
+from embertide.models.alternatives import choices
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
 from tests.support.convolution_cases import HeldLayer, held_layers
@@ -61,8 +60,8 @@ def untested(layers: list[HeldLayer]) -> list[str]:
             given = {name for one in tested for name in one.given}
             for name in _options(kind):
                 values = {str(getattr(one.layer, name)) for one in tested}
-                choices = _choices(kind.model_fields[name].annotation)
-                lacking = [str(value) for value in choices if str(value) not in values]
+                known = choices(kind.model_fields[name].annotation)
+                lacking = [str(value) for value in known if str(value) not in values]
                 if lacking or name not in given:
                     missing.append(f"{library} {conv} {name} {', '.join(lacking)}".rstrip())
     return missing
@@ -104,20 +103,10 @@ def _options(kind: type[Layer]) -> list[str]:
 
 
 def _said(kind: type[Layer], name: str) -> str:
-    values = _choices(kind.model_fields[name].annotation)
+    values = choices(kind.model_fields[name].annotation)
     if not values or values == (True, False):
         return f"`{name}`"
     return f"`{name}`: " + ", ".join(f"`{value}`" for value in values)
-
-
-def _choices(annotation: Any) -> tuple[Any, ...]:
-    """All values of an option that has few."""
-    if annotation is bool:
-        return (True, False)
-    if typing.get_origin(annotation) is Literal:
-        return typing.get_args(annotation)
-    inner = [one for one in typing.get_args(annotation) if one is not type(None)]
-    return _choices(inner[0]) if len(inner) == 1 else ()
 
 
 def _weights(kind: type[Layer], tested: list[HeldLayer]) -> str:

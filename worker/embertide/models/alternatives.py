@@ -151,7 +151,7 @@ def _values(layer: Layer) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     for name, field in type(layer).model_fields.items():
         if name == "conv" or name in layer.fixed_fields():
             continue
-        for value in _choices(field.annotation):
+        for value in choices(field.annotation):
             if value != getattr(layer, name):
                 yield name, value, {}
     for part, values in (("activation", (None, *_ACTIVATIONS)), ("skip", (None, True, "input"))):
@@ -161,14 +161,14 @@ def _values(layer: Layer) -> Iterator[tuple[str, Any, dict[str, Any]]]:
         yield "order", list(order), {}
 
 
-def _choices(annotation: Any) -> tuple[Any, ...]:
+def choices(annotation: Any) -> tuple[Any, ...]:
     """All values of an option that has few."""
     if annotation is bool:
         return (True, False)
     if typing.get_origin(annotation) is Literal:
         return typing.get_args(annotation)
     inner = [one for one in typing.get_args(annotation) if one is not type(None)]
-    return _choices(inner[0]) if len(inner) == 1 else ()
+    return choices(inner[0]) if len(inner) == 1 else ()
 
 
 def _order(layer: Layer, part: str, value: object) -> dict[str, Any]:
