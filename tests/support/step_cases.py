@@ -16,6 +16,7 @@ from embertide.steps import (
     Elementwise,
     Linear,
     Message,
+    PairAttend,
     Program,
     Propagate,
     RowWise,
@@ -29,6 +30,10 @@ PARAMS = {
     "v": (7, 10),
     "both": (6, 17),
     "heads": (1, 2, 3),
+    "even": (6, 10),
+    "other": (6, 10),
+    "values": (8, 10),
+    "pair": (1, 2, 3),
 }
 
 
@@ -191,6 +196,27 @@ def merged() -> dict[str, Program]:
     return {"merged softmax": program(*b.steps)}
 
 
+def pair_parts() -> dict[str, Program]:
+    """One softmax over three sets of edges; the middle's result is read again."""
+    pairs = {"layer": 0, "x": "v", "heads": 2}
+    dots = pairs | {"key": "k", "query": "q", "kind": "dot", "scale": 0.5}
+    return {
+        "pair attention in parts": program(
+            linear("k", weight="even"),
+            linear("q", weight="other"),
+            linear("v", weight="values"),
+            PairAttend(out="one", **dots, loops="none", edge_weight=True, log_sum=True),
+            PairAttend(
+                out="two", **pairs, key="q", query="k", kind="gatv2", vector="pair", loops="single",
+                before="one", log_sum=True,
+            ),
+            PairAttend(out="three", **dots, before="two"),
+            PairAttend(out="four", **dots, before="two", loops="single", log_sum=True),
+            Concat(out="out", layer=0, inputs=("two", "three", "four")),
+        )
+    }  # fmt: skip
+
+
 def degrees() -> dict[str, Program]:
     """Degrees of every kind beside the features, as scalers and gates of edges need them."""
     cases = {}
@@ -236,6 +262,7 @@ def step_cases() -> dict[str, Program]:
         **row_wise(),
         **message(),
         **merged(),
+        **pair_parts(),
         **degrees(),
         **weighted_norms(),
     }

@@ -12,7 +12,7 @@ import torch
 
 from embertide.kernels import attention, attention_torch, native
 from embertide.kernels.block import Block
-from embertide.kernels.heads import HeadColumns, PairScore, RowSums
+from embertide.kernels.heads import NO_SCORES, HeadColumns, PairScore, RowSums
 
 HUB = 40_000
 """Non-zeros of a row that is longer than two tasks."""
@@ -66,6 +66,12 @@ def softmax(scores: torch.Tensor, row: torch.Tensor, rows: int) -> torch.Tensor:
     weights = (scores - top[row]).exp()
     total = torch.zeros(rows, scores.shape[1], dtype=torch.float64).index_add_(0, row, weights)
     return weights / total[row]
+
+
+def log_sums(scores: torch.Tensor, row: torch.Tensor, rows: int) -> torch.Tensor:
+    """[rows, H] float64; a row without scores has a large negative one."""
+    total = torch.zeros(rows, scores.shape[1], dtype=torch.float64).index_add_(0, row, scores.exp())
+    return torch.where(total > 0, total.log(), NO_SCORES)
 
 
 def weighed(
@@ -176,7 +182,26 @@ def test_pairs(
     for part, _ in parts(block, 2):
         attention.set_pair_scores(found, part, key, query, score)
     close(found, expected)
-    close(attention.row_softmax_(found, block.indptr), shares)
+    logs = torch.empty(rows, heads)
+    close(attention.row_softmax_(found, block.indptr, logs), shares)
+    close(logs, log_sums(expected, spread(block), rows))
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_a_softmax_over_pairs_goes_on(lengths: str) -> None:
+    """First without a third of the non-zeros, then with those alone, into a view of a tensor."""
+    block, rows = make_block(LENGTHS[lengths], torch.int64), len(LENGTHS[lengths])
+    key, query, x = random(SOURCES, 12), random(rows, 12, seed=2), random(SOURCES, 6, seed=3)
+    score, columns = make_score("dot", 3, 4), HeadColumns(3, 6, 0, 6)
+    whole = RowSums.begin(x, rows, columns)
+    attention.add_pairs(whole, block, x, key, query, score, weighted=True)
+    sums = RowSums.begin(x, rows, columns, softmax_blocks=2)
+    for part, _ in parts(block, 3):
+        if not sums.fresh:
+            wide = torch.cat([sums.out, sums.logs()], 1)
+            sums = RowSums.resume(wide[:, :6], wide[:, 6:], columns)
+        attention.add_pairs(sums, part, x, key, query, score, weighted=True)
+    close(sums.out, whole.out.double())
 
 
 def test_results_do_not_depend_on_threads(kernels: str) -> None:

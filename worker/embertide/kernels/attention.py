@@ -148,13 +148,16 @@ def set_pair_scores(
         attention_torch.set_pair_scores(out, block, key, query, score)
 
 
-def row_softmax_(scores: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+def row_softmax_(
+    scores: torch.Tensor, indptr: torch.Tensor, logs: torch.Tensor | None = None
+) -> torch.Tensor:
     """Softmax of scores [nnz, H] over each row's run of non-zeros, in place.
 
     Args:
         indptr: [rows + 1] on the CPU.
+        logs: [rows, H] where the logarithms of the sums of exp(score) go, if they are wanted.
     """
     if _native(scores):
-        native.lib.row_softmax(scores, indptr)
+        native.lib.row_softmax(scores, indptr, logs)
         return scores
-    return attention_torch.row_softmax_(scores, indptr)
+    return attention_torch.row_softmax_(scores, indptr, logs)

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import embedding_bag, leaky_relu, leaky_relu_
 
 from embertide.kernels.block import Block
-from embertide.kernels.heads import PairScore, RowSums
+from embertide.kernels.heads import NO_SCORES, PairScore, RowSums
 from embertide.kernels.nodewise import head_dot, pair_dot
 
 CHUNK_EDGES = 1 << 17
@@ -153,14 +153,20 @@ def set_pair_scores(
         out[run.edges] = scores(run)
 
 
-def row_softmax_(scores: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
-    """Softmax over each row's run of scores, in place."""
+def row_softmax_(
+    scores: torch.Tensor, indptr: torch.Tensor, logs: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Softmax over each row's run of scores, in place; ``logs`` of the sums of exp(score)."""
     if not len(scores):
+        if logs is not None:
+            logs.fill_(NO_SCORES)
         return scores
     lengths, nnz = indptr.diff().to(scores.device), len(scores)
     top = _segments(scores, "max", lengths)
     scores.sub_(top.repeat_interleave(lengths, dim=0, output_size=nnz)).exp_()
     total = _segments(scores, "sum", lengths)
+    if logs is not None:
+        logs.copy_((top + total.log()).masked_fill_(total == 0, NO_SCORES))
     return scores.div_(total.repeat_interleave(lengths, dim=0, output_size=nnz))
 
 

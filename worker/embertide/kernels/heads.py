@@ -10,6 +10,9 @@ import torch
 
 from embertide.kernels.memory import empty_as
 
+NO_SCORES = -1e30
+"""The logarithm of a sum of none: finite, so that a softmax over such is one, too."""
+
 
 @dataclass(frozen=True)
 class HeadColumns:
@@ -110,3 +113,18 @@ class RowSums:
         if softmax_blocks > 1:
             sums.top, sums.total = (x.new_empty(outputs, heads.count) for _ in range(2))
         return sums
+
+    @classmethod
+    def resume(cls, out: torch.Tensor, logs: torch.Tensor, heads: HeadColumns) -> RowSums:
+        """As other blocks left them.
+
+        Args:
+            logs: [outputs, heads of the columns] of :meth:`logs`.
+        """
+        return cls(out, heads, logs.contiguous(), torch.ones_like(logs), fresh=False)
+
+    def logs(self) -> torch.Tensor:
+        """[outputs, heads of the columns] log of the sum of exp(score), of several blocks."""
+        assert self.top is not None
+        assert self.total is not None
+        return (self.top + self.total.log()).masked_fill_(self.total == 0, NO_SCORES)

@@ -15,12 +15,10 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from embertide.kernels.block import Block
+from embertide.kernels.heads import NO_SCORES
 from embertide.kernels.memory import empty_as
 
 Reduce = Literal["sum", "mean", "max", "min", "var", "std", "softmax"]
-
-NO_SCORES = -1e30
-"""The logarithm of a sum of none: finite, so that a softmax over such is one, too."""
 
 
 @dataclass(frozen=True)

@@ -103,20 +103,19 @@ def attend_pairs(
     key: torch.Tensor,
     query: torch.Tensor,
     score: PairScore,
+    sums: RowSums,
     *,
     weighted: bool,
-) -> torch.Tensor:
+) -> None:
     """:func:`attend` with scores of keys and queries, where one worker holds everything.
 
     Args:
         x: [N, H*F'].
         key: [N, H*F] of the sources' ends.
         query: [N, H*F] of the targets' ends.
+        sums: of all columns, to be added to.
     """
-    width = x.shape[1]
-    sums = RowSums.begin(x, sources.outputs, HeadColumns(score.heads, width, 0, width))
     kernels.add_pairs(sums, sources.local, x, key, query, score, weighted=weighted)
-    return sums.out
 
 
 def weigh(

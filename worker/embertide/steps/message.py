@@ -14,7 +14,7 @@ from torch import Tensor
 
 from embertide.errors import ModelError
 from embertide.footprint import FLOAT_BYTES
-from embertide.kernels.segments import NO_SCORES, EdgeRun, Reduce, Segments, edge_runs
+from embertide.kernels.segments import EdgeRun, Reduce, Segments, edge_runs
 from embertide.layouts import Layout, Shard
 from embertide.primitives.spmm import Arrived, arriving, tile_operand
 from embertide.steps.base import EdgeStep, Param, Read
@@ -90,7 +90,7 @@ class Message(EdgeStep, kind="message"):
         total = edges.sum_at(edges.dst, weighed.flatten(1))
         if not self.log_sum:
             return total
-        return torch.cat([total, _log_sums(edges, made[SCORE])], 1)
+        return torch.cat([total, edges.log_sums(made[SCORE])], 1)
 
     # -- how it runs -------------------------------------------------------------------------
 
@@ -183,11 +183,3 @@ def _reduced(edges: ReferenceEdges, values: Tensor, reduce: Reduce) -> Tensor:
         return mean
     spread = edges.sum_at(edges.dst, (values - mean[edges.dst]).square()) / count
     return spread if reduce == "var" else spread.sqrt()
-
-
-def _log_sums(edges: ReferenceEdges, scores: Tensor) -> Tensor:
-    """[N, H] log of the sum of exp(score) over each node's in-edges."""
-    top = torch.full((edges.nodes, scores.shape[1]), -torch.inf, dtype=torch.float64)
-    top = top.scatter_reduce(0, edges.dst[:, None].expand_as(scores), scores, "amax")
-    total = edges.sum_at(edges.dst, (scores - top[edges.dst]).exp())
-    return torch.where(total > 0, top + total.log(), NO_SCORES)

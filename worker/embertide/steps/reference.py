@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from embertide.kernels.heads import NO_SCORES
 from embertide.primitives.graph import EdgeView
 from embertide.spec.relations import Relation
 
@@ -47,6 +48,13 @@ class ReferenceEdges:
         top = top.scatter_reduce(0, index, scores, "amax")
         shifted = (scores - top[self.dst]).exp()
         return shifted / self.sum_at(self.dst, shifted)[self.dst]
+
+    def log_sums(self, scores: Tensor) -> Tensor:
+        """[N, H] log of the sum of exp(score) over each node's in-edges; finite where none."""
+        top = torch.full((self.nodes, scores.shape[1]), -torch.inf, dtype=torch.float64)
+        top = top.scatter_reduce(0, self.dst[:, None].expand_as(scores), scores, "amax")
+        total = self.sum_at(self.dst, (scores - top[self.dst]).exp())
+        return torch.where(total > 0, top + total.log(), NO_SCORES)
 
     def weigh(self, scores: Tensor, values: Tensor) -> Tensor:
         """The sum over in-edges of softmax(scores) [E, H], times the edge weight, times values.

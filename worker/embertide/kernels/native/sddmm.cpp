@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/optional.h>
 
+#include <cmath>
 #include <optional>
 
 #include "attention_tasks.hpp"
@@ -9,6 +10,8 @@
 
 namespace embertide {
 namespace {
+
+constexpr float kNoScores = -1e30f;  // the logarithm of a sum of none: finite
 
 void pair_scores(Matrix<float> out, std::optional<AnyNumbers> rows, AnyNumbers indptr,
                  AnyNumbers indices, std::optional<AnyNumbers> edges, InMatrix<float> key,
@@ -74,10 +77,22 @@ void pair_scores(Matrix<float> out, std::optional<AnyNumbers> rows, AnyNumbers i
     });
 }
 
-void row_softmax(Matrix<float> scores, AnyNumbers indptr) {
+// The logarithms of the sum of exp(score), as far as there are any scores.
+void store_logs(const float* top, const float* total, int64_t heads, float* logs) {
+    for (int64_t h = 0; h < heads; ++h)
+        logs[h] = total[h] > 0 ? top[h] + std::log(total[h]) : kNoScores;
+}
+
+void row_softmax(Matrix<float> scores, AnyNumbers indptr, std::optional<Matrix<float>> logs) {
     const int64_t count = static_cast<int64_t>(indptr.shape(0)) - 1, heads = scores.shape(1);
     require(count >= 0, "indptr: at least one number");
     require(row_stride(scores, "scores") == heads, "scores: contiguous");
+    if (logs)
+        require(static_cast<int64_t>(logs->shape(0)) == count &&
+                    static_cast<int64_t>(logs->shape(1)) == heads,
+                "logs: one for each row and head");
+    const int64_t stride = logs ? row_stride(*logs, "logs") : 0;
+    float* const log = logs ? logs->data() : nullptr;
     const Numbers ends = numbers(indptr, "indptr");
     const EdgeTasks tasks(ends, count, scores.shape(0));
     const auto measure = EMBERTIDE_PICK(measure_scores);
@@ -102,6 +117,9 @@ void row_softmax(Matrix<float> scores, AnyNumbers indptr) {
                 join(tops.data() + first * heads, totals.data() + first * heads,
                      tops.data() + i * heads, totals.data() + i * heads, heads);
         }
+        if (log)
+            store_logs(tops.data() + first * heads, totals.data() + first * heads, heads,
+                       log + hub.row * stride);
     }
     every_piece([&](int64_t i) {
         divide(data + pieces[i].begin * heads, pieces[i].end - pieces[i].begin, heads,
@@ -112,6 +130,7 @@ void row_softmax(Matrix<float> scores, AnyNumbers indptr) {
         for (int64_t r = first; r < last; ++r) {
             const int64_t begin = number_at(ends, r), length = number_at(ends, r + 1) - begin;
             measure(data + begin * heads, length, heads, top.data(), total.data());
+            if (log) store_logs(top.data(), total.data(), heads, log + r * stride);
             divide(data + begin * heads, length, heads, top.data(), total.data());
         }
     });
@@ -126,7 +145,7 @@ void bind_sddmm(nb::module_& m) {
           nb::arg("query").noconvert(), nb::arg("vector").noconvert().none(), nb::arg("slope"),
           nb::arg("scale"), NoGil());
     m.def("row_softmax", row_softmax, nb::arg("scores").noconvert(), nb::arg("indptr").noconvert(),
-          NoGil());
+          nb::arg("logs").noconvert().none(), NoGil());
 }
 
 }  // namespace embertide
