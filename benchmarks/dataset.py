@@ -34,8 +34,8 @@ def make(folder: Path, *, scale: int, degree: int = 20, width: int = 128, files:
         return folder
     nodes = 1 << scale
     source, destination = rmat(scale, degree << scale)
-    _write_edges(folder / "edges", source, destination, files)
-    _write_features(folder, nodes, width, files)
+    write_edges(folder / "edges", source, destination, files)
+    write_features(folder / "features", nodes, width, files)
     for conv in ("gcn", "gat"):
         _write_model(folder / "models" / conv, conv, width)
     sizes = {"nodes": nodes, "edges": len(source), "width": width}
@@ -70,9 +70,10 @@ def _draw(
     return source, destination
 
 
-def _write_edges(
+def write_edges(
     folder: Path, source: npt.NDArray[np.int64], destination: npt.NDArray[np.int64], files: int
 ) -> None:
+    """Parquet files of the columns src and dst."""
     folder.mkdir(parents=True, exist_ok=True)
     ends = zip(np.array_split(source, files), np.array_split(destination, files), strict=True)
     for number, (src, dst) in enumerate(ends):
@@ -80,9 +81,10 @@ def _write_edges(
         pq.write_table(found, folder / f"part-{number:02}.parquet", compression="zstd")
 
 
-def _write_features(folder: Path, nodes: int, width: int, files: int) -> None:
+def write_features(folder: Path, nodes: int, width: int, files: int) -> None:
+    """Rows in no order, as npy (``ids`` beside ``x``) and as parquet."""
     generator = np.random.default_rng(1)
-    places = [folder / name for name in ("features/ids", "features/x", "features-parquet")]
+    places = [folder / name for name in ("ids", "x", "parquet")]
     for place in places:
         place.mkdir(parents=True, exist_ok=True)
     ids_npy, x_npy, both = places

@@ -17,9 +17,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,10 @@ Embeddings = npt.NDArray[np.float32]
 class Case:
     """One graph, model and feature format; runs any system on it."""
 
+    write_job = staticmethod(ours.write_job)
+    types: ClassVar[tuple[str | None, ...]] = (None,)
+    """Node types, in the order in which peers write their embeddings."""
+
     def __init__(self, data: Path, work: Path, conv: str, features: str, settle: float) -> None:
         self.data, self.work, self.conv, self.features = data, work, conv, features
         self.settle = settle
@@ -58,12 +62,12 @@ class Case:
         """Run Embertide on a grid."""
         output = self.work / f"ours-{shape}"
         shutil.rmtree(output, ignore_errors=True)
-        job = ours.write_job(self.data, self.conv, self.features, output)
+        job = self.write_job(self.data, self.conv, self.features, output)
         took = self._run(ours.command(job, shape), watch)
         report = ours.report(took.stdout)
         inside = report["total_seconds"]
         found = _seconds(took, {"import": took.wall - inside, **report["stages"]}, inside)
-        return found | ({"embeddings": _published(output)} if watch else {})
+        return found | ({"embeddings": _published(output, self.types)} if watch else {})
 
     def _run(self, command: list[str], watch: bool) -> Took:
         drop_cached(self.data)
@@ -82,17 +86,20 @@ def _seconds(took: Took, stages: dict[str, float], work: float) -> Run:
     }
 
 
-def _published(output: Path) -> Embeddings:
-    """The published embeddings in the order of node ids."""
+def _published(output: Path, types: Sequence[str | None]) -> Embeddings:
+    """The published embeddings, type by type in the order of node ids."""
     from embertide.storage.opening import open_storage
     from embertide.versions.reading import iter_embeddings
 
     uri = f"file://{output / 'embeddings'}"
-    batches = list(iter_embeddings(open_storage(uri), uri))
-    ids = np.concatenate([batch[0] for batch in batches])
-    found = np.empty((len(ids), batches[0][1].shape[1]), np.float32)
-    found[ids] = np.concatenate([batch[1] for batch in batches])
-    return found
+    storage, rows = open_storage(uri), []
+    for of_type in types:
+        batches = list(iter_embeddings(storage, uri, node_type=of_type))
+        ids = np.concatenate([batch[0] for batch in batches])
+        found = np.empty((len(ids), batches[0][1].shape[1]), np.float32)
+        found[ids] = np.concatenate([batch[1] for batch in batches])
+        rows.append(found)
+    return np.concatenate(rows)
 
 
 def measure(case: Case, peers: list[str], grids: list[str], rounds: int) -> dict[str, Run]:
@@ -145,7 +152,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--scale", type=int, nargs="+", default=[16], help="2^scale nodes")
-    parser.add_argument("--conv", nargs="+", default=["gcn", "gat"], choices=["gcn", "gat"])
+    parser.add_argument(
+        "--conv", nargs="+", default=["gcn", "gat"], choices=["gcn", "gat", "appnp"]
+    )
     parser.add_argument("--features", nargs="+", default=["npy"], choices=["npy", "parquet"])
     parser.add_argument("--grid", nargs="+", default=["1x1", "2x1", "1x2", "2x2"])
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)

@@ -9,26 +9,46 @@ from typing import Any
 
 import yaml
 
+from benchmarks.typed_dataset import RELATIONS, SHARES
+
 
 def write_job(data: Path, conv: str, features: str, output: Path) -> Path:
     """A manifest beside its output; returns it."""
-    if features == "npy":
-        given = {
-            "uri": str(data / "features" / "x"),
-            "format": "npy",
-            "idsUri": str(data / "features" / "ids"),
-        }
-    else:
-        given = {
-            "uri": str(data / "features-parquet"),
-            "format": "parquet",
-            "idColumn": "id",
-            "vectorColumn": "x",
-        }
     edges = {"uri": str(data / "edges"), "format": "parquet", "selfLoops": "add"}
+    nodes = {"ids": "dense", "features": _features(data / "features", features)}
+    return _write(data / "models" / conv, [edges], [nodes], output)
+
+
+def write_typed_job(data: Path, conv: str, features: str, output: Path) -> Path:
+    """As :func:`write_job`, for a data set of several node types."""
+    edges = [
+        {
+            "name": name,
+            "sourceType": source,
+            "destinationType": destination,
+            "uri": str(data / "edges" / name),
+            "format": "parquet",
+        }
+        for source, name, destination in RELATIONS
+    ]
+    nodes = [
+        {"name": name, "ids": "dense", "features": _features(data / "features" / name, features)}
+        for name in SHARES
+    ]
+    return _write(data / "models" / conv, edges, nodes, output)
+
+
+def _features(folder: Path, features: str) -> dict[str, str]:
+    if features == "npy":
+        return {"uri": str(folder / "x"), "format": "npy", "idsUri": str(folder / "ids")}
+    parquet = {"uri": str(folder / "parquet"), "format": "parquet"}
+    return parquet | {"idColumn": "id", "vectorColumn": "x"}
+
+
+def _write(model: Path, edges: list[Any], nodes: list[Any], output: Path) -> Path:
     spec = {
-        "input": {"edges": [edges], "nodes": [{"ids": "dense", "features": given}]},
-        "model": {"uri": str(data / "models" / conv)},
+        "input": {"edges": edges, "nodes": nodes},
+        "model": {"uri": str(model)},
         "output": {"uri": str(output / "embeddings"), "format": "npy"},
     }
     head = {"apiVersion": "embertide.dev/v1alpha1", "kind": "EmbeddingJob"}

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,8 @@ class Work:
     nodes: int
     edges: int
     width: int
+    convs: ClassVar[tuple[str, ...]] = ("gcn", "gat", "appnp")
+
     stages: dict[str, float] = field(default_factory=dict)
     before: float = 0.0
     begin: float = 0.0
@@ -59,7 +61,7 @@ class Work:
         before, begin = since_start(), time.perf_counter()
         parser = argparse.ArgumentParser(description=title)
         parser.add_argument("--data", type=Path, required=True, help="made by benchmarks.dataset")
-        parser.add_argument("--conv", choices=["gcn", "gat"], default="gcn")
+        parser.add_argument("--conv", choices=cls.convs, default=cls.convs[0])
         parser.add_argument("--features", choices=["npy", "parquet"], default="npy")
         parser.add_argument("--out", type=Path, required=True, help="npy file of the embeddings")
         given = parser.parse_args()
@@ -94,12 +96,21 @@ class Work:
         self, dtype: npt.DTypeLike = np.int32
     ) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
         """Sources and destinations [E + N], the self-loops last; files side by side."""
+        source, destination = self.read_pairs(self.data / "edges", dtype, more=self.nodes)
+        source[self.edges :] = np.arange(self.nodes, dtype=dtype)
+        destination[self.edges :] = source[self.edges :]
+        return source, destination
+
+    def read_pairs(
+        self, folder: Path, dtype: npt.DTypeLike = np.int32, more: int = 0
+    ) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
+        """Sources and destinations of a folder's files, with room for some more behind them."""
         import pyarrow.parquet as pq
 
-        files = sorted((self.data / "edges").glob("*.parquet"))
+        files = sorted(folder.glob("*.parquet"))
         counts = [pq.read_metadata(file).num_rows for file in files]
         first = np.concatenate([[0], np.cumsum(counts)])
-        source = np.empty(self.edges + self.nodes, dtype)
+        source = np.empty(int(first[-1]) + more, dtype)
         destination = np.empty_like(source)
 
         def read(number: int) -> None:
@@ -109,26 +120,27 @@ class Work:
 
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(read, range(len(files))))
-        source[self.edges :] = np.arange(self.nodes, dtype=dtype)
-        destination[self.edges :] = source[self.edges :]
         return source, destination
 
     def read_features(self) -> npt.NDArray[np.float32]:
         """[N, D] in the order of node ids; files side by side, in no order on disk."""
-        x = np.empty((self.nodes, self.width), np.float32)
+        return self.read_rows(self.data / "features", self.nodes)
+
+    def read_rows(self, folder: Path, nodes: int) -> npt.NDArray[np.float32]:
+        """[nodes, D] of the files in a folder, in the order of ids."""
+        x = np.empty((nodes, self.width), np.float32)
         parquet = self.features == "parquet"
-        folder = self.data / ("features-parquet" if parquet else "features/x")
 
         def read(file: Path) -> None:
             ids, rows = self._parquet_rows(file) if parquet else self._npy_rows(file)
             x[ids] = rows
 
         with ThreadPoolExecutor(THREADS) as pool:
-            list(pool.map(read, sorted(folder.iterdir())))
+            list(pool.map(read, sorted((folder / ("parquet" if parquet else "x")).iterdir())))
         return x
 
     def _npy_rows(self, file: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        return np.load(self.data / "features" / "ids" / file.name), np.load(file)
+        return np.load(file.parents[1] / "ids" / file.name), np.load(file)
 
     def _parquet_rows(self, file: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         import pyarrow.parquet as pq
@@ -145,10 +157,15 @@ class Work:
             at += len(chunk)
         return ids, rows
 
-    def finish(self, embeddings: npt.NDArray[np.float32]) -> None:
-        """Write the embeddings to the disk, and print what the run took as a line of JSON."""
+    def finish(self, *embeddings: npt.NDArray[np.float32]) -> None:
+        """Write the embeddings to the disk, one type's rows after the other, and print what the run
+        took as a line of JSON."""
+        rows = sum(map(len, embeddings))
+        head = {"descr": "<f4", "fortran_order": False, "shape": (rows, self.width)}
         with self.stage("write"), self.out.open("wb") as file:
-            np.save(file, embeddings)
+            np.lib.format.write_array_header_1_0(file, head)
+            for of_type in embeddings:
+                np.ascontiguousarray(of_type).tofile(file)
             file.flush()
             os.fsync(file.fileno())
         wall = self.before + time.perf_counter() - self.begin
