@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import yaml
 
 HEADS, LAYERS = 4, 3
+HOPS, TELEPORT = 10, 0.1
 QUADRANTS = (0.57, 0.19, 0.19)
 _DRAWN = 1 << 22
 
@@ -36,7 +37,7 @@ def make(folder: Path, *, scale: int, degree: int = 20, width: int = 128, files:
     source, destination = rmat(scale, degree << scale)
     write_edges(folder / "edges", source, destination, files)
     write_features(folder / "features", nodes, width, files)
-    for conv in ("gcn", "gat"):
+    for conv in ("gcn", "gat", "appnp"):
         _write_model(folder / "models" / conv, conv, width)
     sizes = {"nodes": nodes, "edges": len(source), "width": width}
     described.write_text(json.dumps({"options": options, **sizes}))
@@ -102,7 +103,7 @@ def write_features(folder: Path, nodes: int, width: int, files: int) -> None:
 
 
 def _write_model(folder: Path, conv: str, width: int) -> None:
-    """DGL's parameters for three layers of equal width, uniform as Glorot has them."""
+    """DGL's parameters, all of equal width, uniform as Glorot has them."""
     from safetensors.numpy import save_file
 
     generator = np.random.default_rng(2)
@@ -112,7 +113,10 @@ def _write_model(folder: Path, conv: str, width: int) -> None:
     def draw(name: str, shape: tuple[int, ...], bound: float) -> None:
         weights[name] = generator.uniform(-bound, bound, shape).astype(np.float32)
 
-    for layer in range(LAYERS):
+    if conv == "appnp":
+        draw("lin.weight", (width, width), (6 / (2 * width)) ** 0.5)
+        draw("lin.bias", (width,), 0.1)
+    for layer in range(LAYERS if conv != "appnp" else 0):
         glorot, head = (6 / (2 * width)) ** 0.5, width // HEADS
         if conv == "gcn":
             draw(f"layers.{layer}.weight", (width, width), glorot)
@@ -126,6 +130,12 @@ def _write_model(folder: Path, conv: str, width: int) -> None:
 
 
 def _description(conv: str) -> dict[str, Any]:
+    if conv == "appnp":
+        linear = {"conv": "linear", "prefix": "lin"}
+        return {
+            "library": "dgl",
+            "layers": [linear, {"conv": "appnp", "k": HOPS, "alpha": TELEPORT}],
+        }
     layers: list[dict[str, Any]] = [{"conv": conv} for _ in range(LAYERS)]
     for layer in layers[:-1]:
         layer["activation"] = "relu"

@@ -29,9 +29,20 @@ def build(source: Any, destination: Any) -> tuple[Any, Any, Any]:
         ("csc", (indptr, indices, unnumbered)), num_nodes=work.nodes, idtype=torch.int32
     )
     # GATConv's scores want COO besides.
-    graph = graph.formats(["csc"] if work.conv == "gcn" else ["coo", "csc"])
+    graph = graph.formats(["coo", "csc"] if work.conv == "gat" else ["csc"])
     graph.create_formats_()
     return graph, *degrees
+
+
+def layers(graph: Any, h: Any, left: Any, right: Any) -> Any:
+    """One after the other, each over the whole graph."""
+    for number, layer in enumerate(dgl_modules.layers(work.conv, work.weights())):
+        if work.conv == "gcn":
+            h.mul_(left)
+        h = layer(graph, h, None, right)
+        if number < LAYERS - 1:
+            h.relu_()
+    return h
 
 
 def main() -> None:
@@ -45,12 +56,10 @@ def main() -> None:
         h = torch.from_numpy(work.read_features())
     with work.stage("infer"), torch.no_grad():
         right, left = (f.unsqueeze(1) for f in factors(in_degree, out_degree))
-        for number, layer in enumerate(dgl_modules.layers(work.conv, work.weights())):
-            if work.conv == "gcn":
-                h.mul_(left)
-            h = layer(graph, h, None, right)
-            if number < LAYERS - 1:
-                h.relu_()
+        if work.conv == "appnp":
+            h = dgl_modules.appnp(graph, h, work.weights(), left, right)
+        else:
+            h = layers(graph, h, left, right)
     work.finish(h.numpy())
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import dgl
 import torch
 from dgl.nn.pytorch import GATConv, GraphConv
 
-from benchmarks.peers.work import HEADS, LAYERS, SLOPE
+from benchmarks.peers.work import HEADS, HOPS, LAYERS, SLOPE, TELEPORT
 
 
 class Gcn(torch.nn.Module):
@@ -42,6 +43,19 @@ class Gat(torch.nn.Module):
     def forward(self, graph: Any, x: Any, targets: int | None, _right: torch.Tensor) -> Any:
         ends = x if targets is None else (x, x[:targets])
         return self.conv(graph, ends).flatten(1)
+
+
+def appnp(graph: Any, x: Any, weights: dict[str, torch.Tensor], left: Any, right: Any) -> Any:
+    """``APPNPConv`` behind a Linear, as a sum without weights.
+
+    DGL's module multiplies each message by a one, for the sake of its dropout on edges.
+    """
+    first = torch.nn.functional.linear(x, weights["lin.weight"], weights["lin.bias"])
+    found = first
+    for _ in range(HOPS):
+        found = dgl.ops.copy_u_sum(graph, found * left).mul_(right * (1 - TELEPORT))
+        found.add_(first, alpha=TELEPORT)
+    return found
 
 
 def layers(conv: str, weights: dict[str, torch.Tensor]) -> list[torch.nn.Module]:

@@ -31,7 +31,6 @@ with work.stage("import"):
     from embertide.models.dgl_interop import load_dgl
 
     dgl: Any = load_dgl()
-    import dgl.ops
 
 SIZES = sizes_of((work.nodes - 1).bit_length())
 Graphs = dict[str, Any]

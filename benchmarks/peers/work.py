@@ -7,6 +7,8 @@ message to dst. Three layers, relu between them:
   target, degrees of the whole graph (DGL's ``GraphConv`` with norm "both").
 - GAT: z = h W; softmax over the in-edges of leaky_relu(<a_l, z_u> + <a_r, z_v>, 0.2), four
   heads, concatenated, + b (DGL's ``GATConv``).
+- APPNP: not three layers, but one Linear and ten times h' = 0.9 R A C h + 0.1 h_0, with GCN's R
+  and C (DGL's ``APPNPConv``).
 
 Nothing heavy is imported before a peer asks for it, so that its imports can be timed.
 """
@@ -28,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 HEADS, LAYERS, SLOPE = 4, 3, 0.2
+HOPS, TELEPORT = 10, 0.1
 THREADS = len(os.sched_getaffinity(0))
 
 
