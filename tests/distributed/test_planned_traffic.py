@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.support.commands import Commands
+from tests.support.even_types import write_even_types
 
 pytestmark = pytest.mark.distributed
 
@@ -38,6 +39,8 @@ MOST_MESSAGES = {("world", "features"), ("world", "shuffle")}
 
 GCN = ("--conv", "gcn")
 SUM_FIRST = ("--conv", "gcn", "--width", "16", "--weights")
+TYPES: Model = ()
+"""Not made by ``embertide synth``: several node types, every kind of step over edges."""
 GAT = ("--conv", "gat", "--heads", "4")
 CASES = [
     *[(model, grid, None) for model in (GCN, GAT) for grid in ("2x1", "1x2", "2x2")],
@@ -45,6 +48,8 @@ CASES = [
     (("--conv", "gatv2", "--heads", "4"), "2x2", None),
     (("--conv", "dotgat"), "1x2", None),
     (GCN, "2x2", [5, 5, 5]),
+    (TYPES, "2x2", None),
+    (TYPES, "2x1", [2, 2]),
 ]
 
 
@@ -60,6 +65,9 @@ def made(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict[M
     found = {}
     for model in dict.fromkeys(model for model, *_ in CASES):
         folder = tmp_path_factory.mktemp("job")
+        if model == TYPES:
+            found[model] = write_even_types(folder)
+            continue
         assert commands.run("synth", str(folder), *size, *model).code == 0
         found[model] = folder / "job.yaml"
     return found

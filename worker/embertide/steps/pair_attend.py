@@ -17,7 +17,7 @@ from embertide.primitives import attention
 from embertide.primitives.gemm import tile_to_rows
 from embertide.steps.base import EdgeStep, Param, Read
 from embertide.steps.execution import Execution
-from embertide.steps.moves import HeadScores, TileRows, WholeRows
+from embertide.steps.moves import Conversion, HeadScores, TileRows, WholeRows
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
@@ -189,14 +189,14 @@ class PairAttend(EdgeStep, kind="pair_attend"):
 
     def walk(self, walk: Walk) -> Layout:
         """Scores of a sub-range's edges, exchanged before the result is there; then a sum."""
-        size, width = walk.size, walk.width(self.x)
+        size, width = walk.over(self.edges), walk.width(self.x)
         for name in (self.key, self.query, self.before):
             if name is not None:
                 walk.get(name, "rows")
         walk.get(self.x, "rows" if size.workers == 1 else "tile")
-        walk.build()
+        walk.build(self.edges)
         walk.moves.append(WholeRows(self.edges, walk.width(self.key)))
-        walk.moves.append(HeadScores(self.edges, self.heads, "sddmm", per_edge=True))
+        walk.moves.append(HeadScores(self.edges, self.heads, "sddmm", of="edge"))
         walk.moves.append(TileRows(self.edges, width / size.feature))
         scores = 0.0
         if size.workers > 1:
@@ -206,7 +206,8 @@ class PairAttend(EdgeStep, kind="pair_attend"):
         walk.need(made + scores + size.in_flight(width))
         if not self.in_parts:
             return "tile"
-        walk.convert(width, self.layer)
+        if walk.grid.feature > 1:
+            walk.moves.append(Conversion(self.layer, self.out, width))
         walk.need(made + size.tensor(width + self.heads) + 2 * size.tensor(self.heads))
         return "rows"
 
