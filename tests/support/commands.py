@@ -28,7 +28,7 @@ _WORKER = "embertide-"
 _WITHOUT_POWERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
 """Makes file permissions count for root too: drops what lets it pass them by."""
 
-GONE_SECONDS = 15.0
+GONE_SECONDS = 60.0
 """How long after a command's end its helpers may take to notice."""
 
 
