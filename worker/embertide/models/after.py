@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from embertide.models.builder import ProgramBuilder
+from embertide.models.graph_norms import norm_over_nodes
+from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
 from embertide.models.options.parts import ActivationOptions, NormOptions, SkipOptions
 from embertide.models.weights import Scope
 
@@ -52,11 +54,20 @@ def batch_norm(b: ProgramBuilder, s: Scope, o: NormOptions, h: str) -> str:
 
 
 def layer_norm(b: ProgramBuilder, s: Scope, o: NormOptions, h: str) -> str:
-    """Each row on its own, as torch.nn.LayerNorm and PyG's with mode="node"."""
+    """Each row on its own, as torch.nn.LayerNorm does, or as PyG's with mode="graph"."""
     columns = b.widths[h] or "columns"
     scale = s.take("weight", columns) if o.affine else None
     shift = s.take("bias", columns) if o.affine else None
+    if isinstance(o, LayerNormOptions) and o.mode == "graph":
+        return b.graph_norm(h, "all", scale=scale, shift=shift, eps=o.eps)
     return b.layer_norm(h, scale, shift, o.eps)
+
+
+def graph_norm(b: ProgramBuilder, s: Scope, o: GraphNormOptions, h: str) -> str:
+    """By statistics over all nodes, or by those that an instance norm has stored."""
+    if o.track_running_stats:
+        return batch_norm(b, s, NormOptions(eps=o.eps, affine=o.affine), h)
+    return norm_over_nodes(b, s, o, h)
 
 
 def skip(b: ProgramBuilder, s: Scope, o: SkipOptions, h: str, x: str) -> str:

@@ -8,6 +8,7 @@ from embertide.models.convs.kinds import CONVS
 from embertide.models.description import Description
 from embertide.models.leftovers import ReadLayer
 from embertide.models.options import dgl as dgl_options
+from embertide.models.options.graph_norm import GraphNormOptions
 from embertide.models.options.layer import Layer
 from embertide.models.options.parts import NormOptions
 from embertide.models.prefixes import Kind, find_norms, find_prefixes, stored_norm
@@ -65,7 +66,7 @@ def _input_width(layers: tuple[Layer, ...], prefixes: list[str], weights: Weight
     return 0
 
 
-_NORM_KINDS: tuple[Kind, ...] = ("batch_norm", "layer_norm")
+_NORM_KINDS: tuple[Kind, ...] = ("batch_norm", "layer_norm", "graph_norm")
 
 
 def _norm_prefixes(
@@ -75,12 +76,12 @@ def _norm_prefixes(
     given: dict[int, str] = {}
     wanted: list[int] = []
     for number, layer in enumerate(layers):
-        options: NormOptions | None = getattr(layer, kind)
+        options: NormOptions | GraphNormOptions | None = getattr(layer, kind)
         if options is None:
             continue
         if options.prefix is not None:
             given[number] = stored_norm(options.prefix, weights.found)
-        elif options.affine or kind == "batch_norm":
+        elif options.stores or kind == "batch_norm":
             wanted.append(number)
     if not wanted:
         return given
@@ -98,6 +99,8 @@ def _layer(b: ProgramBuilder, s: Scope, layer: Layer, x: str, norms: dict[Kind, 
             h = after.batch_norm(b, s.at(norms[part]), layer.batch_norm, h)
         elif part == "layer_norm" and layer.layer_norm is not None:
             h = after.layer_norm(b, s.at(norms[part]), layer.layer_norm, h)
+        elif part == "graph_norm" and layer.graph_norm is not None:
+            h = after.graph_norm(b, s.at(norms[part]), layer.graph_norm, h)
         elif part == "activation" and layer.activation is not None:
             h = after.activation(b, s, layer.activation, h)
         elif part == "skip" and layer.skip is not None:
