@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from embertide.tracing.lines import Lines
-from embertide.tracing.lower import Lowering, needed
+from embertide.tracing.lower import Lowering, along_edges
 from embertide.tracing.message_lines import Ends
 from embertide.tracing.roles import SHAPING, is_weight, shaped
 from embertide.tracing.scopes import Called
@@ -28,7 +28,7 @@ def softmax_in(message: Node) -> Node | None:
     Raises:
         ModelError: it has several.
     """
-    found = [node for node in needed(message) if node.op == "edge_softmax"]
+    found = [node for node in along_edges(message) if node.op == "edge_softmax"]
     if len(found) > 1:
         raise refuse(
             found[-1].where,
@@ -42,7 +42,7 @@ def lower_attention(
 ) -> Rows:
     """The sum over in-edges of a softmax times the rest of a message."""
     factors = _factors(message, share)
-    additive = _additive(low, factors, share)
+    additive = _additive(factors, share)
     if additive is not None:
         return _attend(low, additive, relation, scope)
     ends = Ends(low, (message,), relation)
@@ -92,8 +92,8 @@ def _factors(node: Node, share: Node) -> list[Node | Tensor | float]:
         return _factors(node.args[0], share)
     if node.op in _MUL:
         for one, other in (node.args, node.args[::-1]):
-            if isinstance(one, Node) and share in needed(one):
-                if isinstance(other, Node) and share in needed(other):
+            if isinstance(one, Node) and share in along_edges(one):
+                if isinstance(other, Node) and share in along_edges(other):
                     break
                 return [*_factors(one, share), other]
     raise refuse(
@@ -129,7 +129,7 @@ class _Additive(NamedTuple):
     weighted: bool
 
 
-def _additive(low: Lowering, factors: list[Node | Tensor | float], share: Node) -> _Additive | None:
+def _additive(factors: list[Node | Tensor | float], share: Node) -> _Additive | None:
     score = shaped(share.args[0])
     if score.op != "leaky_relu":
         return None

@@ -217,9 +217,18 @@ def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:
 
 def needed(*outputs: Node) -> list[Node]:
     """The nodes that lead to some, in the order in which they were recorded."""
-    found, left = set(outputs), list(outputs)
+    return _leading_to(outputs, Node.sources)
+
+
+def along_edges(*messages: Node) -> list[Node]:
+    """As `needed`, of messages, from where they take rows of nodes to the edges."""
+    return _leading_to(messages, lambda node: [one for one in node.sources() if one.edges])
+
+
+def _leading_to(nodes: Iterable[Node], sources: Callable[[Node], list[Node]]) -> list[Node]:
+    found, left = set(nodes), list(nodes)
     while left:
-        new = set(left.pop().sources()) - found
+        new = set(sources(left.pop())) - found
         found |= new
         left.extend(new)
     return sorted(found, key=lambda node: node.number)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from embertide.errors import ModelError
 from embertide.tracing.lines import Lines
-from embertide.tracing.lower import Lowering, needed
+from embertide.tracing.lower import Lowering, along_edges
 from embertide.tracing.roles import is_weight
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
@@ -37,7 +37,7 @@ class Ends:
         self.params: list[Tensor] = []
         self.weighted = False
         self.tensors: dict[str, list[Rows]] = {"source": [], "target": []}
-        for node in (one for message in messages for one in needed(message)):
+        for node in (one for message in messages for one in along_edges(message)):
             if node.op in self.tensors:
                 rows = self._rows(node)
                 if rows not in self.tensors[node.op]:

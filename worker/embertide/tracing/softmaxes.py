@@ -18,6 +18,11 @@ _FUNCTIONS = (
     ("dgl.ops", "edge_softmax"),
 )
 """Where each is found under its own name; elsewhere it is the same object."""
+_WITHOUT = {
+    *sys.stdlib_module_names,
+    *("torch", "numpy", "scipy", "pandas", "pyarrow", "sympy", "networkx", "pydantic"),
+}
+"""Packages with many names of which none stands for such a function."""
 
 
 @contextmanager
@@ -41,7 +46,9 @@ def _replace(
 ) -> list[tuple[dict[str, Any], str, Any]]:
     """Put another function in place of one, in all modules; returns what was replaced."""
     found = []
-    for module in list(sys.modules.values()):
+    for path, module in list(sys.modules.items()):
+        if path.partition(".")[0] in _WITHOUT:
+            continue
         names = getattr(module, "__dict__", {})
         for name in [one for one, value in names.items() if value is function]:
             names[name] = by
