@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from embertide.models.builder import INPUT, ProgramBuilder
+from embertide.models.builder import ProgramBuilder
 from embertide.models.options.parts import ActivationOptions, NormOptions, SkipOptions
 from embertide.models.weights import Scope
 
@@ -61,7 +61,7 @@ def layer_norm(b: ProgramBuilder, s: Scope, o: NormOptions, h: str) -> str:
 
 def skip(b: ProgramBuilder, s: Scope, o: SkipOptions, h: str, x: str) -> str:
     """Add an earlier tensor, projected when ``linear`` says so; ``x`` is the layer's input."""
-    source = {"layer": x, "input": INPUT}.get(str(o.source)) or b.outputs[int(o.source)]
+    source = x if o.source == "layer" else b.output_of(o.source)
     if o.linear is not None:
         inner = Scope(s.weights, o.linear, s.label, {})
         weight = inner.take("weight", b.widths[h] or "out", b.widths[source] or "in")
