@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from torch import Tensor, nn
 
+from tests.support.conv_case import EXACT, FOLDED
 from tests.support.hetero_case import (
     BOUGHT_BY,
     BUYS,
@@ -20,8 +22,10 @@ from tests.support.hetero_case import (
     HeteroCase,
     Relu,
 )
+from tests.support.hetero_case_one import OneGraph
 from tests.support.typed_world import WIDTHS
 
+Cases = dict[str, HeteroCase]
 Convs = dict[tuple[str, str, str], nn.Module]
 
 
@@ -195,4 +199,46 @@ HETERO = {
         lacks=("tag",),
     ),
 }
-CASES = {**HETERO}
+
+
+def by_relation(conv: Any, x: Tensor, edges: Tensor, relation: Tensor, _kinds: Tensor) -> Tensor:
+    """RGCNConv's forward."""
+    return conv(x, edges, relation)
+
+
+def _rgcn(name: str, options: str, *widths: int, tolerance: float = EXACT, **more: Any) -> Cases:
+    """RGCNConv over all relations behind a projection of each type."""
+    kind = "FastRGCNConv" if name.startswith("fast") else "RGCNConv"
+
+    def make(n: Any) -> nn.Module:
+        lins = ByType({of_type: nn.Linear(width, widths[0]) for of_type, width in WIDTHS.items()})
+        convs = [
+            getattr(n, kind)(into, out, len(RELATIONS), **more)
+            for into, out in itertools.pairwise(widths)
+        ]
+        return OneGraph(lins, convs, by_relation)
+
+    layers = "".join(f", {{conv: rgcn{options}}}" for _ in widths[1:])
+    text = f"{LISTED}layers: [{{conv: linear, prefix: lins}}{layers}]"
+    return {f"rgcn-{name}": HeteroCase(make, text, tolerance=tolerance)}
+
+
+RGCN = {
+    **_rgcn("mean", "", 6, 8),
+    **_rgcn("mean-narrow", "", 8, 2),
+    **_rgcn("sum", ", aggr: sum", 6, 6, aggr="sum"),
+    **_rgcn("add-no-bias", ", aggr: add, bias: false", 6, 4, aggr="add", bias=False),
+    **_rgcn("max", ", aggr: max", 6, 2, aggr="max"),
+    **_rgcn("max-bases", ", aggr: max", 6, 4, aggr="max", num_bases=1),
+    **_rgcn("rootless", ", root_weight: false", 6, 4, root_weight=False),
+    **_rgcn("bases", "", 6, 6, 5, num_bases=1),
+    **_rgcn("bases-narrow", ", aggr: sum", 8, 2, aggr="sum", num_bases=1),
+    **_rgcn("bases-many", "", 6, 5, tolerance=FOLDED, num_bases=4),
+    **_rgcn("bases-many-narrow", "", 8, 2, tolerance=FOLDED, num_bases=4),
+    **_rgcn("blocks", "", 6, 4, num_blocks=2),
+    **_rgcn("blocks-narrow", "", 12, 3, num_blocks=3),
+    **_rgcn("fast", "", 6, 4),
+    **_rgcn("fast-bases", "", 6, 4, num_bases=2, tolerance=FOLDED),
+    **_rgcn("fast-blocks", ", aggr: sum", 6, 4, aggr="sum", num_blocks=2),
+}
+CASES = {**HETERO, **RGCN}
