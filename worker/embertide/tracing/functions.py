@@ -113,8 +113,8 @@ def _is_over_nodes(low: Lowering, node: Node) -> bool:
     if over:
         raise refuse(
             node.where,
-            f"{node.op} over all nodes needs the whole graph at once; known are PyG's norms over all"
-            " nodes (GraphNorm, PairNorm, InstanceNorm, ...): use one of these, or leave it out",
+            f"{node.op} over all nodes needs the whole graph at once; known are PyG's norms over"
+            " all nodes (GraphNorm, PairNorm, InstanceNorm, ...): use one, or leave it out",
         )
     return False
 
