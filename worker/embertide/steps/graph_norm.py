@@ -113,7 +113,7 @@ class GraphNorm(ElementStep, kind="graph_norm"):
 
     def walk(self, walk: Walk) -> Layout:
         """Two numbers per column and worker move, beside a copy of ``x`` at most."""
-        layout, width, slices = super().walk(walk), walk.width(self.x), walk.size.feature
+        layout, width, slices = super().walk(walk), walk.width(self.x), walk.grid.feature
         axis = axis_of(layout, slices)
         columns = width / slices if layout == "tile" else float(width)
         walk.moves.append(Statistics(self.layer, axis, 2 * columns))

@@ -17,6 +17,7 @@ from embertide.tracing import arithmetic as do
 from embertide.tracing import layers
 from embertide.tracing.attention import lower_attention_together
 from embertide.tracing.calls import lower_conv
+from embertide.tracing.graph_norms import lower_graph_norm
 from embertide.tracing.lower import Lowering
 from embertide.tracing.row_wise import lower_row_wise
 from embertide.tracing.source import refuse
@@ -41,6 +42,8 @@ def lower_function(low: Lowering, node: Node) -> Any:
         return lower_degree(low, *node.args)
     if node.op == "conv":
         return lower_conv(low, node, *node.args)
+    if node.op == "graph_norm":
+        return lower_graph_norm(low, node, *node.args)
     if node.op == "item":
         return _item(low, node)
     if node.op in ("chunk", "split"):
@@ -110,8 +113,8 @@ def _is_over_nodes(low: Lowering, node: Node) -> bool:
     if over:
         raise refuse(
             node.where,
-            f"{node.op} over all nodes needs the whole graph at once; embeddings here are computed"
-            " from a node's own neighbours: leave pooling and normalisation over the graph out",
+            f"{node.op} over all nodes needs the whole graph at once; known are PyG's norms over"
+            " all nodes (GraphNorm, PairNorm, InstanceNorm, ...): use one, or leave it out",
         )
     return False
 

@@ -18,6 +18,7 @@ from torch import nn
 
 from embertide.tracing.convs import Conv
 from embertide.tracing.dgl_graph import RecordingGraph
+from embertide.tracing.graph_norms import NormCall, graph_norm_of
 from embertide.tracing.known import known
 from embertide.tracing.propagation import Propagate
 from embertide.tracing.recording import Recording
@@ -39,6 +40,11 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
             conv, respelled = known(one), RESPELLED.get(type(one).__name__)
             if conv is not None:
                 one.forward = _Call(path, one, conv, recording)
+                patched.append((one, "forward"))
+                continue
+            norm = graph_norm_of(one)
+            if norm is not None:
+                one.forward = NormCall(path, one, norm, recording.tape)
                 patched.append((one, "forward"))
                 continue
             handles += recording.scopes.watch(path, one)
