@@ -92,11 +92,15 @@ class _Call:
         for x in (pair[0], *([earlier] if self.conv.earlier else [])):
             self._check_features(x)
         called = self.recording.scopes.called(self.path, self.module)
-        if pair[1] is not pair[0] and not self._knows(pair):
+        matrix = bound.pop(self.conv.matrix, None)
+        if (pair[1] is not pair[0] and not self._knows(pair)) or (
+            matrix is not None and self.conv.has_bias(self.module)
+        ):
             return self._traced(called, args, kwargs)
         relation, weighted, given = *self._check_edges(bound), self._given(bound)
         after = [getattr(self.module, name) for name in self.conv.after]
-        value = self._run(plain_graphs(args), plain_graphs(kwargs))
+        del bound["self"]
+        value = self._run((), plain_graphs(bound))
         tape, ends = self.recording.tape, self.recording.types.ends(relation)
         given_ends = pair[0].node.of, pair[1].node.of
         if given_ends != ends:
@@ -107,6 +111,8 @@ class _Call:
         how = (self.path, self.module, self.conv, relation, called, weighted, given)
         node = tape.add("conv", (*how, earlier, *pair), {}, value, ends[1])
         out: Any = tape.wrap(node)
+        # Sums are linear, so that the matrix may come behind them.
+        out = out if matrix is None else out @ matrix
         for function in after:
             out = out if function is None else function(out)
         return out
