@@ -51,7 +51,9 @@ class Mixed(torch.nn.Module):
 
     def __init__(self, aggr) -> None:
         super().__init__()
-        self.lins = torch.nn.ModuleDict({name: nn.Linear(n, HIDDEN) for name, n in NODES.items() if n})
+        self.lins = torch.nn.ModuleDict(
+            {name: nn.Linear(n, HIDDEN) for name, n in NODES.items() if n}
+        )
         self.conv = pyg.HeteroConv(
             {
                 ("author", "to", "paper"): pyg.GATConv((-1, -1), HIDDEN, add_self_loops=False),
@@ -119,9 +121,7 @@ class HGT(torch.nn.Module):
         self.lin = pyg.Linear(hidden_channels, out_channels)
 
     def forward(self, x_dict, edge_index_dict):
-        x_dict = {
-            node_type: self.lin_dict[node_type](x).relu_() for node_type, x in x_dict.items()
-        }
+        x_dict = {node_type: self.lin_dict[node_type](x).relu_() for node_type, x in x_dict.items()}
         for conv in self.convs:
             x_dict = conv(x_dict, edge_index_dict)
         return self.lin(x_dict["author"])
@@ -183,10 +183,27 @@ class Own(torch.nn.Module):
         return {"paper": out["paper"], "term": out["term"]}
 
 
+class OwnGat(pyg.GATConv):
+    """GATConv with a message of one's own, which says the same."""
+
+    def __init__(self) -> None:
+        super().__init__((NODES["author"], NODES["paper"]), 3, heads=2, add_self_loops=False)
+
+    def forward(self, x_dict, edge_index_dict):
+        ends = x_dict["author"], x_dict["paper"]
+        return super().forward(ends, edge_index_dict["author", "to", "paper"])
+
+    def message(self, x_j, alpha):
+        return alpha.unsqueeze(-1) * x_j
+
+
 METADATA = (["author", "paper", "term"], TRIPLES)
 HETERO = {
     "hetero_conv_dblp": HeteroGNN,
-    **{f"HeteroConv {aggr}": lambda aggr=aggr: Mixed(aggr) for aggr in ("sum", "mean", "min", "max", "cat")},
+    **{
+        f"HeteroConv {aggr}": lambda aggr=aggr: Mixed(aggr)
+        for aggr in ("sum", "mean", "min", "max", "cat")
+    },
     "to_hetero_mag": lambda: pyg.to_hetero(GNN(), METADATA, aggr="sum"),
     "to_hetero mean": lambda: pyg.to_hetero(GAT(), METADATA, aggr="mean"),
     "hgt_dblp": HGT,
