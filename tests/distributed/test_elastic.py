@@ -29,7 +29,9 @@ from tests.support.world import make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 
-SOON_SECONDS = 20.0
+SOON_SECONDS = 120.0
+LONG_SECONDS = 600
+"""What workers sleep; nothing that ends them in time waits for that."""
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def test_beside_a_thread_nothing_is_forked() -> None:
     thread.start()
     try:
         with pytest.raises(RuntimeError, match="before the launcher has threads"):
-            start_waiting(1, time.sleep, (60,), None)
+            start_waiting(1, time.sleep, (LONG_SECONDS,), None)
     finally:
         stay.set()
         thread.join()
@@ -84,7 +86,7 @@ def test_beside_a_thread_nothing_is_forked() -> None:
 
 def _sleep_until_killed(killed: str) -> tuple[list[Exit], list[int]]:
     """Three sleeping workers: one is killed, one stands still. Returns the ends, and all ids."""
-    waiting = start_waiting(3, time.sleep, (60,), None)
+    waiting = start_waiting(3, time.sleep, (LONG_SECONDS,), None)
     ids = [worker.process.pid or 0 for worker in waiting]
     os.kill(ids[0], signal.SIGSTOP)
     if killed == "before":
@@ -108,7 +110,7 @@ def test_a_worker_that_dies_ends_the_others(killed: str) -> None:
 
 def _meet_nobody() -> list[int]:
     """Ids of the worker's process and of those that stay when a second launcher does not come."""
-    waiting = start_waiting(1, time.sleep, (60,), None)
+    waiting = start_waiting(1, time.sleep, (LONG_SECONDS,), None)
     options = {"is_host": True, "join_seconds": 2, "heartbeat_seconds": 1}
     rendezvous = Rendezvous(
         run_id="test", launchers=2, address="127.0.0.1", backend=ONCE, options=options

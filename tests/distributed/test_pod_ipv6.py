@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.commands import members
 from tests.support.job_files import WIDTH, write_job
-from tests.support.pods import Pod, free_port, local_pods
+from tests.support.pods import Pod, local_pods
+from tests.support.ports import free_port
 from tests.support.world import make_features, make_graph
 
 pytestmark = [
@@ -25,9 +26,12 @@ def test_workers_meet_over_ipv6(tmp_path: Path) -> None:
     with local_pods(tmp_path / "pods", job.job) as made:
         port = free_port()
         # The process group has an address of the interface, as in a pod that has one family.
-        pods = made.attempt("2x1", EMBERTIDE_RENDEZVOUS=f"[::1]:{port}", GLOO_SOCKET_IFNAME="lo")
+        env = {"EMBERTIDE_RENDEZVOUS": f"[::1]:{port}", "GLOO_SOCKET_IFNAME": "lo"}
+        # They stay in their rendezvous until the last one comes.
+        pods = made.attempt("3x1", [0, 1], **env)
         met = pods[0].until(lambda status: peers(pods[1], port) if status.progress else set())
         assert met == {"::1"}
+        made.replace(2)
         pods[0].until_state("succeeded")
         assert len(job.published())
 

@@ -15,6 +15,7 @@ from tests.support.typed_programs import (
     HIDDEN,
     attending,
     from_files,
+    normed,
     program,
     relational,
     sharing,
@@ -30,7 +31,7 @@ from tests.support.typed_world import (
 pytestmark = pytest.mark.distributed
 
 GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
-PROGRAMS = [relational(), attending(), from_files(), sharing()]
+PROGRAMS = [relational(), attending(), from_files(), sharing(), normed()]
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)

@@ -66,13 +66,18 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_refused_connection_is_borne_for_seconds_and_told(s3: S3Server) -> None:
     s3.stop()
     told: list[str] = []
-    settings = StorageSettings(endpoint_url=s3.endpoint, region=s3.region)
-    storage = open_storage(settings, told.append)
-    back = threading.Timer(3.0, s3.start)
-    back.start()
+
+    def note(sentence: str) -> None:
+        told.append(sentence)
+        if len(told) == 2:
+            s3.start()
+
+    storage = open_storage(StorageSettings(endpoint_url=s3.endpoint, region=s3.region), note)
+    began = time.monotonic()
     with pytest.raises(ObjectMissing):
         storage.read(s3.uri("nothing-here"))
-    back.join()
+    assert time.monotonic() - began >= 1.5
+    assert len(told) >= 2
     assert told[0] == f"{s3.endpoint} does not answer (connection refused), attempt 2 of 5"
     assert [int(text.split()[-3]) for text in told] == list(range(2, 2 + len(told)))
     assert storage.stats.retries == len(told)

@@ -34,6 +34,7 @@ class ApiServer:
         truncate_lists: how many more lists end in the middle, as valid HTTP.
         refuse: HTTP status by verb and resource, for those that are refused.
         slow_seconds: how long every write takes.
+        hold: writes by verb and resource that wait for an event before anything is written.
     """
 
     def __init__(self) -> None:
@@ -41,6 +42,7 @@ class ApiServer:
         self.truncate_lists = 0
         self.refuse: dict[tuple[str, str], int] = {}
         self.slow_seconds = 0.0
+        self.hold: dict[tuple[str, str], threading.Event] = {}
         self._objects: dict[tuple[str, str, str], Object] = {}
         self._history: list[tuple[int, str, str, Object]] = []  # version, plural, type, object
         self._version, self._oldest = 10, 0
@@ -202,6 +204,8 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             verb, resource = request_of(method, path, self.headers.get("Content-Type", ""))
             verb = "watch" if watch else verb
             server.requests[verb, resource] += 1
+            if (verb, resource) in server.hold:
+                server.hold[verb, resource].wait()
             self.refused = (verb, resource) in server.refuse
             if self.refused:
                 self.say(server.refuse[verb, resource], {"message": "refused"})

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ _WORKER = "embertide-"
 _WITHOUT_POWERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
 """Makes file permissions count for root too: drops what lets it pass them by."""
 
-GONE_SECONDS = 15.0
+GONE_SECONDS = 60.0
 """How long after a command's end its helpers may take to notice."""
 
 
@@ -179,6 +180,18 @@ class Running:
             assert self.process.poll() is None, self._err.read_text()
             time.sleep(0.005)
 
+    def hold(self) -> None:
+        """Stop every process of it, as long as nobody sends SIGCONT."""
+        for process in members(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Undo :meth:`hold`, or where a test has stopped some processes only."""
+        for process in members(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
     def done(self, seconds: float) -> Done:
         """The end, which must come within ``seconds`` and leave no process."""
         code = self.process.wait(seconds)
@@ -206,6 +219,11 @@ def name_of(process: int) -> str:
     return ""
 
 
+def is_worker(process: int) -> bool:
+    """Whether a process is the one of a rank."""
+    return name_of(process).removeprefix(_WORKER).isdigit()
+
+
 def await_nobody(session: int) -> None:
     """Until a session has no process any more; names those that stay."""
     deadline = time.monotonic() + GONE_SECONDS
@@ -224,6 +242,10 @@ class Published:
         self._versions = list_versions(self._storage, self.uri)
         self._files = self._all_files()
         self._values = self._read()
+
+    def is_newest(self) -> bool:
+        """Whether no other version has been completed since."""
+        return list_versions(self._storage, self.uri) == self._versions
 
     def check_untouched(self) -> None:
         """The version is there, current and readable, and nothing is beside it."""

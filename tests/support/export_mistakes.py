@@ -49,13 +49,14 @@ class Dropout(Base):
         return F.dropout(self.conv(x, edge_index), 0.5)  # Dropout
 
 
-class BatchNorm(Base):
+class Batches(Base):
     def __init__(self):
         super().__init__()
-        self.norm = nn.BatchNorm1d(3, track_running_stats=False)
+        self.norm = pyg.GraphNorm(3)
 
     def forward(self, x, edge_index):
-        return self.norm(self.conv(x, edge_index))  # BatchNorm
+        batch = torch.zeros(len(x), dtype=torch.int64)
+        return self.norm(self.conv(x, edge_index), batch)  # Batches
 
 
 class Pooling(Base):

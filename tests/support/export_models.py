@@ -215,6 +215,34 @@ class Edges(torch.nn.Module):
         return value / (1e-6 + value.pow(2).sum(dim=-1, keepdim=True).sqrt())
 
 
+class Norms(torch.nn.Module):
+    """Norms by statistics over all nodes, and what is made of them, one behind the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(IN, HIDDEN)
+        self.norms = torch.nn.ModuleList(
+            [
+                pyg.GraphNorm(HIDDEN),
+                pyg.InstanceNorm(HIDDEN, affine=True),
+                pyg.LayerNorm(HIDDEN),
+                pyg.PairNorm(scale=0.7),
+                pyg.MeanSubtractionNorm(),
+                pyg.InstanceNorm(HIDDEN, track_running_stats=True),
+                pyg.DiffGroupNorm(HIDDEN, groups=2, track_running_stats=False),
+                BatchNorm1d(HIDDEN, track_running_stats=False),
+                pyg.PairNorm(scale_individually=True),
+            ]
+        )
+        self.last = pyg.SAGEConv(HIDDEN, OUT)
+
+    def forward(self, x, edge_index):
+        x = self.conv(x, edge_index)
+        for norm in self.norms:
+            x = norm(x) + 0.5 * x.tanh()
+        return self.last(x, edge_index)
+
+
 def jk(mode: str) -> nn.Module:
     """torch_geometric.nn.models with JumpingKnowledge."""
     return pyg.GCN(IN, HIDDEN, 2, OUT, norm="batch_norm", jk=mode, dropout=0.5)
@@ -248,6 +276,7 @@ PYG = {
     "sequential": sequential,
     "own messages": Mixed,
     "edge conv": Edges,
+    "norms": Norms,
     "models.GCN jk=cat": lambda: jk("cat"),
     "models.GCN jk=max": lambda: jk("max"),
     "models.GraphSAGE": lambda: pyg.GraphSAGE(IN, HIDDEN, 2, OUT, act="gelu"),

@@ -23,8 +23,14 @@ def fork_helpers() -> None:
 
 def _fork(_interpreter: bytes, arguments: Sequence[str], handles: Sequence[int]) -> int:
     """As ``util.spawnv_passfds``: run the program that follows ``-c``; its process id."""
+    begun, begin = os.pipe()
     helper = os.fork()
     if helper:
+        os.close(begin)
+        # A new interpreter never holds our files; until it has let go of them, a port of ours that
+        # it inherited would stay taken after our end.
+        os.read(begun, 1)
+        os.close(begun)
         return helper
     status = 1
     try:

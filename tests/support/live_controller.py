@@ -46,7 +46,7 @@ class Live:
         """By :meth:`Controller.stop`; returns once it has ended."""
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self.controller.stop(), self.loop)
-            self._thread.join(20)
+            self._thread.join(60)
         self.controller.cache.stop()
 
     def _run(self) -> None:
@@ -125,7 +125,7 @@ def run_pods(server: ApiServer, name: str, count: int = 2) -> None:
         })  # fmt: skip
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 10.0, what: str = "it") -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0, what: str = "it") -> None:
     """Until it is true."""
     until = time.monotonic() + seconds
     while not condition():

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from embertide.models.description import Description
 from embertide.models.options import parts
+from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
 from embertide.models.unknown import ARGUMENTS
@@ -58,8 +59,12 @@ what the tests hold them to.
 
 SHORT = {
     parts.ActivationOptions: "`activation: relu` is short for `activation: {kind: relu}`.",
-    parts.NormOptions: "`batch_norm: true` is one with the defaults, `false` is none."
-    ' `layer_norm` has the same fields; it is `torch.nn.LayerNorm`, or PyG\'s with `mode="node"`.',
+    parts.NormOptions: "`batch_norm: true` is one with the defaults, `false` is none.",
+    LayerNormOptions: '`layer_norm: true` is `torch.nn.LayerNorm`, or PyG\'s with `mode="node"`.'
+    " **PyG's own default is the other mode**: its `LayerNorm(8)` is `layer_norm: {mode: graph}`.",
+    GraphNormOptions: "`graph_norm: true` is a GraphNorm, `graph_norm: instance` is short for"
+    " `graph_norm: {kind: instance}`. Statistics are those of all nodes of the type, taken anew in"
+    " every run.",
     parts.SkipOptions: "`skip: true` adds the layer's input. A link is added behind all else,"
     " unless `order` says where: `order: [skip, activation]` adds it before the activation.",
     parts.MlpModule: "An item is one module. `linear`, `batch_norm`, `layer_norm` alone stand for"
@@ -69,13 +74,17 @@ SHORT = {
 }
 TITLES: dict[type[BaseModel], str] = {
     parts.ActivationOptions: "activation",
-    parts.NormOptions: "batch_norm, layer_norm",
+    parts.NormOptions: "batch_norm",
+    LayerNormOptions: "layer_norm",
+    GraphNormOptions: "graph_norm",
     parts.SkipOptions: "skip",
     parts.MlpModule: "mlp",
 }
 FORMS: dict[type[BaseModel], str] = {
     parts.ActivationOptions: "name or [mapping](#activation)",
-    parts.NormOptions: "true, false or [mapping](#batch_norm-layer_norm)",
+    parts.NormOptions: "true, false or [mapping](#batch_norm)",
+    LayerNormOptions: "true, false or [mapping](#layer_norm)",
+    GraphNormOptions: "true, false, kind or [mapping](#graph_norm)",
     parts.SkipOptions: "true, false or [mapping](#skip)",
     parts.MlpModule: "names or [mappings](#mlp)",
     Layer: "mappings",

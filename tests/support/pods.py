@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,18 +23,12 @@ import embertide
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, WorkerStatus
 from embertide.spec.version_names import new_version
-from tests.support.commands import environment, members, name_of
+from tests.support.commands import await_nobody, environment, members, name_of
 from tests.support.forked_process import ForkedProcess
+from tests.support.ports import free_port
 
 START_SECONDS = 60.0
 """More than a busy machine takes to import everything in several processes."""
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Pod:
@@ -90,7 +83,7 @@ class Pod:
         """What /status says; None while nobody listens."""
         try:
             return WorkerStatus.model_validate_json(self.get("/status")[1])
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:
             return None
 
     def until(self, found: Callable[[WorkerStatus], Any], seconds: float = START_SECONDS) -> Any:
@@ -110,14 +103,18 @@ class Pod:
 
     def until_working(self, stage: str) -> None:
         """Wait until the worker process reports a stage; sooner than the container tells it."""
-        attempt = self._env["EMBERTIDE_ATTEMPT"]
-        reports = self.folder / "scratch" / f"attempt-{attempt}" / "progress.jsonl"
-        said = f'"stage": "{stage}"'
         deadline = time.monotonic() + START_SECONDS
-        while not (reports.exists() and said in reports.read_text()):
+        while stage not in self.stages():
             assert time.monotonic() < deadline, self.log.read_text()
             assert self.process.poll() is None, self.log.read_text()
             time.sleep(0.005)
+
+    def stages(self) -> list[str]:
+        """The stages that the worker process has reported so far, one for every report."""
+        attempt = self._env["EMBERTIDE_ATTEMPT"]
+        reports = self.folder / "scratch" / f"attempt-{attempt}" / "progress.jsonl"
+        text = reports.read_text() if reports.exists() else ""
+        return [json.loads(line)["stage"] for line in text[: text.rfind("\n") + 1].splitlines()]
 
     def until_state(self, state: str) -> WorkerStatus:
         """Wait for a state."""
@@ -145,10 +142,7 @@ class Pod:
     def ended(self, seconds: float) -> int:
         """The exit code, within ``seconds``; no process may be left."""
         code = self.process.wait(seconds)
-        deadline = time.monotonic() + 10
-        while members(self.process.pid):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        await_nobody(self.process.pid)
         return code
 
     def ending(self) -> Ending:
@@ -174,9 +168,15 @@ class LocalPods:
         self._job_folder = folder / "config"
         self._job_folder.mkdir(parents=True)
         self.edit(job)
+        self._output = Path(job.spec.output.uri.removeprefix("file://"))
         self._pods: list[Pod] = []
         self._env: dict[str, str] = {}
         self.versions: list[str] = []
+
+    @property
+    def output(self) -> Path:
+        """The folder that the job publishes to."""
+        return self._output
 
     def edit(self, job: EmbeddingJob) -> None:
         """Set the job that pods find from now on."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.cluster.build import Module, build
+from tests.support.ports import free_port
 
 _PROGRAMS = Module("publishing", ("actionlint", "crane", "registry"))
 _START_SECONDS = 30.0
@@ -24,9 +25,7 @@ def program(name: str) -> Path:
 @contextmanager
 def registry() -> Iterator[str]:
     """An empty registry on this machine; yields its host and port. It speaks plain HTTP."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [program("registry"), "-port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:

@@ -22,7 +22,7 @@ AT_A_LINE = {
     "Item": "a tensor becomes a number",
     "InPlace": "__setitem__ changes a tensor in place.*make a new tensor",
     "Dropout": r"dropout stays active in eval mode.*training=self\.training",
-    "BatchNorm": "without running statistics.*track_running_stats=True",
+    "Batches": r"norm \(GraphNorm\) is given batch; all nodes here are of one graph",
     "Pooling": "mean over all nodes needs the whole graph",
     "Picked": "rows are picked out by number.*return all rows",
     "Loops": r"conv \(SAGEConv\) is given edges that were changed at .*py:\d+.*change those",

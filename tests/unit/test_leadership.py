@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event, Lock, Thread
 from typing import Any, cast
 
@@ -15,8 +16,10 @@ from embertide_operator.settings import Settings
 from embertide_operator.transport import ApiError
 
 SETTINGS = Settings(
-    own_namespace="tools", own_name="op", lease_seconds=4, renew_seconds=2.0, retry_seconds=0.05
+    own_namespace="tools", own_name="op", lease_seconds=120, renew_seconds=60.0, retry_seconds=0.05
 )
+"""No machine is so busy that a leader cannot renew in time."""
+IMPATIENT = replace(SETTINGS, renew_seconds=1.0)
 
 
 class LeaseServer:
@@ -52,9 +55,15 @@ class LeaseServer:
             if known != expected:
                 raise ApiError(409, "changed")
             self.writes += 1
-            self.lease = copy.deepcopy(manifest)
-            self.lease["metadata"]["resourceVersion"] = str(self.writes)
-            return copy.deepcopy(self.lease)
+            written = copy.deepcopy(manifest)
+            written["metadata"]["resourceVersion"] = str(self.writes)
+            self.lease = written
+            return copy.deepcopy(written)
+
+    def put(self, lease: dict[str, Any] | None) -> None:
+        """As somebody else does, who asks for no version."""
+        with self._lock:
+            self.lease = lease
 
     def _reach(self) -> None:
         if not self.answers.is_set():
@@ -64,10 +73,10 @@ class LeaseServer:
 class Replica:
     """A replica in threads of its own; ``lost`` is why it would have ended its process."""
 
-    def __init__(self, server: LeaseServer, name: str) -> None:
+    def __init__(self, server: LeaseServer, name: str, settings: Settings = SETTINGS) -> None:
         self.lost: list[str] = []
         api = cast(KubernetesApi, server)
-        self.leadership = ElectedLeadership(api, SETTINGS, name, self.lost.append)
+        self.leadership = ElectedLeadership(api, settings, name, self.lost.append)
         self.waited: list[bool] = []
         self._thread = Thread(target=lambda: self.waited.append(self.leadership.wait()))
         self._thread.start()
@@ -79,11 +88,13 @@ class Replica:
 
 
 @contextmanager
-def replicas(server: LeaseServer, *names: str) -> Iterator[list[Replica]]:
+def replicas(
+    server: LeaseServer, *names: str, settings: Settings = SETTINGS
+) -> Iterator[list[Replica]]:
     made: list[Replica] = []
     try:
         for name in names:
-            made.append(Replica(server, name))
+            made.append(Replica(server, name, settings))
             eventually(lambda: server.holder)
         yield made
     finally:
@@ -91,7 +102,7 @@ def replicas(server: LeaseServer, *names: str) -> Iterator[list[Replica]]:
             replica.end()
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> float:
+def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> float:
     """Seconds until it is true."""
     began = time.monotonic()
     while not condition():
@@ -108,7 +119,7 @@ def test_one_leads_and_the_other_waits() -> None:
         written = server.writes
         eventually(lambda: server.writes > written + 3)
         assert (a.leadership.leads, b.leadership.leads, b.waited) == (True, False, [])
-        assert b.leadership.silent_seconds() < 1
+        eventually(lambda: b.leadership.silent_seconds() < 1)
 
 
 def test_the_next_leads_at_once_when_the_lease_is_given_back() -> None:
@@ -124,12 +135,12 @@ def test_the_next_leads_at_once_when_the_lease_is_given_back() -> None:
 
 def test_a_leader_ends_when_it_cannot_renew_before_another_may_begin() -> None:
     server = LeaseServer()
-    with replicas(server, "a") as (a,):
+    with replicas(server, "a", settings=IMPATIENT) as (a,):
         eventually(lambda: a.waited == [True])
         server.answers.clear()
         took = eventually(lambda: a.lost)
-        assert took < SETTINGS.lease_seconds
-        assert a.lost == ["the Lease was not renewed for 2 s: this process ends"]
+        assert took < IMPATIENT.lease_seconds
+        assert a.lost == ["the Lease was not renewed for 1 s: this process ends"]
         server.answers.set()
 
 
@@ -141,7 +152,7 @@ def test_a_leader_whose_lease_another_holds_ends() -> None:
         stolen = copy.deepcopy(server.lease)
         stolen["spec"]["holderIdentity"] = "b"
         stolen["metadata"]["resourceVersion"] = "stolen"
-        server.lease = stolen
+        server.put(stolen)
         eventually(lambda: a.lost)
         assert a.lost == ["b holds the Lease: this process ends"]
 
@@ -150,7 +161,7 @@ def test_a_lease_that_somebody_deleted_is_made_again() -> None:
     server = LeaseServer()
     with replicas(server, "a") as (a,):
         eventually(lambda: a.waited == [True])
-        server.lease = None
+        server.put(None)
         eventually(lambda: server.holder == "a")
         assert (a.leadership.leads, a.lost) == (True, [])
 

@@ -6,12 +6,18 @@ import sys
 from typing import get_args
 
 import pytest
+import safetensors.torch
+import torch
 
 from embertide.errors import ModelError
 from embertide.models import dgl_interop
 from embertide.models.read import read_model
-from embertide.models.synth import Conv, write_random_model
-from tests.support.models import Files
+from embertide.models.reference import run_typed_reference
+from embertide.models.synth import Conv, write_random_model, write_random_typed_model
+from embertide.synth.hetero import relations
+from tests.support.hetero_case import Chain, Relu
+from tests.support.models import Files, assert_same
+from tests.support.pyg import pyg
 
 
 @pytest.mark.parametrize("conv", get_args(Conv))
@@ -23,6 +29,48 @@ def test_random_models_can_be_read(conv: Conv) -> None:
     program = read_model(files, "file:///r")
     assert (program.layers, program.input_width, program.output_width) == (3, 7, 8)
     assert program.widths[program.output] == 8
+
+
+def test_a_random_model_of_several_types_is_pygs_own() -> None:
+    """Its weights load into HeteroConv, and the types without features get theirs in it."""
+    files, widths = Files(), {"user": 7, "item": 7}
+    write_random_typed_model(
+        files, "file:///r", relations(), widths, layers=2, hidden=6, out=4, seed=1
+    )
+    sizes, given = {"user": 9, "item": 5, "tag": 3}, torch.Generator().manual_seed(2)
+    x = {
+        name: torch.randn(sizes[name], width, generator=given).double()
+        for name, width in widths.items()
+    }
+    edges = {
+        one: torch.stack([torch.randint(sizes[one[at]], (20,), generator=given) for at in (0, 2)])
+        for one in relations()
+    }
+    program = read_model(files, "file:///r")
+    layer = {":".join(one): (*ends, None) for one, ends in edges.items()}
+    found = run_typed_reference(program, [layer] * 2, x, sizes)
+    module = _hetero_sage(safetensors.torch.load(files.objects["file:///r/weights.safetensors"]))
+    with torch.no_grad():
+        expected = module.double()(x, edges)
+    assert set(found) == {"user", "item", "tag"}
+    for name, values in found.items():
+        assert_same(values, expected[name][: sizes[name]], 1e-9)
+
+
+def _hetero_sage(tensors: dict[str, torch.Tensor]) -> torch.nn.Module:
+    """PyG's layers with these weights."""
+    layers: dict[str, torch.nn.Module] = {}
+    for number, (into, out) in enumerate([(7, 6), (6, 4)]):
+        over = [one for one in relations() if number or one[0] != "tag"]
+        convs = {
+            one: pyg.SAGEConv(into, out, root_weight=number > 0 or one[2] != "tag") for one in over
+        }
+        layers |= {f"conv{number}": pyg.HeteroConv(convs), f"act{number}": Relu()}
+    layers.pop("act1")
+    module = Chain(**layers)
+    named = {name.replace("convs.", "conv", 1): tensor for name, tensor in tensors.items()}
+    module.load_state_dict(named)
+    return module
 
 
 def test_the_seed_decides() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from embertide.readers.edges import read_edges, split_edges
 from embertide.readers.feature_schema import feature_schema
 from embertide.readers.features import non_finite, read_features, split_features
 from embertide.spec import load_manifest
+from embertide.spec.manifest import EdgeInput, NodeInput
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.synth import SynthOptions, job, synthesize, write
@@ -258,3 +260,91 @@ def test_files_hold_every_row_once(rows: int, chunk: int, group: int, per_file: 
     assert found == list(range(rows))
     sizes = [sum(stop - start for _, start, stop in parts) for parts in files]
     assert all(per_file <= size < per_file + group for size in sizes[:-1])
+
+
+class TestHetero:
+    """Three node types and six relations."""
+
+    LISTS: ClassVar = {
+        "buys": ("user", "item"), "follows": ("user", "user"),
+        "similar": ("item", "item"), "has": ("item", "tag"),
+    }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("edge_format", "feature_format", "ids"),
+        [("parquet", "parquet", "dense"), ("npy", "npy", "int64"), ("csv", "npy", "string")],
+    )
+    def test_every_format_can_be_read(
+        self, tmp_path: Path, storage: Storage, edge_format: Any, feature_format: Any, ids: Any
+    ) -> None:
+        options = SynthOptions(
+            hetero=True, conv="sage", nodes=200, edges=1003, width=3,
+            edge_format=edge_format, feature_format=feature_format, ids=ids,
+        )  # fmt: skip
+        report = synthesize(storage, f"file://{tmp_path}", options)
+        assert (report.nodes, report.edges) == (200, 1003)
+        spec = load_manifest(storage.read(f"file://{tmp_path}/job.yaml").decode()).spec
+        known = {node.name: set(self.ids_of(storage, node)) for node in spec.input.nodes}
+        assert {name: len(found) for name, found in known.items()} == {
+            "user": 122, "item": 75, "tag": 3,
+        }  # fmt: skip
+        sizes = {}
+        for edges in spec.input.edges:
+            assert (edges.source_type, edges.destination_type) == self.LISTS[edges.name]
+            pairs = self.pairs_of(storage, edges, (ids, ids))
+            assert {source for source, _ in pairs} <= known[edges.source_type]
+            assert {destination for _, destination in pairs} <= known[edges.destination_type]
+            sizes[edges.name] = len(pairs)
+        assert sizes == {"buys": 377, "follows": 250, "similar": 188, "has": 188}
+        assert len(spec.input.relations) == 6
+
+    def ids_of(self, storage: Storage, node: NodeInput) -> list[Any]:
+        if node.features is None:
+            if node.table is None:
+                return list(range(node.count or 0))
+            folder = Path(node.table.uri.removeprefix("file://"))
+            return [
+                one for path in folder.iterdir() for one in pq.read_table(path)["id"].to_pylist()
+            ]
+        schema = feature_schema(storage, node.features)
+        return [
+            one
+            for split in split_features(storage, node.features, ids=node.ids)
+            for rows in read_features(storage, node.features, node.ids, split, schema)
+            for one in rows.ids.tolist()
+        ]
+
+    def pairs_of(self, storage: Storage, edges: EdgeInput, kinds: Any) -> list[tuple[Any, Any]]:
+        return [
+            pair
+            for split in split_edges(storage, edges, ids=kinds)
+            for batch in read_edges(storage, edges, kinds, split, counts=(1000, 1000))
+            for pair in zip(batch.source.tolist(), batch.destination.tolist(), strict=True)
+        ]
+
+    def test_no_two_lists_are_alike(self, tmp_path: Path, storage: Storage) -> None:
+        options = SynthOptions(hetero=True, conv="sage", nodes=64, edges=640, width=2)
+        for name in ("one", "same"):
+            synthesize(storage, f"file://{tmp_path}/{name}", options)
+        found = {path.relative_to(tmp_path / "one"): path.read_bytes()
+                 for path in (tmp_path / "one").rglob("*.parquet")}  # fmt: skip
+        assert len(set(found.values())) == len(found) == 6
+        assert all((tmp_path / "same" / path).read_bytes() == data for path, data in found.items())
+
+    def test_hubs_are_there(self) -> None:
+        sources, destinations = edge_maker(SynthOptions(nodes=512), 40)(0, 20_000)
+        assert (sources.max(), destinations.max()) == (511, 39)
+        for ends in (sources, destinations):
+            degrees = np.bincount(ends)
+            assert degrees.max() > 3 * degrees.mean()
+
+    @pytest.mark.parametrize(
+        ("more", "says"),
+        [
+            ({"conv": "gcn"}, "conv: is gcn; must be sage with hetero"),
+            ({"nodes": 2}, "nodes: is 2; must be at least 3 with hetero"),
+        ],
+    )
+    def test_refusals(self, more: dict[str, Any], says: str) -> None:
+        with pytest.raises(ManifestError, match=says):
+            SynthOptions(**({"hetero": True, "conv": "sage"} | more))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.support.ports import free_port
 
 _START_SECONDS = 30.0
 _ANSWER_SECONDS = 20.0
@@ -57,7 +58,7 @@ class Prometheus:
         interval: int = 1,
     ) -> None:
         self._binary, self._folder = binary, folder
-        self._port = _free_port()
+        self._port = free_port()
         every = f"{interval}s"
         config = {
             "global": {"scrape_interval": every, "scrape_timeout": every}
@@ -154,9 +155,3 @@ class Prometheus:
 
 def _point(pair: list[Any]) -> tuple[float, float]:
     return float(pair[0]), float(pair[1])
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.ports import free_port
 from tests.support.shared_cache import SHARED_CACHE
 
 HERE = Path(__file__).resolve().parent
@@ -70,7 +71,7 @@ class S3Server:
         self.bucket = BUCKET
         self.region = REGION
         self._binary, self._folder, self._options = binary, folder, options
-        self._port = _free_port()
+        self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "objects" / BUCKET).mkdir(parents=True)
 
@@ -126,12 +127,6 @@ class S3Server:
         with socket.socket() as probe:
             probe.settimeout(1)
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

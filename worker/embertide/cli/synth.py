@@ -59,6 +59,9 @@ def synth(
         ),
     ],
     kind: Annotated[Kind, typer.Option(help="rmat has hubs as real graphs do.")] = Kind.RMAT,
+    hetero: Annotated[
+        bool, typer.Option("--hetero", help="Three node types, six edge types; a model of sage.")
+    ] = False,
     scale: Annotated[
         int | None,
         typer.Option(
@@ -90,8 +93,12 @@ def synth(
     ] = FeatureFormat.PARQUET,
     width: Annotated[int, typer.Option(min=1, help="Width of the features.")] = 128,
     conv: Annotated[
-        str, typer.Option(help="Convolution of the model, such as gcn or gat.")
-    ] = "gcn",
+        str | None,
+        typer.Option(
+            help="Convolution of the model, such as gat. Default: gcn, with --hetero sage.",
+            show_default=False,
+        ),
+    ] = None,
     layers: Annotated[int, typer.Option(min=1, help="Layers of the model.")] = 3,
     hidden: Annotated[int, typer.Option(min=1, help="Width between the layers.")] = 128,
     embedding: Annotated[int, typer.Option(min=1, help="Width of the embeddings.")] = 128,
@@ -112,6 +119,7 @@ def synth(
       embertide synth /data/rmat20 --scale 20 --edge-factor 20
       embertide synth s3://bucket/strings --ids string
       embertide synth /data/gat --conv gat --heads 4
+      embertide synth /data/shop --hetero
     """
     nodes = _one_of("--scale", None if scale is None else 1 << scale, "--nodes", nodes)
     nodes = _DEFAULT_NODES if nodes is None else nodes
@@ -119,6 +127,7 @@ def synth(
     edges = _one_of("--edge-factor", by_factor, "--edges", edges)
     shape: dict[str, Any] = {
         "kind": kind.value,
+        "hetero": hetero,
         "nodes": nodes,
         "edges": _DEFAULT_FACTOR * nodes if edges is None else edges,
         "ids": ids.value,
@@ -126,7 +135,7 @@ def synth(
         "edge_format": edge_format.value,
         "feature_format": feature_format.value,
         "width": width,
-        "conv": conv,
+        "conv": conv or ("sage" if hetero else "gcn"),
         "layers": layers,
         "hidden": hidden,
         "out": embedding,

@@ -1,11 +1,13 @@
 """Random models of any size, for benchmarks, examples and tests that need no training.
 
-They are stored exactly as DGL's modules save theirs, so that the same files also load into DGL.
+They are stored exactly as the library's modules save theirs, DGL's for one node type and PyG's for
+several, so that the same files also load into these.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
@@ -53,6 +55,51 @@ def write_random_model(
     folder = uri.rstrip("/")
     storage.write(f"{folder}/weights.safetensors", safetensors.torch.save(tensors))
     storage.write(f"{folder}/model.yaml", _description(conv, layers, heads).encode())
+
+
+def write_random_typed_model(
+    storage: Storage,
+    uri: str,
+    relations: Sequence[tuple[str, str, str]],
+    widths_in: Mapping[str, int],
+    *,
+    layers: int,
+    hidden: int,
+    out: int,
+    seed: int = 0,
+) -> None:
+    """Write a model of PyG's HeteroConv layers to ``uri``: a SAGEConv for every relation.
+
+    Args:
+        relations: (source type, name, destination type).
+        widths_in: node type -> columns of its features; types without any are not among them, and
+            are reached by the first layer.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    tensors: dict[str, torch.Tensor] = {}
+    lines, have = [], dict(widths_in)
+    for number, rows in enumerate([hidden] * (layers - 1) + [out]):
+        over = [one for one in relations if one[0] in have]
+        for one in over:
+            name = f"convs.{number}.convs.<{'___'.join(one)}>"
+            shapes = {"lin_l.weight": (rows, have[one[0]]), "lin_l.bias": (rows,)}
+            if one[2] in have:
+                shapes["lin_r.weight"] = (rows, have[one[2]])
+            for part, shape in shapes.items():
+                tensors[f"{name}.{part}"] = _glorot(shape, generator)
+        activation = ", activation: relu" if number < layers - 1 else ""
+        convs = ", ".join(f"{':'.join(one)}: {{conv: sage}}" for one in over)
+        lines.append(
+            f"  - {{conv: hetero, prefix: convs.{number}, convs: {{{convs}}}{activation}}}\n"
+        )
+        have = dict.fromkeys((one[2] for one in over), rows)
+    text = (
+        f"library: pyg\nrelations: [{', '.join(':'.join(one) for one in relations)}]\n"
+        f"features: [{', '.join(widths_in)}]\nlayers:\n{''.join(lines)}"
+    )
+    folder = uri.rstrip("/")
+    storage.write(f"{folder}/weights.safetensors", safetensors.torch.save(tensors))
+    storage.write(f"{folder}/model.yaml", text.encode())
 
 
 def _shapes(conv: Conv, columns: int, rows: int, heads: int) -> dict[str, tuple[int, ...]]:

@@ -33,9 +33,17 @@ def generator(seed: int, stream: int, chunk: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key))
 
 
-def edge_maker(options: SynthOptions) -> EdgeMaker:
-    """What draws a chunk of edges of the graph that ``options`` describe."""
-    return Rmat.of(options) if options.kind == "rmat" else Uniform(options.seed, options.nodes)
+def edge_maker(options: SynthOptions, destinations: int | None = None) -> EdgeMaker:
+    """What draws a chunk of edges of the graph that ``options`` describe.
+
+    Args:
+        destinations: how many nodes there are that edges may lead to, where these are others than
+            the sources.
+    """
+    destinations = options.nodes if destinations is None else destinations
+    if options.kind == "rmat":
+        return Rmat.of(options, destinations)
+    return Uniform(options.seed, options.nodes, destinations)
 
 
 @dataclass(frozen=True)
@@ -43,12 +51,13 @@ class Uniform:
     """Both ends drawn evenly and independently."""
 
     seed: int
-    nodes: int
+    sources: int
+    destinations: int
 
     def __call__(self, chunk: int, edges: int) -> tuple[Int64s, Int64s]:
         """Draw ``edges`` edges."""
         rng = generator(self.seed, EDGES, chunk)
-        return rng.integers(0, self.nodes, edges), rng.integers(0, self.nodes, edges)
+        return rng.integers(0, self.sources, edges), rng.integers(0, self.destinations, edges)
 
 
 @dataclass(frozen=True)
@@ -101,24 +110,25 @@ def _alias_table(
 
 @dataclass(frozen=True)
 class Rmat:
-    """RMAT over 2**scale labels, scrambled unless raw ones are wanted, scaled down to ``nodes``."""
+    """RMAT over 2**scale labels, scrambled unless raw ones are wanted, scaled down to the nodes."""
 
     seed: int
-    nodes: int
+    sources: int
+    destinations: int
     scale: int
     permute: bool
     choices: tuple[Choice, ...]
 
     @classmethod
-    def of(cls, options: SynthOptions) -> Rmat:
+    def of(cls, options: SynthOptions, destinations: int) -> Rmat:
         """Prepare the choices: four levels at a time, then those that remain."""
         quadrants = np.array([[options.a, options.b], [options.c, options.d]])
-        scale = (options.nodes - 1).bit_length()
+        scale = (max(options.nodes, destinations) - 1).bit_length()
         whole, rest = divmod(scale, _LEVELS)
         choices = (Choice.of(quadrants, _LEVELS),) * whole
         if rest:
             choices += (Choice.of(quadrants, rest),)
-        return cls(options.seed, options.nodes, scale, options.permute, choices)
+        return cls(options.seed, options.nodes, destinations, scale, options.permute, choices)
 
     def __call__(self, chunk: int, edges: int) -> tuple[Int64s, Int64s]:
         """Draw ``edges`` edges."""
@@ -131,14 +141,14 @@ class Rmat:
             source |= outcome >> choice.levels
             destination <<= choice.levels
             destination |= outcome & ((1 << choice.levels) - 1)
-        return self._label(source), self._label(destination)
+        return self._label(source, self.sources), self._label(destination, self.destinations)
 
-    def _label(self, raw: Int64s) -> Int64s:
+    def _label(self, raw: Int64s, nodes: int) -> Int64s:
         label = scramble(raw, self.scale, self.seed) if self.permute else raw
-        if self.nodes == 1 << self.scale:
+        if nodes == 1 << self.scale:
             return label
-        # Some pairs of labels fall together, which keeps the degrees' skew.
-        return (label * self.nodes) >> self.scale
+        # Some labels fall together, which keeps the degrees' skew.
+        return (label * nodes) >> self.scale
 
 
 def scramble(values: Int64s, bits: int, seed: int) -> Int64s:

@@ -11,8 +11,9 @@ import yaml
 from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.manifest import StorageSettings
 from embertide.storage.protocol import Storage
+from embertide.synth import hetero
 from embertide.synth.options import SynthOptions
-from embertide.synth.write import Progress, write_edges, write_features
+from embertide.synth.write import Progress, Written, write_edges, write_features
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class _Places:
     edges: str
     features: str
     feature_ids: str
+    nodes: str
     model: str
     output: str
     job: str
@@ -48,6 +50,7 @@ class _Places:
             edges=root + "edges/",
             features=root + "features/",
             feature_ids=root + "feature-ids/",
+            nodes=root + "nodes/",
             model=root + "model/",
             output=root + "embeddings/",
             job=root + "job.yaml",
@@ -69,15 +72,15 @@ def synthesize(
     as the store does.
     """
     places = _Places.under(out_uri)
-    for uri in (places.edges, places.features, places.feature_ids):
+    for uri in (places.edges, places.features, places.feature_ids, places.nodes):
         _refuse_used(storage, uri)
     report = progress or _silent
     # First, since the widths and heads asked for may be refused.
     _write_model(storage, places.model, options)
     began = time.perf_counter()
-    edges = write_edges(storage, places.edges, options, report)
+    edges = _write_edges(storage, places, options, report)
     edges_done = time.perf_counter()
-    features = write_features(storage, places.features, places.feature_ids, options, report)
+    features = _write_features(storage, places, options, report)
     features_done = time.perf_counter()
     storage.write(places.job, manifest_text(places, options, settings).encode())
     written = [storage.stat(uri) for uri in (*edges.uris, *features.uris)]
@@ -100,6 +103,22 @@ def _silent(what: str, done: int, total: int) -> None:
     """Discard progress."""
 
 
+def _write_edges(
+    storage: Storage, places: _Places, options: SynthOptions, report: Progress
+) -> Written:
+    write = hetero.write_all_edges if options.hetero else write_edges
+    return write(storage, places.edges, options, report)
+
+
+def _write_features(
+    storage: Storage, places: _Places, options: SynthOptions, report: Progress
+) -> Written:
+    features, ids = places.features, places.feature_ids
+    if options.hetero:
+        return hetero.write_all_features(storage, features, ids, places.nodes, options, report)
+    return write_features(storage, features, ids, options, report)
+
+
 def _refuse_used(storage: Storage, uri: str) -> None:
     try:
         found = storage.list(uri)
@@ -112,8 +131,21 @@ def _refuse_used(storage: Storage, uri: str) -> None:
 
 def _write_model(storage: Storage, uri: str, options: SynthOptions) -> None:
     # Models need torch, which takes seconds to import; edges and features do without.
-    from embertide.models.synth import write_random_model
+    from embertide.models.synth import write_random_model, write_random_typed_model
 
+    if options.hetero:
+        widths = dict.fromkeys(hetero.WITH_FEATURES, options.width)
+        write_random_typed_model(
+            storage,
+            uri,
+            hetero.relations(),
+            widths,
+            layers=options.layers,
+            hidden=options.hidden,
+            out=options.out,
+            seed=options.seed,
+        )
+        return
     write_random_model(
         storage,
         uri,
@@ -130,7 +162,7 @@ def _write_model(storage: Storage, uri: str, options: SynthOptions) -> None:
 def manifest_text(places: _Places, options: SynthOptions, settings: StorageSettings | None) -> str:
     """The EmbeddingJob as yaml."""
     spec: dict[str, Any] = {
-        "input": {"edges": [_edge_input(places, options)], "nodes": [_node_input(places, options)]},
+        "input": {"edges": _edge_inputs(places, options), "nodes": _node_inputs(places, options)},
         "model": {"uri": places.model},
         "output": {"uri": places.output},
     }
@@ -145,20 +177,38 @@ def manifest_text(places: _Places, options: SynthOptions, settings: StorageSetti
     return yaml.safe_dump(job, sort_keys=False)
 
 
-def _edge_input(places: _Places, options: SynthOptions) -> dict[str, Any]:
+def _edge_inputs(places: _Places, options: SynthOptions) -> list[dict[str, Any]]:
     edges: dict[str, Any] = {"uri": places.edges, "format": options.edge_format}
     if options.weights:
         edges["columns"] = {"weight": 2 if options.edge_format == "npy" else "weight"}
-    return edges
+    return hetero.edge_inputs(places.edges, edges) if options.hetero else [edges]
 
 
-def _node_input(places: _Places, options: SynthOptions) -> dict[str, Any]:
-    features: dict[str, Any] = {"uri": places.features, "format": options.feature_format}
+def _node_inputs(places: _Places, options: SynthOptions) -> list[dict[str, Any]]:
+    if not options.hetero:
+        features = _feature_input(options, places.features, places.feature_ids)
+        return [_node_input(options, options.nodes) | {"features": features}]
+    found = []
+    for name, count in hetero.counts(options).items():
+        nodes = {"name": name, **_node_input(options, count)}
+        if name in hetero.WITH_FEATURES:
+            uris = f"{places.features}{name}/", f"{places.feature_ids}{name}/"
+            nodes["features"] = _feature_input(options, *uris)
+        elif options.ids != "dense":
+            nodes["table"] = {"uri": f"{places.nodes}{name}/"}
+        found.append(nodes)
+    return found
+
+
+def _node_input(options: SynthOptions, count: int) -> dict[str, Any]:
+    nodes: dict[str, Any] = {"ids": options.ids}
+    return nodes | ({"count": count} if options.ids == "dense" else {})
+
+
+def _feature_input(options: SynthOptions, uri: str, ids_uri: str) -> dict[str, Any]:
+    features: dict[str, Any] = {"uri": uri, "format": options.feature_format}
     if options.feature_format == "parquet":
         features |= {"idColumn": "id", "vectorColumn": "x"}
     elif options.ids != "dense":
-        features["idsUri"] = places.feature_ids
-    nodes: dict[str, Any] = {"ids": options.ids, "features": features}
-    if options.ids == "dense":
-        nodes["count"] = options.nodes
-    return nodes
+        features["idsUri"] = ids_uri
+    return features

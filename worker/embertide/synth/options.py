@@ -13,16 +13,22 @@ MOST_NODES = 1 << 31
 """Labels are scaled in 64-bit arithmetic, which holds the product of two such numbers."""
 
 
+LEAST_TYPED_NODES = 3
+"""One of each type."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SynthOptions:
     """A made-up job. The same options give the same bytes, whatever the machine.
 
     ``nodes`` need not be a power of two. ``a`` to ``d`` are RMAT's quadrant probabilities;
     ``permute=False`` keeps its raw labels, where low ids are the hubs. ``rows_per_group`` and
-    ``rows_per_file`` shape the files of edges, not the graph.
+    ``rows_per_file`` shape the files of edges, not the graph. ``hetero`` has nodes of three types
+    and edges of six (``hetero.py``), over which the model has convolutions of GraphSAGE.
     """
 
     kind: Literal["rmat", "uniform"] = "rmat"
+    hetero: bool = False
     nodes: int = 1 << 16
     edges: int = 20 << 16
     a: float = 0.57
@@ -72,6 +78,10 @@ class SynthOptions:
         quadrants = (self.a, self.b, self.c, self.d)
         if min(quadrants) < 0 or abs(sum(quadrants) - 1) > 1e-9:
             wrong.append(("a, b, c, d", quadrants, "must be 0 or more and add up to 1"))
+        if self.hetero and self.conv != "sage":
+            wrong.append(("conv", self.conv, "must be sage with hetero"))
+        if self.hetero and self.nodes < LEAST_TYPED_NODES:
+            wrong.append(("nodes", self.nodes, f"must be at least {LEAST_TYPED_NODES} with hetero"))
         if self.ids == "string" and self.edge_format == "npy":
             wrong.append(("edge_format", "npy", "holds numbers; string ids need parquet or csv"))
         return wrong

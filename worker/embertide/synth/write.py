@@ -44,10 +44,20 @@ def external_ids(dense: Int64s, kind: str) -> Any:
     return pc.binary_join_element_wise("n", pa.array(dense).cast(pa.string()), "")
 
 
-def write_edges(storage: Storage, uri: str, options: SynthOptions, progress: Progress) -> Written:
-    """Write all edges under ``uri``; the graph does not depend on format or file sizes."""
+def write_edges(
+    storage: Storage,
+    uri: str,
+    options: SynthOptions,
+    progress: Progress,
+    destinations: int | None = None,
+) -> Written:
+    """Write all edges under ``uri``; the graph does not depend on format or file sizes.
+
+    Args:
+        destinations: how many nodes there are that edges may lead to, where these are others.
+    """
     files = plan_files(options.edges, CHUNK_EDGES, options.rows_per_group, options.rows_per_file)
-    chunks = _Chunks(options)
+    chunks = _Chunks(options, destinations)
     uris, done = [], 0
     for i, parts in enumerate(files):
         uris.append(f"{uri}part-{i:05}.{options.edge_format}")
@@ -61,9 +71,9 @@ def write_edges(storage: Storage, uri: str, options: SynthOptions, progress: Pro
 class _Chunks:
     """Edges of a part; the chunk last drawn is kept, since parts come in order."""
 
-    def __init__(self, options: SynthOptions) -> None:
+    def __init__(self, options: SynthOptions, destinations: int | None) -> None:
         self._options = options
-        self._make = edge_maker(options)
+        self._make = edge_maker(options, destinations)
         self._chunk = -1
         self._edges: tuple[Int64s, Int64s] = (np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -147,6 +157,16 @@ def write_features(
             done += rows
             progress("features", done, options.nodes)
     return Written(tuple(uris), done)
+
+
+def write_nodes(storage: Storage, uri: str, options: SynthOptions) -> Written:
+    """Write the list of nodes under ``uri``, where no features name them."""
+    object_uri, group = f"{uri}part-00000.parquet", CHUNK_EDGES
+    schema = pa.schema([("id", _id_type(options.ids))])
+    with table_writer(storage, object_uri, "parquet", schema) as writer:
+        for (part,) in plan_files(options.nodes, group, group, group):
+            writer.write({"id": external_ids(_dense_ids(part, group), options.ids)})
+    return Written((object_uri,), options.nodes)
 
 
 def _values(options: SynthOptions, part: Part) -> npt.NDArray[np.float32]:

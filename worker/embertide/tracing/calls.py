@@ -7,12 +7,13 @@ from typing import Any
 from pydantic import ValidationError
 from torch import nn
 
-from embertide.models.builder import INPUT
-from embertide.models.convs.kinds import CONVS
+from embertide.models.convs.ends import Ends
+from embertide.models.convs.kinds import BETWEEN_TYPES, CONVS
 from embertide.models.weights import Scope
 from embertide.spec.problems import dotted
 from embertide.tracing.convs import Conv
 from embertide.tracing.lower import Lowering
+from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Rows
@@ -24,24 +25,19 @@ def lower_conv(
     path: str,
     module: nn.Module,
     conv: Conv,
+    relation: str,
+    scope: Called,
     weighted: bool,
     given: dict[str, float],
     earlier: Node | None,
     source: Node,
     target: Node,
 ) -> Rows:
-    """One layer."""
-    names = {low.name(low.rows(node, low.values.get(one))) for one in (source, target)}
-    if len(names) > 1:
-        raise refuse(
-            node.where,
-            f"{path} is given other features for destinations than for sources; known is one"
-            " tensor for both",
-        )
-    (x,) = names
+    """One layer, or with the convolutions of other relations a part of one."""
+    ends = Ends(*(low.name(low.rows(node, low.values.get(one))) for one in (source, target)))
     start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
     kind = type(module).__name__
-    low.begin(path, kind, True)
+    low.begin(scope)
     more: dict[str, Any] = dict(given)
     if earlier is not None:
         more[conv.earlier] = _place(low, node, path, start)
@@ -52,16 +48,21 @@ def lower_conv(
         raise refuse(
             node.where, f"{path} ({kind}) is not known with these options: {told}"
         ) from None
-    scope = Scope(low.weights, path, f"{path}, {kind}", {"in": low.b.widths[x]})
-    return Rows(CONVS[type(options)](low.b, scope, options, x))
+    sizes = {"in": low.b.widths[ends.source], ends.own: low.b.widths[ends.target]}
+    stored = Scope(low.weights, path, f"{path}, {kind}", sizes)
+    with low.over(relation):
+        if ends.within:
+            return Rows(CONVS[type(options)](low.b, stored, options, ends.source))
+        return Rows(BETWEEN_TYPES[type(options)](low.b, stored, options, ends))
 
 
 def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:
     """Which earlier layer's output a tensor is, as ``model.yaml`` says it."""
-    if name == INPUT:
+    if name in low.b.inputs.values():
         return "input"
-    if name in low.b.outputs:
-        return low.b.outputs.index(name)
+    for at, made in enumerate(low.b.results):
+        if name in made.values():
+            return at
     raise refuse(
         node.where,
         f"{path} reads a tensor that is no earlier layer's result; give it what a convolution, or"

@@ -15,11 +15,13 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.tracing import arithmetic as do
 from embertide.tracing import layers
+from embertide.tracing.attention import lower_attention_together
 from embertide.tracing.calls import lower_conv
+from embertide.tracing.graph_norms import lower_graph_norm
 from embertide.tracing.lower import Lowering
-from embertide.tracing.messages import lower_aggregate
 from embertide.tracing.row_wise import lower_row_wise
 from embertide.tracing.source import refuse
+from embertide.tracing.sums import lower_aggregate, lower_degree
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Pending, Pieces, Rows, Stack, Value
 
@@ -34,8 +36,14 @@ def lower_function(low: Lowering, node: Node) -> Any:
     """
     if node.op == "aggregate":
         return lower_aggregate(low, *node.args)
+    if node.op == "attend":
+        return lower_attention_together(low, *node.args)
+    if node.op == "degree":
+        return lower_degree(low, *node.args)
     if node.op == "conv":
         return lower_conv(low, node, *node.args)
+    if node.op == "graph_norm":
+        return lower_graph_norm(low, node, *node.args)
     if node.op == "item":
         return _item(low, node)
     if node.op in ("chunk", "split"):
@@ -105,8 +113,8 @@ def _is_over_nodes(low: Lowering, node: Node) -> bool:
     if over:
         raise refuse(
             node.where,
-            f"{node.op} over all nodes needs the whole graph at once; embeddings here are computed"
-            " from a node's own neighbours: leave pooling and normalisation over the graph out",
+            f"{node.op} over all nodes needs the whole graph at once; known are PyG's norms over"
+            " all nodes (GraphNorm, PairNorm, InstanceNorm, ...): use one, or leave it out",
         )
     return False
 
@@ -128,7 +136,10 @@ def _same(_l: Lowering, _node: Node, x: Value, *_args: Any, **_kwargs: Any) -> V
 
 def _reshape(low: Lowering, node: Node, x: Value, *_args: Any, **_kwargs: Any) -> Value:
     rows = low.rows(node, x)
-    if node.value.shape[:1] != (low.nodes,) or node.value.numel() != node.args[0].value.numel():
+    if (
+        node.value.shape[:1] != node.args[0].value.shape[:1]
+        or node.value.numel() != node.args[0].value.numel()
+    ):
         raise refuse(
             node.where,
             f"{node.op} gives {list(node.value.shape)}, which mixes the rows of nodes; keep the"

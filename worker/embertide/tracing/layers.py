@@ -62,13 +62,12 @@ def batch_norm(
     eps: float = 1e-5,
     **_momentum: Any,
 ) -> Rows:
-    """In eval mode: a scale and a shift of each column."""
+    """In eval mode: a scale and a shift of each column; by all nodes where nothing is stored."""
     if training or running_mean is None:
-        raise refuse(
-            node.where,
-            "a batch norm without running statistics takes them from the batch, in eval mode too;"
-            " train it with track_running_stats=True",
-        )
+        name = low.name(low.rows(node, x))
+        w = None if weight is None else low.constant(weight, "scale")
+        b = None if bias is None else low.constant(bias, "shift")
+        return Rows(low.b.graph_norm(name, "columns", scale=w, shift=b, eps=eps))
     scale, shift = fold_batch_norm(running_mean, running_var, eps, weight, bias)
     name = low.name(low.rows(node, x))
     return Rows(low.b.affine(name, low.derived("scale", scale), low.derived("shift", shift)))

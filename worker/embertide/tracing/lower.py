@@ -6,7 +6,8 @@ edges in `messages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from embertide.errors import ModelError
-from embertide.models.builder import INPUT, ProgramBuilder
+from embertide.models.builder import ProgramBuilder
 from embertide.models.folder import LayerName
 from embertide.models.weights import Weights
+from embertide.spec.relations import Relation
 from embertide.steps import Program, Step
+from embertide.tracing.graphs import GraphTypes
+from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Pending, Rows, Stack
@@ -41,12 +45,13 @@ class Lowering:
     """The program so far.
 
     Attributes:
-        nodes: rows of the traced graph.
+        types: of the graph.
         emit: makes the step of operations that wait for it.
+        last: node type -> what was made last for it, since the layer began.
     """
 
     module: nn.Module
-    nodes: int
+    types: GraphTypes
     emit: Callable[[Lowering, Pending], Rows]
     b: ProgramBuilder
     weights: Weights
@@ -54,13 +59,14 @@ class Lowering:
     made: dict[str, Node] = field(default_factory=dict)
     layers: list[LayerName] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
-    last: str = INPUT
+    last: dict[str, str] = field(default_factory=dict)
     _scope: str | None = None
 
     def rows(self, node: Node, value: Any) -> Rows:
         """A value that must have one row for each node."""
         if isinstance(value, Pending):
-            made = self.emit(self, value)
+            with self.b.of_type(value.node.of):
+                made = self.emit(self, value)
             self._keep(value.node, made)
             return made
         if isinstance(value, Rows):
@@ -98,77 +104,102 @@ class Lowering:
         self.weights.params[name] = tensor.detach().contiguous()
         return name
 
-    def begin(self, path: str, kind: str, reads_edges: bool) -> None:
-        """A convolution starts: what was before it is a layer of its own."""
+    def begin(self, scope: Called) -> None:
+        """A sum over edges comes: those of one call of a module share a layer graph.
+
+        What was before the first one is a layer of its own.
+        """
+        if scope.name == self._scope:
+            return
         if self.layers:
             self._finish()
-        elif self.last != INPUT:
+        elif self.last:
             self.layers.append(LayerName("", "row-wise", False))
             self._finish()
-        self.b.begin(reads_edges)
-        self.layers.append(LayerName(path, kind, reads_edges))
+        self.b.begin(True)
+        self.layers.append(LayerName(scope.path, scope.kind, True))
+        self._scope = scope.name
 
-    def begin_scope(self, scope: str, path: str, kind: str) -> None:
-        """As `begin`, but sums within one call of a module share its layer graph."""
-        if scope != self._scope:
-            self.begin(path, kind, True)
-            self._scope = scope
+    def over(self, relation: str) -> AbstractContextManager[None]:
+        """The steps that are written within it go over the edges of a relation."""
+        return self.b.over(Relation.parse(relation)) if relation else nullcontext()
 
     def _finish(self) -> None:
         self.b.finish(self.last)
-        self._scope = None
+        self.last, self._scope = {}, None
 
-    def run(self, output: Node, lower: Callable[[Lowering, Node], Any]) -> Rows:
-        """All nodes that the output needs, each after those that it reads.
+    def run(self, outputs: Mapping[str, Node], lower: Callable[[Lowering, Node], Any]) -> Lowered:
+        """The program whose results are the outputs: all nodes that they need, in order.
 
         Args:
+            outputs: node type -> what it gets.
             lower: gives the value of one node.
-        """
-        for node in needed(output):
-            if node.edges:
-                continue
-            if node.op == "input":
-                self.values[node] = Rows(INPUT)
-                continue
-            self._keep(node, lower(self, node))
-        return self.rows(output, self.values.get(output))
-
-    def _keep(self, node: Node, value: Any) -> None:
-        self.values[node] = value
-        if isinstance(value, Rows):
-            self.last = value.name
-            if value.factor == 1.0:
-                self.made.setdefault(value.name, node)
-
-    def finish(self, output: Rows, where: str) -> Lowered:
-        """The program whose result is ``output``.
 
         Raises:
             ModelError: a parameter has another shape than its convolution expects, or nothing
                 reads the graph's features.
         """
-        name = self.name(output)
-        if name == INPUT:
+        nodes = needed(*outputs.values())
+        for node, following in zip(nodes, _layers_ahead(nodes), strict=True):
+            if following is not None and following.name in node.within:
+                self.begin(following)
+            if node.edges:
+                continue
+            if node.op == "input":
+                self.values[node] = Rows(self.b.inputs[node.args[1]])
+                continue
+            with self.b.of_type(node.of):
+                self._keep(node, lower(self, node))
+        results = {
+            node_type: self.name(self.rows(node, self.values.get(node)))
+            for node_type, node in outputs.items()
+        }
+        where = next(iter(outputs.values())).where
+        if set(results.values()) <= set(self.b.inputs.values()):
             raise refuse(where, "forward returns its features as they are; there is no model")
+        return self._finished(results)
+
+    def _keep(self, node: Node, value: Any) -> None:
+        self.values[node] = value
+        if isinstance(value, Rows):
+            # The latest comes last, so that it stands for the layer.
+            self.last.pop(node.of, None)
+            self.last[node.of] = value.name
+            if value.factor == 1.0:
+                self.made.setdefault(value.name, node)
+
+    def _finished(self, results: dict[str, str]) -> Lowered:
         if not self.layers:
             self.layers.append(LayerName("", "row-wise", False))
-        self.last = name
+        self.last = results
         self._finish()
         if self.weights.differences:
             found = ", ".join(
                 f"{one} is {got}, not {want}" for one, want, got in self.weights.differences
             )
             raise ModelError(f"the module's parameters are not its convolutions': {found}")
+        steps = _read(self.b.steps, {*results.values(), *self.b.outputs})
+        read = {name for step in steps for name in step.reads()} | set(results.values())
         program = Program(
-            steps=_read(self.b.steps, {name, *self.b.outputs}),
+            steps=steps,
             params=self.weights.params,
             widths=self.b.widths,
             layers=self.b.layer + 1,
-            inputs={"": INPUT},
-            results={"": name},
+            inputs={one: name for one, name in self.b.inputs.items() if name in read},
+            results=results,
             outputs=tuple(self.b.outputs),
         )
         return Lowered(program, tuple(self.layers), self.made)
+
+
+def _layers_ahead(nodes: Sequence[Node]) -> list[Called | None]:
+    """For each node the layer of the next sum over edges, of its own if it is one."""
+    found: list[Called | None] = []
+    following = None
+    for node in reversed(nodes):
+        following = next((one for one in node.args if isinstance(one, Called)), following)
+        found.append(following)
+    return found[::-1]
 
 
 def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:
@@ -181,11 +212,20 @@ def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:
     return tuple(reversed(kept))
 
 
-def needed(output: Node) -> list[Node]:
-    """The nodes that lead to one, in the order in which they were recorded."""
-    found, left = {output}, [output]
+def needed(*outputs: Node) -> list[Node]:
+    """The nodes that lead to some, in the order in which they were recorded."""
+    return _leading_to(outputs, Node.sources)
+
+
+def along_edges(*messages: Node) -> list[Node]:
+    """As `needed`, of messages, from where they take rows of nodes to the edges."""
+    return _leading_to(messages, lambda node: [one for one in node.sources() if one.edges])
+
+
+def _leading_to(nodes: Iterable[Node], sources: Callable[[Node], list[Node]]) -> list[Node]:
+    found, left = set(nodes), list(nodes)
     while left:
-        new = set(left.pop().sources()) - found
+        new = set(sources(left.pop())) - found
         found |= new
         left.extend(new)
     return sorted(found, key=lambda node: node.number)
