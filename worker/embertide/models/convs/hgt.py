@@ -19,6 +19,10 @@ from embertide.models.weights import Scope
 from embertide.spec.relations import Relation
 
 Tensors = dict[str, str]
+Projected = tuple[str, str, str]
+"""Keys, queries and values of a node type."""
+Names = dict[Relation, tuple[str, str, str]]
+"""Relation -> the names of its parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +30,16 @@ class _Heads:
     """The tensors of all types, ``heads`` times ``width`` columns, and each relation's parameters.
 
     Attributes:
-        query: node type -> [N, H*D].
-        pairs: node type -> [N, 2*H*D] keys, then values.
+        query, key, value: node type -> [N, H*D].
         names: relation -> the parameters K_r [H, D, D], V_r [H, D, D], prior_r [H, 1].
     """
 
     heads: int
     width: int
     query: Tensors
-    pairs: Tensors
-    names: dict[Relation, tuple[str, str, str]]
+    key: Tensors
+    value: Tensors
+    names: Names
 
     @property
     def columns(self) -> int:
@@ -70,20 +74,12 @@ def _sums(b: ProgramBuilder, given: _Heads, relation: Relation) -> str:
         "out = flatten(scaled)",
     )
     query = b.row_wise((given.query[relation.destination],), turned, (matrix, prior), columns)
-    scored = (
-        f"keys = narrow(s, 1, 0, {columns})",
-        f"key = reshape(keys, [{heads}, {width}])",
-        f"query = reshape(t, [{heads}, {width}])",
-        "both = mul(key, query)",
-        "score = sum(both, 2)",
-        f"out = narrow(s, 1, {columns}, {columns})",
-    )
-    return b.message(
-        given.pairs[relation.source],
-        scored,
-        columns + heads,
-        reduce="softmax",
-        target=query,
+    return b.pair_attend(
+        given.value[relation.source],
+        query,
+        heads,
+        kind="dot",
+        key=given.key[relation.source],
         log_sum=True,
     )
 
@@ -119,14 +115,12 @@ def pyg_hgt(b: ProgramBuilder, s: Scope, _o: PygHgt, x: Tensors, types: NodeType
     """HGTConv: gelu, a Linear for each type, and a gate where the input has the same width."""
     for relation in types.relations:
         s.raw(f"p_rel.{_joined(relation)}", 1, "heads")
-    query, pairs = {}, {}
+    made = {}
     for name, rows in x.items():
         with b.of_type(name):
-            query[name], pairs[name] = _projected(b, s.at(s.name(f"kqv_lin.lins.{name}")), s, rows)
+            made[name] = _projected(b, s.at(s.name(f"kqv_lin.lins.{name}")), s, rows)
     names = _pyg_relations(s, types)
-    given = _Heads(
-        heads=s.size("heads"), width=s.size("width"), query=query, pairs=pairs, names=names
-    )
+    given = _heads(s, made, names)
     found = attend_over_relations(b, types, given)
     for name in types.names:
         for short in (f"out_lin.lins.{name}.weight", f"out_lin.lins.{name}.bias", f"skip.{name}"):
@@ -138,30 +132,38 @@ def _joined(relation: Relation) -> str:
     return "__".join((relation.source, relation.name, relation.destination))
 
 
-def _projected(b: ProgramBuilder, inner: Scope, s: Scope, rows: str) -> tuple[str, str]:
-    """Queries, and keys beside values, of the Linear that makes all three."""
+def _heads(s: Scope, made: dict[str, Projected], names: Names) -> _Heads:
+    key, query, value = ({name: of[at] for name, of in made.items()} for at in range(3))
+    sizes = {"heads": s.size("heads"), "width": s.size("width")}
+    return _Heads(**sizes, query=query, key=key, value=value, names=names)
+
+
+def _projected(b: ProgramBuilder, inner: Scope, s: Scope, rows: str) -> Projected:
+    """Keys, queries and values of the Linear that makes all three."""
     inner = Scope(s.weights, inner.prefix, s.label, {})
     inner.expect("in", b.widths[rows])
     weight, bias = inner.raw("weight", "three", "in"), inner.raw("bias", "three")
     b.learn(rows, inner.size("in"))
     if weight is None or bias is None:
-        return rows, rows
-    s.agree("columns", len(weight) // 3)
-    s.agree("width", s.size("columns") // max(1, s.size("heads")))
-    (key, query, value), shifts = weight.chunk(3), bias.chunk(3)
-    of_query = inner.put(inner.name("query"), query), inner.put(inner.name("query_bias"), shifts[1])
-    of_pairs = (
-        inner.put(inner.name("pairs"), torch.cat([key, value])),
-        inner.put(inner.name("pairs_bias"), torch.cat([shifts[0], shifts[2]])),
+        return rows, rows, rows
+    columns = len(weight) // 3
+    s.agree("columns", columns)
+    s.agree("width", columns // max(1, s.size("heads")))
+    key, query, value = (
+        b.linear(
+            rows,
+            inner.put(inner.name(kind), of_kind),
+            columns,
+            inner.put(inner.name(f"{kind}_bias"), shift),
+        )
+        for kind, of_kind, shift in zip(
+            ("key", "query", "value"), weight.chunk(3), bias.chunk(3), strict=True
+        )
     )
-    columns = len(query)
-    return (
-        b.linear(rows, of_query[0], columns, of_query[1]),
-        b.linear(rows, of_pairs[0], 2 * columns, of_pairs[1]),
-    )
+    return key, query, value
 
 
-def _pyg_relations(s: Scope, types: NodeTypes) -> dict[Relation, tuple[str, str, str]]:
+def _pyg_relations(s: Scope, types: NodeTypes) -> Names:
     """Stored head by head, and within a head by relation."""
     heads, width, count = s.size("heads"), s.size("width"), len(types.relations)
     stacks = [
@@ -205,20 +207,20 @@ def dgl_hgt(b: ProgramBuilder, s: Scope, o: DglHgt, x: Tensors, types: NodeTypes
         b.learn(rows, s.size("in"))
     s.sizes |= {"heads": heads, "width": s.size("columns") // max(1, heads)}
     names = _dgl_relations(s, heads, types)
-    query, pairs = {}, {}
+    made = {}
     for number, name in enumerate(types.names):
         if name not in x:
             continue
-        query[name] = pairs[name] = x[name]
+        made[name] = x[name], x[name], x[name]
         if None not in stacks:
-            key, asked, value = (stack[number].t() for stack in stacks if stack is not None)
-            of_query = s.put(s.name(f"query.{name}"), asked)
-            of_pairs = s.put(s.name(f"pairs.{name}"), torch.cat([key, value]))
+            weights = [stack[number].t() for stack in stacks if stack is not None]
             with b.of_type(name):
-                query[name] = b.linear(x[name], of_query, len(asked))
-                pairs[name] = b.linear(x[name], of_pairs, 2 * len(asked))
-    given = _Heads(heads=heads, width=s.size("width"), query=query, pairs=pairs, names=names)
-    found = attend_over_relations(b, types, given)
+                key, query, value = (
+                    b.linear(x[name], s.put(s.name(f"{kind}.{name}"), weight), len(weight))
+                    for kind, weight in zip(("key", "query", "value"), weights, strict=True)
+                )
+            made[name] = key, query, value
+    found = attend_over_relations(b, types, _heads(s, made, names))
     return _dgl_behind(b, s, o, found, x, types)
 
 
@@ -232,7 +234,7 @@ def _count(s: Scope, prefix: str) -> int:
     return count
 
 
-def _dgl_relations(s: Scope, heads: int, types: NodeTypes) -> dict[Relation, tuple[str, str, str]]:
+def _dgl_relations(s: Scope, heads: int, types: NodeTypes) -> Names:
     """Stored relation by relation for each head."""
     count, width = len(types.relations), s.size("width") or "width"
     matrices = {
