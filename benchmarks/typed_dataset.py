@@ -100,7 +100,6 @@ def _write_model(folder: Path, conv: str, width: int) -> None:
     save_file(weights, folder / "weights.safetensors")
     layers: list[dict[str, Any]] = [{"conv": conv} for _ in range(LAYERS)]
     for number, layer_of in enumerate(layers):
-        layer_of |= {"heads": HEADS} if conv == "hgt" else {}
         layer_of |= {"activation": "relu"} if number < LAYERS - 1 else {}
     described = {
         "library": "pyg",

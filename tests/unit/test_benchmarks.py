@@ -34,6 +34,8 @@ COMMANDS = (
     "primitives",
     "report",
     "scaling",
+    "typed",
+    "typed_dataset",
 )
 HAS_DGL = importlib.util.find_spec("dgl") is not None
 
@@ -83,6 +85,19 @@ def test_systems_agree_from_end_to_end(run: Command) -> None:
     for system in case["systems"].values():
         assert system["max_error"] < 1e-4
         assert system["wall"] > system["work"] > 0
+
+
+@pytest.mark.skipif(not HAS_DGL, reason="no wheel of dgl for this Python and machine")
+@pytest.mark.parametrize(
+    ("name", "conv", "grid"),
+    [("typed", "rgcn", "2x1"), ("typed", "hgt", "1x1"), ("end_to_end", "appnp", "1x1")],
+)
+def test_dgl_agrees(run: Command, name: str, conv: str, grid: str) -> None:
+    small = ["--scale", "8", "--rounds", "0", "--settle", "0", "--no-limits", "--conv", conv]
+    (case,) = run(name, *small, "--grid", grid)["cases"]
+    assert len(case["systems"]) == 2
+    for system in case["systems"].values():
+        assert system["max_error"] < 1e-4
 
 
 @pytest.mark.distributed
