@@ -71,6 +71,16 @@ def described(layers: str, more: str = BOTH, library: str = "pyg") -> str:
             "what follows takes one row of numbers for each node",
         ),
         (
+            described("{conv: RelGraphConv}", library="dgl"),
+            "layers[0].conv: is 'RelGraphConv'; for dgl Embertide supports gcn, sage",
+        ),
+        (described("{conv: RelGraphConv}", library="dgl"), "(did you mean 'rgcn'?)"),
+        (
+            described("{conv: hgt, metadata: x}"),
+            "layers[0].metadata: is written as relations: [user:buys:item, ...], beside layers",
+        ),
+        (described("{conv: rgcn, num_relations: 2}"), "layers[0].num_relations: is told by the"),
+        (
             described("{conv: sage}"),
             "layers[0].conv: sage is of one relation; in a model of several node types or relations"
             " it stands in {conv: hetero, each: {conv: sage}}",

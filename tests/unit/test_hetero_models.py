@@ -10,7 +10,7 @@ import torch
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from tests.support import hetero_cases_dgl, hetero_cases_pyg
 from tests.support.hetero_case import HeteroCase, edges, shaken, weights
-from tests.support.models import assert_same
+from tests.support.models import assert_same, program_of
 from tests.support.pyg import pyg
 from tests.support.typed_world import COUNTS
 
@@ -45,3 +45,16 @@ def _assert_exact(library: str, case: HeteroCase, nn: Any, graph: Any, **more: A
     for node_type, values in found.items():
         # PyG takes as many rows as sources where the destination type has no features.
         assert_same(values, expected[node_type][: COUNTS[node_type]], case.tolerance)
+
+
+def test_what_the_outputs_do_not_need_is_left_out() -> None:
+    case = hetero_cases_pyg.CASES["hetero-linked"]
+    module = shaken(case, pyg)
+    tags = program_of(f"library: pyg\noutputs: [tag]\n{case.text}", module)
+    every = case.program("pyg", module)
+    assert set(tags.inputs) == {"item", "tag"}
+    assert set(every.inputs) == {"user", "item", "tag"}
+    assert tags.relations == ["item:has:tag"]
+    read = {name for step in tags.steps for name in step.param_names()}
+    assert set(tags.params) == read < set(every.params)
+    torch.testing.assert_close(case.found(tags)["tag"], case.found(every)["tag"])

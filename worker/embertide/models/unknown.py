@@ -32,6 +32,10 @@ ARGUMENTS = {
     **dict.fromkeys(
         ("channels", "requires_grad", "init_beta", "learn_beta", "project_initial_features"), _TOLD
     ),
+    **dict.fromkeys(("num_relations", "num_rels", "num_blocks", "num_ntypes", "num_etypes"), _TOLD),
+    **dict.fromkeys(("in_feat", "out_feat", "in_size", "out_size", "head_size"), _TOLD),
+    "is_sorted": _NO_EFFECT,
+    "metadata": "is written as relations: [user:buys:item, ...], beside layers",
     **dict.fromkeys(("shared_weights", "num_stacks", "num_nodes", "embedding_dim"), _TOLD),
     "flow": "is said by the job: spec.input.edges has the columns of source and destination",
     "num_layers": "is not a field: every layer is an item of layers; repeat it",
@@ -48,6 +52,10 @@ _CONVS = {
     "chebnet": "cheb",
     "jk": "jumping_knowledge",
     "lin": "linear",
+    "heterograph": "hetero",
+    "to_hetero": "hetero",
+    "relgraph": "rgcn",
+    "fastrgcn": "rgcn",
 }
 """Other names of convolutions, in lower case and without ``conv``."""
 
