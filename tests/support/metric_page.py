@@ -42,8 +42,8 @@ group is one label's value:
 # Bytes that each group (., m) moved along the graph axis, by layer.
 sum by (feature_rank, layer) (embertide_exchange_sent_bytes_total{axis="graph"})
 # The worker that waits longest, over the mean of its job.
-max by (job_name) (sum without (axis, primitive, layer, relation) (embertide_exchange_wait_seconds_sum))
-  / avg by (job_name) (sum without (axis, primitive, layer, relation) (embertide_exchange_wait_seconds_sum))
+max by (job_name) (sum by (job_name, attempt, rank) (embertide_exchange_wait_seconds_sum))
+  / avg by (job_name) (sum by (job_name, attempt, rank) (embertide_exchange_wait_seconds_sum))
 # Sent beside planned; what no plan foresees has no second side.
 sum by (axis, primitive) (embertide_exchange_sent_bytes_total)
   / sum by (axis, primitive) (embertide_exchange_planned_sent_bytes)
