@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,8 +18,8 @@ from tests.support.even_types import write_even_types
 
 pytestmark = pytest.mark.distributed
 
-Row = tuple[str, str, int]
-"""Axis, primitive and layer."""
+Row = tuple[str, str, int, str]
+"""Axis, primitive, layer and relation."""
 Model = tuple[str, ...]
 """Options of ``embertide synth``."""
 
@@ -49,7 +50,7 @@ CASES = [
     (("--conv", "dotgat"), "1x2", None),
     (GCN, "2x2", [5, 5, 5]),
     (TYPES, "2x2", None),
-    (TYPES, "2x1", [2, 2]),
+    (TYPES, "2x1", [16, 16]),
 ]
 
 
@@ -81,6 +82,10 @@ def with_groups(manifest: Path, fanout: list[int] | None) -> str:
     return str(manifest)
 
 
+def row_of(item: dict[str, Any]) -> Row:
+    return item["axis"], item["primitive"], item["layer"], item["relation"]
+
+
 @pytest.mark.parametrize(("model", "grid", "fanout"), CASES)
 def test_a_run_sends_what_is_planned(
     commands: Commands, made: dict[Model, Path], model: Model, grid: str, fanout: list[int] | None
@@ -90,12 +95,8 @@ def test_a_run_sends_what_is_planned(
     assert done.code == 0, done.err
     report = done.events[-1]
     workers = math.prod(report["grid"])
-    sent: dict[Row, dict[str, int]] = {
-        (item["axis"], item["primitive"], item["layer"]): item for item in report["traffic"]
-    }
-    planned = {
-        (item["axis"], item["primitive"], item["layer"]): item for item in report["planned_traffic"]
-    }
+    sent = {row_of(item): item for item in report["traffic"]}
+    planned = {row_of(item): item for item in report["planned_traffic"]}
     assert len(planned) == len(report["planned_traffic"])
     assert planned.keys() == sent.keys()
     wrong = {}

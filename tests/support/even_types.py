@@ -28,7 +28,7 @@ from tests.support.program_files import write_program
 COUNTS = {"author": 1536, "paper": 1024, "topic": 512}
 WIDTHS = {"author": 12, "paper": 8}
 """Of the features; topics have none."""
-EDGES = {"author:wrote:paper": 12000, "author:knows:author": 12000, "paper:of:topic": 6000}
+EDGES = {"author:wrote:paper": 12000, "author:knows:author": 12000, "paper:of:topic": 30000}
 WROTE, KNOWS, OF = EDGES
 WRITTEN = "paper:written_by:author"
 HIDDEN, HEADS = 16, 4

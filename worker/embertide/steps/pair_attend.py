@@ -137,17 +137,20 @@ class PairAttend(EdgeStep, kind="pair_attend"):
         """[nnz of our sub-range, H] pair scores, and where its rows begin. Collective."""
         key, query = (execution.rows(name, self.layer) for name in (self.key, self.query))
         graph, score = execution.graph(self.edges), self._score(execution)
-        channel, depth = execution.channel(self.layer, "world", "sddmm"), execution.depth
+        channel, depth = (
+            execution.channel(self.layer, "world", "sddmm", self.relation),
+            execution.depth,
+        )
         scores = attention.sddmm(channel, graph.pairs(), key, query, score, depth=depth)
         return scores, graph.sub_range().indptr
 
     def _weigh(self, execution: Execution, shares: torch.Tensor) -> torch.Tensor:
         """[N/P, H*F'/M] the sums that [nnz of our sub-range, H] shares weigh. Collective."""
         graph, width = execution.graph(self.edges), execution.program.widths[self.x]
-        channel = execution.channel(self.layer, "feature", "sddmm")
+        channel = execution.channel(self.layer, "feature", "sddmm", self.relation)
         shares = attention.scatter_heads(channel, shares, width)
         return attention.weigh(
-            execution.channel(self.layer, "graph", "spmm"),
+            execution.channel(self.layer, "graph", "spmm", self.relation),
             graph.tiles(),
             execution.tile(self.x, self.layer),
             shares,
