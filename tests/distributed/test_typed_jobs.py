@@ -13,6 +13,7 @@ import yaml
 
 from embertide.errors import InputError, ModelError
 from embertide.grid import Grid
+from embertide.models.read import read_files
 from embertide.planning.inputs import Inputs, list_inputs
 from embertide.planning.matching import check_model
 from embertide.spec.grid import GridShape
@@ -23,7 +24,14 @@ from embertide.versions.publish import rollback
 from embertide.versions.reading import iter_embeddings, read_version
 from tests.support.exact import assert_exact
 from tests.support.ranks import on_grid
-from tests.support.typed_files import VERSION, names_of, positions, publish_typed, write_typed_job
+from tests.support.typed_files import (
+    VERSION,
+    names_of,
+    positions,
+    publish_typed,
+    write_tables,
+    write_typed_job,
+)
 from tests.support.typed_programs import attending, from_files, relational
 from tests.support.typed_world import COUNTS, expected_of
 
@@ -60,6 +68,40 @@ def test_each_type_is_published_with_its_own_parts(
     (tmp_path / "out" / "versions" / VERSION / "tag" / "part-00000.npy").unlink()
     with pytest.raises(Exception, match=r"tag/part-00000.npy is missing"):
         rollback(storage, out, VERSION)
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (2, 2)])
+def test_a_table_of_the_model_takes_the_place_of_features(
+    tmp_path: Path, manifest: dict[str, Any], grid: tuple[int, int]
+) -> None:
+    """Its rows are read by all workers, as if they were features."""
+    program = relational()
+    manifest["spec"]["input"]["nodes"][2] = {"name": "tag", "count": 3}
+    write_tables(tmp_path, program, "tag")
+    on_grid(*grid, publish_typed, manifest, program)
+    for name, expected in expected_of(program).items():
+        out = read_version(open_storage(None), f"file://{tmp_path}/out", node_type=name)
+        ids, vectors = out.to_numpy()
+        assert_exact(vectors, expected[positions(name, ids)])
+
+
+def test_a_table_must_have_the_nodes_of_the_job(tmp_path: Path, manifest: dict[str, Any]) -> None:
+    write_tables(tmp_path, relational(), "tag")
+    nodes, storage = manifest["spec"]["input"]["nodes"], open_storage(None)
+
+    def listed(node: dict[str, Any]) -> Inputs:
+        nodes[2] = node
+        return list_inputs(storage, load_manifest(yaml.safe_dump(manifest)))
+
+    assert listed(nodes[2]).model_tables == {}, "features of the job come first"
+    (table,) = listed({"name": "tag", "count": 3}).model_tables.values()
+    assert read_files(storage, f"file://{tmp_path}/model").program().widths["tag.x"] == 4
+    with pytest.raises(InputError, match=r"has 3 rows, but the type has 4 nodes \(count\)"):
+        listed({"name": "tag", "count": 4})
+    ids = {"name": "tag", "ids": "int64", "table": {"uri": f"file://{tmp_path}/lone"}}
+    with pytest.raises(InputError, match=r"by number of row, but its ids are int64.*idsUri") as no:
+        listed(ids)
+    assert table in str(no.value)
 
 
 def test_a_reader_says_which_type(tmp_path: Path, manifest: dict[str, Any]) -> None:

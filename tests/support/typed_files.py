@@ -4,6 +4,7 @@ format. Ranks import this module, so it stays light.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import torch
 import yaml
 
 from embertide.context import RunContext
+from embertide.models.folder import LayerName, folder_files
 from embertide.pipeline import layer_graphs, own_rows
-from embertide.planning.inputs import list_inputs
+from embertide.planning.inputs import list_inputs, with_tables
 from embertide.planning.matching import check_model
 from embertide.planning.order import WorkOrder
 from embertide.primitives.exchange import Exchange
@@ -122,11 +124,25 @@ def _write_edges(folder: Path) -> list[dict[str, Any]]:
     return given
 
 
+def write_tables(folder: Path, program: Program, node_type: str) -> None:
+    """The program as the manifest's model, with a type's features as a table of its own."""
+    results = tuple(program.results.values())
+    layers = tuple(LayerName("", "Layer", True) for _ in results)
+    table = make_typed_features()[node_type]
+    files = folder_files(
+        replace(program, outputs=results), layers, "Net", "torch", {node_type: table}
+    )
+    (folder / "model").mkdir()
+    for name, data in files.with_proof({}).in_order():
+        (folder / "model" / name).write_bytes(data)
+
+
 def publish_typed(exchange: Exchange, manifest: dict[str, Any], program: Program) -> None:
     """A run's stages for a program of several types. Collective: every rank must call."""
     job, storage = load_manifest(yaml.safe_dump(manifest)), open_storage(None)
-    ctx = RunContext(job, exchange, storage, lambda _progress: None, threads=2)
     inputs = list_inputs(storage, job)
+    job = with_tables(job, inputs.model_tables)
+    ctx = RunContext(job, exchange, storage, lambda _progress: None, threads=2)
     clock = Clock(MemoryWatch(), ctx.report)
     nodes = load_types(ctx, inputs)
     counts = {name: of_type.ids.count for name, of_type in nodes.items()}
