@@ -51,7 +51,7 @@ def roles_of(module: nn.Module, given: Mapping[str, str]) -> dict[str, str]:
             )
     found: dict[str, str] = {}
     for name, required in parameters.items():
-        known = given.get(name) or _NAMES.get(name.removesuffix(_BY_TYPE))
+        known = given.get(name) or _NAMES.get(name.lower().removesuffix(_BY_TYPE))
         if known is not None and known not in found.values():
             found[name] = known
         elif required:

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import ValidationError
 from torch import nn
 
-from embertide.models.builder import INPUT
-from embertide.models.convs.kinds import CONVS
+from embertide.models.convs.ends import Ends
+from embertide.models.convs.kinds import BETWEEN_TYPES, CONVS
 from embertide.models.weights import Scope
 from embertide.spec.problems import dotted
 from embertide.tracing.convs import Conv
@@ -31,9 +31,10 @@ def lower_conv(
     given: dict[str, float],
     earlier: Node | None,
     source: Node,
+    target: Node,
 ) -> Rows:
     """One layer, or with the convolutions of other relations a part of one."""
-    x = low.name(low.rows(node, low.values.get(source)))
+    ends = Ends(*(low.name(low.rows(node, low.values.get(one))) for one in (source, target)))
     start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
     kind = type(module).__name__
     low.begin(scope)
@@ -47,17 +48,21 @@ def lower_conv(
         raise refuse(
             node.where, f"{path} ({kind}) is not known with these options: {told}"
         ) from None
-    stored = Scope(low.weights, path, f"{path}, {kind}", {"in": low.b.widths[x]})
+    sizes = {"in": low.b.widths[ends.source], ends.own: low.b.widths[ends.target]}
+    stored = Scope(low.weights, path, f"{path}, {kind}", sizes)
     with low.over(relation):
-        return Rows(CONVS[type(options)](low.b, stored, options, x))
+        if ends.within:
+            return Rows(CONVS[type(options)](low.b, stored, options, ends.source))
+        return Rows(BETWEEN_TYPES[type(options)](low.b, stored, options, ends))
 
 
 def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:
     """Which earlier layer's output a tensor is, as ``model.yaml`` says it."""
-    if name == INPUT:
+    if name in low.b.inputs.values():
         return "input"
-    if name in low.b.outputs:
-        return low.b.outputs.index(name)
+    for at, made in enumerate(low.b.results):
+        if name in made.values():
+            return at
     raise refuse(
         node.where,
         f"{path} reads a tensor that is no earlier layer's result; give it what a convolution, or"

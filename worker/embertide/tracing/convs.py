@@ -31,7 +31,7 @@ class Conv:
         earlier: the argument, and option, that is an earlier layer's output; "" if none.
         given: arguments of ``forward`` that are options -> why they must be given, or "".
         after: attributes that hold functions applied to the result, in this order.
-        sources_only: of a pair of features it reads the sources' alone.
+        matrix: the argument that takes the place of a module's own weight; "" if it takes none.
         problem: what a module has that cannot be run; "" if nothing.
     """
 
@@ -43,8 +43,12 @@ class Conv:
     earlier: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     after: tuple[str, ...] = ()
-    sources_only: bool = False
+    matrix: str = ""
     problem: Callable[[Any], str] = lambda _module: ""
+
+    def has_bias(self, module: Any) -> bool:
+        """Whether a module adds one to its result."""
+        return bool(self.bias) and _at(module, self.bias) is not None
 
     def options_of(self, module: Any, weighted: bool, **more: Any) -> Layer:
         """What ``model.yaml`` would say of a module.
@@ -59,7 +63,7 @@ class Conv:
         own = set(self.options.model_fields) - set(Layer.model_fields)
         values = {"conv": _word(self.options), **more}
         if self.bias:
-            values["bias"] = _at(module, self.bias) is not None
+            values["bias"] = self.has_bias(module)
         if self.weight:
             values["edge_weight"] = weighted
         for name in (own | set(self.told)) - set(values):

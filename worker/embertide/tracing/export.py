@@ -125,7 +125,7 @@ def _lower(subject: Subject, graph: RandomGraph) -> Lowered:
         module=subject.module,
         types=graph.types,
         emit=emit,
-        b=ProgramBuilder(graph.types.nodes.get("", 0)),
+        b=ProgramBuilder({name: width for name, width in graph.types.nodes.items() if width}),
         weights=Weights(tensors, "the module", dtype=torch.float64),
         names=bound_names(subject.module),
     )

@@ -6,20 +6,20 @@ edges in `messages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from embertide.errors import ModelError
-from embertide.models.builder import INPUT, ProgramBuilder
+from embertide.models.builder import ProgramBuilder
 from embertide.models.folder import LayerName
 from embertide.models.weights import Weights
-from embertide.steps import Degree, DivideByDegree, Program, Step
-from embertide.steps.base import EdgeStep
+from embertide.spec.relations import Relation
+from embertide.steps import Program, Step
 from embertide.tracing.graphs import GraphTypes
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
@@ -47,7 +47,7 @@ class Lowering:
     Attributes:
         types: of the graph.
         emit: makes the step of operations that wait for it.
-        inputs: node type -> the tensor of its features.
+        last: node type -> what was made last for it, since the layer began.
     """
 
     module: nn.Module
@@ -59,14 +59,8 @@ class Lowering:
     made: dict[str, Node] = field(default_factory=dict)
     layers: list[LayerName] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)
-    last: str = ""
+    last: dict[str, str] = field(default_factory=dict)
     _scope: str | None = None
-
-    def __post_init__(self) -> None:
-        self.inputs = input_names(self.types)
-        for node_type, name in self.inputs.items():
-            self.b.widths[name] = self.types.nodes[node_type]
 
     def rows(self, node: Node, value: Any) -> Rows:
         """A value that must have one row for each node."""
@@ -125,18 +119,13 @@ class Lowering:
         self.layers.append(LayerName(scope.path, scope.kind, True))
         self._scope = scope.name
 
-    @contextmanager
-    def over(self, relation: str) -> Iterator[None]:
+    def over(self, relation: str) -> AbstractContextManager[None]:
         """The steps that are written within it go over the edges of a relation."""
-        start = len(self.b.steps)
-        yield
-        for at, step in enumerate(self.b.steps[start:], start):
-            if isinstance(step, (EdgeStep, Degree, DivideByDegree)):
-                self.b.steps[at] = replace(step, relation=relation)
+        return self.b.over(Relation.parse(relation)) if relation else nullcontext()
 
     def _finish(self) -> None:
         self.b.finish(self.last)
-        self._scope = None
+        self.last, self._scope = {}, None
 
     def run(self, outputs: Mapping[str, Node], lower: Callable[[Lowering, Node], Any]) -> Lowered:
         """The program whose results are the outputs: all nodes that they need, in order.
@@ -153,7 +142,7 @@ class Lowering:
             if node.edges:
                 continue
             if node.op == "input":
-                self.values[node] = Rows(self.inputs[node.args[1]])
+                self.values[node] = Rows(self.b.inputs[node.args[1]])
                 continue
             self._keep(node, lower(self, node))
         results = {
@@ -161,21 +150,23 @@ class Lowering:
             for node_type, node in outputs.items()
         }
         where = next(iter(outputs.values())).where
-        if set(results.values()) <= set(self.inputs.values()):
+        if set(results.values()) <= set(self.b.inputs.values()):
             raise refuse(where, "forward returns its features as they are; there is no model")
         return self._finished(results)
 
     def _keep(self, node: Node, value: Any) -> None:
         self.values[node] = value
         if isinstance(value, Rows):
-            self.last = value.name
+            # The latest comes last, so that it stands for the layer.
+            self.last.pop(node.of, None)
+            self.last[node.of] = value.name
             if value.factor == 1.0:
                 self.made.setdefault(value.name, node)
 
     def _finished(self, results: dict[str, str]) -> Lowered:
         if not self.layers:
             self.layers.append(LayerName("", "row-wise", False))
-        self.last = list(results.values())[-1]
+        self.last = results
         self._finish()
         if self.weights.differences:
             found = ", ".join(
@@ -189,20 +180,11 @@ class Lowering:
             params=self.weights.params,
             widths=self.b.widths,
             layers=self.b.layer + 1,
-            inputs={one: name for one, name in self.inputs.items() if name in read},
+            inputs={one: name for one, name in self.b.inputs.items() if name in read},
             results=results,
             outputs=tuple(self.b.outputs),
         )
         return Lowered(program, tuple(self.layers), self.made)
-
-
-def input_names(types: GraphTypes) -> dict[str, str]:
-    """Node type -> the tensor of its features, of those that have some."""
-    return {
-        name: f"{name}.{INPUT}" if types.typed else INPUT
-        for name, width in types.nodes.items()
-        if width
-    }
 
 
 def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:

@@ -63,7 +63,7 @@ class Ends:
     def _any_source(self) -> str:
         """Features of the source type, for a message that reads nothing of its source."""
         source = self.low.types.ends(self.relation)[0]
-        found = self.low.inputs.get(source)
+        found = self.low.b.inputs.get(source)
         if found is None:
             raise ModelError(
                 f"a message along {self.relation} reads nothing of its source, and {source} has no"

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from embertide.models.convs.kinds import BETWEEN_TYPES
 from embertide.tracing.convs import Conv
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.graph_norms import NormCall, graph_norm_of
@@ -93,28 +94,38 @@ class _Call:
         bound = inspect.signature(self.forward).bind(self.module, *args, **kwargs).arguments
         xs = bound.get(self.conv.x)
         pair = xs if isinstance(xs, tuple) else (xs, xs)
-        if self.conv.sources_only:
-            pair = pair[:1]
         earlier = bound.get(self.conv.earlier)
-        for x in (*pair, *([earlier] if self.conv.earlier else [])):
+        for x in (pair[0], *([earlier] if self.conv.earlier else [])):
             self._check_features(x)
         called = self.recording.scopes.called(self.path, self.module)
-        if any(x is not pair[0] for x in pair):
+        matrix = bound.pop(self.conv.matrix, None)
+        if (pair[1] is not pair[0] and not self._knows(pair)) or (
+            matrix is not None and self.conv.has_bias(self.module)
+        ):
             return self._traced(called, args, kwargs)
         relation, weighted, given = *self._check_edges(bound), self._given(bound)
         after = [getattr(self.module, name) for name in self.conv.after]
-        value = self._run(plain_graphs(args), plain_graphs(kwargs))
+        del bound["self"]
+        value = self._run((), plain_graphs(bound))
         tape, ends = self.recording.tape, self.recording.types.ends(relation)
-        if pair[0].node.of != ends[0]:
+        given_ends = pair[0].node.of, pair[1].node.of
+        if given_ends != ends:
             raise self._refuse(
-                f"is given features of {pair[0].node.of}, but {relation} leads from {ends[0]}"
+                f"is given features of {' and '.join(given_ends)}, but {relation} leads from"
+                f" {ends[0]} to {ends[1]}"
             )
         how = (self.path, self.module, self.conv, relation, called, weighted, given)
-        node = tape.add("conv", (*how, earlier, pair[0]), {}, value, ends[1])
+        node = tape.add("conv", (*how, earlier, *pair), {}, value, ends[1])
         out: Any = tape.wrap(node)
+        # Sums are linear, so that the matrix may come behind them.
+        out = out if matrix is None else out @ matrix
         for function in after:
             out = out if function is None else function(out)
         return out
+
+    def _knows(self, pair: Any) -> bool:
+        """Whether it is known as a whole with other rows at the destinations."""
+        return self.conv.options in BETWEEN_TYPES and isinstance(pair[1], Traced)
 
     def _check_features(self, x: Any) -> None:
         if x is None and self.recording.types.typed:
@@ -129,7 +140,7 @@ class _Call:
             )
 
     def _traced(self, called: Called, args: Any, kwargs: Any) -> Any:
-        """Between two node types, by what it does."""
+        """By what it does."""
         hooked = _hook(self.module, self.recording) if is_message_passing(self.module) else []
         try:
             with self.recording.scopes.within(called):
