@@ -166,6 +166,7 @@ def export(
     *,
     inputs: Mapping[str, str] | None = None,
     width: int | None = None,
+    tables: Mapping[str, str] | str | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -186,6 +187,8 @@ def export(
         inputs: argument of ``forward`` -> ``x``, ``edge_index``, ``edge_weight``, ``graph``,
             ``blocks`` or ``data``, where its name does not tell.
         width: columns of the features, where the module does not tell.
+        tables: node type -> an ``nn.Embedding`` or parameter with a row for each of its nodes,
+            which the model brings as their features; its name alone in a graph of one type.
         endpoint_url, region, path_style: as for `read`.
 
     Raises:
@@ -197,7 +200,8 @@ def export(
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     uri = _uri(out, "model")
-    done = export_module(module, inputs=inputs, width=width)
+    named = {"": tables} if isinstance(tables, str) else tables
+    done = export_module(module, inputs=inputs, width=width, tables=named)
     done.write(open_storage(settings), uri)
     return done
 

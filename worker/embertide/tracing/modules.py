@@ -136,7 +136,7 @@ class _Call:
         if not isinstance(x, Traced):
             raise self._refuse(
                 "is given features that do not come from the graph's (an embedding table?);"
-                " give the table as the job's features"
+                " name a table by --table, or give it as the job's features"
             )
 
     def _traced(self, called: Called, args: Any, kwargs: Any) -> Any:
