@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from embertide.errors import ModelError
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.tracing.convs_dgl import DGL
 from embertide.tracing.convs_pyg import PYG
@@ -104,3 +105,12 @@ def test_options_of_dgl(name: str) -> None:
 def test_every_entry_has_a_case() -> None:
     assert set(PYG_CASES) == set(PYG)
     assert set(DGL_CASES) == set(DGL)
+
+
+def test_several_aggregators_of_pyg() -> None:
+    """Side by side; other ways of joining them are refused."""
+    done = export_module(shake(OnPyg(pyg.SAGEConv(5, 3, aggr=["mean", "max"]), "", "")), width=5)
+    assert done.proof.largest_error <= TOLERANCE
+    joined = pyg.SAGEConv(5, 3, aggr=["mean", "max"], aggr_kwargs={"mode": "sum"})
+    with pytest.raises(ModelError, match="several aggregators with mode='sum'"):
+        export_module(OnPyg(joined, "", ""), width=5)

@@ -31,6 +31,12 @@ def _transformer(m: Any) -> str:
     return "beta=True, a gate" if m.beta else _edge_features(m)
 
 
+def _several(m: Any) -> str:
+    """Several aggregators are known side by side."""
+    mode = getattr(m.aggr_module, "mode", "cat")
+    return "" if mode == "cat" else f"several aggregators with mode={mode!r}"
+
+
 def _activation(m: Any) -> ActivationOptions | None:
     """ARMA's own; what is not listed here is refused by its options."""
     if m.act is None:
@@ -46,7 +52,15 @@ def _theta(m: Any) -> float | None:
 
 PYG: dict[str, Conv] = {
     "GCNConv": Conv(pyg.PygGcn, weight=_WEIGHT),
-    "SAGEConv": Conv(pyg.PygSage, bias="lin_l.bias"),
+    "SAGEConv": Conv(
+        pyg.PygSage,
+        bias="lin_l.bias",
+        told={
+            "aggr": lambda m: "mean" if isinstance(m.aggr, list) else m.aggr,
+            "aggrs": lambda m: tuple(m.aggr) if isinstance(m.aggr, list) else None,
+        },
+        problem=_several,
+    ),
     "GraphConv": Conv(pyg.PygGraph, bias="lin_rel.bias", weight=_WEIGHT),
     "GATConv": Conv(pyg.PygGat, problem=_edge_features),
     "GATv2Conv": Conv(pyg.PygGatv2, bias="lin_l.bias", problem=_edge_features),
