@@ -129,6 +129,14 @@ HETERO = {
         " item:bought_by:user: {conv: gatv2, residual: true},"
         " item:has:tag: {conv: dotgat, num_heads: 2}, user:follows:user: {conv: gat}}}]",
     ),
+    "hetero-each": HeteroCase(
+        lambda n: DglChain(
+            conv=n.HeteroGraphConv(
+                {name: n.GraphConv(WIDTHS[source], 4) for source, name, _ in RELATIONS}
+            )
+        ),
+        f"{LISTED}layers: [{{conv: hetero, each: {{conv: gcn}}}}]",
+    ),
     "hetero-deep": HeteroCase(_deep, _DEEP),
 }
 

@@ -158,14 +158,16 @@ HETERO = {
             conv=n.HeteroConv(
                 {
                     BUYS: n.LEConv(_pair(BUYS), 3),
-                    OF: n.GATConv(_pair(OF), 4, heads=2, concat=False, add_self_loops=False),
+                    BOUGHT_BY: n.GATConv(
+                        _pair(BOUGHT_BY), 4, heads=2, concat=False, add_self_loops=False
+                    ),
                     FOLLOWS: n.GATConv(7, 2, residual=True),
                 },
                 aggr="cat",
             )
         ),
         "layers: [{conv: hetero, aggr: cat, convs: {user:buys:item: {conv: le},"
-        " tag:of:item: {conv: gat, concat: false, add_self_loops: false},"
+        " item:bought_by:user: {conv: gat, concat: false, add_self_loops: false},"
         " user:follows:user: {conv: gat, residual: true}}}]",
     ),
     "hetero-deep": HeteroCase(_deep, _DEEP),
