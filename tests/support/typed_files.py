@@ -1,10 +1,9 @@
 """A job of several node types on files: each type with its own kind of ids, each edge type its own
-format. Ranks import this module, so it stays light.
+format.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +12,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import torch
-import yaml
 
-from embertide.context import RunContext
-from embertide.models.folder import LayerName, folder_files
-from embertide.pipeline import layer_graphs, own_rows
-from embertide.planning.inputs import list_inputs, with_tables
-from embertide.planning.matching import check_model
-from embertide.planning.order import WorkOrder
-from embertide.primitives.exchange import Exchange
-from embertide.spec.manifest import load_manifest
-from embertide.spec.version_names import version_uri
-from embertide.stages.features import loaded_features
-from embertide.stages.infer import infer
-from embertide.stages.publish import WrittenType, publish_version, write_parts
 from embertide.steps import Program
-from embertide.storage.opening import open_storage
-from embertide.telemetry.clock import Clock
-from embertide.telemetry.memory import MemoryWatch
-from embertide.typed_graph import build_types, ingest_types, load_types
+from tests.support.program_files import write_program
 from tests.support.typed_world import COUNTS, make_edges, make_typed_features
-
-VERSION = "20261121T041922Z-3fa9c1"
 
 
 def names_of(node_type: str) -> list[Any]:
@@ -47,8 +28,10 @@ def names_of(node_type: str) -> list[Any]:
     )
 
 
-def write_typed_job(folder: Path) -> dict[str, Any]:
-    """Write all inputs; returns the manifest."""
+def write_typed_job(folder: Path, program: Program | None = None) -> dict[str, Any]:
+    """Write all inputs, and a program as the model; returns the manifest."""
+    if program is not None:
+        write_program(folder / "model", program)
     return {
         "apiVersion": "embertide.dev/v1alpha1",
         "kind": "EmbeddingJob",
@@ -122,46 +105,6 @@ def _write_edges(folder: Path) -> list[dict[str, Any]]:
     given[0] |= {"columns": {"weight": "w"}, "reverse": "bought_by"}
     given[2] |= {"reverse": "of"}
     return given
-
-
-def write_tables(folder: Path, program: Program, node_type: str) -> None:
-    """The program as the manifest's model, with a type's features as a table of its own."""
-    results = tuple(program.results.values())
-    layers = tuple(LayerName("", "Layer", True) for _ in results)
-    table = make_typed_features()[node_type]
-    files = folder_files(
-        replace(program, outputs=results), layers, "Net", "torch", {node_type: table}
-    )
-    (folder / "model").mkdir()
-    for name, data in files.with_proof({}).in_order():
-        (folder / "model" / name).write_bytes(data)
-
-
-def publish_typed(exchange: Exchange, manifest: dict[str, Any], program: Program) -> None:
-    """A run's stages for a program of several types. Collective: every rank must call."""
-    job, storage = load_manifest(yaml.safe_dump(manifest)), open_storage(None)
-    inputs = list_inputs(storage, job)
-    job = with_tables(job, inputs.model_tables)
-    ctx = RunContext(job, exchange, storage, lambda _progress: None, threads=2)
-    clock = Clock(MemoryWatch(), ctx.report)
-    nodes = load_types(ctx, inputs)
-    counts = {name: of_type.ids.count for name, of_type in nodes.items()}
-    names = check_model(job, inputs, program, exchange.grid.shape, counts)
-    graph = build_types(ctx, nodes, ingest_types(ctx, inputs, nodes))
-    clock.edges = sum(exchange.all_objects(sum(csr.nnz for csr in graph.sub_ranges.values())))
-    loaded = {name: loaded_features(ctx, nodes[name]) for name in program.inputs}
-    ranges, locations = graph.of_types(names)
-    graphs = layer_graphs(ctx, program, graph, clock)
-    embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock)
-    own = [own_rows(ctx, graph, name, values) for name, values in embeddings.items()]
-    parts = write_parts(ctx, version_uri(job.spec.output.uri, VERSION), own)
-    if exchange.grid.rank == 0:
-        written = [
-            WrittenType(rows.node, counts[rows.node.name], rows.width, of_type, None)
-            for rows, of_type in zip(own, parts, strict=True)
-        ]
-        order = WorkOrder(inputs, VERSION, 0)
-        publish_version(ctx, order, program, clock, written)
 
 
 def positions(node_type: str, ids: Any) -> torch.Tensor:
