@@ -18,8 +18,11 @@ from embertide.models.options.layer import Layer, LinearLayer
 from embertide.models.shapes import shape_of
 from embertide.models.weights import Scope, Weights
 
-Kind = Literal["linear", "batch_norm", "layer_norm"]
+Kind = Literal["linear", "batch_norm", "layer_norm", "graph_norm"]
 KINDS: tuple[Kind, ...] = ("linear", "batch_norm", "layer_norm")
+
+_MARKS = {"batch_norm": "running_mean", "layer_norm": "weight [width]", "graph_norm": "mean_scale"}
+"""What tells a kind of norm among the weights."""
 
 # Linear layers inside DGL's modules, whose ``weight`` is not GraphConv's.
 _INNER = re.compile(r"(^|\.)(fc|fc_\w+|res_fc|apply_func(\..+)?|norm|(batch|layer)_norm)$")
@@ -34,7 +37,7 @@ def find_prefixes(layers: tuple[Layer, ...], library: str, weights: Weights) -> 
     wanted = [
         number
         for number, layer in enumerate(layers)
-        if layer.prefix is None and not _without_parameters(layer)
+        if layer.prefix is None and layer.stores_parameters()
     ]
     per_layer = {
         number: _candidates(layers[number], library, shapes) - given - parts for number in wanted
@@ -89,16 +92,11 @@ def find_norms(
             f" ({places}) with {kind}: true, and {weights.source} holds"
             f" {_count(beside, 'candidate')}: {', '.join(_sorted(beside)) or 'none'};"
             f" write {kind}: {{prefix: ...}}\n"
-            f"expected: <prefix>.{'running_mean' if kind == 'batch_norm' else 'weight [width]'};"
+            f"expected: <prefix>.{_MARKS[kind]};"
             f" found in the weights:\n{_listing(weights)}"
         )
 
     return own | dict(zip(rest, _in_order([beside] * len(rest), explain), strict=True))
-
-
-def _without_parameters(layer: Layer) -> bool:
-    no_weight = getattr(layer, "weight", True) is False
-    return not layer.has_parameters or (no_weight and not layer.bias)
 
 
 def _in_order(candidates: list[set[str]], explain: Callable[[], str]) -> list[str]:
@@ -115,21 +113,19 @@ def _in_order(candidates: list[set[str]], explain: Callable[[], str]) -> list[st
 
 
 def _candidates(layer: Layer, library: str, tensors: dict[str, torch.Tensor]) -> set[str]:
-    marks: Iterable[str] = layer.marks
     if getattr(layer, "weight", True) is False:
-        marks = ("bias",)
-    found = {
-        name[: -len(mark)].removesuffix(".")
-        for mark in marks
-        for name in tensors
-        if name == mark or name.endswith("." + mark)
-    }
-    if library == "dgl" and layer.conv == "gcn" and marks == ("weight",):
+        return {n.removesuffix("bias").removesuffix(".") for n in tensors if _is_bias(n)}
+    found = layer.found_in(tensors)
+    if library == "dgl" and layer.conv == "gcn":
         return {p for p in found if not _INNER.search(p) and _is_graph_conv(p, tensors)}
     if library == "pyg" and layer.conv == "gcn":
         # A Linear called lin beside the convolutions; GCNConv's own has no bias.
         return {p for p in found if _join(p, "lin.bias") not in tensors}
     return found
+
+
+def _is_bias(name: str) -> bool:
+    return name == "bias" or name.endswith(".bias")
 
 
 def _is_graph_conv(prefix: str, tensors: dict[str, torch.Tensor]) -> bool:
@@ -143,14 +139,15 @@ def _is_graph_conv(prefix: str, tensors: dict[str, torch.Tensor]) -> bool:
 
 def _norms(kind: Kind, tensors: dict[str, torch.Tensor]) -> set[str]:
     batch = {n.removesuffix(".running_mean") for n in tensors if n.endswith(".running_mean")}
-    if kind == "batch_norm":
-        return batch
+    graph = {name.removesuffix(".mean_scale") for name in tensors if name.endswith(".mean_scale")}
+    if kind != "layer_norm":
+        return batch if kind == "batch_norm" else graph
     flat = {
         name.removesuffix(".weight")
         for name, tensor in tensors.items()
         if name.endswith(".weight") and tensor.dim() == 1
     }
-    return flat - batch
+    return flat - batch - graph
 
 
 def _join(prefix: str, name: str) -> str:
@@ -197,7 +194,7 @@ def _explain(
         "expected by model.yaml:",
     ]
     for number in wanted:
-        marks = " or ".join(f"<prefix>.{mark}" for mark in layers[number].marks)
+        marks = " or ".join(f"<prefix>.{mark}" for mark in layers[number].known_by())
         names = ", ".join(name or "'' (no prefix)" for name in _sorted(per_layer[number]))
         lines.append(
             f"  layer {number} ({layers[number].conv}): {marks}; candidates: {names or 'none'}"

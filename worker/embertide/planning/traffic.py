@@ -25,6 +25,7 @@ from embertide.steps.moves import (
     Landing,
     LoadedRows,
     Move,
+    Statistics,
     TileRows,
     WholeRows,
 )
@@ -131,6 +132,8 @@ class _Plan:
                 self._whole_rows(move)
             case HeadScores():
                 self._scatter(move)
+            case Statistics():
+                self._gather(move)
 
     def _land(self, move: Landing) -> None:
         """Each value of a loaded row once, and a row number for each that holds a part of it."""
@@ -148,6 +151,13 @@ class _Plan:
         sent = size.tensor(move.width) * others / size.feature
         messages = others * _rounds(size.nodes / size.workers, BLOCK_ROWS)
         self.add("feature", move.primitive, move.layer, sent, messages)
+
+    def _gather(self, move: Statistics) -> None:
+        """A length, then the numbers."""
+        members = {"feature": self.size.feature, "graph": self.size.graph}
+        others = members.get(move.axis, self.size.workers) - 1
+        sent = others * (8 + 8 * move.numbers)
+        self.add(move.axis, "statistics", move.layer, sent, 2 * others)
 
     # -- steps over edges --------------------------------------------------------------------
 

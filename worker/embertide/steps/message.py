@@ -87,7 +87,8 @@ class Message(EdgeStep, kind="message"):
             return _reduced(edges, made[RESULT], self.reduce)
         share, out = edges.softmax(made[SCORE]), made[RESULT]
         heads = share.shape[1]
-        weighed = share[:, :, None] * out.reshape(len(out), heads, out.shape[1] // heads)
+        apart = out.reshape(len(out), heads, out.shape[1] // heads)
+        weighed = share[:, :, None] * apart
         total = edges.sum_at(edges.dst, weighed.flatten(1))
         if not self.log_sum:
             return total

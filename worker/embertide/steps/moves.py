@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from embertide.grid import AxisName
 from embertide.primitives.graph import EdgeView
 
 
@@ -88,4 +89,13 @@ class HeadScores:
     per_edge: bool
 
 
-Move = Landing | Conversion | Degrees | TileRows | LoadedRows | WholeRows | HeadScores
+@dataclass(frozen=True)
+class Statistics:
+    """Numbers of each worker, float64, to all others of an axis."""
+
+    layer: int
+    axis: AxisName
+    numbers: float
+
+
+Move = Landing | Conversion | Degrees | TileRows | LoadedRows | WholeRows | HeadScores | Statistics

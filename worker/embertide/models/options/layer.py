@@ -7,15 +7,18 @@ only adds a check.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_origin
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
+from torch import Tensor
 
+from embertide.models.options.graph_norm import GraphNorm, LayerNorm
 from embertide.models.options.parts import Activation, Mlp, Norm, Part, Skip
 from embertide.spec.base import FieldProblems
 
 Library = Literal["dgl", "pyg"]
-After = Literal["average", "batch_norm", "layer_norm", "activation", "skip"]
+After = Literal["average", "batch_norm", "layer_norm", "graph_norm", "activation", "skip"]
 Place = tuple[str | int, ...]
 Problems = list[tuple[Place, str]]
 
@@ -43,6 +46,10 @@ class Layer(Part):
     """Whether the module stores parameters, so that it has a prefix and may have a bias."""
     keeps_width: ClassVar[bool] = False
     """Whether its parameters, if any, need not tell the columns: the result has the input's."""
+    between_types: ClassVar[bool] = False
+    """Whether its edges may lead from one node type to another."""
+    target_optional: ClassVar[bool] = False
+    """Whether it does without a tensor of the nodes that edges lead to."""
     refused: ClassVar[dict[str, dict[str, str]]] = {}
     """Values of the library's that an option does not have here: option -> value -> why."""
     module: ClassVar[str] = ""
@@ -61,14 +68,17 @@ class Layer(Part):
         " at each kind of layer",
     )
     batch_norm: Norm = Field(default=None, description="a batch norm in eval mode behind it")
-    layer_norm: Norm = Field(default=None, description="a layer norm behind it")
+    layer_norm: LayerNorm = Field(default=None, description="a layer norm behind it")
+    graph_norm: GraphNorm = Field(
+        default=None, description="a norm behind it whose statistics are taken over all nodes"
+    )
     activation: Activation | None = Field(default=None, description="an activation behind it")
     skip: Skip = Field(default=None, description="a link that adds an earlier tensor")
     order: tuple[After, ...] = Field(
         default=(),
         strict=False,
         description="in which order those given of average (heads), batch_norm, layer_norm,"
-        " activation and skip follow, where it is not this order",
+        " graph_norm, activation and skip follow, where it is not this order",
     )
 
     @model_validator(mode="after")
@@ -110,9 +120,31 @@ class Layer(Part):
         source = None if self.skip is None else self.skip.source
         return [(("skip", "from"), source)] if isinstance(source, int) else []
 
+    def known_by(self) -> tuple[str, ...]:
+        """What stands behind the prefix of such a module, as messages show it."""
+        return self.marks
+
+    def found_in(self, names: Mapping[str, Tensor]) -> set[str]:
+        """The prefixes under which such a module is stored, by its marks."""
+        return {
+            name[: -len(mark)].removesuffix(".")
+            for mark in self.marks
+            for name in names
+            if name == mark or name.endswith("." + mark)
+        }
+
+    def stores_parameters(self) -> bool:
+        """Whether the module has any as it is described."""
+        no_weight = getattr(self, "weight", True) is False
+        return self.has_parameters and not (no_weight and not self.bias)
+
     def averages_after(self) -> bool:
         """Whether averaging the heads is a part of its own behind the convolution."""
         return False
+
+    def types_of(self, have: Iterable[str]) -> list[str]:
+        """Of the node types that have a tensor those that pass through it; others stay."""
+        return list(have)
 
     def parts_given(self) -> list[After]:
         """What follows the convolution, in the usual order."""
@@ -120,6 +152,7 @@ class Layer(Part):
             ("average", self.averages_after()),
             ("batch_norm", self.batch_norm is not None),
             ("layer_norm", self.layer_norm is not None),
+            ("graph_norm", self.graph_norm is not None),
             ("activation", self.activation is not None),
             ("skip", self.skip is not None),
         ]
@@ -127,7 +160,8 @@ class Layer(Part):
 
     def part_prefixes(self) -> list[str]:
         """Every prefix given for what follows the convolution."""
-        norms = [norm.prefix for norm in (self.batch_norm, self.layer_norm) if norm is not None]
+        given = (self.batch_norm, self.layer_norm, self.graph_norm)
+        norms = [norm.prefix for norm in given if norm is not None]
         slopes = None if self.activation is None else self.activation.prefix
         link = None if self.skip is None else self.skip.linear
         return [name for name in (slopes, link, *norms) if name is not None]
@@ -145,10 +179,19 @@ class LinearLayer(Layer):
     module = "torch.nn.Linear"
     conv: Literal["linear"] = Field(description="a Linear layer, which reads no edges")
     prefix: str = Field(description="name of the Linear in the weights, such as `lin`")
+    types: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="of several node types, those that pass through it; others stay as they are",
+    )
 
     def no_edge_weights(self) -> str:
         """It reads no edges."""
         return "a linear layer reads no edges"
+
+    def types_of(self, have: Iterable[str]) -> list[str]:
+        """Those of ``types``, or all."""
+        return [name for name in have if not self.types or name in self.types]
 
 
 class JumpingKnowledge(Layer):
