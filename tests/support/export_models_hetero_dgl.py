@@ -1,7 +1,5 @@
 """Models of graphs with types as DGL's examples write them; nothing here is shaped for export."""
 
-# ruff: noqa: RET504 - written as the examples are.
-
 from __future__ import annotations
 
 import torch
@@ -22,8 +20,19 @@ GRAPH = {"nodes": NODES, "edges": EDGES}
 class RelGraphConvLayer(nn.Module):
     """examples/pytorch/rgcn-hetero/model.py: weights of relations from bases, a self-loop."""
 
-    def __init__(self, in_feat, out_feat, rel_names, num_bases, *, weight=True, bias=True,
-                 activation=None, self_loop=False, dropout=0.0):
+    def __init__(
+        self,
+        in_feat,
+        out_feat,
+        rel_names,
+        num_bases,
+        *,
+        weight=True,
+        bias=True,
+        activation=None,
+        self_loop=False,
+        dropout=0.0,
+    ):
         super().__init__()
         self.rel_names = rel_names
         self.bias = bias
@@ -59,10 +68,9 @@ class RelGraphConvLayer(nn.Module):
         else:
             wdict = {}
         if g.is_block:
-            inputs_src = inputs
             inputs_dst = {k: v[: g.number_of_dst_nodes(k)] for k, v in inputs.items()}
         else:
-            inputs_src = inputs_dst = inputs
+            inputs_dst = inputs
         hs = self.conv(g, inputs, mod_kwargs=wdict)
 
         def _apply(ntype, h):
@@ -85,8 +93,16 @@ class EntityClassify(nn.Module):
         self.embed = nn.ModuleDict({name: nn.Linear(n, HIDDEN) for name, n in NODES.items() if n})
         self.layers = nn.ModuleList()
         self.layers.append(
-            RelGraphConvLayer(HIDDEN, HIDDEN, RELATIONS, 2, activation=F.relu, self_loop=True,
-                              dropout=0.5, weight=False)
+            RelGraphConvLayer(
+                HIDDEN,
+                HIDDEN,
+                RELATIONS,
+                2,
+                activation=F.relu,
+                self_loop=True,
+                dropout=0.5,
+                weight=False,
+            )
         )
         self.layers.append(
             RelGraphConvLayer(HIDDEN, OUT, RELATIONS, 2, activation=None, self_loop=True)
@@ -173,12 +189,16 @@ class Attention(nn.Module):
             g.nodes["author"].data["v"] = self.value(x["author"]).view(-1, 2, OUT)
             g.apply_edges(self.edge_attention, etype="writes")
             writes = g["writes"]
-            g.edges["writes"].data["a"] = dglnn.edge_softmax(writes, writes.edata["e"]).unsqueeze(-1)
+            g.edges["writes"].data["a"] = dglnn.edge_softmax(writes, writes.edata["e"]).unsqueeze(
+                -1
+            )
             g.update_all(fn.u_mul_e("v", "a", "m"), fn.sum("m", "h"), etype="writes")
             g.update_all(fn.copy_u("z", "m"), fn.sum("m", "n"), etype="has")
             degree = g.in_degrees(etype="has").float().clamp(min=1).unsqueeze(-1)
-            return {"paper": g.nodes["paper"].data["h"].flatten(1),
-                    "term": g.nodes["term"].data["n"] / degree}
+            return {
+                "paper": g.nodes["paper"].data["h"].flatten(1),
+                "term": g.nodes["term"].data["n"] / degree,
+            }
 
 
 HETERO_DGL = {

@@ -22,6 +22,7 @@ from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
 from embertide.tracing.prepare import find_width, prepare
 from embertide.tracing.proof import Proof, prove
+from embertide.tracing.relations import in_order
 from embertide.tracing.row_wise import emit
 from embertide.tracing.run import Subject, quiet
 from embertide.tracing.tables import find_tables, with_widths
@@ -82,10 +83,12 @@ def export_module(
         names = find_tables(module, tables or {})
         rows = {name: module.get_parameter(table) for name, table in names.items()}
         subject = prepare(module, inputs or {}, graph, names)
-        if graph is None and not rows:
-            types = GraphTypes({"": find_width(subject, width, init or {})})
+        if graph is not None:
+            types = in_order(graph, module)
+        elif rows:
+            types = GraphTypes({"": 0})
         else:
-            types = graph or GraphTypes({"": 0})
+            types = GraphTypes({"": find_width(subject, width, init or {})})
         types = with_widths(types, rows)
 
         def lower(random: RandomGraph) -> Lowered:
