@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from embertide.launch.local import run_job
+from embertide.models.folder import LayerName, folder_files
+from embertide.models.read import read_model
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.storage.opening import open_storage
@@ -72,3 +76,23 @@ def test_raw_columns_and_a_scaler_give_what_standardised_vectors_give(tmp_path: 
     scaling = {"uri": uri, "mean": MEAN.tolist(), "scale": SCALE.tolist()}
     assert said["features"] == {"width": 4, "columns": ORDER, "scaling": scaling}
     assert [entry["kind"] for entry in said["inputs"]].count("scaling") == 1
+
+
+def test_a_table_of_the_model_gives_what_features_give(tmp_path: Path) -> None:
+    job = SmallJob.make(tmp_path)
+    expected, _ = published(job, (1, 1))
+    program = read_model(open_storage(None), f"file://{job.model}")
+    table = torch.from_numpy(np.stack(pq.read_table(job.features)["x"].to_numpy()))
+    layers = tuple(LayerName("", "GCNConv", True) for _ in program.outputs)
+    shutil.rmtree(job.model)
+    shutil.rmtree(job.features.parent)
+    job.model.mkdir()
+    files = folder_files(program, layers, "Net", "pyg", {"": table}).with_proof({})
+    for name, data in files.in_order():
+        (job.model / name).write_bytes(data)
+    job.write_manifest(**{FEATURES: None, "input__nodes__0__count": NODES})
+    found, said = published(job, (2, 1))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert said["features"] == {"width": 4}
+    read = [entry["uri"] for entry in said["inputs"] if entry["kind"] == "features"]
+    assert read == [f"file://{next(job.model.glob('table-*.npy'))}"]

@@ -6,11 +6,12 @@ from typing import Any
 
 from torch import Tensor, cat, nn
 
-from tests.support.conv_case import ConvCase, Forward
+from tests.support.conv_case import FOLDED, ConvCase, Forward
 from tests.support.model_examples_dgl import dgl
 
 WIDTH = "input_width: 5\n"
 ZERO = {"allow_zero_in_degree": True}
+PNA = ["mean", "max", "min", "std", "var", "sum"]
 
 
 def from_input(conv: Any, graph: Any, x: Tensor, **weights: Tensor) -> Tensor:
@@ -138,6 +139,44 @@ CASES = {
         "conv: gcn2, feat_0: input, layer: 3, alpha: 0.3, lambda_: 0.5, bias: false",
         forward=from_input,
     ),
+    **{
+        f"pna-{name}": ConvCase(
+            lambda n, more=more, out=out: n.PNAConv(
+                6, out, more["aggregators"], more["scalers"], **more.get("how", {"delta": 1.3})
+            ),
+            f"conv: pna, aggregators: [{', '.join(more['aggregators'])}],"
+            f" scalers: [{', '.join(more['scalers'])}], {options}",
+            tolerance=FOLDED,
+        )
+        for name, out, more, options in (
+            (
+                "all",
+                6,
+                {"aggregators": PNA, "scalers": ["identity", "amplification", "attenuation"]},
+                "delta: 1.3",
+            ),
+            (
+                "towers",
+                4,
+                {
+                    "aggregators": ["max", "mean"],
+                    "scalers": ["attenuation"],
+                    "how": {"delta": 2.5, "num_towers": 2},
+                },
+                "delta: 2.5",
+            ),
+            (
+                "alone",
+                6,
+                {
+                    "aggregators": ["sum"],
+                    "scalers": ["identity"],
+                    "how": {"delta": 1.0, "num_towers": 3, "residual": False},
+                },
+                "delta: 1.0, residual: false",
+            ),
+        )
+    },
     "agnn": ConvCase(lambda n: n.AGNNConv(**ZERO), "conv: agnn", more=WIDTH),
     "agnn-fixed": ConvCase(
         lambda n: n.AGNNConv(init_beta=0.4, learn_beta=False, **ZERO), "conv: agnn", more=WIDTH

@@ -50,6 +50,22 @@ _GRAPH = {
         for aggr in ("min", "var", "std")
     },
     **{
+        f"sage-{'-'.join(aggrs)}": ConvCase(
+            lambda n, aggrs=aggrs, out=out, more=more: n.SAGEConv(5, out, aggr=list(aggrs), **more),
+            f"conv: sage, aggrs: [{', '.join(aggrs)}]{options}",
+        )
+        for aggrs, out, more, options in (
+            (("mean", "max", "std"), 3, {}, ""),
+            (("max", "sum"), 8, {"root_weight": False}, ", root_weight: false"),
+            (
+                ("sum", "min"),
+                3,
+                {"root_weight": False, "project": True},
+                ", root_weight: false, project: true",
+            ),
+        )
+    },
+    **{
         f"gin-{aggr}": ConvCase(
             lambda n, aggr=aggr: n.GINConv(nn.Linear(5, 3), aggr=aggr), f"conv: gin, aggr: {aggr}"
         )

@@ -228,6 +228,7 @@ class Norms(torch.nn.Module):
                 pyg.LayerNorm(HIDDEN),
                 pyg.PairNorm(scale=0.7),
                 pyg.MeanSubtractionNorm(),
+                pyg.GraphSizeNorm(),
                 pyg.InstanceNorm(HIDDEN, track_running_stats=True),
                 pyg.DiffGroupNorm(HIDDEN, groups=2, track_running_stats=False),
                 BatchNorm1d(HIDDEN, track_running_stats=False),

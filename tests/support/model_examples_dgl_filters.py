@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tests.support.model_example import Example
+from tests.support.model_example import FOLDED, Example
 from tests.support.model_examples_dgl import dgl
 
 
@@ -127,7 +127,30 @@ layers:
   - {conv: linear, prefix: fc2}
 """
 
+
+class Pna(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(5, 8)
+        scalers = ["identity", "amplification", "attenuation"]
+        self.conv = dgl.nn.PNAConv(8, 4, ["mean", "max", "std"], scalers, delta=2.5, num_towers=2)
+
+    def forward(self, graph: Any, x: Tensor) -> Tensor:
+        return self.conv(graph, self.proj(x).relu())
+
+
+PNA = """
+library: dgl
+layers:
+  - {conv: linear, prefix: proj, activation: relu}
+  - conv: pna
+    aggregators: [mean, max, std]
+    scalers: [identity, amplification, attenuation]
+    delta: 2.5
+"""
+
 EXAMPLES = {
+    "pna": Example(Pna, PNA, tolerance=FOLDED),
     "agnn": Example(Agnn, AGNN, on_grids=False),
     "sg": Example(Sg, SG, on_grids=False),
     "appnp": Example(Appnp, APPNP, on_grids=False),

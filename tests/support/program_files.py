@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+
+from torch import Tensor
 
 from embertide.models.folder import LayerName, folder_files
 from embertide.steps import Program
 
 
-def write_program(folder: Path, program: Program) -> None:
-    """Write it; the result of each layer is that of its last step."""
+def write_program(
+    folder: Path, program: Program, tables: Mapping[str, Tensor] | None = None
+) -> None:
+    """Write it; the result of each layer is that of its last step.
+
+    Args:
+        tables: node type -> what its input has without features.
+    """
     folder.mkdir(parents=True)
     outs = {step.layer: step.out for step in program.steps}
     layers = tuple(LayerName(f"convs.{layer}", "Layer", True) for layer in outs)
     named = replace(program, outputs=tuple(outs.values()))
-    for name, data in folder_files(named, layers, "Net", "pyg").in_order():
+    for name, data in folder_files(named, layers, "Net", "pyg", tables).in_order():
         if data:
             (folder / name).write_bytes(data)

@@ -24,6 +24,7 @@ from embertide.steps import (
     Propagate,
     RowWise,
     SemanticAttend,
+    SizeNorm,
     Step,
 )
 from embertide.steps.shapes import Shapes
@@ -284,6 +285,13 @@ def graph_norms() -> dict[str, Program]:
         )
         for over, more in kinds.items()
     }
+    cases["size_norm"] = program(
+        linear("h"),
+        SizeNorm(out="r", layer=0, x="h"),
+        summed("s", "h"),
+        SizeNorm(out="t", layer=0, x="s"),
+        Combine(out="out", layer=0, a="r", b="t"),
+    )
     cases["graph_norm of features"] = program(
         GraphNorm(out="n", layer=0, x="x", over="columns"), summed("out", "n")
     )

@@ -30,7 +30,7 @@ AT_A_LINE = {
     "Unknown": r"torch's cumsum is not known here.*docs/export\.md",
     "Lstm": r"own \(SAGEConv\) is not known with these options: aggr",
     "EdgeFeatures": r"own \(GATConv\) has edge features \(edge_dim\), which is not known",
-    "Table": "features that do not come from the graph's.*give the table as the job's features",
+    "Table": "features that do not come from the graph's.*name a table by --table",
     "Message": "torch's cumsum is not known here",
     "Raises": "forward failed on a small random graph with RuntimeError: .*shapes",
 }

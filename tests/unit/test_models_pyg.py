@@ -222,6 +222,13 @@ MODELS = {
         False,
         EXACT,
     ),
+    "GCN-size": (
+        lambda: pyg.GCN(6, 8, 3, 5, norm=pyg.GraphSizeNorm()),
+        "{conv: gcn, graph_norm: size, activation: relu}",
+        "{conv: gcn}",
+        False,
+        EXACT,
+    ),
     "GraphSAGE-batch_norm-act_first": (
         lambda: pyg.GraphSAGE(6, 8, 3, 5, norm="batch_norm", act="gelu", act_first=True),
         "{conv: sage, batch_norm: true, activation: gelu, order: [activation, batch_norm]}",

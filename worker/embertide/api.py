@@ -167,6 +167,7 @@ def export(
     inputs: Mapping[str, str] | None = None,
     width: int | None = None,
     graph: Job | None = None,
+    tables: Mapping[str, str] | str | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -191,6 +192,8 @@ def export(
             ``{"nodes": {"user": 64}, "edges": [("user", "follows", "user")]}`` with the columns of
             each type's features (of PyG's ``data``: ``data.num_node_features`` and
             ``data.edge_types``).
+        tables: node type -> an ``nn.Embedding`` or parameter with a row for each of its nodes,
+            which the model brings as their features; its name alone in a graph of one type.
         endpoint_url, region, path_style: as for `read`.
 
     Raises:
@@ -204,7 +207,8 @@ def export(
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
     uri, storage = _uri(out, "model"), open_storage(settings)
     types = None if graph is None else named_types(graph, storage)
-    done = export_module(module, inputs=inputs, width=width, graph=types)
+    named = {"": tables} if isinstance(tables, str) else tables
+    done = export_module(module, inputs=inputs, width=width, graph=types, tables=named)
     done.write(storage, uri)
     return done
 

@@ -15,7 +15,7 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.memory import release_idle
 from embertide.models.order import order_steps
 from embertide.models.read import read_files
-from embertide.planning.inputs import Inputs
+from embertide.planning.inputs import Inputs, with_tables
 from embertide.planning.matching import check_model, match_relations, narrow, published
 from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph
@@ -52,6 +52,7 @@ def run(
         EmbertideError: on the rank that found a problem, or on all.
     """
     rank, world, inputs = ctx.grid.rank, ctx.grid.world, order.inputs
+    ctx = replace(ctx, job=with_tables(ctx.job, inputs.model_tables))
     with clock.memory:
         with clock.stage("features"):
             files = read_files(ctx.storage, ctx.job.spec.model.uri)

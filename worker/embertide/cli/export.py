@@ -63,6 +63,15 @@ def export(
             show_default=False,
         ),
     ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TYPE=]NAME",
+            help="An nn.Embedding or parameter with a row for each node (of a type), which the "
+            "model brings as its features. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
     endpoint_url: EndpointOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -87,9 +96,16 @@ def export(
 
     storage = open_storage(endpoint_settings(endpoint_url))
     done = export_file(
-        target, storage, weights_uri, out_uri,
-        init=arguments, inputs=roles, width=width, graph=graph,
-    )  # fmt: skip
+        target,
+        storage,
+        weights_uri,
+        out_uri,
+        init=arguments,
+        inputs=roles,
+        width=width,
+        graph=graph,
+        tables=_tables(table or []),
+    )
     if json_output:
         from embertide.cli.progress_view import write_json
 
@@ -112,6 +128,17 @@ def _told(errors: dict[str, float]) -> str:
     return ", ".join(
         f"{error:.3g} for {name}" if name else f"{error:.3g}" for name, error in errors.items()
     )
+
+
+def _tables(given: list[str]) -> dict[str, str]:
+    """Node type -> the table; "" where no type is named."""
+    found: dict[str, str] = {}
+    for one in given:
+        node_type, _, name = one.rpartition("=")
+        if not name or node_type in found:
+            raise typer.BadParameter(f"--table is {one}; give [TYPE=]NAME, once for each node type")
+        found[node_type] = name
+    return found
 
 
 def _mapping(option: str, text: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from embertide.context import RunContext
 from embertide.grid import RowRanges
 from embertide.layouts import Loaded
 from embertide.pipeline import layer_graphs
-from embertide.planning.inputs import Inputs
+from embertide.planning.inputs import Inputs, with_tables
 from embertide.planning.matching import check_model, narrow
 from embertide.readers.reference import ReferenceColumns
 from embertide.stages.features import LoadedNodes, loaded_features
@@ -80,6 +80,7 @@ def prepare_check(
         EmbertideError: on the rank that found a problem, or on all.
     """
     clock = Clock(MemoryWatch(), ctx.report)
+    ctx = replace(ctx, job=with_tables(ctx.job, inputs.model_tables))
     reading = replace(ctx, job=narrow(ctx.job, program))
     nodes = load_types(reading, inputs)
     counts = {name: of_type.ids.count for name, of_type in nodes.items()}

@@ -7,11 +7,13 @@ Reading is strict: whatever does not fit together is one error that names the st
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal
 
+import numpy as np
 import safetensors.torch
 import torch
 import yaml
@@ -20,6 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 import embertide
 from embertide.errors import ManifestError, ModelError
 from embertide.models.options.parts import Part
+from embertide.models.tables import PROGRAM_NAME
 from embertide.models.weights import load_tensors
 from embertide.spec.loading import parse_document
 from embertide.spec.problems import dotted
@@ -27,7 +30,7 @@ from embertide.steps import Program, Step
 from embertide.steps.base import KINDS
 from embertide.steps.shapes import Shapes
 
-PROGRAM_NAME, PROOF_NAME = "program.yaml", "proof.json"
+PROOF_NAME = "proof.json"
 FORMAT = 1
 Library = Literal["dgl", "pyg", "torch"]
 _HEAD = """\
@@ -73,6 +76,11 @@ class _Input(Part):
     type: str = ""
     name: str
     columns: int = Field(ge=1)
+    table: str = Field(
+        default="",
+        pattern=r"^[^/\\]*$",
+        description="npy file in the folder with the rows, where the job gives no features",
+    )
 
 
 class _Output(Part):
@@ -108,12 +116,17 @@ class _Text(Part):
 
 @dataclass(frozen=True)
 class FolderFiles:
-    """The files' bytes; ``proof`` is empty until there is one."""
+    """The files' bytes; ``proof`` is empty until there is one.
+
+    Attributes:
+        tables: name of a file -> an embedding table [N, D], as npy.
+    """
 
     program: bytes
     weights: bytes
     weights_name: str
     proof: bytes = b""
+    tables: Mapping[str, bytes] = field(default_factory=dict)
 
     def with_proof(self, proof: Mapping[str, Any]) -> FolderFiles:
         """With the proof that holds for this text and these weights."""
@@ -122,6 +135,7 @@ class FolderFiles:
 
     def in_order(self) -> Iterator[tuple[str, bytes]]:
         """Names and bytes, in the order in which they are written: the text last."""
+        yield from self.tables.items()
         yield self.weights_name, self.weights
         yield PROOF_NAME, self.proof
         yield PROGRAM_NAME, self.program
@@ -131,12 +145,21 @@ class FolderFiles:
 
 
 def folder_files(
-    program: Program, layers: tuple[LayerName, ...], module: str, library: Library
+    program: Program,
+    layers: tuple[LayerName, ...],
+    module: str,
+    library: Library,
+    tables: Mapping[str, torch.Tensor] | None = None,
 ) -> FolderFiles:
-    """The text and the weights of a program.
+    """The text, the weights and the embedding tables of a program.
 
     Parameters are stored in float32 where that loses nothing, else as they are.
+
+    Args:
+        tables: node type -> [N, D] the rows that its input has without features of the job's.
     """
+    stored = {kind: _npy(table) for kind, table in (tables or {}).items()}
+    named = {kind: _table_name(kind, data) for kind, data in stored.items()}
     weights = safetensors.torch.save({n: _narrow(t) for n, t in _read_params(program).items()})
     digest = hashlib.sha256(weights).hexdigest()
     name = f"weights-{digest[:12]}.safetensors"
@@ -149,6 +172,7 @@ def folder_files(
     lines = [_HEAD + _yaml(head, flow=None), "inputs:\n"]
     for kind, tensor in program.inputs.items():
         entry = _typed(kind) | {"name": tensor, "columns": program.widths[tensor]}
+        entry |= {"table": named[kind]} if kind in named else {}
         lines.append("- " + _yaml(entry, flow=True))
     lines.append("outputs:\n")
     for kind, tensor in program.results.items():
@@ -159,7 +183,19 @@ def folder_files(
         lines.append("- " + _yaml(entry, flow=True))
     lines.append("steps:\n")
     lines += ["- " + _yaml(step_entry(step, program), flow=True) for step in program.steps]
-    return FolderFiles("".join(lines).encode(), weights, name)
+    files = {named[kind]: data for kind, data in stored.items()}
+    return FolderFiles("".join(lines).encode(), weights, name, tables=files)
+
+
+def _npy(table: torch.Tensor) -> bytes:
+    data = io.BytesIO()
+    np.save(data, _narrow(table.detach()).numpy(), allow_pickle=False)
+    return data.getvalue()
+
+
+def _table_name(kind: str, data: bytes) -> str:
+    digest = hashlib.sha256(data).hexdigest()[:12]
+    return f"table-{kind}-{digest}.npy" if kind else f"table-{digest}.npy"
 
 
 def _typed(kind: str) -> dict[str, Any]:

@@ -14,6 +14,8 @@ def norm_over_nodes(b: ProgramBuilder, s: Scope, o: GraphNormOptions, h: str) ->
         return pair_norm(b, h, o.scale, individually=o.scale_individually, eps=o.eps)
     if o.kind == "mean_subtraction":
         return b.graph_norm(h, "none")
+    if o.kind == "size":
+        return b.size_norm(h)
     with_affine = o.affine or o.kind == "graph"
     weight, bias = (s.take(name, columns) if with_affine else None for name in ("weight", "bias"))
     times = s.take("mean_scale", columns) if o.kind == "graph" else None

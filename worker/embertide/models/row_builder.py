@@ -19,6 +19,7 @@ from embertide.steps import (
     RowNormalize,
     RowWise,
     SemanticAttend,
+    SizeNorm,
 )
 from embertide.steps.elementwise import ElementOp
 
@@ -108,6 +109,11 @@ class RowBuilder(StepList):
             factor=factor,
             eps=eps,
         )
+        return self._append(step, self.widths[x])
+
+    def size_norm(self, x: str) -> str:
+        """Divide by the root of how many nodes there are."""
+        step = SizeNorm(out=self._fresh("size_norm"), layer=self.layer, x=x)
         return self._append(step, self.widths[x])
 
     def semantic_attend(

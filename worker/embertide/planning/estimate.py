@@ -17,7 +17,7 @@ from embertide.models.read import read_model
 from embertide.planning.duration import basis, seconds_range, work_of
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
-from embertide.planning.inputs import Inputs, list_inputs
+from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.matching import check_model, published, unread
 from embertide.planning.memory import planned_memory
 from embertide.planning.sizing import (
@@ -151,6 +151,7 @@ def estimate_program(
     program: Program, job: EmbeddingJob, inputs: Inputs, grid: GridShape
 ) -> Estimate:
     """The estimate for a model that is read already."""
+    job = with_tables(job, inputs.model_tables)
     program = order_steps(published(job, program), grid.workers)
     counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}
     check_model(job, inputs, program, grid, counts)

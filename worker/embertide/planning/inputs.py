@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from embertide.errors import InputError
+from embertide.models.tables import tables_of
 from embertide.readers.edges import split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.splits import Split
-from embertide.spec.manifest import EmbeddingJob, NodeInput
+from embertide.spec.manifest import EmbeddingJob, FeatureInput, NodeInput
 from embertide.storage.protocol import Storage
 
 
@@ -71,10 +74,12 @@ class Inputs:
     Attributes:
         by_edges: edge type, as the text of its relation -> its edges.
         by_nodes: node type -> what is read of it.
+        model_tables: node type without features -> URI of the model's own table of them.
     """
 
     by_edges: dict[str, list[Split]]
     by_nodes: dict[str, NodeSplits]
+    model_tables: dict[str, str] = field(default_factory=dict)
 
     @property
     def edges(self) -> list[Split]:
@@ -135,7 +140,7 @@ class Inputs:
             for name, splits in data["by_edges"].items()
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        return cls(edges, nodes)
+        return cls(edges, nodes, data["model_tables"])
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -149,7 +154,8 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         ManifestError: a scaling of another width.
         StorageError, InputError: an input is missing, refused or malformed.
     """
-    given = job.spec.input
+    tables = _model_tables(storage, job)
+    given = with_tables(job, tables).spec.input
     kinds = {node.name: node.ids for node in given.nodes}
     edges = {
         str(edge.relation): split_edges(
@@ -157,13 +163,62 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         )
         for edge in given.edges
     }
-    nodes = {node.name: _split_type(storage, job, at) for at, node in enumerate(given.nodes)}
-    return Inputs(edges, nodes)
+    nodes = {node.name: _split_type(storage, job, at, node) for at, node in enumerate(given.nodes)}
+    for name in tables:
+        _check_rows(given.node(name), nodes[name])
+    return Inputs(edges, nodes, tables)
 
 
-def _split_type(storage: Storage, job: EmbeddingJob, at: int) -> NodeSplits:
+def with_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> EmbeddingJob:
+    """The job whose node types have the model's tables as features.
+
+    Args:
+        tables: node type -> URI.
+    """
+    given = job.spec.input
+    nodes = [
+        node.model_copy(update={"features": FeatureInput(uri=tables[node.name], format="npy")})
+        if node.name in tables
+        else node
+        for node in given.nodes
+    ]
+    filled = given.model_copy(update={"nodes": nodes})
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"input": filled})})
+
+
+def _model_tables(storage: Storage, job: EmbeddingJob) -> dict[str, str]:
+    """Of the node types without features, those that the model has a table of.
+
+    Raises:
+        InputError: ids of such a type are no numbers of rows.
+    """
+    bare = [node for node in job.spec.input.nodes if node.features is None]
+    found = tables_of(storage, job.spec.model.uri) if bare else {}
+    if "" in found and len(job.spec.input.nodes) == 1:
+        found = {bare[0].name: found[""]}
+    for node in bare:
+        if node.name in found and node.ids != "dense":
+            raise InputError(
+                f"{found[node.name]} is the model's table of node type {node.name!r}, by number of"
+                f" row, but its ids are {node.ids}; say which id each row has by features: {{uri:"
+                f" {found[node.name]}, format: npy, idsUri: ...}}, or use ids: dense"
+            )
+    return {node.name: found[node.name] for node in bare if node.name in found}
+
+
+def _check_rows(node: NodeInput, splits: NodeSplits) -> None:
+    rows, uri = splits.feature_rows, node.features.uri if node.features else ""
+    if node.count not in (None, rows):
+        raise InputError(
+            f"{uri} is the model's table of node type {node.name!r} and has {rows} rows, but the"
+            f" type has {node.count} nodes (count); the model was trained for other nodes: train it"
+            " anew, or give features for all of them"
+        )
+
+
+def _split_type(storage: Storage, job: EmbeddingJob, at: int, node: NodeInput) -> NodeSplits:
     """What is read of the node type at that place of the manifest."""
-    node, schema = job.spec.input.nodes[at], None
+    schema = None
     features: list[Split] = []
     if node.features is not None:
         schema = feature_schema(storage, node.features, f"spec.input.nodes[{at}].features")

@@ -9,7 +9,7 @@ from embertide.steps.base import EdgeStep, Leader, Step
 from embertide.steps.combine import Combine, Concat
 from embertide.steps.degree import Degree, DivideByDegree
 from embertide.steps.elementwise import Elementwise
-from embertide.steps.graph_norm import GraphNorm, Over
+from embertide.steps.graph_norm import GraphNorm, Over, SizeNorm
 from embertide.steps.heads import HeadDot, HeadMean
 from embertide.steps.linear import Linear
 from embertide.steps.message import Message
@@ -49,5 +49,6 @@ __all__ = [
     "RowNormalize",
     "RowWise",
     "SemanticAttend",
+    "SizeNorm",
     "Step",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -120,3 +121,18 @@ class GraphNorm(ElementStep, kind="graph_norm"):
         if self._reads_all_columns and layout == "tile":
             walk.moves.append(Statistics(self.layer, "feature", 2 * columns))
         return layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeNorm(ElementStep, kind="size_norm"):
+    """out = x / sqrt(N), N the nodes of the type (PyG's GraphSizeNorm, DGL's PNAConv)."""
+
+    def reference(self, run: ReferenceRun) -> Tensor:
+        """By the rows that there are."""
+        x = run.tensors[self.x]
+        return x / math.sqrt(max(1, len(x)))
+
+    def change(self, execution: Execution, x: Shard) -> Tensor:
+        """In place."""
+        nodes = execution.ranges_of(self.x).nodes
+        return x.data.mul_(1 / math.sqrt(max(1, nodes)))

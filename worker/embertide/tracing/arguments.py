@@ -34,8 +34,13 @@ _NAMES = {
 }
 
 
-def roles_of(module: nn.Module, given: Mapping[str, str]) -> dict[str, str]:
+def roles_of(
+    module: nn.Module, given: Mapping[str, str], *, tables: bool = False
+) -> dict[str, str]:
     """Name of each argument of ``forward`` that is passed -> its role.
+
+    Args:
+        tables: the module has features of its own, so that it need not take any.
 
     Raises:
         ModelError: an argument without a default has no known role, or there is none for the
@@ -61,10 +66,12 @@ def roles_of(module: nn.Module, given: Mapping[str, str]) -> dict[str, str]:
                 " or give it a default"
             )
     roles = set(found.values())
-    if not roles & {"x", "data", "graph"} or not roles & {"edge_index", "graph", "blocks", "data"}:
+    features = tables or bool(roles & {"x", "data", "graph"})
+    if not features or not roles & {"edge_index", "graph", "blocks", "data"}:
         raise ModelError(
             f"{kind}.forward has {', '.join(parameters) or 'no arguments'}; it must take the"
-            " features and the graph, such as forward(x, edge_index) or forward(g, x)"
+            " features and the graph, such as forward(x, edge_index) or forward(g, x); an embedding"
+            " table that takes the features' place is named by --table"
         )
     return found
 

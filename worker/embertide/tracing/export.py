@@ -22,8 +22,10 @@ from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
 from embertide.tracing.prepare import find_width, prepare
 from embertide.tracing.proof import Proof, prove
+from embertide.tracing.relations import in_order
 from embertide.tracing.row_wise import emit
 from embertide.tracing.run import Subject, quiet
+from embertide.tracing.tables import find_tables, with_widths
 
 NODES, SEED = 31, 1
 """Of the graph that is traced."""
@@ -60,6 +62,7 @@ def export_module(
     width: int | None = None,
     init: Mapping[str, Any] | None = None,
     graph: GraphTypes | None = None,
+    tables: Mapping[str, str] | None = None,
 ) -> Export:
     """Trace a module and prove the program that comes out.
 
@@ -69,21 +72,31 @@ def export_module(
         width: columns of the features, where the module does not tell them.
         init: the arguments that it was made with, which may tell the width.
         graph: node types and relations; None of a graph with one of each.
+        tables: node type ("" in a graph of one) -> the parameter, or `nn.Embedding`, whose rows
+            are the features of its nodes.
 
     Raises:
         ModelError: the module does what no program can say, or the proof fails; names the
             line of the user's code.
     """
     with quiet():
-        subject = prepare(module, inputs or {}, graph)
-        types = graph or GraphTypes({"": find_width(subject, width, init or {})})
+        names = find_tables(module, tables or {})
+        rows = {name: module.get_parameter(table) for name, table in names.items()}
+        subject = prepare(module, inputs or {}, graph, names)
+        if graph is not None:
+            types = in_order(graph, module)
+        elif rows:
+            types = GraphTypes({"": 0})
+        else:
+            types = GraphTypes({"": find_width(subject, width, init or {})})
+        types = with_widths(types, rows)
 
         def lower(random: RandomGraph) -> Lowered:
             return _lower(subject, random)
 
         lowered = lower(random_graph(types, NODES, SEED))
         kind = type(module).__name__
-        files = folder_files(lowered.program, lowered.layers, kind, subject.library)
+        files = folder_files(lowered.program, lowered.layers, kind, subject.library, rows)
         exported = parse_folder(files.program, files.weights, "the program", exact=True)
         proof = prove(subject, exported.program, types, lower)
     return Export(exported, files.with_proof(proof.to_json()), proof)
@@ -99,11 +112,13 @@ def export_file(
     inputs: Mapping[str, str],
     width: int | None,
     graph: str | None = None,
+    tables: Mapping[str, str] | None = None,
 ) -> Export:
     """Import ``FILE.py:NAME``, load the weights, export and write.
 
     Args:
         graph: node types and relations, as `named_types` reads them.
+        tables: as for :func:`export_module`.
 
     Raises:
         ModelError: as :func:`export_module`, or the file or the weights do not fit.
@@ -112,7 +127,7 @@ def export_file(
     types = None if graph is None else named_types(graph, storage)
     module = build(target, init)
     load_weights(module, load_tensors(storage.read(weights), weights), weights)
-    done = export_module(module, inputs=inputs, width=width, init=init, graph=types)
+    done = export_module(module, inputs=inputs, width=width, init=init, graph=types, tables=tables)
     done.write(storage, out)
     return done
 

@@ -32,6 +32,8 @@ def graph_norm_of(module: nn.Module) -> Options | None:
             )
         case "MeanSubtractionNorm":
             return GraphNormOptions(kind="mean_subtraction")
+        case "GraphSizeNorm":
+            return GraphNormOptions(kind="size")
         case "InstanceNorm":
             return GraphNormOptions(
                 kind="instance",

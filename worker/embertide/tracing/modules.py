@@ -23,7 +23,7 @@ from embertide.tracing.graph_norms import NormCall, graph_norm_of
 from embertide.tracing.known import known
 from embertide.tracing.propagation import Propagate
 from embertide.tracing.recording import Recording
-from embertide.tracing.relations import RELATIONS_OF, check_relations
+from embertide.tracing.relations import watch_relations
 from embertide.tracing.respelled import RESPELLED
 from embertide.tracing.roles import ALL, is_weight, relation_of
 from embertide.tracing.scopes import Called
@@ -50,8 +50,7 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
                 patched.append((one, "forward"))
                 continue
             handles += recording.scopes.watch(path, one)
-            if type(one).__name__ in RELATIONS_OF:
-                handles.append(one.register_forward_pre_hook(partial(check_relations, recording)))
+            handles += watch_relations(recording, one)
             if respelled is not None and is_message_passing(one):
                 one.forward = partial(respelled, recording, one)
                 patched.append((one, "forward"))
@@ -139,7 +138,7 @@ class _Call:
         if not isinstance(x, Traced):
             raise self._refuse(
                 "is given features that do not come from the graph's (an embedding table?);"
-                " give the table as the job's features"
+                " name a table by --table, or give it as the job's features"
             )
 
     def _traced(self, called: Called, args: Any, kwargs: Any) -> Any:

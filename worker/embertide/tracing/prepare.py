@@ -18,22 +18,33 @@ _WIDTHS = ("in_channels", "_in_src_feats", "_in_feats", "in_feats", "in_features
 _TRIED = 7
 
 
-def prepare(module: nn.Module, inputs: Mapping[str, str], graph: GraphTypes | None) -> Subject:
+def prepare(
+    module: nn.Module,
+    inputs: Mapping[str, str],
+    graph: GraphTypes | None,
+    tables: Mapping[str, str] | None = None,
+) -> Subject:
     """What is traced; the user's own module stays as it is.
 
     Parameters are rounded to float32, as workers have them, before they become float64.
+
+    Args:
+        tables: node type -> the name of its table, which is not copied.
 
     Raises:
         ModelError: an argument of ``forward`` is not known, or the module is for a graph with
             types and the types were not given.
     """
-    copied = copy.deepcopy(module).eval().float().double()
+    tables = tables or {}
+    left = [module.get_parameter(name) for name in tables.values()]
+    empty: dict[int, Any] = {id(one): nn.Parameter(one.detach()[:0].clone()) for one in left}
+    copied = copy.deepcopy(module, empty).eval().float().double()
     for one in copied.modules():
         _forget_graph(one)
         if "_allow_zero_in_degree" in vars(one):
             vars(one)["_allow_zero_in_degree"] = True
-    roles = roles_of(copied, inputs)
-    return Subject(copied, roles, _is_by_type(copied, roles, graph))
+    roles = roles_of(copied, inputs, tables=bool(tables))
+    return Subject(copied, roles, _is_by_type(copied, roles, graph), tables)
 
 
 _OF_TYPES = ("HeteroConv", "HeteroGraphConv", "HGTConv", "HANConv", "GraphModule")

@@ -24,6 +24,7 @@ from embertide.tracing.recording import Recording
 from embertide.tracing.roles import ALL
 from embertide.tracing.scopes import Scopes
 from embertide.tracing.source import place_of, refuse
+from embertide.tracing.tables import filled
 from embertide.tracing.tape import Node, Traced
 
 
@@ -35,12 +36,14 @@ class Subject:
         module: in eval mode and float64.
         roles: argument -> role (`arguments.ROLES`).
         by_type: whether tensors are passed as dicts by type.
+        tables: node type -> the name of the parameter that is its embedding table.
         fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded.
     """
 
     module: nn.Module
     roles: dict[str, str]
     by_type: bool = False
+    tables: Mapping[str, str] = field(default_factory=dict)
     fields: dict[Field, str] = field(default_factory=dict)
 
     @property
@@ -66,7 +69,7 @@ class Subject:
         """
         edges = graph.edges
         values: dict[str, dict[str, Tensor]] = {
-            "x": graph.x,
+            "x": self._passed(graph.x),
             "edge_index": {name: one.edge_index for name, one in edges.items()},
             "edge_weight": {name: one.weight for name, one in edges.items()},
         }
@@ -80,7 +83,8 @@ class Subject:
             else:
                 of_edges = real.edges[graph.types.triple(of)].data if of else real.edata
                 of_edges[name] = edges[of].weight
-        return self._call(graph.types, values, merged, real)
+        with filled(self.module, self.tables, graph.x):
+            return self._call(graph.types, values, merged, real)
 
     def record(self, graph: RandomGraph) -> dict[str, Node]:
         """What it does on a graph with edge weights: for each node type that gets something, what.
@@ -90,7 +94,7 @@ class Subject:
         """
         recording = Recording(graph, Scopes(self.module, graph.types.typed))
         values: dict[str, Any] = {
-            "x": recording.x,
+            "x": self._passed(recording.x),
             "edge_index": recording.edge_index,
             "edge_weight": recording.edge_weight,
         }
@@ -100,11 +104,16 @@ class Subject:
         }
         real = self._dgl(graph)
         stands_for = None if real is None else RecordingGraph(real, recording)
-        with recorded(self.module, recording):
+        with recorded(self.module, recording), filled(self.module, self.tables, recording.x):
             out = self._call(graph.types, values, merged, stands_for)
         if stands_for is not None:
             self.fields.update(stands_for.fields)
         return self._outputs(graph, out)
+
+    def _passed(self, x: Mapping[str, Tensor]) -> dict[str, Any]:
+        """The features that ``forward`` is given: by type, without those of tables."""
+        given: Mapping[str, Any] = x
+        return {of: one for of, one in given.items() if not (self.by_type and of in self.tables)}
 
     def _outputs(self, graph: RandomGraph, out: Any) -> dict[str, Node]:
         """The node of each result, by node type."""

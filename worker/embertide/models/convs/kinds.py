@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs import dgl, dgl_filters, nodewise, pna, pyg, pyg_filters
+from embertide.models.convs import dgl, dgl_filters, nodewise, pna, pna_dgl, pyg, pyg_filters
 from embertide.models.convs.ends import Ends
 from embertide.models.options import dgl as dgl_options
 from embertide.models.options import dgl_filters as dgl_filter_options
@@ -53,6 +53,7 @@ CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
     dgl_filter_options.DglTag: dgl_filters.tag,
     dgl_filter_options.DglCheb: dgl_filters.cheb,
     dgl_filter_options.DglGcn2: dgl_filters.gcn2_conv,
+    dgl_filter_options.DglPna: pna_dgl.pna,
     pyg_options.PygGcn: pyg.gcn,
     pyg_options.PygAgnn: pyg.agnn,
     pyg_options.PygPropagate: pyg.pyg_propagate,

@@ -18,8 +18,10 @@ from embertide.models.options.parts import ActivationOptions
 from embertide.models.options.pyg_filters import PygPna
 from embertide.models.weights import Scope
 
-Layers = list[list[tuple[Tensor, Tensor]]]
-"""Weight and bias of every Linear, by its place in the towers' functions, then by tower."""
+LinearPair = tuple[Tensor, Tensor]
+"""Weight and bias of a Linear of one tower."""
+Layers = list[list[LinearPair]]
+"""Of every Linear, by its place in the towers' functions, then by tower."""
 
 
 def pna(b: ProgramBuilder, s: Scope, o: PygPna, x: str) -> str:
@@ -34,11 +36,12 @@ def pna(b: ProgramBuilder, s: Scope, o: PygPna, x: str) -> str:
     s.agree("parts", 1 + len(o.aggregators) * len(o.scalers))
     s.agree("parts", behind[0][0][0].shape[1] // width)
     neighbours = _aggregated(b, s, o, x, before)
-    h = _own(b, s, o, x, behind[0])
+    h = of_node(b, s, x, behind[0], divided=o.divide_input)
     for at, scaler in enumerate(o.scalers):
-        part = _scaler_weight(s, o, behind[0], at)
-        scaled = b.linear(neighbours, part, b.widths[h])
-        h = b.combine(h, _scaled(b, scaled, scaler, float(means["lin"]), float(means["log"])))
+        weight_of = of_scaler(s, behind[0], at, len(o.aggregators))
+        part = b.linear(neighbours, weight_of, b.widths[h])
+        mean, mean_log = float(means["lin"]), float(means["log"])
+        h = b.combine(h, scaled(b, part, scaler, mean=mean, mean_log=mean_log))
     for at, layer in enumerate(behind[1:], 1):
         h = h if o.act is None else activation(b, s, o.act, h)
         names = _apart(s, f"post_nns.{at}", layer)
@@ -48,8 +51,8 @@ def pna(b: ProgramBuilder, s: Scope, o: PygPna, x: str) -> str:
 
 def _layers(s: Scope, name: str) -> Layers | None:
     """Every Linear of every tower; None where some are missing."""
-    towers = _count(s, f"{name}.{{}}.0.weight")
-    places = _count(s, f"{name}.0.{{}}.weight", 2)
+    towers = count_named(s, f"{name}.{{}}.0.weight")
+    places = count_named(s, f"{name}.0.{{}}.weight", 2)
     layers = []
     for place in range(places):
         dims = f"{name}.{place} rows", f"{name}.{place} columns"
@@ -62,7 +65,7 @@ def _layers(s: Scope, name: str) -> Layers | None:
     return layers
 
 
-def _count(s: Scope, name: str, by: int = 1) -> int:
+def count_named(s: Scope, name: str, by: int = 1) -> int:
     """How many parameters there are by these numbers; at least one, so that it can be named."""
     count = 1
     while s.has(name.format(count * by)):
@@ -75,18 +78,8 @@ def _count(s: Scope, name: str, by: int = 1) -> int:
 
 def _aggregated(b: ProgramBuilder, s: Scope, o: PygPna, x: str, layers: Layers) -> str:
     """[N, aggregators * towers * width] of the messages to each node, one aggregator's together."""
-    width = len(layers[0][0][0])
-    ends = {"target": slice(0, width), "source": slice(width, 2 * width)}
-    names = {
-        end: s.put(s.name(f"pre_nns.{end}"), _over_input(o, [w[:, at] for w, _ in layers[0]]))
-        for end, at in ends.items()
-    }
-    bias = s.put(s.name("pre_nns.bias"), torch.cat([shift for _, shift in layers[0]]))
-    whole = width * len(layers[0])
-    source, target = (
-        b.linear(x, names[end], whole, bias if end == "target" else None)
-        for end in ("source", "target")
-    )
+    source, target = of_ends(b, s, x, layers[0], divided=o.divide_input)
+    whole = b.widths[source]
     if len(layers) > 1:
         lines, params = _lines(s, o.act, layers[1:])
         found = [
@@ -94,11 +87,34 @@ def _aggregated(b: ProgramBuilder, s: Scope, o: PygPna, x: str, layers: Layers) 
             for one in o.aggregators
         ]
     else:
-        found = [_shifted(b, source, target, one) for one in o.aggregators]
+        found = [add_target(b, source, target, one) for one in o.aggregators]
     return b.concat(tuple(found)) if len(found) > 1 else found[0]
 
 
-def _shifted(b: ProgramBuilder, source: str, target: str, aggr: str) -> str:
+def of_ends(
+    b: ProgramBuilder, s: Scope, x: str, layer: list[LinearPair], *, divided: bool
+) -> tuple[str, str]:
+    """What the first Linear, which reads the target and then the source, makes of each end.
+
+    Args:
+        divided: each tower reads a part of the columns of its own.
+
+    Returns:
+        The sources' part, and the targets' with the bias.
+    """
+    width = len(layer[0][0])
+    ends = {"target": slice(0, width), "source": slice(width, 2 * width)}
+    names = {
+        end: s.put(s.name(f"pre_nns.{end}"), _over_input([w[:, at] for w, _ in layer], divided))
+        for end, at in ends.items()
+    }
+    bias = s.put(s.name("pre_nns.bias"), torch.cat([shift for _, shift in layer]))
+    whole = width * len(layer)
+    source = b.linear(x, names["source"], whole)
+    return source, b.linear(x, names["target"], whole, bias)
+
+
+def add_target(b: ProgramBuilder, source: str, target: str, aggr: str) -> str:
     """An aggregator of source_j + target_i, with the target's part behind it."""
     total = aggregate(b, source, aggr)
     if aggr in ("var", "std"):
@@ -131,17 +147,17 @@ def _call(act: ActivationOptions, name: str) -> str:
 # Behind them.
 
 
-def _own(b: ProgramBuilder, s: Scope, o: PygPna, x: str, layer: list[tuple[Tensor, Tensor]]) -> str:
+def of_node(b: ProgramBuilder, s: Scope, x: str, layer: list[LinearPair], *, divided: bool) -> str:
     """What the first Linear behind the aggregators makes of the node itself."""
     width = layer[0][0].shape[1] // s.size("parts")
-    own = s.put(s.name("post_nns.own"), _over_input(o, [w[:, :width] for w, _ in layer]))
+    own = s.put(s.name("post_nns.own"), _over_input([w[:, :width] for w, _ in layer], divided))
     bias = s.put(s.name("post_nns.bias"), torch.cat([shift for _, shift in layer]))
     return b.linear(x, own, len(s.weights.params[bias]), bias)
 
 
-def _scaler_weight(s: Scope, o: PygPna, layer: list[tuple[Tensor, Tensor]], scaler: int) -> str:
-    """What it makes of all aggregators under one scaler."""
-    width, count = layer[0][0].shape[1] // s.size("parts"), len(o.aggregators)
+def of_scaler(s: Scope, layer: list[LinearPair], scaler: int, count: int) -> str:
+    """The part of its weight for all ``count`` aggregators under one scaler."""
+    width = layer[0][0].shape[1] // s.size("parts")
     first = 1 + scaler * count
     parts = [
         torch.block_diag(*(w[:, at * width : (at + 1) * width] for w, _ in layer))
@@ -150,7 +166,12 @@ def _scaler_weight(s: Scope, o: PygPna, layer: list[tuple[Tensor, Tensor]], scal
     return s.put(s.name(f"post_nns.scaler.{scaler}"), torch.cat(parts, dim=1))
 
 
-def _scaled(b: ProgramBuilder, x: str, scaler: str, mean: float, mean_log: float) -> str:
+def scaled(b: ProgramBuilder, x: str, scaler: str, *, mean: float, mean_log: float) -> str:
+    """Rows times the scaler's function of their degree.
+
+    Args:
+        mean, mean_log: of the degrees, and of log(degree + 1), in training.
+    """
     match scaler:
         case "amplification":
             return scale_by_degree(b, x, "log", 1 / mean_log)
@@ -163,12 +184,12 @@ def _scaled(b: ProgramBuilder, x: str, scaler: str, mean: float, mean_log: float
     return x
 
 
-def _over_input(o: PygPna, weights: list[Tensor]) -> Tensor:
+def _over_input(weights: list[Tensor], divided: bool) -> Tensor:
     """One weight for all towers over the layer's input, of which each may read its own part."""
-    return torch.block_diag(*weights) if o.divide_input else torch.cat(weights)
+    return torch.block_diag(*weights) if divided else torch.cat(weights)
 
 
-def _apart(s: Scope, name: str, layer: list[tuple[Tensor, Tensor]]) -> list[str]:
+def _apart(s: Scope, name: str, layer: list[LinearPair]) -> list[str]:
     """Names of the weight and the bias that the towers have together, each on its own part."""
     weight = torch.block_diag(*(w for w, _ in layer))
     bias = torch.cat([shift for _, shift in layer])

@@ -75,7 +75,8 @@ def _loops(add: bool) -> Loops:
 
 def sage(b: ProgramBuilder, s: Scope, o: PygSage, x: Ends) -> str:
     """SAGEConv: lin_l holds the bias, which every node gets, with neighbours or without."""
-    weight = s.take("lin_l.weight", "out", "in")
+    aggrs = o.aggrs or (o.aggr,)
+    weights = _parts(s, "lin_l.weight", len(aggrs))
     bias = s.take("lin_l.bias", "out") if o.bias else None
     out, rooted = s.size("out"), o.root_weight and x.target != ""
     if o.project:
@@ -83,13 +84,16 @@ def sage(b: ProgramBuilder, s: Scope, o: PygSage, x: Ends) -> str:
         h = b.activation(b.linear(x.source, inner, s.size("in"), shift), "relu")
     else:
         h = x.source
-    if o.aggr in LINEAR and out <= s.size("in"):
-        total = aggregate(b, b.linear(h, weight, out), o.aggr)
-    else:
-        # The bias rides on this product only where no product of the node itself can carry it.
-        late = None if rooted else bias
-        total = b.linear(aggregate(b, h, o.aggr), weight, out, late)
-        bias = bias if rooted else None
+    total = ""
+    for aggr, weight in zip(aggrs, weights, strict=True):
+        if aggr in LINEAR and out <= s.size("in"):
+            part = aggregate(b, b.linear(h, weight, out), aggr)
+        else:
+            # The bias rides on one such product where no product of the node itself can carry it.
+            late = None if rooted else bias
+            part = b.linear(aggregate(b, h, aggr), weight, out, late)
+            bias = bias if rooted else None
+        total = b.combine(total, part) if total else part
     if rooted:
         root = s.take("lin_r.weight", "out", x.own)
         total = b.combine(b.linear(x.target, root, out, bias), total)
@@ -98,6 +102,22 @@ def sage(b: ProgramBuilder, s: Scope, o: PygSage, x: Ends) -> str:
     if o.root_weight and not x.target:
         s.pass_over("lin_r.weight")
     return b.row_normalize(total) if o.normalize else total
+
+
+def _parts(s: Scope, short: str, count: int) -> list[str]:
+    """The weight [out, count * in] of a Linear over ``count`` tensors, one for each of them."""
+    if count == 1:
+        return [s.take(short, "out", "in")]
+    names = [s.name(f"{short}.{at}") for at in range(count)]
+    whole = s.raw(short, "out", count * s.size("in") or "columns")
+    if whole is None:
+        return names
+    if whole.shape[1] % count:
+        expected = f"columns for {count} tensors  ({s.label})"
+        s.weights.differ(s.name(short), expected, f"{whole.shape[1]} columns")
+        return names
+    s.agree("in", whole.shape[1] // count)
+    return [s.put(name, part) for name, part in zip(names, whole.chunk(count, 1), strict=True)]
 
 
 def graph(b: ProgramBuilder, s: Scope, o: PygGraph, x: Ends) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -80,6 +80,34 @@ class DglGcn2(Layer):
         start = self.feat_0
         own: list[tuple[Place, int]] = [(("feat_0",), start)] if isinstance(start, int) else []
         return [*super().earlier(), *own]
+
+
+_MOMENT = "no step has the moments of messages"
+
+
+class DglPna(Layer):
+    """Several aggregators at once, each scaled by functions of the degree.
+
+    Its batch norms, the mixing layer and the residual are its own.
+    """
+
+    marks = ("towers.0.M.weight",)
+    module = "dgl.nn.PNAConv"
+    refused: ClassVar[dict[str, dict[str, str]]] = {
+        "aggregators": dict.fromkeys(("moment3", "moment4", "moment5"), _MOMENT)
+    }
+    conv: Literal["pna"] = Field(description="principal neighbourhood aggregation")
+    aggregators: tuple[Literal["mean", "max", "min", "std", "var", "sum"], ...] = Field(
+        strict=False, min_length=1, description="as the module was given them, in order"
+    )
+    scalers: tuple[Literal["identity", "amplification", "attenuation"], ...] = Field(
+        strict=False, min_length=1, description="as the module was given them, in order"
+    )
+    delta: float = Field(gt=0, description="mean of log(degree + 1) in training, as it was given")
+    residual: bool = Field(
+        default=True, description="adds the layer's input, where the widths are the same"
+    )
+    bias: Literal[True] = Field(default=True, description="all its Linears have one")
 
 
 class DglAgnn(Layer):

@@ -34,8 +34,9 @@ class LayerNormOptions(NormOptions):
 class GraphNormOptions(Part):
     """A norm over all nodes of a type."""
 
-    kind: Literal["graph", "instance", "pair", "mean_subtraction"] = Field(
-        default="graph", description="PyG's GraphNorm, InstanceNorm, PairNorm, MeanSubtractionNorm"
+    kind: Literal["graph", "instance", "pair", "mean_subtraction", "size"] = Field(
+        default="graph",
+        description="PyG's GraphNorm, InstanceNorm, PairNorm, MeanSubtractionNorm, GraphSizeNorm",
     )
     prefix: str | None = Field(
         default=None,

@@ -19,6 +19,7 @@ LAYERS: dict[Library, dict[str, type[Layer]]] = {
         "tag": dgl_filters.DglTag,
         "cheb": dgl_filters.DglCheb,
         "gcn2": dgl_filters.DglGcn2,
+        "pna": dgl_filters.DglPna,
         "propagate": dgl.DglPropagate,
         "linear": LinearLayer,
         "jumping_knowledge": JumpingKnowledge,

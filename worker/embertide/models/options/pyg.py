@@ -55,9 +55,22 @@ class PygSage(Layer):
     aggr: Literal["mean", "max", "sum", "add", "min", "var", "std"] = Field(
         default="mean", description=_AGGR
     )
+    aggrs: tuple[Literal["mean", "max", "sum", "add", "min", "var", "std"], ...] | None = Field(
+        default=None,
+        strict=False,
+        min_length=1,
+        description="in the place of `aggr` where the module was given a list of them: their"
+        " results side by side",
+    )
     normalize: bool = Field(default=False, description="rows of the result get length one")
     root_weight: bool = Field(default=True, description="adds the node itself (lin_r)")
     project: bool = Field(default=False, description="neighbours pass lin and relu first")
+
+    def conflicts(self) -> Problems:
+        """One way of aggregating, or several."""
+        if self.aggrs is not None and self.aggr != "mean":
+            return [(("aggr",), "is said by aggrs, too; remove one of the two")]
+        return []
 
 
 class PygGraph(Layer):
