@@ -103,12 +103,3 @@ class OtherTypes(Base):
     def forward(self, x_dict, edge_index_dict):
         out = self.buys((x_dict["user"], x_dict["item"]), edge_index_dict[BUYS])
         return {"user": out}
-
-
-class Semantic(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = pyg.HANConv({"user": USER, "item": ITEM}, 4, (["user", "item"], [BUYS, OF]))
-
-    def forward(self, x_dict, edge_index_dict):
-        return self.conv(x_dict, edge_index_dict)  # Semantic

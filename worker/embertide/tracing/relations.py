@@ -16,13 +16,12 @@ from embertide.tracing.source import here, refuse
 _RELATIONS: dict[tuple[str, str], Callable[[Any], Iterable[Any]]] = {
     ("torch_geometric", "HeteroConv"): lambda m: m.convs.keys(),
     ("torch_geometric", "HGTConv"): lambda m: m.edge_types,
+    ("torch_geometric", "HANConv"): lambda m: m.metadata[1],
     ("dgl", "HeteroGraphConv"): lambda m: m.mod_dict,
 }
 """By package and class: its relations, as triples or as edge types alone."""
 _TOGETHER = "puts the nodes of all types into one tensor, which no program has; "
 _REFUSED = {
-    ("torch_geometric", "HANConv"): "weighs relations by a mean over all nodes of a type, which"
-    " needs the whole graph at once; HeteroConv or HGTConv do without",
     ("dgl", "HGTConv"): _TOGETHER + "PyG's HGTConv is known",
     ("dgl", "RelGraphConv"): _TOGETHER + "HeteroGraphConv with a GraphConv for each relation says"
     " the same",
