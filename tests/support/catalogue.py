@@ -16,13 +16,16 @@ from embertide.models.options.layer import Library
 from embertide.steps import Aggregate, Combine, Linear, Program
 from tests.support import model_page
 from tests.support.models import program_of, shake
-from tests.support.step_cases import step_cases
+from tests.support.step_cases import EDGE_FEATURES, step_cases
 from tests.support.world import Graph, make_graph
 from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
 
 GRAPHS = {
     (kind, weighted): make_graph(directed=kind == "directed", weighted=weighted)
     for kind in ("directed", "undirected")
+    for weighted in (False, True)
+} | {
+    ("featured", weighted): make_graph(weighted=weighted, features=EDGE_FEATURES)
     for weighted in (False, True)
 }
 
@@ -41,14 +44,21 @@ class Case:
 
 
 def catalogue() -> dict[str, Case]:
-    """Name -> case; models take turns on the directed and the undirected graph."""
+    """Name -> case; models take turns on the directed and the undirected graph.
+
+    Those that read features of edges have the one with features.
+    """
     programs = {**_pyg(), **_layers(), **_made(), **_steps()}
     if not why_no_dgl():
         programs |= _dgl()
     return {
-        name: Case(program, ("directed", "undirected")[number % 2], weighted)
+        name: Case(program, _kind(program, number), weighted)
         for number, (name, (program, weighted)) in enumerate(programs.items())
     }
+
+
+def _kind(program: Program, number: int) -> str:
+    return "featured" if program.edge_columns() else ("directed", "undirected")[number % 2]
 
 
 def _dgl() -> dict[str, tuple[Program, bool]]:

@@ -82,17 +82,18 @@ def reverse(edges: Edges, sources: int) -> Edges:
     Args:
         sources: nodes of the edges' source type.
     """
-    turned = empty_edges(sources, weighted=edges.weighted)
+    turned = empty_edges(sources, weighted=edges.weighted, features=edges.features)
     for chunk in edges.chunks:
-        _append(turned, EdgeChunk(chunk.destination, chunk.source, chunk.weight))
+        other_way = EdgeChunk(chunk.destination, chunk.source, chunk.weight, chunk.features)
+        _append(turned, other_way)
         count_ids(turned.histogram, chunk.source, turned.shift)
     return turned
 
 
-def empty_edges(nodes: int, *, weighted: bool) -> Edges:
+def empty_edges(nodes: int, *, weighted: bool, features: int = 0) -> Edges:
     """No edges yet, to a type of so many nodes."""
     shift, buckets = histogram_size(nodes)
-    return Edges([], np.zeros(buckets, np.int64), shift, weighted)
+    return Edges([], np.zeros(buckets, np.int64), shift, weighted, features=features)
 
 
 def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> None:

@@ -90,6 +90,11 @@ class Step(ABC):
         """The layer graph as the step sees it; None where it reads no edges."""
         return None
 
+    @property
+    def edge_columns(self) -> int:
+        """Columns of the edges' features that the step reads."""
+        return 0
+
     @abstractmethod
     def width(self, shapes: Shapes) -> int:
         """Columns of the result.
