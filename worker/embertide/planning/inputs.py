@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from embertide.errors import ManifestError, ModelError
 from embertide.grid import check_fits
-from embertide.readers.edges import split_edges
+from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
@@ -78,10 +78,12 @@ class Inputs:
     Attributes:
         by_edges: edge type, as the text of its relation -> its edges.
         by_nodes: node type -> what is read of it.
+        edge_features: edge type -> features of each of its edges, where they have some.
     """
 
     by_edges: dict[str, list[Split]]
     by_nodes: dict[str, NodeSplits]
+    edge_features: dict[str, int] = field(default_factory=dict)
 
     @property
     def edges(self) -> list[Split]:
@@ -142,7 +144,7 @@ class Inputs:
             for name, splits in data["by_edges"].items()
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        return cls(edges, nodes)
+        return cls(edges, nodes, data["edge_features"])
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -197,7 +199,12 @@ def list_types(storage: Storage, job: EmbeddingJob) -> Inputs:
         for edge in given.edges
     }
     nodes = {node.name: _split_type(storage, job, at) for at, node in enumerate(given.nodes)}
-    return Inputs(edges, nodes)
+    features = {
+        str(edge.relation): edge_feature_width(storage, edge)
+        for edge in given.edges
+        if edge.features is not None
+    }
+    return Inputs(edges, nodes, features)
 
 
 def _split_type(storage: Storage, job: EmbeddingJob, at: int) -> NodeSplits:
@@ -233,14 +240,16 @@ def check_model(
         which does not name it.
 
     Raises:
-        ModelError: a node type or relation that is not there, another input width, or another
-            number of layers than fanouts.
+        ModelError: a node type or relation that is not there, another width of features, of nodes
+            or of edges, or another number of layers than fanouts.
         GridError: more workers than nodes, or than a tensor of the model has columns.
     """
     model = job.spec.model.uri
     names = match_types(job, program)
     for node_type, tensor in program.inputs.items():
         _check_features(job, inputs, names[node_type], program.widths[tensor])
+    for relation, columns in program.edge_columns().items():
+        _check_edge_features(job, inputs, relation, columns)
     fanout = job.spec.inference.fanout
     if fanout != "full" and len(fanout) != program.layers:
         raise ModelError(
@@ -300,4 +309,26 @@ def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) ->
         raise ModelError(
             f"{features.uri}: the features have {found} columns, but the model {model} takes"
             f" {width}; give the features or the model that belong together"
+        )
+
+
+def _check_edge_features(job: EmbeddingJob, inputs: Inputs, relation: str, columns: int) -> None:
+    """Refuse features of edges that are not there, or too many or too few.
+
+    Args:
+        relation: as the model names it; "" for the only one.
+    """
+    model, edges = job.spec.model.uri, job.spec.input.edges
+    of = [edge for edge in edges if not relation or relation in map(str, edge.relations)]
+    edge, named = of[0], f" of {relation}" if relation else ""
+    if edge.features is None:
+        raise ModelError(
+            f"the model {model} reads {columns} features of each edge{named}, but edge type"
+            f" {edge.name!r} in spec.input.edges has none; name them in its features"
+        )
+    found = inputs.edge_features[str(edge.relation)]
+    if found != columns:
+        raise ModelError(
+            f"{edge.uri}: each edge has {found} features, but the model {model} takes {columns};"
+            " give the features or the model that belong together"
         )

@@ -49,11 +49,11 @@ class EdgeChunk:
     weight: npt.NDArray[np.float32] | None
     features: npt.NDArray[np.float32] | None = None
 
-    def part(self, start: int, stop: int) -> EdgeChunk:
-        """Edges ``start..stop``, sharing memory."""
-        weight = None if self.weight is None else self.weight[start:stop]
-        features = None if self.features is None else self.features[start:stop]
-        return EdgeChunk(self.source[start:stop], self.destination[start:stop], weight, features)
+    def part(self, which: slice | npt.NDArray[np.bool_]) -> EdgeChunk:
+        """Some of the edges; those of a slice share memory."""
+        weight = None if self.weight is None else self.weight[which]
+        features = None if self.features is None else self.features[which]
+        return EdgeChunk(self.source[which], self.destination[which], weight, features)
 
 
 @dataclass
@@ -183,7 +183,7 @@ def _taken(
         for number, start, stop in parts:
             chunk = held[number]
             assert chunk is not None
-            taken.append(chunk.part(start, stop))
+            taken.append(chunk.part(slice(start, stop)))
             if stop == len(chunk.source):
                 held[number] = None
         yield taken

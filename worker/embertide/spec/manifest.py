@@ -14,7 +14,8 @@ from pydantic import Field, ValidationError, model_validator
 from embertide.spec import naming
 from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
 from embertide.spec.cel import Rule, unchanged_once_accepted
-from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
+from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
+from embertide.spec.edges import EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.freshness import Freshness
 from embertide.spec.grid import GridShape
@@ -34,6 +35,7 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "EdgeColumns",
+    "EdgeFeatures",
     "EdgeFormat",
     "EdgeInput",
     "EmbeddingJob",
