@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from embertide.spec.manifest import EmbeddingJob
@@ -26,18 +24,9 @@ def read_job(raw: Object, settings: Settings) -> EmbeddingJob | Problems:
         job = EmbeddingJob.model_validate(data)
     except ValidationError as error:
         return [(dotted(path), message) for path, message in explain(EmbeddingJob, error)]
-    found = [*_counts(job), *_image(job, settings), *_resources(job)]
+    found = [*_image(job, settings), *_resources(job)]
     found += pod_template.problems(job.spec.workers.pod_template or {})
     return found or job
-
-
-def _counts(job: EmbeddingJob) -> Problems:
-    kinds: dict[str, list[Any]] = {"edges": job.spec.input.edges, "nodes": job.spec.input.nodes}
-    return [
-        (f"spec.input.{name}", f"has {len(items)} {name[:-1]} types; a run supports exactly one")
-        for name, items in kinds.items()
-        if len(items) > 1
-    ]
 
 
 def _image(job: EmbeddingJob, settings: Settings) -> Problems:

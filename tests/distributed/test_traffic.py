@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from embertide.footprint import Size
+from embertide.footprint import GraphSize
 from embertide.grid import Grid
 from embertide.planning.tensors import tensor_moves
 from embertide.spec.grid import GridShape
@@ -269,7 +269,13 @@ def test_what_a_step_plans_to_move_is_what_it_moves() -> None:
     shape = GridShape.of(2, 2)
     answers = on_grid(2, 2, count_traffic, GRAPH, cases)
     formulas = Formulas(Grid(shape), answers[0][0], GRAPH, GROUP_BYTES)
-    size = Size(nodes=NODES, edges=len(GRAPH.src), grid=shape, group_bytes=GROUP_BYTES, depth=1)
+    size = GraphSize(
+        nodes={"": NODES},
+        edges={"": len(GRAPH.src)},
+        grid=shape,
+        group_bytes=GROUP_BYTES,
+        depth=1,
+    )
     kinds = [("feature", "gemm"), ("graph", "spmm"), ("world", "sddmm")]
     for name, of in cases.items():
         planned, sent = Counter[tuple[str, str]](), Counter[tuple[str, str]]()

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import yaml
 
-from embertide.errors import InputError, ManifestError, ModelError
+from embertide.errors import InputError, ModelError
 from embertide.grid import Grid
-from embertide.planning.inputs import Inputs, check_model, list_inputs, list_types
+from embertide.planning.inputs import Inputs, list_inputs
+from embertide.planning.matching import check_model
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.storage.opening import open_storage
@@ -72,7 +73,7 @@ def test_a_reader_says_which_type(tmp_path: Path, manifest: dict[str, Any]) -> N
 
 
 def test_inputs_of_several_types_go_through_json(manifest: dict[str, Any]) -> None:
-    inputs = list_types(open_storage(None), load_manifest(yaml.safe_dump(manifest)))
+    inputs = list_inputs(open_storage(None), load_manifest(yaml.safe_dump(manifest)))
     assert Inputs.from_json(json.loads(json.dumps(inputs.to_json()))) == inputs
     assert list(inputs.by_edges) == [
         "user:buys:item", "user:follows:user", "item:has:tag", "tag:never:user",
@@ -80,11 +81,6 @@ def test_inputs_of_several_types_go_through_json(manifest: dict[str, Any]) -> No
     assert {name: of_type.width for name, of_type in inputs.by_nodes.items()} == {
         "user": 7, "item": 5, "tag": 4, "lone": 0,
     }  # fmt: skip
-
-
-def test_runs_take_one_type_so_far(manifest: dict[str, Any]) -> None:
-    with pytest.raises(ManifestError, match=r"has 6 edge types .*; runs take exactly one so far"):
-        list_inputs(open_storage(None), load_manifest(yaml.safe_dump(manifest)))
 
 
 # ---- what users may get wrong
@@ -119,7 +115,7 @@ def test_an_id_of_another_type_is_refused(
 
 def checked(manifest: dict[str, Any]) -> dict[str, str]:
     job = load_manifest(yaml.safe_dump(manifest))
-    inputs, shape = list_types(open_storage(None), job), Grid(GridShape.of(1, 1)).shape
+    inputs, shape = list_inputs(open_storage(None), job), Grid(GridShape.of(1, 1)).shape
     return check_model(job, inputs, relational(), shape, COUNTS)
 
 

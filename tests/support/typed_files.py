@@ -16,7 +16,8 @@ import yaml
 
 from embertide.context import RunContext
 from embertide.pipeline import layer_graphs, own_rows
-from embertide.planning.inputs import check_model, list_types
+from embertide.planning.inputs import list_inputs
+from embertide.planning.matching import check_model
 from embertide.planning.order import WorkOrder
 from embertide.primitives.exchange import Exchange
 from embertide.spec.manifest import load_manifest
@@ -125,7 +126,7 @@ def publish_typed(exchange: Exchange, manifest: dict[str, Any], program: Program
     """A run's stages for a program of several types. Collective: every rank must call."""
     job, storage = load_manifest(yaml.safe_dump(manifest)), open_storage(None)
     ctx = RunContext(job, exchange, storage, lambda _progress: None, threads=2)
-    inputs = list_types(storage, job)
+    inputs = list_inputs(storage, job)
     clock = Clock(MemoryWatch(), ctx.report)
     nodes = load_types(ctx, inputs)
     counts = {name: of_type.ids.count for name, of_type in nodes.items()}

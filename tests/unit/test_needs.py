@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from embertide.errors import EmbertideError
-from embertide.footprint import Size
+from embertide.footprint import GraphSize
 from embertide.launch.output import output_problem
 from embertide.planning.duration import basis, seconds_range, work_of
 from embertide.planning.grids import grids_to_compare
@@ -25,7 +25,7 @@ from embertide.planning.sizing import (
     worker_bytes,
 )
 from embertide.spec.grid import GridShape
-from embertide.steps import Aggregate, Attend, Linear, Program
+from embertide.steps import Affine, Aggregate, Attend, Linear, Program
 from embertide.storage.opening import open_storage
 from tests.support.cli import ESTIMATE, LARGE_ESTIMATE, Engine
 
@@ -78,13 +78,16 @@ def program(conv: type[Aggregate | Attend]) -> Program:
     attention = {"source": "s", "target": "t", "heads": 1} if conv is Attend else {}
     steps = (
         Linear(out="a", layer=0, x="x", weight="w"),
+        Affine(out="s", layer=0, x="a"),
         conv(out="out", layer=0, x="a", **attention),
     )
     widths = {"x": 128, "a": 64, "out": 64}
     return Program(steps=steps, params={"w": torch.zeros(64, 128)}, widths=widths, layers=1)
 
 
-SIZE = Size(nodes=1_000_000, edges=20_000_000, grid=GridShape(), group_bytes=1 << 24, depth=2)
+SIZE = GraphSize(
+    nodes={"": 1_000_000}, edges={"": 20_000_000}, grid=GridShape(), group_bytes=1 << 24, depth=2
+)
 MOVED = {"written_bytes": 256e6, "exchanged_bytes": 0.0}
 
 

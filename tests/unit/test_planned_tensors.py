@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from embertide.footprint import Size
+from embertide.footprint import GraphSize
 from embertide.planning.tensors import tensor_peak
 from embertide.spec.grid import GridShape
 from embertide.steps import (
@@ -27,9 +27,9 @@ ONE = 4.0 * NODES
 """Bytes of a tensor of width 1."""
 
 
-def size(graph: int = 1, feature: int = 1) -> Size:
+def size(graph: int = 1, feature: int = 1) -> GraphSize:
     grid = GridShape.of(graph, feature)
-    return Size(nodes=NODES, edges=1 << 20, grid=grid, group_bytes=GROUP, depth=1)
+    return GraphSize(nodes={"": NODES}, edges={"": 1 << 20}, grid=grid, group_bytes=GROUP, depth=1)
 
 
 def program(*steps: Step, **widths: int) -> Program:
@@ -37,9 +37,10 @@ def program(*steps: Step, **widths: int) -> Program:
 
 
 def peak(
-    of: Program, size: Size, *, placed: bool = False, building: float = 0.0, block: float = 0.0
+    of: Program, size: GraphSize, *, placed: bool = False, building: float = 0.0, block: float = 0.0
 ) -> float:
-    return tensor_peak(of, size, placed=placed, building=building, block=block)
+    given = [""] if placed else []
+    return tensor_peak(of, size, placed=given, building={"": building}, block={"": block})
 
 
 def sum_of(x: str, out: str) -> Aggregate:
@@ -99,7 +100,7 @@ def test_attention_keeps_maxima_and_sums_where_groups_follow_each_other(graph: i
         x=1, a=10, s=1, t=1, out=10,
     )  # fmt: skip
     found = peak(attending, size(graph))
-    scores = 0.0 if graph == 1 else 2 * ONE / 2 + 4 * size(2).unique() + 4 * GROUP
+    scores = 0.0 if graph == 1 else 2 * ONE / 2 + 4 * size(2).of_relation("").unique() + 4 * GROUP
     assert found == pytest.approx(22 * ONE / graph + scores)
 
 

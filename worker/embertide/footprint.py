@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from embertide.spec.grid import GridShape
+from embertide.spec.relations import Relation
 
 FLOAT_BYTES = 4
 """Of a value of a dense tensor, an edge weight and a score: float32."""
@@ -19,11 +21,14 @@ _TOUCHED_ROW_BYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What decides the memory of a run.
+    """What decides the memory of a relation: edges between the nodes of two types, or of one.
 
     Attributes:
+        nodes: of the destination type, whose rows workers own.
+        edges: of the relation.
         group_bytes: most bytes that a group of remote rows takes in its receive buffer.
         depth: groups in flight at a time.
+        origins: nodes of the source type, where that is another.
     """
 
     nodes: int
@@ -31,6 +36,7 @@ class Size:
     grid: GridShape
     group_bytes: int
     depth: int
+    origins: int | None = None
 
     @property
     def graph(self) -> int:
@@ -48,9 +54,19 @@ class Size:
         return self.grid.workers
 
     @property
+    def columns(self) -> int:
+        """Nodes of the source type."""
+        return self.nodes if self.origins is None else self.origins
+
+    @property
     def index_bytes(self) -> int:
-        """Of one end of an edge, and of a row's number in a request."""
-        return 4 if self.nodes < 2**31 else 8
+        """Of the source of an edge, and of a row's number in a request."""
+        return _index_bytes(self.columns)
+
+    @property
+    def end_bytes(self) -> int:
+        """Of both ends of an edge, before it is sorted."""
+        return 2 * _index_bytes(max(self.nodes, self.columns))
 
     def group_rows(self, widest: int, slices: int) -> int:
         """Slots of a group of remote rows, of a model whose widest tensor has so many columns.
@@ -83,7 +99,7 @@ class Size:
         exceeds: hubs and neighbourhoods make fewer.
         """
         draws = self.edges / count
-        return self.nodes * -math.expm1(draws * math.log1p(-1.0 / (self.nodes + 1)))
+        return self.columns * -math.expm1(draws * math.log1p(-1.0 / (self.columns + 1)))
 
     def pattern(self, width: int) -> float:
         """Bytes of the remote blocks' rows: each group has its own list of those it touches."""
@@ -108,3 +124,68 @@ class Size:
             return 0.0
         received = FLOAT_BYTES * self.unique(self.workers) * width
         return 2 * min((self.depth + 1) * float(self.group_bytes), received)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphSize:
+    """The sizes of a graph, by the names that a program has for its node types and relations.
+
+    Attributes:
+        nodes: node type -> how many there are.
+        edges: relation -> how many there are.
+        group_bytes, depth: as of :class:`Size`.
+    """
+
+    nodes: dict[str, int]
+    edges: dict[str, int]
+    grid: GridShape
+    group_bytes: int
+    depth: int
+
+    @property
+    def workers(self) -> int:
+        """W = P * M, the number of workers."""
+        return self.grid.workers
+
+    def of_type(self, node_type: str) -> Size:
+        """The nodes of a type, without edges."""
+        return self._size(self.nodes[node_type], self.nodes[node_type], 0)
+
+    def of_relation(self, relation: str, fanout: int | None = None) -> Size:
+        """The edges of a relation, or those that are left with so many sampled for each node."""
+        return self.of_relations((relation,), fanout)
+
+    def of_relations(self, relations: Sequence[str], fanout: int | None = None) -> Size:
+        """The edges of several relations from one node type, whose sources are found together.
+
+        One that is named twice counts once. Its rows are those of the first.
+        """
+        edges = 0
+        for name in dict.fromkeys(relations):
+            _, targets = self._ends(name)
+            most = self.edges[name] if fanout is None else targets * fanout
+            edges += min(self.edges[name], most)
+        origins, targets = self._ends(relations[0])
+        return self._size(targets, origins, edges)
+
+    def _ends(self, relation: str) -> tuple[int, int]:
+        """Nodes of the source and the destination type; a program of one type names neither."""
+        if not relation:
+            return self.nodes[""], self.nodes[""]
+        ends = Relation.parse(relation)
+        return self.nodes[ends.source], self.nodes[ends.destination]
+
+    def _size(self, nodes: int, origins: int, edges: int) -> Size:
+        return Size(
+            nodes=nodes,
+            edges=edges,
+            origins=origins,
+            grid=self.grid,
+            group_bytes=self.group_bytes,
+            depth=self.depth,
+        )
+
+
+def _index_bytes(nodes: int) -> int:
+    """Of the number of one of so many nodes."""
+    return 4 if nodes < 2**31 else 8

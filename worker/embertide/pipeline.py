@@ -6,6 +6,8 @@ A check goes as far as the layers, once for each program.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from embertide.context import RunContext
@@ -13,7 +15,8 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.memory import release_idle
 from embertide.models.order import order_steps
 from embertide.models.read import read_files
-from embertide.planning.inputs import Inputs, check_model
+from embertide.planning.inputs import Inputs
+from embertide.planning.matching import check_model, match_relations, narrow, published
 from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph
 from embertide.spec.version_names import version_uri
@@ -21,7 +24,7 @@ from embertide.stages.csr import gather_partition
 from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.infer import Graphs, infer
 from embertide.stages.publish import Rows, WrittenType, publish_version, write_parts
-from embertide.stages.report import gather_report, keep_report, run_facts
+from embertide.stages.report import gather_report, keep_report, run_facts, type_counts
 from embertide.stages.sample import sample_layer
 from embertide.stages.verify import (
     SKIPPED,
@@ -34,8 +37,8 @@ from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import release_memory
 from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.report import RunReport
-from embertide.typed_graph import TypedGraph, build_types, ingest_types, load_types
+from embertide.telemetry.report import RelationCount, RunReport
+from embertide.typed_graph import TypedGraph, build_types, drop_unread, ingest_types, load_types
 
 
 def run(
@@ -52,23 +55,28 @@ def run(
     with clock.memory:
         with clock.stage("features"):
             files = read_files(ctx.storage, ctx.job.spec.model.uri)
-            program = order_steps(files.program(), world)
-            layer_names, library = files.layer_names, files.library
-            tolerance = files.reference_tolerance
-            del files
-            nodes = load_types(ctx, inputs)
+            whole, tolerance = files.program(), files.reference_tolerance
+            facts = run_facts(ctx, files.library, files.layer_names, whole)
+            program = order_steps(published(ctx.job, whole), world)
+            del files, whole
+            reading = replace(ctx, job=narrow(ctx.job, program))
+            nodes = load_types(reading, inputs)
             clock.nodes = sum(of_type.ids.count for of_type in nodes.values())
             counts = {name: of_type.ids.count for name, of_type in nodes.items()}
             names = check_model(ctx.job, inputs, program, ctx.grid.shape, counts)
             expected = _expected(ctx, inputs, program, names, nodes)
         with clock.stage("ingest"):
-            edges = ingest_types(ctx, inputs, nodes)
+            edges = ingest_types(reading, inputs, nodes)
+            drop_unread(edges, match_relations(ctx.job, program))
             release_memory()
         with clock.stage("csr"):
-            graph = build_types(ctx, nodes, edges)
+            graph = build_types(reading, nodes, edges)
             clock.own_nodes = sum(len(of_type.names) for of_type in graph.located.values())
             clock.own_edges = sum(csr.nnz for csr in graph.sub_ranges.values())
-            clock.edges = sum(ctx.exchange.all_objects(clock.own_edges))
+            edge_counts = graph.count_edges(ctx.exchange)
+            clock.edges = sum(edge_counts.values())
+            clock.types = type_counts(inputs, counts, program, names)
+            clock.relations = [RelationCount(str(one), n) for one, n in edge_counts.items()]
             loaded = {name: loaded_features(ctx, nodes[names[name]]) for name in program.inputs}
         del edges, nodes
         release_memory()
@@ -105,7 +113,6 @@ def run(
         if not expected
     ]
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped]
-    facts = run_facts(ctx, library, layer_names, program)
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
 

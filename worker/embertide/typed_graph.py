@@ -16,6 +16,7 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids
 from embertide.planning.inputs import Inputs
+from embertide.primitives.exchange import Exchange
 from embertide.primitives.shuffle import Edges
 from embertide.readers.splits import assign_splits
 from embertide.spec.relations import Relation
@@ -68,6 +69,11 @@ class TypedGraph:
             {name: of_type.locations for name, of_type in located.items()},
         )
 
+    def count_edges(self, exchange: Exchange) -> dict[Relation, int]:
+        """Relation -> its edges, of all ranks. Collective: every rank must call."""
+        gathered = exchange.all_objects([csr.nnz for csr in self.sub_ranges.values()])
+        return dict(zip(self.sub_ranges, map(sum, zip(*gathered, strict=True)), strict=True))
+
     def of_relations(self, program: Program) -> dict[str, Relation]:
         """The relations that a program reads, by the names that it has for them."""
         by_text = {str(relation): relation for relation in self.sub_ranges}
@@ -101,13 +107,19 @@ def ingest_types(
     splits = [inputs.by_edges[str(edge.relation)] for edge in given]
     shares = ctx.parts([sum(split.size for split in of_type) or 1 for of_type in splits])
     for share, edge, of_type in zip(shares, given, splits, strict=True):
-        features = inputs.edge_features.get(str(edge.relation), 0)
+        features = 0 if edge.features is None else inputs.edge_features[str(edge.relation)]
         ends = Ends(edge, nodes[edge.source_type], nodes[edge.destination_type], features)
         mine = assign_splits(of_type, ctx.grid.world)[ctx.grid.rank]
         edges = found[edge.relation] = ingest(share, ends, mine)
         for turned in edge.relations[1:]:
             found[turned] = reverse(edges, ends.counts[0])
     return found
+
+
+def drop_unread(edges: dict[Relation, Edges], read: dict[str, Relation]) -> None:
+    """Let go of relations that a program does not read; ``read`` has those that it does."""
+    for relation in set(edges).difference(read.values()):
+        del edges[relation]
 
 
 def build_types(

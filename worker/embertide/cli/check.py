@@ -20,6 +20,14 @@ def check(
             show_default=False,
         ),
     ],
+    node_type: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Whose vectors they are, where the model gives several node types' embeddings.",
+            show_default=False,
+        ),
+    ] = None,
     id_column: Annotated[str, typer.Option(metavar="NAME", help="Its column of ids.")] = "id",
     vector_column: Annotated[
         str, typer.Option(metavar="NAME", help="Its column of vectors.")
@@ -69,6 +77,7 @@ def check(
         found = check_job(
             job,
             uri,
+            node_type=node_type,
             columns=ReferenceColumns(id_column, vector_column),
             tolerance=tolerance,
             search=search,

@@ -17,6 +17,7 @@ from embertide.launch.comparison import Check, prepare_check
 from embertide.models.diagnose import Difference, Tried, first_difference
 from embertide.models.read import Model, ModelFiles, read_files
 from embertide.planning.inputs import list_inputs
+from embertide.planning.matching import chosen_result, match_types
 from embertide.primitives.exchange import Exchange
 from embertide.readers.reference import ReferenceColumns, split_reference
 from embertide.spec.grid import GridShape
@@ -100,6 +101,7 @@ def check_job(
     job: EmbeddingJob,
     against: str,
     *,
+    node_type: str | None = None,
     columns: ReferenceColumns | None = None,
     tolerance: float | None = None,
     search: bool = True,
@@ -111,6 +113,7 @@ def check_job(
 
     Args:
         against: URI of the reference.
+        node_type: whose embeddings it has; may be left out where the model gives those of one.
         tolerance: as a share of the reference's largest magnitude; default: the model's.
         search: whether to look for the cause of a difference.
 
@@ -122,12 +125,14 @@ def check_job(
     exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
     ctx = RunContext(job, exchange, storage, on_progress, threads=torch.get_num_threads())
     inputs = list_inputs(storage, job)
-    (node,) = job.spec.input.nodes
-    splits = split_reference(storage, against, node.ids, columns)
-    by_nodes = {node.name: replace(inputs.by_nodes[node.name], reference=splits)}
-    inputs = replace(inputs, by_nodes=by_nodes)
     files = read_files(storage, job.spec.model.uri)
-    check = prepare_check(ctx, inputs, files.program(), columns)
+    program = files.program()
+    of_type = chosen_result(job, program, node_type)
+    node = job.spec.input.node(match_types(job, program)[of_type])
+    splits = split_reference(storage, against, node.ids, columns)
+    compared = replace(inputs.by_nodes[node.name], reference=splits)
+    inputs = replace(inputs, by_nodes=inputs.by_nodes | {node.name: compared})
+    check = prepare_check(ctx, inputs, program, columns, of_type)
     limit = files.reference_tolerance if tolerance is None else tolerance
     return _check(check, files, limit, search, on_progress)
 
@@ -136,7 +141,8 @@ def _check(
     check: Check, files: Model, tolerance: float, search: bool, on_progress: OnProgress
 ) -> Checked:
     program, reference = files.program(), check.expected.reference
-    fits = program.output_width == reference.values.shape[1]
+    width = program.widths[program.results[check.node_type]]
+    fits = width == reference.values.shape[1]
     agreement = check.compare(program, tolerance) if fits else None
     difference = None
     differs = agreement is None or agreement.beyond
@@ -144,11 +150,13 @@ def _check(
     if search and differs and isinstance(files, ModelFiles):
         on_progress(Progress("infer", message="looking for the cause"))
         values = torch.from_numpy(reference.values)
-        difference = first_difference(files, check.rows, values, tolerance=tolerance)
+        difference = first_difference(
+            files, check.rows, values, tolerance=tolerance, node_type=check.node_type
+        )
     return Checked(
         uri=reference.uri,
         reference_width=reference.values.shape[1],
-        width=program.output_width,
+        width=width,
         agreement=agreement,
         difference=difference,
     )

@@ -1,7 +1,7 @@
 """What ``embertide check`` computes on each rank: a run's stages without publishing.
 
-Inputs and graph are prepared once; then any program that takes the same features can be computed
-and compared, which is how the first layer that differs is found.
+Inputs and graph are prepared once; then any program that takes the same features and reads the same
+relations can be computed and compared, which is how the first layer that differs is found.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges
+from embertide.layouts import Loaded
 from embertide.pipeline import layer_graphs
-from embertide.planning.inputs import Inputs, check_model
+from embertide.planning.inputs import Inputs
+from embertide.planning.matching import check_model, narrow
 from embertide.readers.reference import ReferenceColumns
-from embertide.stages.features import loaded_features
+from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.infer import infer
 from embertide.stages.verify import (
     Agreement,
@@ -35,9 +37,11 @@ class Check:
     """What is compared, and how programs are computed on one graph, one after another.
 
     Attributes:
+        node_type: whose embeddings are compared, by the model's name.
         embed: a program's embeddings [N/(P*M), D'] of our sub-range.
     """
 
+    node_type: str
     ctx: RunContext
     ranges: RowRanges
     expected: Expected
@@ -57,35 +61,48 @@ class Check:
 
 
 def prepare_check(
-    ctx: RunContext, inputs: Inputs, program: Program, columns: ReferenceColumns | None
+    ctx: RunContext,
+    inputs: Inputs,
+    program: Program,
+    columns: ReferenceColumns | None,
+    node_type: str = "",
 ) -> Check:
     """Read what a run reads, and keep it for several programs; publishes nothing.
 
     Collective: every rank must call.
 
     Args:
-        inputs: with a reference.
-        program: the model's; others must take the same features.
+        inputs: with a reference of the node type.
+        program: the model's; others must take the same features and read the same relations.
+        node_type: whose embeddings are compared, by the model's name.
 
     Raises:
         EmbertideError: on the rank that found a problem, or on all.
     """
     clock = Clock(MemoryWatch(), ctx.report)
-    nodes = load_types(ctx, inputs)
-    (only,) = nodes.values()
-    counts = {only.node.name: only.ids.count}
+    reading = replace(ctx, job=narrow(ctx.job, program))
+    nodes = load_types(reading, inputs)
+    counts = {name: of_type.ids.count for name, of_type in nodes.items()}
     names = check_model(ctx.job, inputs, program, ctx.grid.shape, counts)
-    reference = inputs.by_nodes[only.node.name].reference
-    expected = read_expected(ctx, reference, only.node, only.ids, columns)
-    graph = build_types(ctx, nodes, ingest_types(ctx, inputs, nodes))
+    compared = nodes[names[node_type]]
+    reference = inputs.by_nodes[compared.node.name].reference
+    expected = read_expected(ctx, reference, compared.node, compared.ids, columns)
+    graph = build_types(reading, nodes, ingest_types(reading, inputs, nodes))
     ranges, locations = graph.of_types(names)
 
     def embed(ctx: RunContext, program: Program) -> torch.Tensor:
         graphs = layer_graphs(ctx, program, graph, clock)
-        loaded = loaded_features(ctx, only)
-        if loaded.placed:
-            # Layers may change them in place, and the next program reads them again.
-            loaded.data = loaded.data.clone()
-        return infer(ctx, program, ranges, graphs, {"": loaded}, locations, clock)[""]
+        loaded = {name: _fresh(ctx, nodes[names[name]]) for name in program.inputs}
+        return infer(ctx, program, ranges, graphs, loaded, locations, clock)[node_type]
 
-    return Check(ctx=ctx, ranges=ranges[""], expected=expected, embed=embed)
+    return Check(
+        node_type=node_type, ctx=ctx, ranges=ranges[node_type], expected=expected, embed=embed
+    )
+
+
+def _fresh(ctx: RunContext, nodes: LoadedNodes) -> Loaded:
+    """A type's features; layers change placed ones in place, and another program reads them."""
+    loaded = loaded_features(ctx, nodes)
+    if loaded.placed:
+        loaded.data = loaded.data.clone()
+    return loaded

@@ -65,7 +65,12 @@ class Difference:
 
 
 def first_difference(
-    files: ModelFiles, compute: Compute, expected: torch.Tensor, *, tolerance: float = 1e-4
+    files: ModelFiles,
+    compute: Compute,
+    expected: torch.Tensor,
+    *,
+    tolerance: float = 1e-4,
+    node_type: str = "",
 ) -> Difference | None:
     """Hold a model against what the user's own forward gave; None where they agree.
 
@@ -75,11 +80,14 @@ def first_difference(
     Args:
         expected: [n, D'] the vectors of the rows that ``compute`` gives.
         tolerance: largest error that counts as agreement, as a share of the largest magnitude.
+        node_type: whose rows they are, by the model's name.
 
     Raises:
         ModelError: the weights do not fit the description.
     """
-    model = _Comparison(files=files, compute=compute, expected=expected.double(), seen=set())
+    model = _Comparison(
+        files=files, compute=compute, expected=expected.double(), node_type=node_type, seen=set()
+    )
     errors = model.errors(files.description)
     assert errors is not None
     worst = float(errors.max())
@@ -102,6 +110,7 @@ class _Comparison:
     files: ModelFiles
     compute: Compute
     expected: torch.Tensor
+    node_type: str
     seen: set[Any]
 
     def errors(self, description: Description) -> torch.Tensor | None:
@@ -114,7 +123,7 @@ class _Comparison:
         if key in self.seen:
             return None
         self.seen.add(key)
-        if program.output_width != self.expected.shape[1]:
+        if program.widths[program.results[self.node_type]] != self.expected.shape[1]:
             return torch.full((len(self.expected),), torch.inf, dtype=torch.float64)
         found = self.compute(program).double()
         errors = (found - self.expected).abs().amax(1) / self.expected.abs().max()
@@ -134,4 +143,4 @@ class _Comparison:
 def _identity(program: Program) -> tuple[Any, ...]:
     """Equal for descriptions that mean the same, such as PyG's aggr ``add`` and ``sum``."""
     params = sorted((name, float(value.double().sum())) for name, value in program.params.items())
-    return program.steps, program.output, tuple(params)
+    return program.steps, tuple(program.results.items()), tuple(params)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from embertide.footprint import FLOAT_BYTES, Size
+from embertide.footprint import FLOAT_BYTES, GraphSize
 from embertide.steps.program import Program
 
 _START_SECONDS = 4.0
@@ -45,7 +45,7 @@ class Work:
 
 def work_of(
     program: Program,
-    size: Size,
+    size: GraphSize,
     fanout: list[int] | None,
     *,
     written_bytes: float,
@@ -58,16 +58,18 @@ def work_of(
     """
     values = flops = 0.0
     for step in program.steps:
-        edges = float(size.edges)
-        if fanout is not None:
-            edges = min(edges, float(size.nodes) * fanout[step.layer])
-        values += edges * step.values_per_edge(program.widths)
-        flops += size.nodes * step.flops_per_node(program.widths)
+        if step.edges is not None:
+            most = None if fanout is None else fanout[step.layer]
+            edges = size.of_relation(step.edges.relation, most).edges
+            values += edges * step.values_per_edge(program.widths)
+        nodes = size.nodes[program.types[step.out]]
+        flops += nodes * step.flops_per_node(program.widths)
+    read = sum(size.nodes[name] * program.widths[x] for name, x in program.inputs.items())
     return Work(
-        edges=size.edges,
+        edges=sum(size.edges.values()),
         values=values,
         flops=flops,
-        read_bytes=float(FLOAT_BYTES) * size.nodes * program.input_width,
+        read_bytes=float(FLOAT_BYTES) * read,
         written_bytes=written_bytes,
         exchanged_bytes=exchanged_bytes,
     )

@@ -11,12 +11,14 @@ import os
 from dataclasses import replace
 
 from embertide.errors import GridError
-from embertide.footprint import FLOAT_BYTES, ID_BYTES, Size
+from embertide.footprint import FLOAT_BYTES, ID_BYTES
 from embertide.models.order import order_steps
 from embertide.models.read import read_model
 from embertide.planning.duration import basis, seconds_range, work_of
+from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
-from embertide.planning.inputs import Inputs, check_model, list_inputs
+from embertide.planning.inputs import Inputs, list_inputs
+from embertide.planning.matching import check_model, published, unread
 from embertide.planning.memory import planned_memory
 from embertide.planning.sizing import (
     container_bytes,
@@ -26,15 +28,18 @@ from embertide.planning.sizing import (
     worker_bytes,
 )
 from embertide.planning.traffic import planned_traffic
-from embertide.spec.edges import EdgeInput
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
-from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize
+from embertide.telemetry.estimate import (
+    Estimate,
+    GridNeeds,
+    InputSize,
+)
+from embertide.telemetry.report import RelationCount, TypeCount
 
-_TEXT_BYTES_PER_EDGE = 16
 _MOST_PARTITIONS = 256
 """Of a grid that the manifest does not give; more workers than that must be asked for."""
 
@@ -53,7 +58,7 @@ def estimate_job(
     found = estimate_program(program, job, inputs, choose_grid(job, inputs, grid, workers))
     compared = [
         found if shape == found.grid else estimate_program(program, job, inputs, shape)
-        for shape in grids_to_compare(found.grid, found.nodes, program.sliced_widths)
+        for shape in grids_to_compare(found.grid, _nodes(job, inputs), program.sliced_widths)
     ]
     problem = machine_problem(found.grid, found.peak_memory_per_worker_bytes, this_machine())
     return replace(
@@ -94,8 +99,8 @@ def choose_grid(
     nodes = _nodes(job, inputs)
     if grid.workers > nodes:
         raise GridError(
-            f"grid {grid} has {grid.workers} workers but the graph has only {nodes} nodes;"
-            f" use at most {nodes} workers"
+            f"grid {grid} has {grid.workers} workers but the graph has only {nodes}"
+            f" nodes{_of_a_type(job)}; use at most {nodes} workers"
         )
     if grid.feature > inputs.width:
         raise GridError(
@@ -141,29 +146,21 @@ def estimate_program(
     program: Program, job: EmbeddingJob, inputs: Inputs, grid: GridShape
 ) -> Estimate:
     """The estimate for a model that is read already."""
-    nodes = _nodes(job, inputs)
-    program = order_steps(program, grid.workers)
-    (node,) = job.spec.input.nodes
-    check_model(job, inputs, program, grid, {node.name: nodes})
-    edges, exact = _edges(job.spec.input.edges[0], inputs)
-    inference = job.spec.inference
-    size = Size(
-        nodes=nodes,
-        edges=edges,
-        grid=grid,
-        group_bytes=inference.group_bytes,
-        depth=inference.depth,
-    )
-    memory = planned_memory(job, inputs, program, size)
-    traffic = planned_traffic(job, inputs, program, size)
-    exchanged = sum(t.bytes_per_worker for t in traffic) * size.workers
-    output, cores, notes = _output_bytes(job, nodes, program.output_width), os.cpu_count() or 1, []
-    if cores < size.workers:
-        notes.append(f"{size.workers} workers share {cores} cores of this machine")
+    program = order_steps(published(job, program), grid.workers)
+    counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}
+    check_model(job, inputs, program, grid, counts)
+    graph, given = plan_graph(job, inputs, program, grid), job.spec.inference.fanout
+    fanout = None if given == "full" else given
+    memory = planned_memory(graph, program, fanout)
+    traffic = planned_traffic(graph, program, fanout)
+    exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers
+    output, cores, notes = _output_bytes(job, graph, program), os.cpu_count() or 1, []
+    if cores < grid.workers:
+        notes.append(f"{grid.workers} workers share {cores} cores of this machine")
     work = work_of(
         program,
-        size,
-        None if inference.fanout == "full" else list(inference.fanout),
+        graph.size,
+        fanout,
         written_bytes=output,
         exchanged_bytes=exchanged,
     )
@@ -172,10 +169,10 @@ def estimate_program(
     return Estimate(
         inputs=[InputSize(o["uri"], o["size"], o["kind"]) for o in inputs.objects()],
         total_bytes=sum(o["size"] for o in inputs.objects()),
-        nodes=nodes,
+        nodes=graph.nodes,
         nodes_exact=True,
-        edges=edges,
-        edges_exact=exact,
+        edges=graph.edges,
+        edges_exact=all(relation.exact for relation in graph.relations.values()),
         width=inputs.width,
         grid=grid,
         memory_per_worker_bytes=memory,
@@ -184,38 +181,42 @@ def estimate_program(
         traffic_total_bytes=exchanged,
         output_uri=job.spec.output.uri,
         output_bytes=output,
-        output_width=program.output_width,
+        output_width=max(program.widths[name] for name in program.results.values()),
         seconds=seconds_range(work, cores) if timed else None,
         seconds_basis=basis(cores) if timed else "",
-        notes=notes,
+        notes=[*unread(job, program), *notes],
+        types=_types(graph, program),
+        relations=_relations_of(graph),
     )
 
 
-def _output_bytes(job: EmbeddingJob, nodes: int, width: int) -> int:
+def _types(graph: PlannedGraph, program: Program) -> list[TypeCount]:
+    """What each node type has and gets."""
+    widths = {name: program.widths[result] for name, result in program.results.items()}
+    return [
+        TypeCount(of_type.node.name, of_type.nodes, of_type.splits.width, widths.get(name, 0))
+        for name, of_type in graph.types.items()
+    ]
+
+
+def _relations_of(graph: PlannedGraph) -> list[RelationCount]:
+    return [RelationCount(str(r.relation), r.edges, r.exact) for r in graph.relations.values()]
+
+
+def _output_bytes(job: EmbeddingJob, graph: PlannedGraph, program: Program) -> int:
     """Vectors and ids, before parquet compresses them."""
     value = 2 if job.spec.output.dtype == "float16" else FLOAT_BYTES
-    return nodes * (width * value + ID_BYTES)
+    return sum(
+        graph.size.nodes[name] * (program.widths[result] * value + ID_BYTES)
+        for name, result in program.results.items()
+    )
 
 
 def _nodes(job: EmbeddingJob, inputs: Inputs) -> int:
-    node = job.spec.input.nodes[0]
-    if node.count is not None:
-        return node.count
-    if inputs.table:
-        return sum(split.stop - split.start for split in inputs.table)
-    return inputs.feature_rows
+    """Of the largest node type."""
+    return max(inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes)
 
 
-def _edges(edge: EdgeInput, inputs: Inputs) -> tuple[int, bool]:
-    """Edges after direction is applied, and whether the number is exact."""
-    if edge.format in ("csv", "tsv"):
-        rows = sum(split.size for split in inputs.edges) // _TEXT_BYTES_PER_EDGE
-    else:
-        rows = sum(split.stop - split.start for split in inputs.edges)
-    exact = (
-        edge.format in ("parquet", "npy")
-        and edge.directed
-        and edge.duplicates == "keep"
-        and edge.self_loops == "keep"
-    )
-    return rows * (1 if edge.directed else 2), exact
+def _of_a_type(job: EmbeddingJob) -> str:
+    """For messages about :func:`_nodes`."""
+    return " of any type" if len(job.spec.input.nodes) > 1 else ""

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from embertide.errors import ManifestError, ModelError
-from embertide.grid import check_fits
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.splits import Split
-from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob, NodeInput
 from embertide.storage.protocol import Storage
-
-if TYPE_CHECKING:
-    # Importing it imports torch, which those who only list inputs need not wait for.
-    from embertide.steps import Program
 
 
 @dataclass(frozen=True)
@@ -152,44 +145,12 @@ def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
 
 
 def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
-    """List and cut all inputs of a job.
+    """List and cut what is read of each edge type and node type of a job.
 
     Raises:
-        ManifestError: what runs do not take yet, or a scaling of another width.
+        ManifestError: a scaling of another width.
         StorageError, InputError: an input is missing, refused or malformed.
     """
-    refuse_several_types(job)
-    return list_types(storage, job)
-
-
-def refuse_several_types(job: EmbeddingJob) -> None:
-    """Runs take one node type with features, and one edge type.
-
-    Raises:
-        ManifestError: says what to leave out.
-    """
-    given = job.spec.input
-    edges = [relation.name for relation in given.relations]
-    problems = [
-        (
-            f"spec.input.{name}",
-            f"has {len(types)} {name[:-1]} types ({', '.join(types)}); runs"
-            " take exactly one so far, leave the others out",
-        )
-        for name, types in (("edges", edges), ("nodes", [node.name for node in given.nodes]))
-        if len(types) > 1
-    ]
-    problems += [
-        (f"spec.input.nodes[{at}].features", "is required: runs take nodes with features so far")
-        for at, node in enumerate(given.nodes)
-        if node.features is None
-    ]
-    if problems:
-        raise ManifestError(problems)
-
-
-def list_types(storage: Storage, job: EmbeddingJob) -> Inputs:
-    """List and cut what is read of each edge type and node type; see :func:`list_inputs`."""
     given = job.spec.input
     kinds = {node.name: node.ids for node in given.nodes}
     edges = {
@@ -225,110 +186,3 @@ def _reference(storage: Storage, job: EmbeddingJob, node: NodeInput) -> list[Spl
     if storage.stat(uri) is None:
         return []
     return split_reference(storage, uri, node.ids)
-
-
-def check_model(
-    job: EmbeddingJob, inputs: Inputs, program: Program, grid: GridShape, nodes: dict[str, int]
-) -> dict[str, str]:
-    """Refuse a model that does not fit the graph, the features, the fanout or the grid.
-
-    Args:
-        nodes: node type -> how many there are.
-
-    Returns:
-        The model's name of each node type -> the manifest's; they differ for a model of one type,
-        which does not name it.
-
-    Raises:
-        ModelError: a node type or relation that is not there, another width of features, of nodes
-            or of edges, or another number of layers than fanouts.
-        GridError: more workers than nodes, or than a tensor of the model has columns.
-    """
-    model = job.spec.model.uri
-    names = match_types(job, program)
-    for node_type, tensor in program.inputs.items():
-        _check_features(job, inputs, names[node_type], program.widths[tensor])
-    for relation, columns in program.edge_columns().items():
-        _check_edge_features(job, inputs, relation, columns)
-    fanout = job.spec.inference.fanout
-    if fanout != "full" and len(fanout) != program.layers:
-        raise ModelError(
-            f"spec.inference.fanout is {fanout}, which has {len(fanout)} entries, but the model"
-            f" {model} has {program.layers} layers that read edges; give one number for each layer"
-            " of these, or full"
-        )
-    check_fits(grid, max(nodes.values()), program.sliced_widths)
-    return names
-
-
-def match_types(job: EmbeddingJob, program: Program) -> dict[str, str]:
-    """The model's name of each node type -> the manifest's.
-
-    Raises:
-        ModelError: the model knows a node type or relation that the manifest has not, or does not
-            name its one type where the manifest has several.
-    """
-    given, model = job.spec.input, job.spec.model.uri
-    there = [node.name for node in given.nodes]
-    wanted = list(dict.fromkeys(program.types.values()))
-    if wanted == [""]:
-        if len(there) > 1 or len(given.relations) > 1:
-            raise ModelError(
-                f"{model} is a model of one node type and one edge type, but spec.input has the"
-                f" node types {', '.join(there)} and the edge types"
-                f" {', '.join(map(str, given.relations))}; leave out what the model does not read"
-            )
-        return {"": there[0]}
-    unknown = [name for name in wanted if name not in there]
-    if unknown:
-        raise ModelError(
-            f"the model {model} has a node type {unknown[0]!r}, but spec.input.nodes has"
-            f" {', '.join(there)}; name the node types as the model does"
-        )
-    relations = [str(relation) for relation in given.relations]
-    unknown = [name for name in program.relations if name not in relations]
-    if unknown:
-        raise ModelError(
-            f"the model {model} reads the relation {unknown[0]}, but spec.input.edges has"
-            f" {', '.join(relations)}; name source type, edge type and destination type as the"
-            " model does, or add the edge type (reverse adds one)"
-        )
-    return {name: name for name in wanted}
-
-
-def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) -> None:
-    """Refuse features that are not there, or of another width than the model takes."""
-    features, model = job.spec.input.node(name).features, job.spec.model.uri
-    if features is None:
-        raise ModelError(
-            f"the model {model} reads features of node type {name!r}, which has none in spec.input;"
-            " give it features"
-        )
-    found = inputs.by_nodes[name].width
-    if found != width:
-        raise ModelError(
-            f"{features.uri}: the features have {found} columns, but the model {model} takes"
-            f" {width}; give the features or the model that belong together"
-        )
-
-
-def _check_edge_features(job: EmbeddingJob, inputs: Inputs, relation: str, columns: int) -> None:
-    """Refuse features of edges that are not there, or too many or too few.
-
-    Args:
-        relation: as the model names it; "" for the only one.
-    """
-    model, edges = job.spec.model.uri, job.spec.input.edges
-    of = [edge for edge in edges if not relation or relation in map(str, edge.relations)]
-    edge, named = of[0], f" of {relation}" if relation else ""
-    if edge.features is None:
-        raise ModelError(
-            f"the model {model} reads {columns} features of each edge{named}, but edge type"
-            f" {edge.name!r} in spec.input.edges has none; name them in its features"
-        )
-    found = inputs.edge_features[str(edge.relation)]
-    if found != columns:
-        raise ModelError(
-            f"{edge.uri}: each edge has {found} features, but the model {model} takes {columns};"
-            " give the features or the model that belong together"
-        )

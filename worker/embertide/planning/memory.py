@@ -5,13 +5,13 @@ The stages follow :mod:`embertide.pipeline`; what is bounded is in a few constan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
-from embertide.planning.inputs import Inputs
-from embertide.planning.tensors import tensor_peak
+from embertide.planning.graph import PlannedGraph, PlannedRelation, PlannedType
+from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.primitives.shuffle import round_edges
-from embertide.spec.manifest import EmbeddingJob
 from embertide.steps.program import Program
 
 _OVERHEAD = 56 << 20
@@ -28,16 +28,6 @@ _ORDER_BYTES = 4
 """Of where a string is among those received."""
 _DIRECTORY_BYTES = 1.5
 """Of an id's share of the directory beside the sorted hashes: one to two bytes."""
-_BUILDING_BYTES = 1 / 7
-"""Of a node in the set of sources while the remote ones are found."""
-_FACTOR_BYTES = 12
-"""Of a row: its degree and its two factors of a norm, float32 each."""
-_LOCAL_ROW_BYTES = 4
-"""Of a row in the local block: the end of its run, int32."""
-_REQUEST_BYTES = 4
-"""Of a row that a peer asks for: its number, int32."""
-_POSITION_BYTES = 4
-"""Of a non-zero's position in the CSR, which blocks carry for pair attention: int32."""
 
 
 @dataclass(frozen=True)
@@ -58,36 +48,88 @@ class _IdBytes:
 
 
 def planned_memory(
-    job: EmbeddingJob, inputs: Inputs, program: Program, size: Size
+    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports."""
-    kind = job.spec.input.nodes[0].ids
-    ids, index, weight = _id_bytes(kind, size), size.index_bytes, _weight_bytes(job)
-    nodes, edges = size.nodes / size.workers, size.edges / size.workers
-    values = float(FLOAT_BYTES) * inputs.width * inputs.feature_rows / size.workers
-    placed = kind == "dense" and size.workers == 1
-    dense = ID_BYTES * nodes
-    loaded = values + dense + ids.table * nodes
-    chunks = edges * (2 * index + weight)
-    mapping = 0.0 if kind == "dense" else min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * edges)
-    csr = edges * (index + weight) + ID_BYTES * nodes
-    own = (LOCATION_BYTES + ids.named) * nodes
-    kept = own + (0.0 if placed else dense)
-    layers = _layers(job, program, size, placed=placed)
-    gathering = values + csr + _partition(job, size) if size.feature > 1 else 0.0
+    held = [_type_bytes(name, graph, program) for name in graph.types]
+    loaded = sum(of_type.loaded for of_type in held)
+    inputs = [of_type for of_type in held if of_type.is_input]
+    csrs = sum(_csr(relation, size) for relation, size in _relations(graph))
+    own = sum(of_type.own for of_type in held)
+    gathering = 0.0
+    if graph.size.grid.feature > 1:
+        partitions = sum(partition_bytes(one, size) for one, size in _relations(graph))
+        gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
+    placed = [of_type.name for of_type in inputs if of_type.placed]
+    layers = layers_bytes(graph, program, fanout, placed=placed)
+    kept = own + sum(0.0 if of_type.placed else of_type.dense for of_type in inputs)
+    results = sum(
+        graph.size.of_type(name).tensor(program.widths[result])
+        for name, result in program.results.items()
+    )
     stages = {
-        "features": values + nodes * (ids.read + max(ids.built, ids.table + ID_BYTES)),
-        "ingest": loaded + chunks + mapping,
-        "csr": loaded + max(_sorting(job, size), csr + own),
+        "features": _loading(held),
+        "ingest": loaded + _ingesting(graph),
+        "csr": loaded + max(_sorting(graph), csrs + own),
         "infer": kept + max(gathering, layers),
-        "publish": ids.named * nodes + size.tensor(program.output_width),
+        "publish": sum(of_type.named for of_type in held) + results,
     }
     return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
 
 
-def _id_bytes(kind: str, size: Size) -> _IdBytes:
+@dataclass(frozen=True, kw_only=True)
+class _TypeBytes:
+    """Bytes of one worker's share of a node type.
+
+    Attributes:
+        name: as the program has it.
+        is_input: whether the layers read its features.
+        placed: whether they are in order from the start.
+        values: of its features.
+        dense: of the dense ids of the loaded rows.
+        loaded: from its features until the layers: values, dense ids, and what finds ids.
+        loading: the same in the fullest moment of reading it.
+        own: of the nodes that the worker owns: their ids, and where their features are.
+        named: of their ids alone.
+    """
+
+    name: str
+    is_input: bool
+    placed: bool
+    values: float
+    dense: float
+    loaded: float
+    loading: float
+    own: float
+    named: float
+
+
+def _type_bytes(name: str, graph: PlannedGraph, program: Program) -> _TypeBytes:
+    of_type, size = graph.types[name], graph.size.of_type(name)
+    ids, nodes = _id_bytes(of_type, size), size.nodes / size.workers
+    has = of_type.node.features is not None
+    values = float(FLOAT_BYTES) * of_type.splits.width * of_type.splits.feature_rows / size.workers
+    dense = ID_BYTES * nodes if has else 0.0
+    reading = ids.read + max(ids.built, ids.table + (ID_BYTES if has else 0))
+    return _TypeBytes(
+        name=name,
+        is_input=name in program.inputs,
+        placed=has and of_type.node.ids == "dense" and size.workers == 1,
+        values=values,
+        dense=dense,
+        loaded=values + dense + ids.table * nodes,
+        loading=values + nodes * reading,
+        own=(ids.named + (LOCATION_BYTES if has else 0)) * nodes,
+        named=ids.named * nodes,
+    )
+
+
+def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
+    kind = of_type.node.ids
     if kind == "dense":
-        return _IdBytes(ID_BYTES, 0, 0, ID_BYTES)
+        # Without features no ids are read.
+        read = 0 if of_type.node.features is None else ID_BYTES
+        return _IdBytes(read, 0, 0, ID_BYTES)
     if kind == "int64":
         return _IdBytes(ID_BYTES, 2 * ID_BYTES, ID_BYTES + _DIRECTORY_BYTES, 2 * ID_BYTES)
     text, words = _TEXT_BYTES + _OFFSET_BYTES, 2 * ID_BYTES
@@ -97,58 +139,79 @@ def _id_bytes(kind: str, size: Size) -> _IdBytes:
     return _IdBytes(text, copy + 2 * words + _ORDER_BYTES, table, text + ID_BYTES)
 
 
-def _weight_bytes(job: EmbeddingJob) -> int:
-    """Of an edge's weight."""
-    return FLOAT_BYTES if job.spec.input.edges[0].columns.weight is not None else 0
+def _loading(held: list[_TypeBytes]) -> float:
+    """Types are read one after another."""
+    peak = before = 0.0
+    for of_type in held:
+        peak = max(peak, before + of_type.loading)
+        before += of_type.loaded
+    return peak
 
 
-def _sorting(job: EmbeddingJob, size: Size) -> float:
-    """Bytes from the edges as they were read to the CSR of our sub-range."""
-    index, weight = size.index_bytes, _weight_bytes(job)
+def _relations(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
+    """Each relation with its size, in the order in which they are built."""
+    return [(one, graph.size.of_relation(name)) for name, one in graph.relations.items()]
+
+
+def _files(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
+    """One relation of each edge type; a reverse shares the memory of its own."""
+    found = {one.edge.relation: (one, size) for one, size in reversed(_relations(graph))}
+    return list(reversed(found.values()))
+
+
+def _chunks(relation: PlannedRelation, size: Size) -> float:
+    """Bytes of our share of the edges as they were read."""
+    return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
+
+
+def _ingesting(graph: PlannedGraph) -> float:
+    """Edge types are read one after another."""
+    kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
+    peak = before = 0.0
+    for relation, size in _files(graph):
+        before += _chunks(relation, size)
+        ends = (relation.relation.source, relation.relation.destination)
+        hashed = any(kinds[name] != "dense" for name in ends)
+        mapped = min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * size.edges / size.workers)
+        peak = max(peak, before + (mapped if hashed else 0.0))
+    return peak
+
+
+def _csr(relation: PlannedRelation, size: Size) -> float:
+    """Bytes of the CSR of our sub-range."""
+    edges, nodes = size.edges / size.workers, size.nodes / size.workers
+    return edges * (size.index_bytes + relation.carried_bytes) + ID_BYTES * nodes
+
+
+def _sorting(graph: PlannedGraph) -> float:
+    """Relations are sorted one after another, each from its edges to its CSR."""
+    relations = _relations(graph)
+    peak = done = 0.0
+    for number, (relation, size) in enumerate(relations):
+        later = relations[number + 1 :]
+        shared = any(one.edge.relation == relation.edge.relation for one, _ in later)
+        files = {one.edge.relation: _chunks(one, of) for one, of in later}
+        packing, sorting = _sorting_one(relation, size)
+        # A reverse that is still to be sorted keeps the edges.
+        packed = packing + (0.0 if shared else _chunks(relation, size))
+        peak = max(peak, done + sum(files.values()) + max(packed, sorting))
+        done += _csr(relation, size)
+    return peak
+
+
+def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
+    """Bytes beside the edges as they were read: while they are packed, then while sorted."""
+    index, carried = size.index_bytes, relation.carried_bytes
     nodes, edges = size.nodes / size.workers, size.edges / size.workers
-    keys = edges * (ID_BYTES + weight)
-    packing = keys + edges * (2 * index + weight)
+    packing = keys = edges * (ID_BYTES + carried)
     if size.workers > 1:
-        sent = min(float(round_edges(size.workers)), edges)
-        packing += 4 * sent * (ID_BYTES + weight)
+        sent = min(float(round_edges(size.workers, relation.features)), edges)
+        packing += 4 * sent * (ID_BYTES + carried)
     sorting = keys + edges * index + ID_BYTES * nodes
-    if job.spec.input.edges[0].self_loops != "add":
-        return max(packing, sorting)
-    looping = (2 * edges + nodes) * (index + weight) + 2 * ID_BYTES * nodes
-    return max(packing, sorting, looping)
-
-
-def _partition(job: EmbeddingJob, size: Size) -> float:
-    """Bytes of a partition's CSR."""
-    edges, rows = size.edges / size.graph, size.nodes / size.graph
-    return edges * (size.index_bytes + _weight_bytes(job)) + ID_BYTES * rows
-
-
-def _layers(job: EmbeddingJob, program: Program, size: Size, *, placed: bool) -> float:
-    """Bytes of the layer graph and of the tensors in the fullest moment of the layers."""
-    fanout, whole = job.spec.inference.fanout, 0.0
-    if fanout != "full":
-        whole = _partition(job, size) / size.feature
-        size = replace(size, edges=min(size.edges, size.nodes * max(fanout)))
-    index, weight, needs = size.index_bytes, _weight_bytes(job), program.edge_needs()
-    edges, rows = size.edges / size.graph, size.nodes / size.graph
-    graph, building = _partition(job, size) + _FACTOR_BYTES * rows, 0.0
-    block = edges * (index + weight)
-    if size.graph > 1:
-        positions = _POSITION_BYTES * edges if needs.positions else 0.0
-        graph += block + positions + (_LOCAL_ROW_BYTES * rows) + _REQUEST_BYTES * size.unique()
-        graph += size.pattern(max(program.widths.values()))
-        building = _BUILDING_BYTES * size.nodes
-        if not needs.again:
-            graph -= edges * index
-            building += edges * index
-    if any(step.pairs for step in program.steps) and size.workers > 1:
-        graph += size.edges / size.workers * (index + weight + _POSITION_BYTES)
-    views = [step.edges for step in program.steps if step.edges is not None]
-    if any(view.loops != "keep" for view in views):
-        graph += rows * (index + weight) + _partition(job, size)
-        if not needs.again:
-            graph -= edges * index
-            building += edges * index
-    peak = tensor_peak(program, size, placed=placed, building=building, block=block)
-    return whole + graph + peak
+    if relation.edge.duplicates == "remove":
+        # What stays is copied.
+        sorting += edges * relation.feature_bytes
+    if relation.edge.self_loops != "add":
+        return packing, sorting
+    looping = (2 * edges + nodes) * (index + carried) + 2 * ID_BYTES * nodes
+    return packing, max(sorting, looping)

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from embertide.footprint import Size
+from collections.abc import Container
+
+from embertide.footprint import GraphSize
 from embertide.steps.moves import Move
 from embertide.steps.program import Program
 from embertide.steps.walk import Walk
 
 
-def tensor_moves(program: Program, size: Size) -> list[Move]:
+def tensor_moves(program: Program, size: GraphSize) -> list[Move]:
     """What moves between several workers during the layers, in order."""
     walk = Walk(program, size)
-    walk.all("loaded")
+    walk.all()
     return walk.moves
 
 
 def tensor_peak(
-    program: Program, size: Size, *, placed: bool, building: float, block: float
+    program: Program,
+    size: GraphSize,
+    *,
+    placed: Container[str],
+    building: dict[str, float],
+    block: dict[str, float],
 ) -> float:
     """Bytes of the tensors alive in the fullest moment of the layers.
 
     Args:
-        placed: the input is in order from the start.
-        building: bytes that the layer graph takes while it is built, beyond what stays of it.
-        block: bytes of the blocks of a sum over features where they were loaded.
+        placed: node types whose features are in order from the start.
+        building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
+        block: relation -> bytes of the blocks of a sum over features where they were loaded.
     """
-    walk = Walk(program, size, building, block)
-    walk.all("rows" if placed else "loaded")
+    walk = Walk(program, size, dict(building), block)
+    walk.all(placed)
     return max(walk.peak, walk.held())

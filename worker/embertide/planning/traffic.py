@@ -7,17 +7,17 @@ drawn evenly; all else is exact.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from embertide.footprint import FLOAT_BYTES, ID_BYTES, Size
-from embertide.planning.inputs import Inputs
-from embertide.planning.loads import Loads, loads_of
+from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize, Size
+from embertide.planning.graph import PlannedGraph
+from embertide.planning.loads import NodeLoads, edge_loads, node_loads
 from embertide.planning.tensors import tensor_moves
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.primitives.gemm import BLOCK_ROWS
 from embertide.primitives.graph import EdgeView
 from embertide.primitives.sources import LOOK_UP_NODES
-from embertide.spec.manifest import EmbeddingJob
 from embertide.steps.moves import (
     Conversion,
     Degrees,
@@ -31,16 +31,17 @@ from embertide.steps.moves import (
 from embertide.steps.program import Program
 from embertide.telemetry.report import PlannedTraffic
 
+Fanout = Sequence[int] | None
+"""In-edges that each layer samples of a node; None: all of them."""
 
-def planned_traffic(
-    job: EmbeddingJob, inputs: Inputs, program: Program, size: Size
-) -> list[PlannedTraffic]:
+
+def planned_traffic(graph: PlannedGraph, program: Program, fanout: Fanout) -> list[PlannedTraffic]:
     """What one worker sends, per axis, primitive and layer; see ``docs/traffic.md``."""
-    if size.workers == 1:
+    if graph.size.workers == 1:
         return []
-    plan = _Plan(job, program, size, loads_of(inputs, size))
+    plan = _Plan(graph, program, fanout)
     plan.before_layers()
-    for move in tensor_moves(program, size):
+    for move in tensor_moves(program, graph.size):
         plan.move(move)
     return plan.found()
 
@@ -54,20 +55,23 @@ class _Plan:
     """Sums of what one worker sends.
 
     Attributes:
-        size: with the edges of the layer graph that is read.
         sums: (axis, primitive, layer) -> bytes and messages.
         made: what is found once per layer graph, and has been.
     """
 
-    job: EmbeddingJob
+    graph: PlannedGraph
     program: Program
-    size: Size
-    loads: Loads
+    fanout: Fanout
     sums: dict[tuple[str, str, int], tuple[float, float]] = field(default_factory=dict)
     made: set[tuple[object, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.edges, self.widest = self.size.edges, max(self.program.widths.values())
+        self.size: GraphSize = self.graph.size
+        self.grid, self.workers = self.size.grid, self.size.workers
+        self.widest = max(self.program.widths.values())
+        self.loads: dict[str, NodeLoads] = {
+            name: node_loads(of_type, self.workers) for name, of_type in self.graph.types.items()
+        }
 
     def found(self) -> list[PlannedTraffic]:
         """What moves at all, rounded up."""
@@ -92,25 +96,36 @@ class _Plan:
 
     def before_layers(self) -> None:
         """Edges to owners, and where features are."""
-        size, loads = self.size, self.loads
-        peers, away = size.workers - 1, 1 - 1 / size.workers
-        histogram = peers * (8 + 8 * loads.histogram)
-        self.add("world", "histogram", -1, histogram, 2 * peers)
-        edge = ID_BYTES + self._weight()
-        rounds, mean = loads.edge_rounds()
-        counts = 8 * peers * (rounds + loads.buckets)
-        shuffled = edge * size.edges / size.workers * away + counts
-        parts = 2 if self._weight() else 1
-        self.add("world", "shuffle", -1, shuffled, peers * (1 + mean * parts))
-        located = 2 * size.index_bytes * size.nodes / size.workers * away
-        rounds, mean = loads.row_rounds(LOCATED_ROWS)
-        self.add("world", "features", -1, located + 8 * peers * rounds, peers * (rounds + mean))
-        if self.job.spec.inference.fanout == "full":
-            self._layer_graph(0)
+        peers = self.workers - 1
+        for loads in self.loads.values():
+            self.add("world", "histogram", -1, peers * (8 + 8 * loads.histogram), 2 * peers)
+        for name in self.graph.relations:
+            self._shuffle(name)
+        for name, of_type in self.graph.types.items():
+            if of_type.node.features is not None:
+                self._locate(name)
+        if self.fanout is None:
+            for name in self.program.relations:
+                self._layer_graph(EdgeView(0, relation=name))
 
-    def _weight(self) -> int:
-        """Bytes of an edge's weight."""
-        return FLOAT_BYTES if self.job.spec.input.edges[0].columns.weight is not None else 0
+    def _shuffle(self, name: str) -> None:
+        """A relation's edges, in rounds."""
+        size, relation = self.size.of_relation(name), self.graph.relations[name]
+        peers, away = self.workers - 1, 1 - 1 / self.workers
+        loads = edge_loads(relation, size)
+        rounds, mean = loads.rounds()
+        counts = 8 * peers * (rounds + loads.buckets)
+        edge = ID_BYTES + relation.carried_bytes
+        parts = 1 + (relation.weight_bytes > 0) + (relation.features > 0)
+        shuffled = edge * size.edges / self.workers * away + counts
+        self.add("world", "shuffle", -1, shuffled, peers * (1 + mean * parts))
+
+    def _locate(self, name: str) -> None:
+        """Where the features of a type are."""
+        size, peers = self.size.of_type(name), self.workers - 1
+        located = 2 * size.index_bytes * size.nodes / self.workers * (1 - 1 / self.workers)
+        rounds, mean = self.loads[name].rounds(LOCATED_ROWS)
+        self.add("world", "features", -1, located + 8 * peers * rounds, peers * (rounds + mean))
 
     # -- tensors ---------------------------------------------------------------------------
 
@@ -122,7 +137,8 @@ class _Plan:
             case Conversion():
                 self._convert(move)
             case Degrees():
-                self._degrees(move.view, move.weighted and self._weight() > 0)
+                weighs = move.weighted and self._weight(move.view) > 0
+                self._degrees(move.view, weighs)
             case TileRows():
                 self._fetch(move)
             case LoadedRows():
@@ -134,9 +150,10 @@ class _Plan:
 
     def _land(self, move: Landing) -> None:
         """Each value of a loaded row once, and a row number for each that holds a part of it."""
-        size, peers = self.size, self.size.workers - 1
-        widest = max(move.width, self.program.input_width)
-        rounds, mean = self.loads.row_rounds(max(1, size.group_bytes // (FLOAT_BYTES * widest)))
+        size, peers = self._of(move.x), self.workers - 1
+        widest = max(move.width, self.program.widths[move.x])
+        rows = max(1, size.group_bytes // (FLOAT_BYTES * widest))
+        rounds, mean = self._loads_of(move.x).rounds(rows)
         row = FLOAT_BYTES * move.width + ID_BYTES * move.copies
         landed = row * size.nodes / size.workers * (1 - 1 / size.workers)
         sent = landed + 8 * peers * rounds
@@ -144,74 +161,93 @@ class _Plan:
 
     def _convert(self, move: Conversion) -> None:
         """Between tile and rows; scores of ends, which need whole rows too, count likewise."""
-        size, others = self.size, self.size.feature - 1
+        size, others = self._of(move.x), self.grid.feature - 1
         sent = size.tensor(move.width) * others / size.feature
         messages = others * _rounds(size.nodes / size.workers, BLOCK_ROWS)
         self.add("feature", move.primitive, move.layer, sent, messages)
+
+    def _of(self, name: str) -> Size:
+        """The nodes that a tensor is of."""
+        return self.size.of_type(self.program.types[name])
+
+    def _loads_of(self, name: str) -> NodeLoads:
+        """What is read of these nodes."""
+        return self.loads[self.program.types[name]]
 
     # -- steps over edges --------------------------------------------------------------------
 
     def _degrees(self, view: EdgeView, weighted: bool) -> None:
         """One number per unique remote row."""
-        self._layer_graph(view.layer)
-        self._find(view, "graph", self.size.graph, self.size.graph)
+        size = self._layer_graph(view)
+        self._find(view, (view.relation,), "graph", self.grid.graph)
         if self.once("degrees", weighted, *self._variant(view)):
-            others = self.size.graph - 1
-            self.add("graph", "degrees", -1, 4 * self.size.unique(), others)
+            self.add("graph", "degrees", -1, 4 * size.unique(), size.graph - 1)
 
-    def _layer_graph(self, layer: int) -> None:
+    def _layer_graph(self, view: EdgeView) -> Size:
         """The partition's CSR; with samples every layer has a graph of its own."""
-        fanout, size = self.job.spec.inference.fanout, self.size
-        if fanout != "full":
-            self.size = size = replace(size, edges=min(self.edges, size.nodes * fanout[layer]))
-        if not self.once("csr", self._graph_of(layer)):
-            return
-        edge, others = size.index_bytes + self._weight(), size.feature - 1
-        rows = (ID_BYTES * size.nodes + edge * size.edges) / size.workers
-        parts = 4 if self._weight() else 3
-        self.add("feature", "csr", -1, others * (rows + 8), others * parts)
+        size = self._over(view.layer, (view.relation,))
+        if self.once("csr", self._graph_of(view.layer), view.relation):
+            weight, others = self._weight(view), size.feature - 1
+            edge = size.index_bytes + weight
+            rows = (ID_BYTES * size.nodes + edge * size.edges) / size.workers
+            self.add("feature", "csr", -1, others * (rows + 8), others * (4 if weight else 3))
+        return size
+
+    def _over(self, layer: int, relations: Sequence[str]) -> Size:
+        """The edges of relations in a layer."""
+        fanout = None if self.fanout is None else self.fanout[layer]
+        return self.size.of_relations(relations, fanout)
+
+    def _weight(self, view: EdgeView) -> int:
+        """Bytes of an edge's weight."""
+        return self.graph.relations[view.relation].weight_bytes
 
     def _graph_of(self, layer: int) -> int:
-        return 0 if self.job.spec.inference.fanout == "full" else layer
+        return 0 if self.fanout is None else layer
 
     def _variant(self, view: EdgeView) -> tuple[object, ...]:
         """Names the layer graph as a step sees it."""
-        loops = view[1:] if view.loops != "keep" else None
-        return self._graph_of(view.layer), loops
+        loops = view[1:4] if view.loops != "keep" else None
+        return self._graph_of(view.layer), view.relation, loops
 
-    def _find(self, view: EdgeView, axis: str, ranges: int, members: int) -> None:
-        """Which rows of others' ranges are needed: a list of them or bits, once per graph."""
+    def _find(self, view: EdgeView, together: tuple[str, ...], axis: str, members: int) -> None:
+        """Which rows of others' ranges are needed: a list of them or bits, once per graph.
+
+        Args:
+            together: the relations whose sources are found together.
+        """
         others = members - 1
-        if others == 0 or not self.once("ids", axis, *self._variant(view)):
+        if others == 0 or not self.once("ids", axis, together, *self._variant(view)):
             return
-        listed = self.size.index_bytes * self.size.unique(ranges)
-        asked = min(listed, others * math.ceil(self.size.nodes / ranges / 8))
+        size = self._over(view.layer, together)
+        listed = size.index_bytes * size.unique(members)
+        asked = min(listed, others * math.ceil(size.columns / members / 8))
         self.add(axis, "ids", -1, 8 * members * others + asked, 2 * others)
 
     def _fetch(self, move: TileRows) -> None:
         """Unique rows of a tile, in groups."""
-        self._layer_graph(move.view.layer)
-        self._find(move.view, "graph", self.size.graph, self.size.graph)
-        unique, row = self.size.unique(), FLOAT_BYTES * move.columns
-        groups = _rounds(unique, self.size.group_rows(self.widest, self.size.feature))
-        others = self.size.graph - 1
-        self.add("graph", move.primitive, move.view.layer, row * unique, groups * others)
+        view, together = move.view, move.together or (move.view.relation,)
+        for name in together:
+            self._layer_graph(view._replace(relation=name))
+        self._find(view._replace(relation=together[0]), together, "graph", self.grid.graph)
+        size = self._over(view.layer, together)
+        unique, row = size.unique(), FLOAT_BYTES * move.columns
+        groups = _rounds(unique, size.group_rows(self.widest, size.feature))
+        self.add("graph", move.primitive, view.layer, row * unique, groups * (size.graph - 1))
 
     def _scatter(self, move: HeadScores) -> None:
         """Scores of our sub-range to the others of the partition: a length, then the scores."""
-        self._layer_graph(move.view.layer)
-        size, others = self.size, self.size.feature - 1
+        size, others = self._layer_graph(move.view), self.grid.feature - 1
         if others:
-            items = size.edges if move.per_edge else size.nodes
+            items = {"edge": size.edges, "source": size.columns, "target": size.nodes}[move.of]
             theirs = items / size.graph - items / size.workers
             sent = FLOAT_BYTES * size.heads(move.heads) * theirs
             self.add("feature", move.primitive, move.view.layer, sent + 8 * others, 2 * others)
 
     def _whole_rows(self, move: WholeRows) -> None:
         """Unique whole rows to where the edges of a sub-range are, in groups."""
-        self._layer_graph(move.view.layer)
-        size = self.size
-        self._find(move.view, "world", size.workers, size.workers)
+        size = self._layer_graph(move.view)
+        self._find(move.view, (move.view.relation,), "world", size.workers)
         unique, others = size.unique(size.workers), size.workers - 1
         groups = _rounds(unique, size.group_rows(self.widest, 1))
         sent = FLOAT_BYTES * move.width * unique
@@ -219,21 +255,17 @@ class _Plan:
 
     def _from_loaders(self, move: LoadedRows) -> None:
         """Where features are, which of them we need, and then their rows, in groups."""
-        layer = move.view.layer
-        self._layer_graph(layer)
-        size, others = self.size, self.size.workers - 1
-        away = 1 - 1 / size.workers
+        layer, size, loads = move.view.layer, self._layer_graph(move.view), self._loads_of(move.x)
+        others, away = size.workers - 1, 1 - 1 / size.workers
         if move.scaled:
-            asked = size.nodes / size.workers * away
-            self.add(
-                "world", "features", layer,
-                (ID_BYTES + FLOAT_BYTES) * asked + 16 * others, 4 * others,
-            )  # fmt: skip
-        sources, parts = size.sources(size.graph) * away, _rounds(size.nodes, LOOK_UP_NODES)
+            asked = size.columns / size.workers * away
+            scaled = (ID_BYTES + FLOAT_BYTES) * asked + 16 * others
+            self.add("world", "features", layer, scaled, 4 * others)
+        sources, parts = size.sources(size.graph) * away, _rounds(size.columns, LOOK_UP_NODES)
         look_up = (ID_BYTES + 2 * size.index_bytes) * sources + 16 * others * parts
         self.add("world", "features", layer, look_up, 4 * others * parts)
         ids = 8 * size.workers * others + size.index_bytes * sources
-        _, readers = self.loads.row_rounds(size.nodes)
+        _, readers = loads.rounds(size.columns)
         self.add("world", "ids", -1, ids, others * (1 + readers))
         row = FLOAT_BYTES * move.width / size.feature
         groups = _rounds(sources, size.group_rows(self.widest, size.feature))

@@ -93,12 +93,12 @@ class Input(SpecModel):
     edges: list[EdgeInput] = Field(
         min_length=1,
         max_length=MAX_TYPES,
-        description="The edge types. A run supports exactly one.",
+        description="The edge types, each of the edges between two node types, or within one.",
     )
     nodes: list[NodeInput] = Field(
         min_length=1,
         max_length=MAX_TYPES,
-        description="The node types. A run supports exactly one.",
+        description="The node types.",
     )
 
     @model_validator(mode="after")

@@ -12,8 +12,17 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from embertide.spec import naming
-from embertide.spec.base import FreeForm, SpecModel, Uri, normalise_uri, raise_problems
-from embertide.spec.cel import Rule, unchanged_once_accepted
+from embertide.spec.base import (
+    MAX_TYPES,
+    FreeForm,
+    Problem,
+    SpecModel,
+    TypeName,
+    Uri,
+    normalise_uri,
+    raise_problems,
+)
+from embertide.spec.cel import Rule, or_default, unchanged_once_accepted
 from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
 from embertide.spec.edges import EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
@@ -70,8 +79,15 @@ class ModelRef(SpecModel):
     )
 
 
+_ONCE = "self.nodeTypes.all(a, self.nodeTypes.exists_one(b, a == b))"
+
+
 class Output(SpecModel):
     """Where and how the embeddings are published."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(f"!has(self.nodeTypes) || {_ONCE}", "must name each node type once", ".nodeTypes"),
+    )
 
     uri: Uri = Field(description="Prefix used by this output alone; versions are stored under it.")
     format: FeatureFormat = Field(
@@ -80,6 +96,13 @@ class Output(SpecModel):
     dtype: Literal["float32", "float16"] = Field(
         default="float32", description="Data type of the published embeddings."
     )
+    node_types: list[TypeName] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_TYPES,
+        description="The node types whose embeddings are published. If unset, all that the model "
+        "gives embeddings of. What the others alone need is neither read nor computed.",
+    )
     keep_versions: int = Field(
         default=7,
         ge=1,
@@ -87,11 +110,33 @@ class Output(SpecModel):
         "is published.",
     )
 
+    @model_validator(mode="after")
+    def _check_types(self) -> Self:
+        names = self.node_types or []
+        problems: list[Problem] = [
+            (("nodeTypes", at), f"is {name!r}, the same as nodeTypes[{names.index(name)}]")
+            for at, name in enumerate(names)
+            if names.index(name) < at
+        ]
+        raise_problems(problems)
+        return self
+
+
+_NODE_NAME = or_default("n.name", "'node'")
+_TYPE_RULES = (
+    Rule(
+        "!has(self.output.nodeTypes) || self.output.nodeTypes.all(t, "
+        f"self.input.nodes.exists(n, {_NODE_NAME} == t))",
+        "every one must be the name of a node type in spec.input.nodes",
+        ".output.nodeTypes",
+    ),
+)
+
 
 class JobSpec(SpecModel):
     """The inputs, the model, the output, and how to run the job."""
 
-    rules: ClassVar[tuple[Rule, ...]] = OUTPUT_RULES
+    rules: ClassVar[tuple[Rule, ...]] = (*OUTPUT_RULES, *_TYPE_RULES)
 
     input: Input = Field(description="The graph and its node features.")
     model: ModelRef = Field(description="The trained model.")
@@ -165,8 +210,24 @@ class JobSpec(SpecModel):
 
     @model_validator(mode="after")
     def _check_output(self) -> Self:
-        raise_problems(output_overlaps(self.input, self.model.uri, self.output.uri))
+        found = [
+            *output_overlaps(self.input, self.model.uri, self.output.uri),
+            *_unknown_types(self.input, self.output),
+        ]
+        raise_problems(found)
         return self
+
+
+def _unknown_types(given: Input, output: Output) -> list[Problem]:
+    there = [node.name for node in given.nodes]
+    return [
+        (
+            ("output", "nodeTypes", at),
+            f"is {name!r}; must be the name of a node type: {', '.join(there)}",
+        )
+        for at, name in enumerate(output.node_types or [])
+        if name not in there
+    ]
 
 
 _ROOT_RULES = (
@@ -240,5 +301,5 @@ def _overlaps_anyway(data: dict[str, Any], context: dict[str, Any]) -> list[tupl
         output = Output.model_validate(spec["output"], context=context)
     except (ValidationError, KeyError, TypeError):
         return []
-    found = output_overlaps(inputs, model.uri, output.uri)
+    found = [*output_overlaps(inputs, model.uri, output.uri), *_unknown_types(inputs, output)]
     return [(("spec", *path), message) for path, message in found]

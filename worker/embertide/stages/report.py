@@ -9,6 +9,7 @@ from typing import Any
 
 from embertide.context import RunContext
 from embertide.kernels import native
+from embertide.planning.inputs import Inputs
 from embertide.planning.order import WorkOrder
 from embertide.report import draw_page
 from embertide.steps import Program
@@ -20,6 +21,7 @@ from embertide.telemetry.report import (
     RunFacts,
     RunReport,
     Span,
+    TypeCount,
     WorkerReport,
 )
 from embertide.telemetry.transfers import TransferStats
@@ -70,7 +72,7 @@ def run_facts(
     layers = zip(layer_names, program.outputs, strict=True)
     return RunFacts(
         library=library,
-        input_width=program.input_width,
+        input_width=max(program.widths[name] for name in program.inputs.values()),
         parameters=sum(values.numel() for values in program.params.values()),
         layers=[LayerFacts(name, program.widths[out]) for name, out in layers],
         graph_layers=program.layers,
@@ -80,6 +82,22 @@ def run_facts(
         group_bytes=inference.group_bytes,
         depth=inference.depth,
     )
+
+
+def type_counts(
+    inputs: Inputs, counts: dict[str, int], program: Program, names: dict[str, str]
+) -> list[TypeCount]:
+    """What each node type that was read has and gets.
+
+    Args:
+        counts: node type -> how many nodes.
+        names: the program's name of a type -> the manifest's.
+    """
+    widths = {names[name]: program.widths[result] for name, result in program.results.items()}
+    return [
+        TypeCount(name, count, inputs.by_nodes[name].width, widths.get(name, 0))
+        for name, count in counts.items()
+    ]
 
 
 def gather_report(
@@ -122,7 +140,7 @@ def gather_report(
         version=order.version,
         uri=published.uri,
         rows=published.rows,
-        dim=facts.layers[-1].width,
+        dim=published.dim,
         manifest_digest=published.manifest_digest,
         grid=ctx.grid.shape,
         nodes=clock.nodes,
@@ -141,6 +159,8 @@ def gather_report(
         planned_traffic=order.planned_traffic,
         s3=s3,
         facts=facts,
+        types=clock.types,
+        relations=clock.relations,
     )
 
 

@@ -148,7 +148,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             reductions.append(Reduction(step.reduce, weighted, target))
         channel = execution.channel(self.layer, "graph", "spmm")
         operand = tile_operand(execution.tile(self.x, self.layer))
-        names, lasts = tuple(step.relation for step in group), [NOTHING] * len(group)
+        names, lasts = self.together(execution.program), [NOTHING] * len(group)
         sources = graphs[0].tiles_with(names, graphs)
         sums = spmm_each(channel, sources, operand, reductions, lasts, depth=execution.depth)
         execution.ahead.update(zip((step.out for step in group), sums, strict=True))
@@ -165,6 +165,10 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             if step is self
             or (isinstance(step, Aggregate) and step._reads_together() == self._reads_together())
         ]
+
+    def together(self, program: Program) -> tuple[str, ...]:
+        """Those of the sums that are made together."""
+        return tuple(step.relation for step in self.sharing(program))
 
     def _reads_together(self) -> tuple[object, ...]:
         """Equal for sums that are made together."""
@@ -215,29 +219,57 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     def walk_run(self, walk: Walk, run: Run) -> Layout:
         """Sums beside what is summed; among several a product comes when that is gone."""
-        width, size, more = walk.width(self.x), walk.size, 0.0
+        if self._walk_together(walk):
+            return self._walk_finish(walk, run)
+        width, size, more = walk.width(self.x), walk.over(self.edges), 0.0
         loaded = walk.has(self.x, "loaded") and size.workers > 1
         if loaded:
-            more = walk.block + _SOURCE_BYTES * size.unique()
+            more = walk.block.get(self.relation, 0.0) + _SOURCE_BYTES * size.unique()
             more += walk.tensor(self.x) if size.feature > 1 else 0.0
         else:
             walk.get(self.x, "tile")
-        walk.build()
+        walk.build(self.edges)
         if counts_out(self.norm):
             walk.degrees(self.edges, weighted=weighs(self.norm))
         if loaded:
-            walk.moves.append(LoadedRows(self.edges, width, self.scales_sources))
+            walk.moves.append(LoadedRows(self.edges, self.x, width, self.scales_sources))
         else:
             walk.moves.append(TileRows(self.edges, width / size.feature))
-        sums, out = size.tensor(width), walk.tensor(run.out)
         if run.product is None or size.workers == 1:
-            walk.need(more + out + size.in_flight(width))
+            walk.need(more + walk.tensor(run.out) + size.in_flight(width))
             return "tile" if run.product is None else "rows"
-        walk.need(more + sums + size.in_flight(width))
+        walk.need(more + walk.tensor(self.out) + size.in_flight(width))
+        return self._walk_product(walk, run, run.product)
+
+    def _walk_product(self, walk: Walk, run: Run, product: Product) -> Layout:
+        """Behind the sums; what was summed makes room for it."""
         walk.read(self.x)
-        walk.need(sums + out)
-        walk.convert(width, run.product.layer)
+        walk.need(walk.tensor(self.out) + walk.tensor(run.out))
+        walk.convert(self.out, product.layer)
         return "rows"
+
+    def _walk_together(self, walk: Walk) -> bool:
+        """Whether the sums are there, made with those of other relations: as lowered."""
+        group = self.sharing(walk.program)
+        if walk.grid.graph == 1 or len(group) == 1:
+            return False
+        if self.out not in walk.ahead:
+            width, names = walk.width(self.x), self.together(walk.program)
+            walk.get(self.x, "tile")
+            walk.build(*(step.edges for step in group))
+            columns = width / walk.grid.feature
+            walk.moves.append(TileRows(self.edges, columns, together=names))
+            walk.ahead |= {step.out: walk.tensor(step.out) for step in group}
+            walk.need(walk.size.of_relations(names).in_flight(width))
+        return True
+
+    def _walk_finish(self, walk: Walk, run: Run) -> Layout:
+        """The rest of a run whose sums are there."""
+        sums = walk.ahead.pop(self.out)
+        if run.product is not None:
+            return self._walk_product(walk, run, run.product)
+        walk.need(sums)
+        return "tile"
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The columns of a row."""

@@ -79,10 +79,10 @@ class Attend(EdgeStep, kind="attend"):
         for name in (self.source, self.target):
             walk.get(name, "rows", "scalars")
         walk.get(self.x, "tile")
-        walk.build()
-        size, width = walk.size, walk.width(self.x)
-        for _end in ("source", "target"):
-            walk.moves.append(HeadScores(self.edges, self.heads, "scalars", per_edge=False))
+        walk.build(self.edges)
+        size, width = walk.over(self.edges), walk.width(self.x)
+        walk.moves.append(HeadScores(self.edges, self.heads, "scalars", of="source"))
+        walk.moves.append(HeadScores(self.edges, self.heads, "scalars", of="target"))
         walk.moves.append(TileRows(self.edges, size.heads(self.heads), "scalars"))
         walk.moves.append(TileRows(self.edges, width / size.feature))
         scores = _score_bytes(self.heads, size)
@@ -96,7 +96,11 @@ class Attend(EdgeStep, kind="attend"):
 
 def _score_bytes(heads: int, size: Size) -> float:
     """Bytes of scores, and of a softmax over several blocks, beside the result."""
-    mine, rows = FLOAT_BYTES * size.heads(heads), size.nodes / size.graph
-    # Of both ends where slices exchange them; maxima and sums where groups follow each other.
-    per_row = (3 if size.feature > 1 else 0) + (2 if size.graph > 1 else 0)
-    return mine * (rows * per_row + (size.unique() if size.graph > 1 else 0.0))
+    values = 0.0
+    if size.feature > 1:
+        # Of both ends, which slices exchange, and of one while it is sent.
+        values += (size.nodes + size.columns + max(size.nodes, size.columns)) / size.graph
+    if size.graph > 1:
+        # Maxima and sums, where groups follow each other.
+        values += 2 * size.nodes / size.graph + size.unique()
+    return FLOAT_BYTES * size.heads(heads) * values

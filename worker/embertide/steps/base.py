@@ -22,6 +22,7 @@ from embertide.steps.run import Product, RowActivation, Run
 
 if TYPE_CHECKING:
     from embertide.steps.execution import Execution
+    from embertide.steps.program import Program
     from embertide.steps.reference import ReferenceRun
     from embertide.steps.shapes import Shapes
     from embertide.steps.walk import Walk
@@ -94,6 +95,10 @@ class Step(ABC):
     def edge_columns(self) -> int:
         """Columns of the edges' features that the step reads."""
         return 0
+
+    def together(self, _program: Program) -> tuple[str, ...]:
+        """The relations whose rows travel once for all of them, that of the step among them."""
+        return () if self.edges is None else (self.edges.relation,)
 
     @abstractmethod
     def width(self, shapes: Shapes) -> int:

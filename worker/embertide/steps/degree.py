@@ -92,7 +92,7 @@ class Degree(Step, kind="degree"):
 
     def walk(self, walk: Walk) -> Layout:
         """A number a row; those of sources are counted together."""
-        walk.build()
+        walk.build(self.edges)
         if self.of == "out":
             walk.degrees(self.edges)
         walk.need(walk.tensor(self.out))

@@ -70,10 +70,10 @@ class Linear(Leader, kind="linear"):
     def walk_run(self, walk: Walk, run: Run) -> Layout:
         """The result beside what is read; a tile is multiplied on its way to rows."""
         if walk.has(self.x, "loaded"):
-            return walk.land_product(walk.width(self.out), run.out)
+            return walk.land_product(self.x, walk.width(self.out), run.out)
         walk.need(walk.tensor(run.out))
         if not walk.has(self.x, "rows"):
-            walk.convert(walk.width(self.x), self.layer)
+            walk.convert(self.x, self.layer)
         return "rows"
 
     def flops_per_node(self, widths: dict[str, int]) -> float:

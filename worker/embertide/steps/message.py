@@ -184,8 +184,8 @@ class Message(EdgeStep, kind="message"):
         """The result, what merging takes, and a chunk's values; whole rows in groups."""
         for name in self.reads():
             walk.get(name, "rows")
-        walk.build()
-        size, width = walk.size, walk.width(self.x)
+        walk.build(self.edges)
+        size, width = walk.over(self.edges), walk.width(self.x)
         walk.moves.append(WholeRows(self.edges, width))
         values = self._shapes(Shapes(walk.program.widths, walk.program.params)).values
         chunk = FLOAT_BYTES * min(float(CHUNK_VALUES), values * size.edges / size.workers)

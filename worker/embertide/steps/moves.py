@@ -6,6 +6,7 @@ Steps tell a walk which of these their lowering does; `planning.traffic` has the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from embertide.primitives.graph import EdgeView
 
@@ -15,10 +16,12 @@ class Landing:
     """A product of the loaded features, or they themselves, on the way to their places.
 
     Attributes:
+        x: the features, by the name of their tensor.
         copies: workers that each row goes to, an equal share of its columns to each.
     """
 
     layer: int
+    x: str
     width: int
     copies: int
 
@@ -28,6 +31,7 @@ class Conversion:
     """A tensor from one layout to the other, on the feature axis; labelled ``primitive``."""
 
     layer: int
+    x: str
     width: int
     primitive: str = "gemm"
 
@@ -46,11 +50,16 @@ class Degrees:
 
 @dataclass(frozen=True)
 class TileRows:
-    """Unique remote rows of a tile, ``columns`` of this worker each, on the graph axis."""
+    """Unique remote rows of a tile, ``columns`` of this worker each, on the graph axis.
+
+    Attributes:
+        together: the relations for which these rows travel once, where they are several.
+    """
 
     view: EdgeView
     columns: float
     primitive: str = "spmm"
+    together: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,10 +67,12 @@ class LoadedRows:
     """Unique rows of the features from those who loaded them, in this worker's columns.
 
     Attributes:
+        x: the features, by the name of their tensor.
         scaled: their holders multiply them by factors, which they look up.
     """
 
     view: EdgeView
+    x: str
     width: int
     scaled: bool
 
@@ -79,13 +90,13 @@ class HeadScores:
     """Numbers of a sub-range, one per head, to the others of the partition.
 
     Attributes:
-        per_edge: one for each edge; else for each row.
+        of: of what each is: an edge, or a node of either end.
     """
 
     view: EdgeView
     heads: int
     primitive: str
-    per_edge: bool
+    of: Literal["edge", "source", "target"]
 
 
 Move = Landing | Conversion | Degrees | TileRows | LoadedRows | WholeRows | HeadScores

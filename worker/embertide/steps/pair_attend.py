@@ -127,13 +127,13 @@ class PairAttend(EdgeStep, kind="pair_attend"):
 
     def walk(self, walk: Walk) -> Layout:
         """Scores of a sub-range's edges, exchanged before the result is there; then a sum."""
-        size, width = walk.size, walk.width(self.x)
+        size, width = walk.over(self.edges), walk.width(self.x)
         for name in (self.key, self.query):
             walk.get(name, "rows")
         walk.get(self.x, "rows" if size.workers == 1 else "tile")
-        walk.build()
+        walk.build(self.edges)
         walk.moves.append(WholeRows(self.edges, walk.width(self.key)))
-        walk.moves.append(HeadScores(self.edges, self.heads, "sddmm", per_edge=True))
+        walk.moves.append(HeadScores(self.edges, self.heads, "sddmm", of="edge"))
         walk.moves.append(TileRows(self.edges, width / size.feature))
         scores = 0.0
         if size.workers > 1:

@@ -11,7 +11,8 @@ layer, and a layer reads that layer's graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -86,6 +87,28 @@ class Program:
         """Widths of the tensors whose columns a grid may slice: all but attention's scores."""
         scores = {step.out for step in self.steps if not step.sliced}
         return [width for name, width in self.widths.items() if name not in scores]
+
+    def only(self, node_types: Sequence[str]) -> Program:
+        """The program that gives the embeddings of some of its node types.
+
+        Steps that these do not need are gone, and with them what only they read.
+        """
+        results = {name: self.results[name] for name in node_types}
+        needed, steps = set(results.values()), []
+        for step in reversed(self.steps):
+            if step.out in needed:
+                needed.update(step.reads())
+                steps.append(step)
+        params = {name for step in steps for name in step.param_names()}
+        return replace(
+            self,
+            steps=tuple(reversed(steps)),
+            params={name: value for name, value in self.params.items() if name in params},
+            widths={name: width for name, width in self.widths.items() if name in needed},
+            inputs={name: tensor for name, tensor in self.inputs.items() if tensor in needed},
+            results=results,
+            outputs=tuple(name for name in self.outputs if name in needed),
+        )
 
     def feeds_only(self, first: Step, second: Step) -> bool:
         """Whether a step's result is read by the next one, once, and by nothing else."""

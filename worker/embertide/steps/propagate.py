@@ -116,12 +116,12 @@ class Propagate(EdgeStep, kind="propagate"):
     def walk(self, walk: Walk) -> Layout:
         """Two sums at a time beside what stays; the rows of neighbours for each."""
         walk.get(self.x, "tile")
-        walk.build()
+        walk.build(self.edges)
         if counts_out(self.norm):
             walk.degrees(self.edges, weighted=weighs(self.norm))
         width, one = walk.width(self.x), walk.tensor(self.out)
-        walk.moves += [TileRows(self.edges, width / walk.size.feature)] * self.times
-        beside = walk.size.in_flight(width) + (0.0 if self.hops is None else one)
+        walk.moves += [TileRows(self.edges, width / walk.grid.feature)] * self.times
+        beside = walk.over(self.edges).in_flight(width) + (0.0 if self.hops is None else one)
         walk.need(one + beside)
         if not self.alpha:
             walk.read(self.x)

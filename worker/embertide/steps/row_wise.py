@@ -67,7 +67,7 @@ class RowWise(Step, kind="row_wise"):
         """The result and a chunk's values beside what is read."""
         for name in self.inputs:
             walk.get(name, "rows")
-        rows = walk.size.nodes / walk.size.workers
+        rows = walk.of(self.out).nodes / walk.grid.workers
         values = self._shapes(Shapes(walk.program.widths, walk.program.params)).values
         walk.need(walk.tensor(self.out) + FLOAT_BYTES * min(float(CHUNK_VALUES), values * rows))
         return "rows"

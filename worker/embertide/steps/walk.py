@@ -6,11 +6,13 @@ plan of memory, its moves are a plan of traffic.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
-from embertide.footprint import Size
+from embertide.footprint import GraphSize, Size
 from embertide.layouts import Layout
 from embertide.primitives.graph import EdgeView
+from embertide.spec.grid import GridShape
 from embertide.steps.fuse import runs
 from embertide.steps.moves import Conversion, Degrees, Landing, Move
 from embertide.steps.program import Program
@@ -25,32 +27,39 @@ class Walk:
     """The state of a walk.
 
     Attributes:
-        building: bytes that the layer graph takes while it is built, beyond what stays of it.
-        block: bytes of the blocks of a sum over features where they were loaded.
+        building: relation -> bytes that its layer graph takes while it is built, beyond what stays.
+        block: relation -> bytes of the blocks of a sum over features where they were loaded.
         at: the number of the run's last step.
         layer: of the run's first step.
         peak: bytes of the fullest moment so far.
         alive: the layouts of every tensor that is alive; ``loaded`` is one of them.
+        ahead: step -> bytes of its sums, which were made with those of another step.
         moves: what has moved, in order.
     """
 
     program: Program
-    size: Size
-    building: float = 0.0
-    block: float = 0.0
+    size: GraphSize
+    building: dict[str, float] = field(default_factory=dict)
+    block: dict[str, float] = field(default_factory=dict)
     at: int = -1
     layer: int = 0
     peak: float = 0.0
     alive: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    ahead: dict[str, float] = field(default_factory=dict)
     moves: list[Move] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._last = self.program.last_reads()
 
-    def all(self, given: str) -> None:
-        """Walk from the inputs, in a layout, to the results as rows."""
+    def all(self, placed: Container[str] = ()) -> None:
+        """Walk from the inputs to the results as rows.
+
+        Args:
+            placed: node types whose features are in order from the start.
+        """
         program = self.program
-        self.alive |= dict.fromkeys(program.inputs.values(), (given,))
+        for node_type, name in program.inputs.items():
+            self.alive[name] = ("rows",) if node_type in placed else ("loaded",)
         for run in runs(program):
             self.at += len(run.steps)
             self.layer = run.steps[0].layer
@@ -67,17 +76,31 @@ class Walk:
 
     # -- what there is -----------------------------------------------------------------------
 
+    @property
+    def grid(self) -> GridShape:
+        """The grid of the workers."""
+        return self.size.grid
+
+    def of(self, name: str) -> Size:
+        """The nodes that a tensor is of."""
+        return self.size.of_type(self.program.types[name])
+
+    def over(self, view: EdgeView) -> Size:
+        """The edges of a relation."""
+        return self.size.of_relation(view.relation)
+
     def width(self, name: str) -> int:
         """Columns of a tensor."""
         return self.program.widths[name]
 
     def tensor(self, name: str) -> float:
         """Bytes of one worker's part, in any layout."""
-        return self.size.tensor(self.width(name))
+        return self.of(name).tensor(self.width(name))
 
     def held(self) -> float:
         """Bytes of what is alive."""
-        return sum(self.tensor(name) * len(layouts) for name, layouts in self.alive.items())
+        alive = sum(self.tensor(name) * len(layouts) for name, layouts in self.alive.items())
+        return alive + sum(self.ahead.values())
 
     def dies(self, name: str) -> bool:
         """Whether no later run reads a tensor."""
@@ -95,14 +118,14 @@ class Walk:
 
     def get(self, name: str, layout: Layout, primitive: str = "gemm") -> Layout:
         """A tensor in a layout; with one slice all are the same, but for loaded rows."""
-        layouts, width = self.alive[name], self.width(name)
-        if layout in layouts or ("loaded" not in layouts and self.size.feature == 1):
+        layouts = self.alive[name]
+        if layout in layouts or ("loaded" not in layouts and self.grid.feature == 1):
             return layout
         self.need(self.tensor(name))
         if "loaded" in layouts:
-            self._land(width, layout)
+            self._land(name, self.width(name), layout)
         else:
-            self.convert(width, self.layer, primitive)
+            self.convert(name, self.layer, primitive)
         kept = () if "loaded" in layouts or self.dies(name) else layouts
         self.alive[name] = (*kept, layout)
         return layout
@@ -118,29 +141,28 @@ class Walk:
         if self.dies(name):
             self.alive.pop(name, None)
 
-    def convert(self, width: int, layer: int, primitive: str = "gemm") -> None:
+    def convert(self, name: str, layer: int, primitive: str = "gemm") -> None:
         """A tensor changes its layout, which moves nothing where there is one slice."""
-        if self.size.feature > 1:
-            self.moves.append(Conversion(layer, width, primitive))
+        if self.grid.feature > 1:
+            self.moves.append(Conversion(layer, name, self.width(name), primitive))
 
-    def land_product(self, width: int, out: str) -> Layout:
-        """A row-wise function of the loaded features goes to where ``out`` is wanted."""
+    def land_product(self, x: str, width: int, out: str) -> Layout:
+        """A row-wise function [n, width] of loaded features goes to where ``out`` is wanted."""
         made = self.tensor(out)
-        batch = min(float(self.size.group_bytes), made) if self.size.workers > 1 else 0.0
+        batch = min(float(self.size.group_bytes), made) if self.grid.workers > 1 else 0.0
         self.need(made + _LANDING_BATCHES * batch)
         layout: Layout = "rows" if self.program.wants_rows(out) else "tile"
-        self._land(width, layout)
+        self._land(x, width, layout)
         return layout
 
-    def _land(self, width: int, layout: Layout) -> None:
+    def _land(self, x: str, width: int, layout: Layout) -> None:
         """Loaded rows, or a product of them, go to their places."""
-        copies = self.size.feature if layout == "tile" else 1
-        self.moves.append(Landing(self.layer, width, copies))
+        copies = self.grid.feature if layout == "tile" else 1
+        self.moves.append(Landing(self.layer, x, width, copies))
 
-    def build(self) -> None:
-        """The first step over edges builds the graph."""
-        self.need(self.building)
-        self.building = 0.0
+    def build(self, *views: EdgeView) -> None:
+        """The first step over the edges of a relation builds its graph."""
+        self.need(sum(self.building.pop(view.relation, 0.0) for view in views))
 
     def degrees(self, view: EdgeView, *, weighted: bool = False) -> None:
         """Out-degrees are counted, or their weights added up."""

@@ -12,7 +12,14 @@ import psutil
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.report import PlannedTraffic, RankMemory, Snapshot, Span
+from embertide.telemetry.report import (
+    PlannedTraffic,
+    RankMemory,
+    RelationCount,
+    Snapshot,
+    Span,
+    TypeCount,
+)
 from embertide.telemetry.transfers import TransferStats, Work
 
 
@@ -27,6 +34,7 @@ class Clock:
         under_way: stages that are not, the innermost last -> when they began (perf_counter).
         nodes: N, 0 until it is known.
         edges: E, 0 until it is known.
+        types, relations: what was read of the graph, the same on every worker.
         own_nodes, own_edges: of this worker's sub-range, 0 until they are known.
         began: when the run began (perf_counter).
         spans: stages and layers that are over, their times since ``began``.
@@ -40,6 +48,8 @@ class Clock:
     under_way: dict[str, float] = field(default_factory=dict)
     nodes: int = 0
     edges: int = 0
+    types: list[TypeCount] = field(default_factory=list)
+    relations: list[RelationCount] = field(default_factory=list)
     own_nodes: int = 0
     own_edges: int = 0
     began: float = field(default_factory=time.perf_counter)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.spec.grid import GridShape
-from embertide.telemetry.report import PlannedTraffic
+from embertide.telemetry.report import PlannedTraffic, RelationCount, TypeCount
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class Estimate:
     its imports, ``notes`` are remarks for people, such as why the grid was chosen. ``seconds`` is
     a range on this machine with what it assumes, None where nothing is known. ``grids`` compares
     some grids with the chosen one, which is among them. ``output_problem`` says why the output
-    cannot be written, "" if it can or nobody looked.
+    cannot be written, "" if it can or nobody looked. ``types`` and ``relations`` are those that a
+    run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
+    widest.
     """
 
     inputs: list[InputSize]
@@ -77,6 +79,8 @@ class Estimate:
     seconds_basis: str = ""
     grids: list[GridNeeds] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    types: list[TypeCount] = field(default_factory=list)
+    relations: list[RelationCount] = field(default_factory=list)
 
     @property
     def needs(self) -> GridNeeds | None:

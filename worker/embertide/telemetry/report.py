@@ -112,6 +112,28 @@ class WorkerReport:
 
 
 @dataclass(frozen=True)
+class TypeCount:
+    """A node type: how many nodes, the width of their features and of their embeddings.
+
+    A width is 0 where there are none.
+    """
+
+    name: str
+    nodes: int
+    width: int
+    output_width: int
+
+
+@dataclass(frozen=True)
+class RelationCount:
+    """A relation, as ``source:name:destination``: how many edges, exact or guessed."""
+
+    name: str
+    edges: int
+    exact: bool = True
+
+
+@dataclass(frozen=True)
 class LayerFacts:
     """A layer of the model: its convolution and the columns of its result."""
 
@@ -163,6 +185,8 @@ class RunReport:
     ``current`` says whether LATEST names the version. ``kernels`` says what computed: native code
     and its instruction set, or torch and why. ``planned_memory`` maps a stage to the bytes of the
     fullest worker beyond its imports; ``planned_traffic`` is one worker's, ``s3`` that of all.
+    ``types`` and ``relations`` are what the run read of the graph; ``nodes`` and ``edges`` are of
+    all of them, and ``dim`` is the width of the widest embeddings.
     """
 
     version: str
@@ -187,6 +211,8 @@ class RunReport:
     planned_traffic: list[PlannedTraffic] = field(default_factory=list)
     s3: TransferStats = field(default_factory=TransferStats)
     facts: RunFacts | None = None
+    types: list[TypeCount] = field(default_factory=list)
+    relations: list[RelationCount] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""
@@ -205,6 +231,9 @@ class RunReport:
                 "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
                 "s3": TransferStats.from_json(data["s3"]),
                 "facts": data["facts"] and RunFacts.from_json(data["facts"]),
+                # Reports of earlier releases have neither.
+                "types": [TypeCount(**item) for item in data.get("types", [])],
+                "relations": [RelationCount(**item) for item in data.get("relations", [])],
             }
         )
 

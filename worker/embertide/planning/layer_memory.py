@@ -1,0 +1,140 @@
+"""What the layers hold: the layer graphs of all relations, and the tensors beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from embertide.footprint import ID_BYTES, Size
+from embertide.planning.graph import PlannedGraph, PlannedRelation
+from embertide.planning.tensors import tensor_peak
+from embertide.steps.base import Step
+from embertide.steps.program import Program
+
+_BUILDING_BYTES = 1 / 7
+"""Of a node in the set of sources while the remote ones are found."""
+_FACTOR_BYTES = 12
+"""Of a row: its degree and its two factors of a norm, float32 each."""
+_LOCAL_ROW_BYTES = 4
+"""Of a row in the local block: the end of its run, int32."""
+_REQUEST_BYTES = 4
+"""Of a row that a peer asks for: its number, int32."""
+_POSITION_BYTES = 4
+"""Of a non-zero's position in the CSR, which blocks carry for pair attention: int32."""
+_FILLING_BYTES = 32
+"""Of an edge while loops are filled in: its row, which edges are kept, and where they go: int64."""
+
+
+def partition_bytes(relation: PlannedRelation, size: Size) -> float:
+    """Bytes of a partition's CSR."""
+    edges, rows = size.edges / size.graph, size.nodes / size.graph
+    return edges * (size.index_bytes + relation.weight_bytes) + ID_BYTES * rows
+
+
+def layers_bytes(
+    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, *, placed: Sequence[str]
+) -> float:
+    """Bytes of the layer graphs and of the tensors in the fullest moment of the layers.
+
+    Args:
+        fanout: in-edges that each layer samples of a node; None: all of them.
+        placed: node types whose features are in order from the start.
+    """
+    whole, size = 0.0, graph.size
+    if fanout is not None:
+        for name, relation in graph.relations.items():
+            of_all = size.of_relation(name)
+            whole += partition_bytes(relation, of_all) / of_all.feature
+            whole += relation.feature_bytes * of_all.edges / of_all.workers
+        most = max(fanout)
+        sampled = {name: size.of_relation(name, most).edges for name in size.edges}
+        graph = replace(graph, size=replace(size, edges=sampled))
+    costs = {name: _layer_graph(graph, program, name) for name in graph.relations}
+    patterns = sum(_pattern(graph, program, together) for together in _together(graph, program))
+    peak = tensor_peak(
+        program,
+        graph.size,
+        placed=placed,
+        building={name: cost.building for name, cost in costs.items()},
+        block={name: cost.block for name, cost in costs.items()},
+    )
+    return whole + sum(cost.graph for cost in costs.values()) + patterns + peak
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GraphBytes:
+    """Bytes of one worker's layer graph of a relation.
+
+    Attributes:
+        graph: that stay.
+        building: beside them, until it is built.
+        block: of all its non-zeros, cut into blocks.
+    """
+
+    graph: float
+    building: float
+    block: float
+
+
+def _layer_graph(graph: PlannedGraph, program: Program, name: str) -> _GraphBytes:
+    relation, size = graph.relations[name], graph.size.of_relation(name)
+    index, weight, needs = size.index_bytes, relation.weight_bytes, program.edge_needs(name)
+    edges, rows = size.edges / size.graph, size.nodes / size.graph
+    columns, building = edges * index, 0.0
+    held = partition_bytes(relation, size) + _FACTOR_BYTES * rows
+    if size.graph > 1:
+        building = _BUILDING_BYTES * size.columns
+        if not needs.again:
+            held, building = held - columns, building + columns
+    steps = _over(program, name)
+    features, filling = _features(relation, size, steps)
+    held, building = held + features, building + filling
+    if any(step.pairs for step in steps) and size.workers > 1:
+        held += size.edges / size.workers * (index + weight + _POSITION_BYTES)
+    if any(step.edges.loops != "keep" for step in steps if step.edges is not None):
+        held += rows * (index + weight) + partition_bytes(relation, size)
+        if not needs.again:
+            held, building = held - columns, building + columns
+    return _GraphBytes(graph=held, building=building, block=edges * (index + weight))
+
+
+def _features(relation: PlannedRelation, size: Size, steps: list[Step]) -> tuple[float, float]:
+    """Bytes of the features of our sub-range's edges, and beside them while loops are filled in.
+
+    Steps with other self-loops have a copy of their own.
+    """
+    edges, rows = size.edges / size.workers, size.nodes / size.workers
+    views = [step.edges for step in steps if step.edges is not None and step.edge_columns]
+    held = own = relation.feature_bytes * edges if views else 0.0
+    copies = {view.loops for view in views} - {"keep"}
+    for loops in copies:
+        held += own + (relation.feature_bytes * rows if loops == "single" else 0.0)
+    return held, own + _FILLING_BYTES * edges if copies else 0.0
+
+
+def _over(program: Program, relation: str) -> list[Step]:
+    """The steps over the edges of a relation."""
+    return [
+        step for step in program.steps if step.edges is not None and step.edges.relation == relation
+    ]
+
+
+def _together(graph: PlannedGraph, program: Program) -> list[tuple[str, ...]]:
+    """The relations whose sources are found together, once for each way of it."""
+    if graph.size.grid.graph == 1:
+        return []
+    found = [step.together(program) for step in program.steps if step.edges is not None]
+    return list(dict.fromkeys(found))
+
+
+def _pattern(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> float:
+    """Bytes of the blocks of relations whose sources are found together, and of what is asked."""
+    union, widest = graph.size.of_relations(together), max(program.widths.values())
+    found = _REQUEST_BYTES * union.unique()
+    for name in together:
+        relation, size = graph.relations[name], graph.size.of_relation(name)
+        positions = _POSITION_BYTES if program.edge_needs(name).positions else 0
+        edge = size.index_bytes + relation.weight_bytes + positions
+        found += edge * size.edges / size.graph + _LOCAL_ROW_BYTES * size.nodes / size.graph
+        found += size.pattern(widest)
+    return found

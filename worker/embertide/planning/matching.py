@@ -1,0 +1,222 @@
+"""A job and its model, held against each other: node types, relations, widths, the grid."""
+
+from __future__ import annotations
+
+from embertide.errors import ModelError
+from embertide.grid import check_fits
+from embertide.planning.inputs import Inputs
+from embertide.spec.edges import EdgeInput
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.relations import Relation
+from embertide.steps import Program
+
+
+def check_model(
+    job: EmbeddingJob, inputs: Inputs, program: Program, grid: GridShape, nodes: dict[str, int]
+) -> dict[str, str]:
+    """Refuse a model that does not fit the graph, the features, the fanout or the grid.
+
+    Args:
+        nodes: node type -> how many there are.
+
+    Returns:
+        The model's name of each node type -> the manifest's; they differ for a model of one type,
+        which does not name it.
+
+    Raises:
+        ModelError: a node type or relation that is not there, another width of features, of nodes
+            or of edges, or another number of layers than fanouts.
+        GridError: more workers than nodes, or than a tensor of the model has columns.
+    """
+    model = job.spec.model.uri
+    names = match_types(job, program)
+    for node_type, tensor in program.inputs.items():
+        _check_features(job, inputs, names[node_type], program.widths[tensor])
+    for relation, columns in program.edge_columns().items():
+        _check_edge_features(job, inputs, relation, columns)
+    fanout = job.spec.inference.fanout
+    if fanout != "full" and len(fanout) != program.layers:
+        raise ModelError(
+            f"spec.inference.fanout is {fanout}, which has {len(fanout)} entries, but the model"
+            f" {model} has {program.layers} layers that read edges; give one number for each layer"
+            " of these, or full"
+        )
+    check_fits(grid, max(nodes.values()), program.sliced_widths)
+    return names
+
+
+def match_types(job: EmbeddingJob, program: Program) -> dict[str, str]:
+    """The model's name of each node type -> the manifest's.
+
+    Raises:
+        ModelError: the model knows a node type or relation that the manifest has not, or does not
+            name its one type where the manifest has several.
+    """
+    given, model = job.spec.input, job.spec.model.uri
+    there = [node.name for node in given.nodes]
+    wanted = list(dict.fromkeys(program.types.values()))
+    if wanted == [""]:
+        if len(there) > 1 or len(given.relations) > 1:
+            raise ModelError(
+                f"{model} is a model of one node type and one edge type, but spec.input has the"
+                f" node types {', '.join(there)} and the edge types"
+                f" {', '.join(map(str, given.relations))}; leave out what the model does not read"
+            )
+        return {"": there[0]}
+    unknown = [name for name in wanted if name not in there]
+    if unknown:
+        raise ModelError(
+            f"the model {model} has a node type {unknown[0]!r}, but spec.input.nodes has"
+            f" {', '.join(there)}; name the node types as the model does"
+        )
+    relations = [str(relation) for relation in given.relations]
+    unknown = [name for name in program.relations if name not in relations]
+    if unknown:
+        raise ModelError(
+            f"the model {model} reads the relation {unknown[0]}, but spec.input.edges has"
+            f" {', '.join(relations)}; name source type, edge type and destination type as the"
+            " model does, or add the edge type (reverse adds one)"
+        )
+    return {name: name for name in wanted}
+
+
+def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) -> None:
+    """Refuse features that are not there, or of another width than the model takes."""
+    features, model = job.spec.input.node(name).features, job.spec.model.uri
+    if features is None:
+        raise ModelError(
+            f"the model {model} reads features of node type {name!r}, which has none in spec.input;"
+            " give it features"
+        )
+    found = inputs.by_nodes[name].width
+    if found != width:
+        raise ModelError(
+            f"{features.uri}: the features have {found} columns, but the model {model} takes"
+            f" {width}; give the features or the model that belong together"
+        )
+
+
+def _check_edge_features(job: EmbeddingJob, inputs: Inputs, relation: str, columns: int) -> None:
+    """Refuse features of edges that are not there, or too many or too few.
+
+    Args:
+        relation: as the model names it; "" for the only one.
+    """
+    model, edges = job.spec.model.uri, job.spec.input.edges
+    of = [edge for edge in edges if not relation or relation in map(str, edge.relations)]
+    edge, named = of[0], f" of {relation}" if relation else ""
+    if edge.features is None:
+        raise ModelError(
+            f"the model {model} reads {columns} features of each edge{named}, but edge type"
+            f" {edge.name!r} in spec.input.edges has none; name them in its features"
+        )
+    found = inputs.edge_features[str(edge.relation)]
+    if found != columns:
+        raise ModelError(
+            f"{edge.uri}: each edge has {found} features, but the model {model} takes {columns};"
+            " give the features or the model that belong together"
+        )
+
+
+def match_relations(job: EmbeddingJob, program: Program) -> dict[str, Relation]:
+    """The relations that the model reads, by its names, in the order of the manifest.
+
+    Call it when :func:`match_types` has found all of them.
+    """
+    given = job.spec.input.relations
+    if "" in program.types.values():
+        return {"": given[0]}
+    return {str(one): one for one in given if str(one) in program.relations}
+
+
+def narrow(job: EmbeddingJob, program: Program) -> EmbeddingJob:
+    """The job with those node types and edge types alone that its model reads or embeds.
+
+    Of an edge type both relations stay where the model reads its reverse, and features where it
+    reads those of either.
+
+    Raises:
+        ModelError: as :func:`match_types`.
+    """
+    names = set(match_types(job, program).values())
+    named = match_relations(job, program)
+    wanted = set(named.values())
+    featured = {named[name] for name in program.edge_columns()}
+    for relation in wanted:
+        names |= {relation.source, relation.destination}
+    given = job.spec.input
+    edges = [_only(edge, wanted, featured) for edge in given.edges]
+    kept = {
+        "nodes": [node for node in given.nodes if node.name in names],
+        "edges": [edge for edge in edges if wanted.intersection(edge.relations)],
+    }
+    spec = job.spec.model_copy(update={"input": given.model_copy(update=kept)})
+    return job.model_copy(update={"spec": spec})
+
+
+def _only(edge: EdgeInput, wanted: set[Relation], featured: set[Relation]) -> EdgeInput:
+    """The edge type, with its reverse and its features only where these are wanted."""
+    left: dict[str, None] = {}
+    if not wanted.intersection(edge.relations[1:]):
+        left["reverse"] = None
+    if not featured.intersection(edge.relations):
+        left["features"] = None
+    return edge.model_copy(update=left)
+
+
+def published(job: EmbeddingJob, program: Program) -> Program:
+    """The program that gives what the job publishes, without the steps that this does not need.
+
+    Raises:
+        ModelError: ``output.nodeTypes`` has a type that the model gives no embeddings of.
+    """
+    wanted = job.spec.output.node_types
+    if wanted is None:
+        return program
+    names = match_types(job, program)
+    given = {names[name]: name for name in program.results}
+    unknown = [name for name in wanted if name not in given]
+    if unknown:
+        raise ModelError(
+            f"spec.output.nodeTypes has {unknown[0]!r}, but the model {job.spec.model.uri} gives"
+            f" embeddings of {', '.join(given)}; name some of these, or leave it out for all"
+        )
+    return program.only([given[name] for name in wanted])
+
+
+def chosen_result(job: EmbeddingJob, program: Program, node_type: str | None) -> str:
+    """The model's name of a node type that it gives embeddings of.
+
+    Args:
+        node_type: the manifest's name; may be left out where there is one alone.
+
+    Raises:
+        ModelError: no such type, or none given where there are several; lists them.
+    """
+    names = match_types(job, program)
+    given = {names[name]: name for name in program.results}
+    if node_type is None and len(given) == 1:
+        node_type = next(iter(given))
+    if node_type is None or node_type not in given:
+        problem = "several" if node_type is None else f"none of type {node_type!r}"
+        raise ModelError(
+            f"the model {job.spec.model.uri} gives embeddings of the node types {', '.join(given)},"
+            f" {problem}; choose one with --node-type"
+        )
+    return given[node_type]
+
+
+def unread(job: EmbeddingJob, program: Program) -> list[str]:
+    """What of the manifest no run of the model needs, a line each."""
+    given, kept = job.spec.input, narrow(job, program).spec.input
+    left = [f"node type {n.name}" for n in given.nodes if n not in kept.nodes]
+    there = [edge.relation for edge in kept.edges]
+    left += [f"edge type {e.relation}" for e in given.edges if e.relation not in there]
+    bare = [edge.relation for edge in kept.edges if edge.features is None]
+    left += [
+        f"a feature of edge type {edge.relation}"
+        for edge in given.edges
+        if edge.features is not None and edge.relation in bare
+    ]
+    return [f"nothing needs {what}, so it is not read" for what in left]
