@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
-from embertide.models.builder import INPUT, ProgramBuilder
+from embertide.models.builder import ProgramBuilder
+from embertide.models.node_types import prefix_of
+from embertide.models.options.dgl import DglHeads
+from embertide.models.options.layer import Layer
 from embertide.models.options.parts import ActivationOptions, NormOptions, SkipOptions
+from embertide.models.prefixes import Kind
 from embertide.models.weights import Scope
+
+Norms = Mapping[Kind, str]
+"""The kinds of norms that follow a layer -> the full prefix of its parameters."""
+
+
+def parts_behind(
+    b: ProgramBuilder, s: Scope, layer: Layer, h: str, norms: Norms | None = None, x: str = ""
+) -> str:
+    """All that a layer says to follow its convolution's result ``h``.
+
+    Args:
+        norms: the full prefix of each kind of norm that it has.
+        x: the layer's input.
+    """
+    norms = norms or {}
+    for part in layer.order or layer.parts_given():
+        if part == "average" and isinstance(layer, DglHeads):
+            h = b.head_mean(h, layer.num_heads or s.size("heads"))
+        elif part == "batch_norm" and layer.batch_norm is not None:
+            h = batch_norm(b, s.at(norms[part]), layer.batch_norm, h)
+        elif part == "layer_norm" and layer.layer_norm is not None:
+            h = layer_norm(b, s.at(norms[part]), layer.layer_norm, h)
+        elif part == "activation" and layer.activation is not None:
+            h = activation(b, s, layer.activation, h)
+        elif part == "skip" and layer.skip is not None:
+            h = skip(b, s, layer.skip, h, x)
+    return h
 
 
 def activation(b: ProgramBuilder, s: Scope, o: ActivationOptions, h: str) -> str:
     """An element-wise function; prelu's slopes are one number or one for each column."""
     weight = None
     if o.prefix is not None:
-        slopes = Scope(s.weights, o.prefix, s.label, {})
+        slopes = Scope(s.weights, _prefix(b, s, o.prefix), s.label, {})
         count = slopes.weights.found.get(slopes.name("weight"))
         one = count is not None and count.shape == (1,)
         weight = slopes.take("weight", 1 if one else b.widths[h] or "columns")
@@ -61,9 +94,9 @@ def layer_norm(b: ProgramBuilder, s: Scope, o: NormOptions, h: str) -> str:
 
 def skip(b: ProgramBuilder, s: Scope, o: SkipOptions, h: str, x: str) -> str:
     """Add an earlier tensor, projected when ``linear`` says so; ``x`` is the layer's input."""
-    source = {"layer": x, "input": INPUT}.get(str(o.source)) or b.outputs[int(o.source)]
+    source = x if o.source == "layer" else b.output_of(o.source)
     if o.linear is not None:
-        inner = Scope(s.weights, o.linear, s.label, {})
+        inner = Scope(s.weights, _prefix(b, s, o.linear), s.label, {})
         weight = inner.take("weight", b.widths[h] or "out", b.widths[source] or "in")
         bias = inner.take("bias", b.widths[h] or "out") if inner.has("bias") else None
         source = b.linear(source, weight, b.widths[h], bias)
@@ -71,3 +104,8 @@ def skip(b: ProgramBuilder, s: Scope, o: SkipOptions, h: str, x: str) -> str:
         expected = f"{b.widths[h]} columns, or skip with linear  ({s.label})"
         s.weights.differ("(skip)", expected, f"{b.widths[source]} columns")
     return b.combine(source, h)
+
+
+def _prefix(b: ProgramBuilder, s: Scope, prefix: str) -> str:
+    """Where the module of the nodes that are being written is stored."""
+    return prefix_of(prefix, b.node_type, list(s.weights.found))

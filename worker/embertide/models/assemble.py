@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from embertide.models import after
-from embertide.models.builder import INPUT, ProgramBuilder
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from embertide.models.after import Norms, parts_behind
+from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.kinds import CONVS
+from embertide.models.convs.typed_kinds import TYPED_CONVS
 from embertide.models.description import Description
 from embertide.models.leftovers import ReadLayer
-from embertide.models.options import dgl as dgl_options
+from embertide.models.node_types import NodeTypes, prefix_of
+from embertide.models.options.hetero import Hetero, SeveralTypes
 from embertide.models.options.layer import Layer
 from embertide.models.options.parts import NormOptions
 from embertide.models.prefixes import Kind, find_norms, find_prefixes, stored_norm
+from embertide.models.prune import prune
 from embertide.models.weights import Scope, Weights
 from embertide.steps import Program
+
+Tensors = dict[str, str]
+"""Node type -> tensor; the type is "" in a model of one."""
 
 
 def assemble(description: Description, weights: Weights, digest: str) -> Program:
@@ -22,47 +31,112 @@ def assemble(description: Description, weights: Weights, digest: str) -> Program
         ModelError: with everything in which the description and the weights differ.
     """
     weights.leave_aside(description.ignore)
-    layers = description.layers
+    layers, types = description.layers, description.node_types
     prefixes = find_prefixes(layers, description.library, weights)
     norms = {kind: _norm_prefixes(kind, layers, prefixes, weights) for kind in _NORM_KINDS}
-    width = description.input_width or _input_width(layers, prefixes, weights)
-    b, x, read = ProgramBuilder(width), INPUT, list[ReadLayer]()
+    b = ProgramBuilder(_input_widths(description, prefixes, weights))
+    x, read = dict(b.inputs), list[ReadLayer]()
     for number, layer in enumerate(layers):
+        own = {kind: norms[kind].get(number, "") for kind in _NORM_KINDS}
+        place = _Place(weights, types, prefixes[number], f"layer {number}, {layer.conv}", own)
         b.begin(layer.reads_edges)
-        sizes = {"in": b.widths[x]} if b.widths[x] else {}
-        scope = Scope(weights, prefixes[number], f"layer {number}, {layer.conv}", sizes)
-        x = _layer(b, scope, layer, x, {kind: norms[kind].get(number, "") for kind in _NORM_KINDS})
+        x = _layer(b, place, layer, x)
         b.finish(x)
-        read.append(ReadLayer(prefix=scope.prefix, label=scope.label, width=b.widths[x]))
-    if not width:
-        weights.differ("input_width", "a number, as no weights of layer 0 tell it", "missing")
+        width = b.widths[b.outputs[-1]]
+        containers = layer.containers if isinstance(layer, Hetero) else ()
+        read.append(ReadLayer(place.prefix, place.label, width, containers))
+    _check_input_widths(b, weights)
     weights.check(read)
-    return Program(
+    program = Program(
         steps=tuple(b.steps),
         params=weights.params,
         widths=b.widths,
         layers=b.layer + 1,
-        inputs={"": INPUT},
-        results={"": x},
+        inputs=b.inputs,
+        results={name: x[name] for name in types.outputs or x},
         digest=digest,
         outputs=tuple(b.outputs),
     )
+    return prune(program) if types.named else program
 
 
-def _input_width(layers: tuple[Layer, ...], prefixes: list[str], weights: Weights) -> int:
-    """Columns of the features: what the first parameters say, 0 where they do not.
+@dataclass(frozen=True)
+class _Place:
+    """Where a layer's parameters are: its prefix, and those of the norms behind it."""
+
+    weights: Weights
+    types: NodeTypes
+    prefix: str
+    label: str
+    norms: Norms
+
+    def scope(self, prefix: str, width: int = 0) -> Scope:
+        """The parameters below a prefix, where a layer's input has so many columns."""
+        return Scope(self.weights, prefix, self.label, {"in": width} if width else {})
+
+    def of_type(self, prefix: str, node_type: str) -> str:
+        """Where the module of a node type is."""
+        return prefix_of(prefix, node_type, list(self.weights.found))
+
+    def norms_of(self, node_type: str) -> Norms:
+        """The norms of a node type."""
+        return {
+            kind: stored_norm(self.of_type(prefix, node_type), self.weights.found)
+            for kind, prefix in self.norms.items()
+        }
+
+
+def _layer(b: ProgramBuilder, place: _Place, layer: Layer, x: Tensors) -> Tensors:
+    """The convolution and what follows it; returns the layer's output of each node type."""
+    if not isinstance(layer, SeveralTypes):
+        passing = layer.types_of(x)
+        return {**x, **{name: _of_one_type(b, place, layer, name, x[name]) for name in passing}}
+    scope, made = place.scope(place.prefix), {}
+    for name, h in TYPED_CONVS[type(layer)](b, scope, layer, x, place.types).items():
+        with b.of_type(name):
+            norms = place.norms_of(name)
+            made[name] = parts_behind(b, scope, layer, h, norms, x.get(name, ""))
+    return made
+
+
+def _of_one_type(b: ProgramBuilder, place: _Place, layer: Layer, node_type: str, x: str) -> str:
+    """A layer that reads nodes of one type, and what follows it."""
+    scope = place.scope(place.of_type(place.prefix, node_type), b.widths[x])
+    with b.of_type(node_type):
+        h = CONVS[type(layer)](b, scope, layer, x)
+        b.learn(x, scope.size("in"))
+        return parts_behind(b, scope, layer, h, place.norms_of(node_type), x)
+
+
+def _input_widths(
+    description: Description, prefixes: list[str], weights: Weights
+) -> Mapping[str, int]:
+    """Node type -> columns of its features: as given, or what the first parameters say, else 0.
 
     Steps need the width of what they read, so layers are built once to learn it.
     """
-    b = ProgramBuilder(0)
-    for layer, prefix in zip(layers, prefixes, strict=True):
-        look = Scope(Weights(weights.found, weights.source), prefix, "", {})
-        if layer.has_parameters:
-            CONVS[type(layer)](b, look, layer, INPUT)
-        if look.size("in") or not layer.keeps_width:
-            return look.size("in")
-        b.finish(INPUT)
-    return 0
+    types, given = description.node_types, description.input_width or {}
+    widths = {"": given} if isinstance(given, int) else {t: given.get(t, 0) for t in types.inputs}
+    b, look = ProgramBuilder(widths), Weights(weights.found, weights.source)
+    x = dict(b.inputs)
+    for prefix, layer in zip(prefixes, description.layers, strict=True):
+        if all(b.widths[name] for name in b.inputs.values()):
+            break
+        b.begin(layer.reads_edges)
+        made = _layer(b, _Place(look, types, prefix, "", dict.fromkeys(_NORM_KINDS, "")), layer, x)
+        # A layer that keeps the width may leave it to the next one to tell.
+        x = x if layer.keeps_width else made
+        b.finish(x)
+    return {name: b.widths[tensor] for name, tensor in b.inputs.items()}
+
+
+def _check_input_widths(b: ProgramBuilder, weights: Weights) -> None:
+    """Note the features whose columns nothing tells, though a step reads them."""
+    read = {name for step in b.steps for name in step.reads()}
+    for node_type, name in b.inputs.items():
+        if not b.widths[name] and (name in read or not node_type):
+            field = f"input_width.{node_type}" if node_type else "input_width"
+            weights.differ(field, "a number, as no weights of the first layers tell it", "missing")
 
 
 _NORM_KINDS: tuple[Kind, ...] = ("batch_norm", "layer_norm")
@@ -86,20 +160,3 @@ def _norm_prefixes(
         return given
     used = {prefix for layer in layers for prefix in layer.part_prefixes()} | set(given.values())
     return given | find_norms(kind, wanted, convs, weights, used)
-
-
-def _layer(b: ProgramBuilder, s: Scope, layer: Layer, x: str, norms: dict[Kind, str]) -> str:
-    """The convolution and what follows it; returns the layer's output."""
-    h = CONVS[type(layer)](b, s, layer, x)
-    for part in layer.order or layer.parts_given():
-        if part == "average" and isinstance(layer, dgl_options.DglHeads):
-            h = b.head_mean(h, layer.num_heads or s.size("heads"))
-        elif part == "batch_norm" and layer.batch_norm is not None:
-            h = after.batch_norm(b, s.at(norms[part]), layer.batch_norm, h)
-        elif part == "layer_norm" and layer.layer_norm is not None:
-            h = after.layer_norm(b, s.at(norms[part]), layer.layer_norm, h)
-        elif part == "activation" and layer.activation is not None:
-            h = after.activation(b, s, layer.activation, h)
-        elif part == "skip" and layer.skip is not None:
-            h = after.skip(b, s, layer.skip, h, x)
-    return h

@@ -6,18 +6,20 @@ Which options a layer may have depends on the library, so layers are checked by 
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from embertide.errors import ManifestError, ModelError
-from embertide.models.options.kinds import LAYERS
+from embertide.models.node_types import NodeTypes, check_types
+from embertide.models.options.hetero import SeveralTypes, parse_relation
 from embertide.models.options.layer import JumpingKnowledge, Layer, Library
 from embertide.models.options.parts import Part
-from embertide.models.unknown import explain_conv, explain_field, explain_value
+from embertide.models.options.reading import read_layer
+from embertide.models.options.typed_kinds import kinds_of
 from embertide.spec.base import raise_problems
 from embertide.spec.loading import parse_document
-from embertide.spec.problems import Loc, explain
+from embertide.spec.problems import Loc
 
 
 class Description(Part):
@@ -36,10 +38,35 @@ class Description(Part):
         description="patterns (`decoder.*`) of parameters that the embeddings do not pass"
         " through; anything else left out makes other embeddings than the model's",
     )
-    input_width: int | None = Field(
+    relations: tuple[str, ...] = Field(
+        default=(),
+        description="of a model of several node types or relations: source type, edge type and"
+        " destination type of each, as `user:buys:item`; weights that are numbered by relation"
+        " follow this order. Without it, those that the layers name",
+    )
+    types: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="the node types; weights that are numbered by node type follow this order."
+        " Without it, those of the relations, in order",
+    )
+    features: tuple[str, ...] | None = Field(
         default=None,
-        ge=1,
-        description="columns of the features, where no weights of the first layers tell them",
+        strict=False,
+        description="the node types whose features the model reads; without it, all",
+    )
+    outputs: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="the node types that get embeddings; without it, all that have a tensor"
+        " behind the last layer",
+    )
+    input_width: Annotated[int, Field(ge=1)] | dict[str, Annotated[int, Field(ge=1)]] | None = (
+        Field(
+            default=None,
+            description="columns of the features, where no weights of the first layers tell them;"
+            " of several node types a mapping",
+        )
     )
     reference_tolerance: float = Field(
         default=1e-3,
@@ -57,7 +84,10 @@ class Description(Part):
         if library is None:
             return ()
         problems: list[tuple[Loc, str]] = []
-        layers = [_check_layer(library, number, one, problems) for number, one in enumerate(value)]
+        layers = [
+            read_layer(library, kinds_of(library), one, (number,), problems)
+            for number, one in enumerate(value)
+        ]
         raise_problems(problems)
         return tuple(layer for layer in layers if layer is not None)
 
@@ -77,6 +107,37 @@ class Description(Part):
         raise_problems(problems)
         return self
 
+    @field_validator("relations", mode="plain")
+    @classmethod
+    def _check_relations(cls, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            raise ValueError(f"is {value!r}; must be a list of relations, such as user:buys:item")
+        problems: list[tuple[Loc, str]] = []
+        for at, one in enumerate(value):
+            try:
+                parse_relation(one)
+            except ValueError as error:
+                problems.append(((at,), str(error)))
+        raise_problems(problems)
+        return tuple(value)
+
+    @model_validator(mode="after")
+    def _check_types(self) -> Self:
+        raise_problems(check_types(self.layers, self.node_types, self.input_width))
+        return self
+
+    @property
+    def node_types(self) -> NodeTypes:
+        """The node types and relations, as far as the description has some."""
+        named = dict.fromkeys(
+            relation
+            for layer in self.layers
+            if isinstance(layer, SeveralTypes)
+            for relation in layer.over(())
+        )
+        given = tuple(map(parse_relation, self.relations)) or tuple(named)
+        return NodeTypes(given, self.types, self.features, self.outputs)
+
 
 def _check_joined(before: tuple[Layer, ...], layer: Layer) -> list[tuple[Loc, str]]:
     """JumpingKnowledge that names no layers needs some before it."""
@@ -85,31 +146,6 @@ def _check_joined(before: tuple[Layer, ...], layer: Layer) -> list[tuple[Loc, st
     if any(one.reads_edges for one in before):
         return []
     return [(("layers", len(before)), "jumping_knowledge joins earlier layers; there is none")]
-
-
-def _check_layer(
-    library: Library, number: int, value: Any, problems: list[tuple[Loc, str]]
-) -> Layer | None:
-    """One layer by its own class; what is wrong is appended to ``problems``."""
-    kinds = LAYERS[library]
-    if not isinstance(value, dict):
-        problems.append(((number,), f"is {value!r}; must be a mapping with a field conv"))
-        return None
-    kind = kinds.get(str(value.get("conv")))
-    if kind is None:
-        problems.append(((number, "conv"), explain_conv(value.get("conv"), library)))
-        return None
-    known = {name: option for name, option in value.items() if name in kind.model_fields}
-    unknown = [name for name in value if name not in known]
-    problems += [((number, str(name)), explain_field(kind, str(name))) for name in unknown]
-    try:
-        return kind.model_validate(known, by_alias=True, by_name=False)
-    except ValidationError as error:
-        problems += [
-            ((number, *loc), message + explain_value(kind, known, loc))
-            for loc, message in explain(kind, error)
-        ]
-        return None
 
 
 def parse_description(data: bytes, source: str) -> Description:

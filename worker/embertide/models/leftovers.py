@@ -25,17 +25,29 @@ _TABLE_ROWS = 16
 """A matrix with this many times more rows than columns is an embedding table, not a Linear."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ReadLayer:
-    """A layer as far as it could be read: its prefix (or ""), label and columns (0: unknown)."""
+    """A layer as far as it could be read: its prefix (or ""), label and columns (0: unknown).
+
+    ``containers`` are the names below the prefix under which it has a module for each relation.
+    """
 
     prefix: str
     label: str
     width: int
+    containers: tuple[str, ...] = ()
 
     def owns(self, module: str) -> bool:
         """Whether a stored module lies below the layer's own."""
         return self.prefix != "" and module.startswith(f"{self.prefix}.")
+
+    def relation_module(self, module: str) -> str:
+        """The module of a relation that a stored module belongs to; empty for any other."""
+        for container in self.containers:
+            start = f"{self.prefix}.{container}." if self.prefix else f"{container}."
+            if module.startswith(start):
+                return start + module.removeprefix(start).partition(".")[0]
+        return ""
 
 
 def explain_leftovers(left: dict[str, torch.Tensor], layers: list[ReadLayer]) -> list[str]:
@@ -49,8 +61,23 @@ def explain_leftovers(left: dict[str, torch.Tensor], layers: list[ReadLayer]) ->
     for name, tensor in left.items():
         prefix, _, short = name.rpartition(".")
         modules.setdefault(prefix, {})[short] = tensor
-    hints = [_explain(prefix, module, layers) for prefix, module in modules.items()]
-    return [*filter(None, hints), _IGNORE]
+    hints = [
+        _of_relation(prefix, layers) or _explain(prefix, module, layers)
+        for prefix, module in modules.items()
+    ]
+    return [*dict.fromkeys(filter(None, hints)), _IGNORE]
+
+
+def _of_relation(prefix: str, layers: list[ReadLayer]) -> str:
+    """The relation that a layer has a module for and does not list."""
+    for layer in layers:
+        module = layer.relation_module(prefix)
+        if module:
+            return (
+                f"{module} is the module of a relation that {layer.label} does not read as it is"
+                " described: add the relation there, or correct its convolution"
+            )
+    return ""
 
 
 def _explain(prefix: str, module: Module, layers: list[ReadLayer]) -> str:

@@ -34,7 +34,7 @@ def find_prefixes(layers: tuple[Layer, ...], library: str, weights: Weights) -> 
     wanted = [
         number
         for number, layer in enumerate(layers)
-        if layer.prefix is None and not _without_parameters(layer)
+        if layer.prefix is None and layer.stores_parameters()
     ]
     per_layer = {
         number: _candidates(layers[number], library, shapes) - given - parts for number in wanted
@@ -96,11 +96,6 @@ def find_norms(
     return own | dict(zip(rest, _in_order([beside] * len(rest), explain), strict=True))
 
 
-def _without_parameters(layer: Layer) -> bool:
-    no_weight = getattr(layer, "weight", True) is False
-    return not layer.has_parameters or (no_weight and not layer.bias)
-
-
 def _in_order(candidates: list[set[str]], explain: Callable[[], str]) -> list[str]:
     """One prefix for each layer: as many as layers, told apart by their numbers."""
     names = _sorted(set().union(*candidates))
@@ -115,21 +110,19 @@ def _in_order(candidates: list[set[str]], explain: Callable[[], str]) -> list[st
 
 
 def _candidates(layer: Layer, library: str, tensors: dict[str, torch.Tensor]) -> set[str]:
-    marks: Iterable[str] = layer.marks
     if getattr(layer, "weight", True) is False:
-        marks = ("bias",)
-    found = {
-        name[: -len(mark)].removesuffix(".")
-        for mark in marks
-        for name in tensors
-        if name == mark or name.endswith("." + mark)
-    }
-    if library == "dgl" and layer.conv == "gcn" and marks == ("weight",):
+        return {n.removesuffix("bias").removesuffix(".") for n in tensors if _is_bias(n)}
+    found = layer.found_in(set(tensors))
+    if library == "dgl" and layer.conv == "gcn":
         return {p for p in found if not _INNER.search(p) and _is_graph_conv(p, tensors)}
     if library == "pyg" and layer.conv == "gcn":
         # A Linear called lin beside the convolutions; GCNConv's own has no bias.
         return {p for p in found if _join(p, "lin.bias") not in tensors}
     return found
+
+
+def _is_bias(name: str) -> bool:
+    return name == "bias" or name.endswith(".bias")
 
 
 def _is_graph_conv(prefix: str, tensors: dict[str, torch.Tensor]) -> bool:
@@ -197,7 +190,7 @@ def _explain(
         "expected by model.yaml:",
     ]
     for number in wanted:
-        marks = " or ".join(f"<prefix>.{mark}" for mark in layers[number].marks)
+        marks = " or ".join(f"<prefix>.{mark}" for mark in layers[number].known_by())
         names = ", ".join(name or "'' (no prefix)" for name in _sorted(per_layer[number]))
         lines.append(
             f"  layer {number} ({layers[number].conv}): {marks}; candidates: {names or 'none'}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
 from embertide.spec.problems import Loc
 
@@ -79,9 +78,8 @@ def explain_value(kind: type[Layer], given: dict[str, Any], place: Loc) -> str:
     return f" ({why})" if why else ""
 
 
-def explain_conv(value: object, library: Library) -> str:
-    """What is wrong with the value of ``conv``; None where it is missing."""
-    kinds = list(LAYERS[library])
+def explain_conv(value: object, library: Library, kinds: list[str]) -> str:
+    """What is wrong with the value of ``conv``, None where it is missing; ``kinds`` may be."""
     supported = f"for {library} Embertide supports {', '.join(kinds)}"
     if value is None:
         return f"is required; {supported}"

@@ -149,6 +149,11 @@ class Scope:
         if product:
             self.agree(dim, product)
 
+    def expect(self, dim: str, size: int) -> None:
+        """Bind ``dim``, if the size is known."""
+        if size:
+            self.sizes[dim] = size
+
     def agree(self, dim: str, size: int) -> None:
         """Bind ``dim``, or note that it was something else before."""
         known = self.sizes.setdefault(dim, size)

@@ -6,7 +6,10 @@ gives zeros to nodes without in-edges (``allow_zero_in_degree=True`` is assumed)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from embertide.models.builder import ProgramBuilder
+from embertide.models.convs.ends import Ends
 from embertide.models.convs.gin import gin
 from embertide.models.convs.propagate import Hop
 from embertide.models.options.dgl import (
@@ -31,14 +34,17 @@ _NORMS: dict[str, Norm] = {
 }
 
 
-def gcn(b: ProgramBuilder, s: Scope, o: DglGcn, x: str) -> str:
-    """GraphConv: its weight is stored [in, out]; the bias comes after both normalisations."""
+def gcn(b: ProgramBuilder, s: Scope, o: DglGcn, x: Ends) -> str:
+    """GraphConv: its weight is stored [in, out]; the bias comes after both normalisations.
+
+    It reads the sources alone.
+    """
     weight = s.take("weight", "in", "out", turned=True) if o.weight else None
     bias = s.take("bias", "out") if o.bias else None
     if weight is None:
         s.bind("out", "in")
         s.bind("in", "out")
-    return _gcn_steps(b, s, o, x, weight, bias)
+    return _gcn_steps(b, s, o, x.source, weight, bias)
 
 
 def _gcn_steps(
@@ -55,23 +61,30 @@ def _gcn_steps(
     return total if bias is None else b.affine(total, None, bias)
 
 
-def sage(b: ProgramBuilder, s: Scope, o: DglSage, x: str) -> str:
+def sage(b: ProgramBuilder, s: Scope, o: DglSage, x: Ends) -> str:
     """SAGEConv: ``gcn`` has no fc_self but a bias of its own, the others have fc_self."""
     kind = o.aggregator_type or _sage_kind(s)
     neighbours = s.take("fc_neigh.weight", "out", "in")
-    own = None if kind == "gcn" else s.take("fc_self.weight", "out", "in")
+    own = None if kind == "gcn" else s.take("fc_self.weight", "out", x.own)
     # Until DGL 1.0 the bias stood beside fc_self, not in it.
     places = ("bias",) if kind == "gcn" else ("fc_self.bias", "bias")
     bias = s.take_any(places, "out") if o.bias else None
     if kind == "pool":
-        total = _sage_pool(b, s, o, x, neighbours)
+        total = _sage_pool(b, s, o, x.source, neighbours)
     elif s.size("out") <= s.size("in"):
-        total = _sage_total(b, o, kind, b.linear(x, neighbours, s.size("out")))
+        first = b.linear(x.source, neighbours, s.size("out"))
+        total = _sage_total(b, o, kind, first, lambda: _sage_target(b, s, x, first, neighbours))
     else:
-        total = b.linear(_sage_total(b, o, kind, x), neighbours, s.size("out"))
+        total = _sage_total(b, o, kind, x.source, lambda: x.target)
+        total = b.linear(total, neighbours, s.size("out"))
     if own is not None:
-        return b.combine(b.linear(x, own, s.size("out"), bias), total)
+        return b.combine(b.linear(x.target, own, s.size("out"), bias), total)
     return total if bias is None else b.affine(total, None, bias)
+
+
+def _sage_target(b: ProgramBuilder, s: Scope, x: Ends, first: str, neighbours: str) -> str:
+    """The node itself through fc_neigh, as its neighbours are."""
+    return first if x.within else b.linear(x.target, neighbours, s.size("out"))
 
 
 def _sage_kind(s: Scope) -> str:
@@ -88,11 +101,11 @@ def _sage_pool(b: ProgramBuilder, s: Scope, o: DglSage, x: str, neighbours: str)
     return b.linear(total, neighbours, s.size("out"))
 
 
-def _sage_total(b: ProgramBuilder, o: DglSage, kind: str, h: str) -> str:
+def _sage_total(b: ProgramBuilder, o: DglSage, kind: str, h: str, own: Callable[[], str]) -> str:
     if kind == "mean":
         return b.aggregate(h, norm="in", edge_weight=o.uses_edge_weight)
     total = b.aggregate(h, edge_weight=o.uses_edge_weight)
-    return b.divide_by_degree(b.combine(h, total), add=1)
+    return b.divide_by_degree(b.combine(own(), total), add=1)
 
 
 def _bind_heads(s: Scope, o: DglHeads) -> None:
@@ -100,23 +113,23 @@ def _bind_heads(s: Scope, o: DglHeads) -> None:
         s.agree("heads", o.num_heads)
 
 
-def gat(b: ProgramBuilder, s: Scope, o: DglGat, x: str) -> str:
+def gat(b: ProgramBuilder, s: Scope, o: DglGat, x: Ends) -> str:
     """GATConv: attn_l scores the source, attn_r the target, both on the shared projection."""
     _bind_heads(s, o)
     left = s.take("attn_l", 1, "heads", "width", heads=True)
     right = s.take("attn_r", 1, "heads", "width", heads=True)
     s.bind("out", "heads", "width")
-    h = b.linear(x, s.take("fc.weight", "out", "in"), s.size("out"))
+    h, other = _both_ends(b, s, x)
     heads = s.size("heads")
     out = b.attend(
         h,
         b.head_dot(h, left, heads),
-        b.head_dot(h, right, heads),
+        b.head_dot(other, right, heads),
         heads,
         negative_slope=o.negative_slope,
         edge_weight=o.uses_edge_weight,
     )
-    projected = o.residual and s.size("in") != s.size("out")
+    projected = o.residual and s.size(x.own) != s.size("out")
     # A projected residual carries the bias; until DGL 1.0 the layer had it in any case.
     inner = projected and o.bias and not s.has("bias")
     bias = s.take("bias", "out") if o.bias and not inner else None
@@ -127,10 +140,22 @@ def gat(b: ProgramBuilder, s: Scope, o: DglGat, x: str) -> str:
     return out if bias is None else b.affine(out, None, bias)
 
 
+def _both_ends(b: ProgramBuilder, s: Scope, x: Ends) -> tuple[str, str]:
+    """Both ends projected: by ``fc``, or by one each where the module was made for a pair."""
+    if s.has("fc_src.weight"):
+        names, size = ("fc_src.weight", "fc_dst.weight"), x.own
+    else:
+        names, size = ("fc.weight", "fc.weight"), "in"
+    h = b.linear(x.source, s.take(names[0], "out", "in"), s.size("out"))
+    if x.within and names[0] == names[1]:
+        return h, h
+    return h, b.linear(x.target, s.take(names[1], "out", size), s.size("out"))
+
+
 def _residual(
     b: ProgramBuilder,
     s: Scope,
-    x: str,
+    x: Ends,
     out: str,
     *,
     projected: bool,
@@ -142,21 +167,24 @@ def _residual(
     ``inner`` names a bias that is stored with the projection, ``bias`` one that has been taken.
     """
     if not projected:
-        total = b.combine(x, out)
+        total = b.combine(x.target, out)
         return total if bias is None else b.affine(total, None, bias)
-    weight = s.take("res_fc.weight", "out", "in")
+    weight = s.take("res_fc.weight", "out", x.own)
     taken = bias if inner is None else s.take(inner, "out")
-    return b.combine(b.linear(x, weight, s.size("out"), taken), out)
+    return b.combine(b.linear(x.target, weight, s.size("out"), taken), out)
 
 
-def gatv2(b: ProgramBuilder, s: Scope, o: DglGatv2, x: str) -> str:
+def gatv2(b: ProgramBuilder, s: Scope, o: DglGatv2, x: Ends) -> str:
     """GATv2Conv: fc_src gives keys and values, fc_dst queries; there is no bias outside them."""
     _bind_heads(s, o)
     vector = s.take("attn", 1, "heads", "width", heads=True)
     s.bind("out", "heads", "width")
     name = s.shared("fc_src", "fc_dst") if o.share_weights else "fc_src"
-    key = _linear(b, s, x, name, o.bias)
-    query = key if o.share_weights else _linear(b, s, x, "fc_dst", o.bias)
+    key = _linear(b, s, x.source, name, o.bias)
+    if o.share_weights:
+        query = key if x.within else _linear(b, s, x.target, name, o.bias)
+    else:
+        query = _linear(b, s, x.target, "fc_dst", o.bias, x.own)
     out = b.pair_attend(
         key,
         query,
@@ -167,25 +195,24 @@ def gatv2(b: ProgramBuilder, s: Scope, o: DglGatv2, x: str) -> str:
     )
     if not o.residual:
         return out
-    projected = s.size("in") != s.size("out")
+    projected = s.size(x.own) != s.size("out")
     inner = "res_fc.bias" if projected and o.bias else None
     return _residual(b, s, x, out, projected=projected, inner=inner)
 
 
-def _linear(b: ProgramBuilder, s: Scope, x: str, name: str, bias: bool) -> str:
-    weight = s.take(f"{name}.weight", "out", "in")
+def _linear(b: ProgramBuilder, s: Scope, x: str, name: str, bias: bool, columns: str = "in") -> str:
+    weight = s.take(f"{name}.weight", "out", columns)
     return b.linear(x, weight, s.size("out"), s.take(f"{name}.bias", "out") if bias else None)
 
 
-def dotgat(b: ProgramBuilder, s: Scope, o: DglDotGat, x: str) -> str:
+def dotgat(b: ProgramBuilder, s: Scope, o: DglDotGat, x: Ends) -> str:
     """DotGatConv: keys, queries and values are one projection, scores scaled by its width."""
     _bind_heads(s, o)
-    weight = s.take("fc.weight", "out", "in")
+    h, query = _both_ends(b, s, x)
     out, heads = s.size("out"), o.num_heads or 1
     if out % heads:
         s.weights.differ(s.name("fc.weight"), f"rows for {heads} heads", f"{out} rows")
-    h = b.linear(x, weight, out)
-    return b.pair_attend(h, h, heads, kind="dot", scale=max(1, out // heads) ** -0.5)
+    return b.pair_attend(h, query, heads, kind="dot", scale=max(1, out // heads) ** -0.5)
 
 
 def dgl_propagate(b: ProgramBuilder, _s: Scope, o: DglPropagate, x: str) -> str:
@@ -193,6 +220,6 @@ def dgl_propagate(b: ProgramBuilder, _s: Scope, o: DglPropagate, x: str) -> str:
     return Hop(norm=_NORMS[o.norm]).times(b, x, o.k, alpha=o.alpha)
 
 
-def dgl_gin(b: ProgramBuilder, s: Scope, o: DglGin, x: str) -> str:
+def dgl_gin(b: ProgramBuilder, s: Scope, o: DglGin, x: Ends) -> str:
     """GINConv; its function is stored under ``apply_func``."""
     return gin(b, s, o, x, o.aggregator_type, "apply_func")

@@ -10,21 +10,23 @@ from __future__ import annotations
 from embertide.models.after import activation, batch_norm, layer_norm
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.aggregation import aggregate
+from embertide.models.convs.ends import Ends
 from embertide.models.options.layer import Gin
 from embertide.models.options.parts import MlpModule, NormOptions
 from embertide.models.prefixes import KINDS, Kind, modules_of, numbers_of, stored_norm
 from embertide.models.weights import Scope
 
 
-def gin(b: ProgramBuilder, s: Scope, o: Gin, x: str, aggregator: str, function: str) -> str:
+def gin(b: ProgramBuilder, s: Scope, o: Gin, x: Ends, aggregator: str, function: str) -> str:
     """The steps of one GIN layer; ``function`` is what the library calls the user's module."""
     eps = o.eps
     s.pass_over("eps")
     if eps is None:
         stored = s.raw("eps", 1)
         eps = 0.0 if stored is None else float(stored[0])
-    total = aggregate(b, x, aggregator, edge_weight=o.uses_edge_weight)
-    h = b.combine(x, total, alpha=1.0 + eps)
+    h = aggregate(b, x.source, aggregator, edge_weight=o.uses_edge_weight)
+    if x.target:
+        h = b.combine(x.target, h, alpha=1.0 + eps)
     inner = s.at(s.name(function))
     h = _linear(b, inner, h, "", True) if o.mlp is None else _modules(b, inner, o.mlp, h)
     if b.widths[h]:

@@ -1,7 +1,7 @@
 """Which function writes the steps of which layer.
 
-Every function takes the builder, the layer's parameters, its options and the name of its input,
-and returns the name of its result.
+Every function takes the builder, the layer's parameters, its options and the name of its input (or
+of both ends' inputs), and returns the name of its result.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from embertide.models.builder import ProgramBuilder
 from embertide.models.convs import dgl, dgl_filters, nodewise, pna, pyg, pyg_filters
+from embertide.models.convs.ends import Ends
 from embertide.models.options import dgl as dgl_options
 from embertide.models.options import dgl_filters as dgl_filter_options
 from embertide.models.options import pyg as pyg_options
@@ -18,13 +19,33 @@ from embertide.models.options import pyg_filters as pyg_filter_options
 from embertide.models.options.layer import JumpingKnowledge, Layer, LinearLayer
 from embertide.models.weights import Scope
 
-CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
+BETWEEN_TYPES: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, Ends], str]] = {
     dgl_options.DglGcn: dgl.gcn,
     dgl_options.DglSage: dgl.sage,
     dgl_options.DglGat: dgl.gat,
     dgl_options.DglGatv2: dgl.gatv2,
     dgl_options.DglGin: dgl.dgl_gin,
     dgl_options.DglDotGat: dgl.dotgat,
+    pyg_options.PygSage: pyg.sage,
+    pyg_options.PygGraph: pyg.graph,
+    pyg_options.PygGat: pyg.gat,
+    pyg_options.PygGatv2: pyg.gatv2,
+    pyg_options.PygTransformer: pyg.transformer,
+    pyg_options.PygLe: pyg.le,
+    pyg_options.PygGin: pyg.pyg_gin,
+}
+"""Convolutions that may lead from one node type to another."""
+
+
+def _at_both_ends(
+    conv: Callable[[ProgramBuilder, Scope, Any, Ends], str],
+) -> Callable[[ProgramBuilder, Scope, Any, str], str]:
+    """The convolution within one node type."""
+    return lambda b, s, o, x: conv(b, s, o, Ends(x, x))
+
+
+CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
+    **{kind: _at_both_ends(conv) for kind, conv in BETWEEN_TYPES.items()},
     dgl_options.DglPropagate: dgl.dgl_propagate,
     dgl_filter_options.DglAgnn: dgl_filters.agnn,
     dgl_filter_options.DglSg: dgl_filters.sg,
@@ -33,14 +54,7 @@ CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
     dgl_filter_options.DglCheb: dgl_filters.cheb,
     dgl_filter_options.DglGcn2: dgl_filters.gcn2_conv,
     pyg_options.PygGcn: pyg.gcn,
-    pyg_options.PygSage: pyg.sage,
-    pyg_options.PygGraph: pyg.graph,
-    pyg_options.PygGat: pyg.gat,
-    pyg_options.PygGatv2: pyg.gatv2,
-    pyg_options.PygTransformer: pyg.transformer,
-    pyg_options.PygLe: pyg.le,
     pyg_options.PygAgnn: pyg.agnn,
-    pyg_options.PygGin: pyg.pyg_gin,
     pyg_options.PygPropagate: pyg.pyg_propagate,
     pyg_filter_options.PygFa: pyg_filters.fa,
     pyg_filter_options.PygPna: pna.pna,

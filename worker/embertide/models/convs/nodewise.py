@@ -15,7 +15,7 @@ def linear(b: ProgramBuilder, s: Scope, o: LinearLayer, x: str) -> str:
 
 def jumping_knowledge(b: ProgramBuilder, s: Scope, o: JumpingKnowledge, _x: str) -> str:
     """Xu et al., section 4.1: the layers' outputs side by side, or the largest of each element."""
-    parts = tuple(b.convolved)
+    parts = tuple(made[b.node_type] for made in b.convolved)
     if o.layers is not None:
         parts = tuple(map(b.output_of, o.layers))
     if o.mode == "cat":

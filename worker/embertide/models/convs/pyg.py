@@ -12,6 +12,7 @@ from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.aggregation import LINEAR, aggregate
 from embertide.models.convs.cosine import cosine_attention
 from embertide.models.convs.degrees import scale_by_degree
+from embertide.models.convs.ends import Ends
 from embertide.models.convs.gin import gin
 from embertide.models.convs.propagate import Hop
 from embertide.models.convs.pyg_filters import gcn_hop
@@ -72,61 +73,71 @@ def _loops(add: bool) -> Loops:
     return "single" if add else "keep"
 
 
-def sage(b: ProgramBuilder, s: Scope, o: PygSage, x: str) -> str:
+def sage(b: ProgramBuilder, s: Scope, o: PygSage, x: Ends) -> str:
     """SAGEConv: lin_l holds the bias, which every node gets, with neighbours or without."""
     weight = s.take("lin_l.weight", "out", "in")
     bias = s.take("lin_l.bias", "out") if o.bias else None
-    out = s.size("out")
+    out, rooted = s.size("out"), o.root_weight and x.target != ""
     if o.project:
         inner, shift = s.take("lin.weight", "in", "in"), s.take("lin.bias", "in")
-        h = b.activation(b.linear(x, inner, s.size("in"), shift), "relu")
+        h = b.activation(b.linear(x.source, inner, s.size("in"), shift), "relu")
     else:
-        h = x
+        h = x.source
     if o.aggr in LINEAR and out <= s.size("in"):
         total = aggregate(b, b.linear(h, weight, out), o.aggr)
     else:
         # The bias rides on this product only where no product of the node itself can carry it.
-        late = None if o.root_weight else bias
+        late = None if rooted else bias
         total = b.linear(aggregate(b, h, o.aggr), weight, out, late)
-        bias = bias if o.root_weight else None
-    if o.root_weight:
-        root = s.take("lin_r.weight", "out", "in")
-        total = b.combine(b.linear(x, root, out, bias), total)
+        bias = bias if rooted else None
+    if rooted:
+        root = s.take("lin_r.weight", "out", x.own)
+        total = b.combine(b.linear(x.target, root, out, bias), total)
     elif bias is not None:
         total = b.affine(total, None, bias)
+    if o.root_weight and not x.target:
+        s.pass_over("lin_r.weight")
     return b.row_normalize(total) if o.normalize else total
 
 
-def graph(b: ProgramBuilder, s: Scope, o: PygGraph, x: str) -> str:
+def graph(b: ProgramBuilder, s: Scope, o: PygGraph, x: Ends) -> str:
     """GraphConv: lin_rel holds the bias, which every node gets, with neighbours or without."""
-    weight, root = s.take("lin_rel.weight", "out", "in"), s.take("lin_root.weight", "out", "in")
+    weight = s.take("lin_rel.weight", "out", "in")
     bias = s.take("lin_rel.bias", "out") if o.bias else None
     out, weighted = s.size("out"), o.uses_edge_weight
     if o.aggr in LINEAR and out <= s.size("in"):
-        total = aggregate(b, b.linear(x, weight, out), o.aggr, edge_weight=weighted)
+        total = aggregate(b, b.linear(x.source, weight, out), o.aggr, edge_weight=weighted)
     else:
-        total = b.linear(aggregate(b, x, o.aggr, edge_weight=weighted), weight, out)
-    return b.combine(b.linear(x, root, out, bias), total)
+        total = b.linear(aggregate(b, x.source, o.aggr, edge_weight=weighted), weight, out)
+    if not x.target:
+        s.pass_over("lin_root.weight")
+        return total if bias is None else b.affine(total, None, bias)
+    root = s.take("lin_root.weight", "out", x.own)
+    return b.combine(b.linear(x.target, root, out, bias), total)
 
 
-def gat(b: ProgramBuilder, s: Scope, o: PygGat, x: str) -> str:
-    """GATConv; versions before 2.5 store one shared projection as lin_src (and lin_dst)."""
+def gat(b: ProgramBuilder, s: Scope, o: PygGat, x: Ends) -> str:
+    """GATConv: one projection for both ends, or one for each where it was made for a pair.
+
+    Versions before 2.5 store one shared projection as lin_src (and lin_dst).
+    """
     if o.heads is not None:
         s.agree("heads", o.heads)
     source = s.take("att_src", 1, "heads", "width", heads=True)
     target = s.take("att_dst", 1, "heads", "width", heads=True)
     s.bind("columns", "heads", "width")
     heads, columns = s.size("heads"), s.size("columns")
-    h = b.linear(x, s.take_any(("lin.weight", "lin_src.weight"), "columns", "in"), columns)
-    other = h
+    weight = s.take_any(("lin.weight", "lin_src.weight"), "columns", "in")
+    h = b.linear(x.source, weight, columns)
+    other = h if x.within else ""
     if s.has("lin_dst.weight"):
-        weight = s.take("lin_dst.weight", "columns", "in")
-        if not _equal(s, "lin_src.weight", "lin_dst.weight"):
-            other = b.linear(x, weight, columns)
+        of_target = s.take("lin_dst.weight", "columns", x.own)
+        if not (x.within and _equal(s, "lin_src.weight", "lin_dst.weight")):
+            other = b.linear(x.target, of_target, columns)
     out = b.attend(
         h,
         b.head_dot(h, source, heads),
-        b.head_dot(other, target, heads),
+        b.head_dot(other or b.linear(x.target, weight, columns), target, heads),
         heads,
         negative_slope=o.negative_slope,
         loops=_loops(o.add_self_loops),
@@ -140,15 +151,18 @@ def _equal(s: Scope, one: str, other: str) -> bool:
     return first is not None and second is not None and torch.equal(first, second)
 
 
-def gatv2(b: ProgramBuilder, s: Scope, o: PygGatv2, x: str) -> str:
+def gatv2(b: ProgramBuilder, s: Scope, o: PygGatv2, x: Ends) -> str:
     """GATv2Conv: lin_l gives keys and values, lin_r queries."""
     if o.heads is not None:
         s.agree("heads", o.heads)
     vector = s.take("att", 1, "heads", "width", heads=True)
     s.bind("columns", "heads", "width")
     name = s.shared("lin_l", "lin_r") if o.share_weights else "lin_l"
-    key = _projection(b, s, x, name, o.bias)
-    query = key if o.share_weights else _projection(b, s, x, "lin_r", o.bias)
+    key = _projection(b, s, x.source, name, o.bias)
+    if o.share_weights:
+        query = key if x.within else _projection(b, s, x.target, name, o.bias)
+    else:
+        query = _projection(b, s, x.target, "lin_r", o.bias, x.own)
     out = b.pair_attend(
         key,
         query,
@@ -161,13 +175,15 @@ def gatv2(b: ProgramBuilder, s: Scope, o: PygGatv2, x: str) -> str:
     return _finish(b, s, o, x, out)
 
 
-def _projection(b: ProgramBuilder, s: Scope, x: str, name: str, bias: bool) -> str:
-    weight = s.take(f"{name}.weight", "columns", "in")
+def _projection(
+    b: ProgramBuilder, s: Scope, x: str, name: str, bias: bool, columns: str = "in"
+) -> str:
+    weight = s.take(f"{name}.weight", "columns", columns)
     shift = s.take(f"{name}.bias", "columns") if bias else None
     return b.linear(x, weight, s.size("columns"), shift)
 
 
-def _finish(b: ProgramBuilder, s: Scope, o: PygHeads, x: str, out: str) -> str:
+def _finish(b: ProgramBuilder, s: Scope, o: PygHeads, x: Ends, out: str) -> str:
     """Join or average the heads, then add the residual (always projected) and the bias."""
     if o.concat:
         s.bind("out", "columns")
@@ -176,16 +192,16 @@ def _finish(b: ProgramBuilder, s: Scope, o: PygHeads, x: str, out: str) -> str:
         out = b.head_mean(out, s.size("heads"))
     bias = s.take("bias", "out") if o.bias else None
     if o.residual:
-        weight = s.take("res.weight", "out", "in")
-        return b.combine(b.linear(x, weight, s.size("out"), bias), out)
+        weight = s.take("res.weight", "out", x.own)
+        return b.combine(b.linear(x.target, weight, s.size("out"), bias), out)
     return out if bias is None else b.affine(out, None, bias)
 
 
-def transformer(b: ProgramBuilder, s: Scope, o: PygTransformer, x: str) -> str:
+def transformer(b: ProgramBuilder, s: Scope, o: PygTransformer, x: Ends) -> str:
     """TransformerConv: its softmax goes over the graph's own in-edges."""
-    key, query, value = (
-        _projection(b, s, x, name, o.bias) for name in ("lin_key", "lin_query", "lin_value")
-    )
+    key = _projection(b, s, x.source, "lin_key", o.bias)
+    query = _projection(b, s, x.target, "lin_query", o.bias, x.own)
+    value = _projection(b, s, x.source, "lin_value", o.bias)
     columns = s.size("columns")
     if columns % o.heads:
         s.weights.differ(s.name("lin_key.weight"), f"rows for {o.heads} heads", f"{columns} rows")
@@ -195,24 +211,24 @@ def transformer(b: ProgramBuilder, s: Scope, o: PygTransformer, x: str) -> str:
     if not o.concat:
         h = b.head_mean(h, o.heads)
     s.agree("out", columns if o.concat else width)
-    weight = s.take("lin_skip.weight", "out", "in")
+    weight = s.take("lin_skip.weight", "out", x.own)
     bias = s.take("lin_skip.bias", "out") if o.bias else None
     if not o.root_weight:
         return h
-    own = b.linear(x, weight, s.size("out"), bias)
+    own = b.linear(x.target, weight, s.size("out"), bias)
     if not o.beta:
         return b.combine(own, h)
     gate = s.take("lin_beta.weight", 1, 3 * s.size("out") or "gate")
     return b.row_wise((h, own), _GATE, (gate,), s.size("out"))
 
 
-def le(b: ProgramBuilder, s: Scope, o: PygLe, x: str) -> str:
+def le(b: ProgramBuilder, s: Scope, o: PygLe, x: Ends) -> str:
     """LEConv: the sum over in-edges of w * (lin1(x_j) - lin2(x_i)), plus lin3(x_i)."""
-    out = {"lin1": "", "lin2": "", "lin3": ""}
-    for name in out:
-        weight = s.take(f"{name}.weight", "out", "in")
+    out = {"lin1": x.source, "lin2": x.target, "lin3": x.target}
+    for name, end in out.items():
+        weight = s.take(f"{name}.weight", "out", "in" if name == "lin1" else x.own)
         bias = s.take(f"{name}.bias", "out") if o.bias and name != "lin2" else None
-        out[name] = b.linear(x, weight, s.size("out"), bias)
+        out[name] = b.linear(end, weight, s.size("out"), bias)
     weighted = o.uses_edge_weight
     total = b.aggregate(out["lin1"], edge_weight=weighted)
     own = scale_by_degree(b, out["lin2"], "degree", edge_weight=weighted)
@@ -224,6 +240,6 @@ def agnn(b: ProgramBuilder, s: Scope, o: PygAgnn, x: str) -> str:
     return cosine_attention(b, s, x, loops=_loops(o.add_self_loops))
 
 
-def pyg_gin(b: ProgramBuilder, s: Scope, o: PygGin, x: str) -> str:
+def pyg_gin(b: ProgramBuilder, s: Scope, o: PygGin, x: Ends) -> str:
     """GINConv; its function is stored under ``nn``."""
     return gin(b, s, o, x, o.aggr, "nn")

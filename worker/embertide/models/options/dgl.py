@@ -14,6 +14,8 @@ _SLOPE = "negative slope of the leaky_relu on the scores"
 class DglGcn(Layer):
     """Graph convolution; the graph's own self-loops only, degrees without edge weights."""
 
+    between_types = True
+    target_optional = True
     weighted = True
     marks = ("weight",)
     module = "dgl.nn.GraphConv"
@@ -44,6 +46,7 @@ class DglGcn(Layer):
 class DglSage(Layer):
     """GraphSAGE."""
 
+    between_types = True
     weighted = True
     marks = ("fc_neigh.weight", "fc_self.weight")
     refused: ClassVar[dict[str, dict[str, str]]] = {
@@ -77,6 +80,7 @@ class DglHeads(Layer):
 class DglGat(DglHeads):
     """Graph attention."""
 
+    between_types = True
     weighted = False
     marks = ("attn_l", "attn_r")
     module = "dgl.nn.GATConv"
@@ -88,6 +92,7 @@ class DglGat(DglHeads):
 class DglGatv2(DglHeads):
     """Graph attention whose scores depend on both ends."""
 
+    between_types = True
     marks = ("attn", "fc_src.weight")
     module = "dgl.nn.GATv2Conv"
     conv: Literal["gatv2"] = Field(description="graph attention of the second kind")
@@ -99,6 +104,7 @@ class DglGatv2(DglHeads):
 class DglDotGat(DglHeads):
     """Attention by dot products; it has no bias, and its weights do not tell the heads."""
 
+    between_types = True
     marks = ("fc.weight",)
     module = "dgl.nn.DotGatConv"
     conv: Literal["dotgat"] = Field(description="dot-product attention")
@@ -109,6 +115,8 @@ class DglDotGat(DglHeads):
 class DglGin(Gin):
     """Graph isomorphism network."""
 
+    between_types = True
+    target_optional = True
     weighted = True
     module = "dgl.nn.GINConv"
     aggregator_type: Literal["sum", "max", "mean"] = Field(

@@ -7,6 +7,7 @@ only adds a check.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, Self, get_origin
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -43,6 +44,10 @@ class Layer(Part):
     """Whether the module stores parameters, so that it has a prefix and may have a bias."""
     keeps_width: ClassVar[bool] = False
     """Whether its parameters, if any, need not tell the columns: the result has the input's."""
+    between_types: ClassVar[bool] = False
+    """Whether its edges may lead from one node type to another."""
+    target_optional: ClassVar[bool] = False
+    """Whether it does without a tensor of the nodes that edges lead to."""
     refused: ClassVar[dict[str, dict[str, str]]] = {}
     """Values of the library's that an option does not have here: option -> value -> why."""
     module: ClassVar[str] = ""
@@ -110,9 +115,31 @@ class Layer(Part):
         source = None if self.skip is None else self.skip.source
         return [(("skip", "from"), source)] if isinstance(source, int) else []
 
+    def known_by(self) -> tuple[str, ...]:
+        """What stands behind the prefix of such a module, as messages show it."""
+        return self.marks
+
+    def found_in(self, names: set[str]) -> set[str]:
+        """The prefixes under which such a module is stored, by its marks."""
+        return {
+            name[: -len(mark)].removesuffix(".")
+            for mark in self.marks
+            for name in names
+            if name == mark or name.endswith("." + mark)
+        }
+
+    def stores_parameters(self) -> bool:
+        """Whether the module has any as it is described."""
+        no_weight = getattr(self, "weight", True) is False
+        return self.has_parameters and not (no_weight and not self.bias)
+
     def averages_after(self) -> bool:
         """Whether averaging the heads is a part of its own behind the convolution."""
         return False
+
+    def types_of(self, have: Iterable[str]) -> list[str]:
+        """Of the node types that have a tensor those that pass through it; others stay."""
+        return list(have)
 
     def parts_given(self) -> list[After]:
         """What follows the convolution, in the usual order."""
@@ -145,10 +172,19 @@ class LinearLayer(Layer):
     module = "torch.nn.Linear"
     conv: Literal["linear"] = Field(description="a Linear layer, which reads no edges")
     prefix: str = Field(description="name of the Linear in the weights, such as `lin`")
+    types: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="of several node types, those that pass through it; others stay as they are",
+    )
 
     def no_edge_weights(self) -> str:
         """It reads no edges."""
         return "a linear layer reads no edges"
+
+    def types_of(self, have: Iterable[str]) -> list[str]:
+        """Those of ``types``, or all."""
+        return [name for name in have if not self.types or name in self.types]
 
 
 class JumpingKnowledge(Layer):

@@ -46,6 +46,8 @@ class PygGcn(Layer):
 class PygSage(Layer):
     """GraphSAGE."""
 
+    between_types = True
+    target_optional = True
     marks = ("lin_l.weight", "lin_r.weight")
     refused = _REFUSED
     module = "torch_geometric.nn.SAGEConv"
@@ -61,6 +63,8 @@ class PygSage(Layer):
 class PygGraph(Layer):
     """The node and its neighbours, each through a Linear of its own; no self-loops, no degrees."""
 
+    between_types = True
+    target_optional = True
     weighted = True
     marks = ("lin_rel.weight",)
     refused = _REFUSED
@@ -86,6 +90,7 @@ class PygHeads(Layer):
 class PygGat(PygHeads):
     """Graph attention."""
 
+    between_types = True
     marks = ("att_src", "att_dst")
     module = "torch_geometric.nn.GATConv"
     conv: Literal["gat"] = Field(description="graph attention")
@@ -94,6 +99,7 @@ class PygGat(PygHeads):
 class PygGatv2(PygHeads):
     """Graph attention whose scores depend on both ends."""
 
+    between_types = True
     marks = ("att", "lin_l.weight")
     module = "torch_geometric.nn.GATv2Conv"
     conv: Literal["gatv2"] = Field(description="graph attention of the second kind")
@@ -103,6 +109,7 @@ class PygGatv2(PygHeads):
 class PygTransformer(Layer):
     """Attention by dot products of keys and queries (UniMP)."""
 
+    between_types = True
     marks = ("lin_key.weight",)
     module = "torch_geometric.nn.TransformerConv"
     conv: Literal["transformer"] = Field(description="transformer attention")
@@ -119,6 +126,7 @@ class PygTransformer(Layer):
 class PygLe(Layer):
     """Differences to the neighbours, each through a Linear of its own (ASAP's local extrema)."""
 
+    between_types = True
     weighted = True
     marks = ("lin3.weight",)
     module = "torch_geometric.nn.LEConv"
@@ -139,6 +147,8 @@ class PygAgnn(Layer):
 class PygGin(Gin):
     """Graph isomorphism network."""
 
+    between_types = True
+    target_optional = True
     refused = _REFUSED
     module = "torch_geometric.nn.GINConv"
     aggr: Literal["add", "sum", "max", "mean", "min", "var", "std"] = Field(

@@ -1,0 +1,44 @@
+"""Models of several node types give what their library's own modules give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from tests.support import hetero_cases_dgl, hetero_cases_pyg
+from tests.support.hetero_case import HeteroCase, edges, shaken, weights
+from tests.support.models import assert_same
+from tests.support.pyg import pyg
+from tests.support.typed_world import COUNTS
+
+
+@pytest.mark.parametrize("name", hetero_cases_pyg.CASES)
+@pytest.mark.filterwarnings("ignore:There exist node types")
+def test_pyg(name: str) -> None:
+    case = hetero_cases_pyg.CASES[name]
+    more = {"edge_weight_dict": weights()} if case.weighted else {}
+    _assert_exact("pyg", case, pyg, edges(), **more)
+
+
+@pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL itself is not compared: {why_no_dgl()}")
+@pytest.mark.parametrize("name", hetero_cases_dgl.CASES)
+def test_dgl(name: str) -> None:
+    case, dgl = hetero_cases_dgl.CASES[name], load_dgl()
+    ends = {relation: tuple(both) for relation, both in edges().items()}
+    graph = dgl.heterograph(ends, {name: COUNTS[name] for name in ("user", "item", "tag")})
+    _assert_exact("dgl", case, dgl.nn.pytorch, graph)
+
+
+def _assert_exact(library: str, case: HeteroCase, nn: Any, graph: Any, **more: Any) -> None:
+    module = shaken(case, nn)
+    program = case.program(library, module)
+    with torch.no_grad():
+        expected = module.double()(case.features(), graph, **more)
+    found = case.found(program)
+    assert found
+    for node_type, values in found.items():
+        # PyG takes as many rows as sources where the destination type has no features.
+        assert_same(values, expected[node_type][: COUNTS[node_type]], case.tolerance)

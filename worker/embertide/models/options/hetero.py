@@ -1,0 +1,236 @@
+"""Layers of models with several node types: a convolution for each relation."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, SerializeAsAny, field_validator
+
+from embertide.models.options.kinds import LAYERS
+from embertide.models.options.layer import Layer, Library, Problems
+from embertide.models.options.reading import read_layer
+from embertide.spec.base import raise_problems
+from embertide.spec.problems import Loc
+from embertide.spec.relations import Relation
+
+Relations = tuple[Relation, ...]
+_OUTSIDE = ("batch_norm", "layer_norm", "skip")
+"""What stands behind all relations' results, never in the convolution of one."""
+
+
+def parse_relation(text: object) -> Relation:
+    """The relation of that text.
+
+    Raises:
+        ValueError: it is none; says how one is written.
+    """
+    parts = text.split(":") if isinstance(text, str) else []
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(
+            f"is {text!r}; must be source type, edge type and destination type, such as"
+            " user:buys:item"
+        )
+    return Relation(*parts)
+
+
+class SeveralTypes(Layer):
+    """A layer over the edges of several relations: one tensor for each destination type."""
+
+    def over(self, listed: Relations) -> Relations:
+        """The relations whose edges it reads, of those that the description lists."""
+        return listed
+
+    def wants(self, relation: Relation) -> list[str]:
+        """The node types whose tensors it reads for a relation."""
+        return [relation.source, relation.destination]
+
+    def makes(self, listed: Relations, _have: set[str]) -> set[str]:
+        """The node types that have a tensor behind it."""
+        return {relation.destination for relation in self.over(listed)}
+
+    def misfits(self, _listed: Relations) -> Problems:
+        """What does not fit the relations."""
+        return []
+
+    def no_edge_weights(self) -> str:
+        """Each convolution says it itself."""
+        return f"edge_weight is said by each convolution of {self.conv}"
+
+
+class Hetero(SeveralTypes):
+    """A convolution of its own for each relation; results of one destination type are joined."""
+
+    library: ClassVar[Library]
+    conv: Literal["hetero"] = Field(description="a convolution for each relation")
+    convs: dict[str, SerializeAsAny[Layer]] = Field(
+        default={},
+        description="relation -> its convolution, a layer of one node type without norm and skip",
+    )
+    each: SerializeAsAny[Layer] | None = Field(
+        default=None,
+        description="the convolution of every relation of `relations` that `convs` has not, each"
+        " with weights of its own",
+    )
+    bias: Literal[True] = Field(default=True, description="its convolutions say it themselves")
+
+    @field_validator("convs", mode="plain")
+    @classmethod
+    def _read_convs(cls, value: Any) -> dict[str, Layer]:
+        if not isinstance(value, dict):
+            raise ValueError(f"is {value!r}; must be a mapping: relation -> its convolution")
+        problems: list[tuple[Loc, str]] = []
+        found = {}
+        for name, given in value.items():
+            try:
+                parse_relation(name)
+            except ValueError as error:
+                problems.append(((str(name),), str(error)))
+                continue
+            found[name] = cls._read_one(given, (name,), problems)
+        raise_problems(problems)
+        return {name: layer for name, layer in found.items() if layer is not None}
+
+    @field_validator("each", mode="plain")
+    @classmethod
+    def _read_each(cls, value: Any) -> Layer | None:
+        if value is None:
+            return None
+        problems: list[tuple[Loc, str]] = []
+        layer = cls._read_one(value, (), problems)
+        raise_problems(problems)
+        return layer
+
+    @classmethod
+    def _read_one(cls, value: Any, place: Loc, problems: list[tuple[Loc, str]]) -> Layer | None:
+        if isinstance(value, Layer):
+            return value
+        kinds = {name: kind for name, kind in LAYERS[cls.library].items() if kind.reads_edges}
+        layer = read_layer(cls.library, kinds, value, place, problems)
+        problems += [
+            ((*place, name), "stands behind all relations' results: say it at the layer itself")
+            for name in _OUTSIDE
+            if layer is not None and getattr(layer, name) is not None
+        ]
+        return layer
+
+    def conflicts(self) -> Problems:
+        """It has to say some convolution."""
+        if self.convs or self.each is not None:
+            return []
+        return [(("convs",), "is required: relation -> its convolution; or each, for all")]
+
+    def over(self, listed: Relations) -> Relations:
+        """Those of ``convs``, or all."""
+        if self.each is not None:
+            return listed
+        return tuple(map(parse_relation, self.convs))
+
+    def conv_of(self, relation: Relation) -> Layer:
+        """The convolution of a relation."""
+        given = self.convs.get(str(relation), self.each)
+        assert given is not None
+        return given
+
+    def wants(self, relation: Relation) -> list[str]:
+        """Both ends, or the source alone where the convolution does without the target."""
+        both = super().wants(relation)
+        return both[:1] if self.conv_of(relation).target_optional else both
+
+    def misfits(self, listed: Relations) -> Problems:
+        """Unknown relations, and convolutions that cannot lead from one type to another."""
+        problems: Problems = []
+        known = [str(relation) for relation in listed]
+        for name in self.convs:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+                hint = f" (did you mean {near[0]}?)" if near else ""
+                problems.append(
+                    (("convs", name), f"is no relation of {', '.join(known)}{hint}; add it there")
+                )
+        for relation in self.over(listed):
+            if str(relation) in known and not relation.within:
+                place = ("convs", str(relation)) if str(relation) in self.convs else ("each",)
+                problems += [
+                    ((*place, *field), why)
+                    for field, why in _between(self.conv_of(relation), relation)
+                ]
+        return list(dict.fromkeys(problems))
+
+    def stores_parameters(self) -> bool:
+        """Whether any of its convolutions does."""
+        convs = [*self.convs.values(), *filter(None, [self.each])]
+        return any(conv.stores_parameters() for conv in convs)
+
+    def known_by(self) -> tuple[str, ...]:
+        """The modules of relations."""
+        return tuple(f"{container}.<relation>" for container in self.containers)
+
+    def found_in(self, names: set[str]) -> set[str]:
+        """The prefixes below which modules for relations are stored."""
+        found = set()
+        for name in names:
+            for container in self.containers:
+                # A list of layers may have the same name: convs.0.convs.<relation>.
+                before, dot, behind = f".{name}".rpartition(f".{container}.")
+                if dot and not behind.partition(".")[0].isdigit():
+                    found.add(before.removeprefix("."))
+        return found
+
+    containers: ClassVar[tuple[str, ...]]
+    """What the library's module calls the modules of its relations."""
+
+    def keys(self, relation: Relation) -> list[str]:
+        """The names below the layer's prefix that the module of a relation may have."""
+        raise NotImplementedError
+
+
+def _between(conv: Layer, relation: Relation) -> Problems:
+    """Why a convolution cannot lead from one node type to another."""
+    if not conv.between_types:
+        return [(("conv",), f"{conv.conv} needs both ends of one node type, unlike {relation}")]
+    if getattr(conv, "add_self_loops", False):
+        return [
+            (
+                ("add_self_loops",),
+                f"must be false: {relation} leads from one node type to another, where there are"
+                " no self-loops",
+            )
+        ]
+    return []
+
+
+class PygHetero(Hetero):
+    """A convolution of its own for each relation; results of one destination type are joined."""
+
+    library = "pyg"
+    containers = ("convs",)
+    module = "torch_geometric.nn.HeteroConv, torch_geometric.nn.to_hetero"
+    aggr: Literal["sum", "mean", "min", "max", "cat"] = Field(
+        default="sum", description="how the results of several relations become one"
+    )
+
+    def keys(self, relation: Relation) -> list[str]:
+        """HeteroConv's own, those of older versions, and those that `to_hetero` makes."""
+        ends = (relation.source, relation.name, relation.destination)
+        new, old = f"<{'___'.join(ends)}>".replace(".", "#"), "__".join(ends)
+        return [f"convs.{new}", f"convs.{old}", new, old]
+
+
+class DglHetero(Hetero):
+    """A convolution of its own for each relation; results of one destination type are joined."""
+
+    library = "dgl"
+    containers = ("mods",)
+    module = "dgl.nn.HeteroGraphConv"
+    refused: ClassVar[dict[str, dict[str, str]]] = {
+        "aggregate": {"stack": "what follows takes one row of numbers for each node"}
+    }
+    aggregate: Literal["sum", "mean", "min", "max"] = Field(
+        default="sum", description="how the results of several relations become one"
+    )
+
+    def keys(self, relation: Relation) -> list[str]:
+        """By the edge type's name, or by all three."""
+        ends = (relation.source, relation.name, relation.destination)
+        return [f"mods.{ends}", f"mods.{relation.name}"]
