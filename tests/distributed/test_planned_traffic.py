@@ -39,11 +39,13 @@ MOST_MESSAGES = {("world", "features"), ("world", "shuffle")}
 GCN = ("--conv", "gcn")
 SUM_FIRST = ("--conv", "gcn", "--width", "16", "--weights")
 GAT = ("--conv", "gat", "--heads", "4")
+EDGE_GAT = ("--conv", "edge_gat", "--edge-features", "3")
 CASES = [
     *[(model, grid, None) for model in (GCN, GAT) for grid in ("2x1", "1x2", "2x2")],
     (SUM_FIRST, "2x2", None),
     (("--conv", "gatv2", "--heads", "4"), "2x2", None),
     (("--conv", "dotgat"), "1x2", None),
+    (EDGE_GAT, "2x2", None),
     (GCN, "2x2", [5, 5, 5]),
 ]
 
