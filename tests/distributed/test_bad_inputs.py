@@ -51,13 +51,12 @@ def _integers(path: Path) -> None:
 
 
 def _second_edge_type(job: SmallJob) -> None:
-    edge = {"name": "likes", "uri": "likes/", "format": "parquet"}
+    edge = {"name": "likes", "uri": "edges/", "format": "parquet"}
     job.write_manifest(input__edges__1=edge)
 
 
 def _second_node_type(job: SmallJob) -> None:
-    features = {"uri": "users/", "format": "parquet", "vectorColumn": "x"}
-    job.write_manifest(input__nodes__1={"name": "user", "features": features})
+    job.write_manifest(input__nodes__1={"name": "user", "count": 3})
 
 
 def _renamed_weight(job: SmallJob) -> None:
@@ -171,13 +170,13 @@ EARLY = {
     ),
     "two edge types": Case(
         _second_edge_type,
-        MANIFEST,
-        ("spec.input.edges", "2 edge types (edge, likes)", "exactly one"),
+        MODEL,
+        ("a model of one node type", "node:edge:node, node:likes:node", "leave out"),
     ),
     "two node types": Case(
         _second_node_type,
-        MANIFEST,
-        ("spec.input.nodes", "2 node types (node, user)", "exactly one"),
+        MODEL,
+        ("a model of one node type", "node types node, user", "leave out"),
     ),
     "no gpu": Case(
         lambda _job: None,

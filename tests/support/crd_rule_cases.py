@@ -220,6 +220,16 @@ RULES = (
         f"{_APART}the uri of a table",
     ),
     Case(
+        "the embeddings of an unknown type",
+        {"spec.output.nodeTypes": ["user"]},
+        "every one must be the name of a node type",
+    ),
+    Case(
+        "a type's embeddings twice",
+        {"spec.output.nodeTypes": ["node", "node"]},
+        "must name each node type once",
+    ),
+    Case(
         "output is a bucket",
         {"spec.model.uri": "s3://models/7", "spec.output.uri": "s3://models"},
         f"{_APART}spec.model.uri",

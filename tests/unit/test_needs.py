@@ -75,7 +75,7 @@ def test_a_machine_that_is_too_small(grid: tuple[int, int], peak: int, says: str
 
 
 def program(conv: type[Aggregate | Attend]) -> Program:
-    attention = {"source": "s", "target": "t", "heads": 1} if conv is Attend else {}
+    attention = {"source": "s", "target": "s", "heads": 1} if conv is Attend else {}
     steps = (
         Linear(out="a", layer=0, x="x", weight="w"),
         Affine(out="s", layer=0, x="a"),

@@ -34,6 +34,7 @@ def digest(data: dict[str, Any]) -> str:
         ("spec.inference.fanout", [50, 50, 50]),
         ("spec.output.format", "npy"),
         ("spec.output.dtype", "float16"),
+        ("spec.output.nodeTypes", ["node"]),
     ],
 )
 def test_what_determines_the_result(path: str, value: object) -> None:

@@ -6,9 +6,17 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from embertide.cli.drawing import escaped, new_table, print_facts, print_line
+from embertide.spec.relations import Relation
 from embertide.telemetry.estimate import Estimate, GridNeeds, InputSize
 from embertide.telemetry.format import human_bytes, human_count, human_seconds
-from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
+from embertide.telemetry.report import (
+    PlannedTraffic,
+    RankMemory,
+    RelationCount,
+    RunReport,
+    Traffic,
+    TypeCount,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +41,7 @@ def print_report(console: Console, report: RunReport) -> None:
     )
     facts = [did, speed, *([f"kernels: {report.kernels}"] if report.kernels else [])]
     print_facts(console, [("", fact) for fact in facts])
+    _print_types(console, report.types, report.relations)
     console.print(_stage_table(report))
     if report.traffic:
         console.print(_traffic_table(report.traffic))
@@ -48,6 +57,7 @@ def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> Non
     print_facts(console, _facts(estimate))
     if estimate.output_uri:
         print_line(console, f"        {escaped(estimate.output_uri)}")
+    _print_types(console, estimate.types, estimate.relations)
     if estimate.grids:
         console.print(_grids_table(estimate.grids))
     console.print(_planned_memory_table(estimate))
@@ -57,6 +67,30 @@ def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> Non
         console.print(f"[dim]note:[/] {escaped(note)}", highlight=False)
     if estimate.output_problem:
         console.print("[bold red]The output cannot be written.[/]")
+
+
+def _print_types(
+    console: Console, types: Sequence[TypeCount], relations: Sequence[RelationCount]
+) -> None:
+    """A line for each node type and relation, where there are several of either."""
+    if len(types) <= 1 and len(relations) <= 1:
+        return
+    table = new_table("Node types", ["type"], ["nodes", "features", "embeddings"])
+    for one in types:
+        table.add_row(
+            escaped(one.name), f"{one.nodes:,}", _wide(one.width), _wide(one.output_width)
+        )
+    console.print(table)
+    table = new_table("Relations", ["from", "relation", "to"], ["edges"])
+    for edges in relations:
+        relation = Relation.parse(edges.name)
+        words = (relation.source, relation.name, relation.destination)
+        table.add_row(*map(escaped, words), _about(edges.edges, edges.exact))
+    console.print(table)
+
+
+def _wide(width: int) -> str:
+    return f"{width:,}" if width else "-"
 
 
 def _facts(estimate: Estimate) -> list[tuple[str, str]]:
@@ -194,14 +228,14 @@ def _planned_memory_table(estimate: Estimate) -> Table:
 
 
 def _planned_traffic_table(estimate: Estimate) -> Table:
-    words = ["axis", "primitive", "layer"]
+    named = any(item.relation for item in estimate.traffic)
+    words = ["axis", "primitive", "layer", *(["relation"] if named else [])]
     table = new_table("Bytes sent, of each worker", words, ["bytes", "messages"])
     for item in estimate.traffic:
-        table.add_row(
-            *_traffic_words(item), human_bytes(item.bytes_per_worker), f"{item.messages:,}"
-        )
+        told = [*_traffic_words(item), escaped(item.relation)][: len(words)]
+        table.add_row(*told, human_bytes(item.bytes_per_worker), f"{item.messages:,}")
     total = human_bytes(estimate.traffic_total_bytes)
-    table.add_row("all workers together", "", "", total, "", style="bold")
+    table.add_row("all workers together", *[""] * (len(words) - 1), total, "", style="bold")
     return table
 
 

@@ -64,7 +64,12 @@ def estimate_job(
     return replace(
         found,
         grids=[_needs(one, chosen=one is found) for one in compared],
-        notes=found.notes if problem is None else [f"no run on this machine: {problem}"],
+        notes=found.notes
+        if problem is None
+        else [
+            *unread(job, published(job, program)),
+            f"no run on this machine: {problem}",
+        ],
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embertide.errors import ModelError
+from embertide.errors import InputError, ModelError
 from embertide.grid import check_fits
 from embertide.planning.inputs import Inputs
 from embertide.spec.edges import EdgeInput
@@ -27,6 +27,7 @@ def check_model(
     Raises:
         ModelError: a node type or relation that is not there, another width of features, of nodes
             or of edges, or another number of layers than fanouts.
+        InputError: a node type that is needed has no nodes.
         GridError: more workers than nodes, or than a tensor of the model has columns.
     """
     model = job.spec.model.uri
@@ -35,6 +36,12 @@ def check_model(
         _check_features(job, inputs, names[node_type], program.widths[tensor])
     for relation, columns in program.edge_columns().items():
         _check_edge_features(job, inputs, relation, columns)
+    for node in narrow(job, program).spec.input.nodes:
+        if not nodes[node.name]:
+            raise InputError(
+                f"node type {node.name!r} has no nodes: {node.listed_in} has no rows; write them,"
+                " or use a model without this type"
+            )
     fanout = job.spec.inference.fanout
     if fanout != "full" and len(fanout) != program.layers:
         raise ModelError(

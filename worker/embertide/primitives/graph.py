@@ -80,6 +80,7 @@ class LayerGraph:
         pair_rows: slots per remote group of whole rows.
         needs: what the program needs of its layer graphs.
         features: [nnz of our sub-range, K] float32 of its edges, on the CPU, where steps read any.
+        relation: by which its transfers are counted; "" in a graph that has one.
     """
 
     exchange: Exchange
@@ -90,6 +91,7 @@ class LayerGraph:
     pair_rows: int
     needs: EdgeNeeds
     features: torch.Tensor | None = None
+    relation: str = ""
     _tiles: Sources | None = None
     _pairs: Sources | None = None
     _out_degree: torch.Tensor | None = None
@@ -114,6 +116,7 @@ class LayerGraph:
                 group_rows=self.group_rows,
                 pair_rows=self.pair_rows,
                 needs=self.needs,
+                relation=self.relation,
             )
             self._drop_columns()
         return self._variants[key]
@@ -124,7 +127,7 @@ class LayerGraph:
         Collective: every rank of the graph axis must call.
         """
         if self._tiles is None:
-            channel = self.exchange.channel("graph", "ids")
+            channel = self.exchange.channel("graph", "ids", relations=[self.relation])
             if channel.axis.size == 1:
                 self._tiles = local_sources(self.csr, channel.axis, channel.device)
             else:
@@ -149,7 +152,7 @@ class LayerGraph:
             graphs: this one and the others.
         """
         if relations not in self._shared:
-            channel = self.exchange.channel("graph", "ids")
+            channel = self.exchange.channel("graph", "ids", relations=relations)
             self._shared[relations] = find_shared_sources(
                 channel,
                 [graph.csr for graph in graphs],
@@ -166,7 +169,7 @@ class LayerGraph:
         Collective: every rank must call.
         """
         if self._pairs is None:
-            channel = self.exchange.channel("world", "ids")
+            channel = self.exchange.channel("world", "ids", relations=[self.relation])
             if channel.axis.size == 1:
                 self._pairs = local_sources(self.sub_range(), channel.axis, channel.device)
             else:
@@ -186,7 +189,7 @@ class LayerGraph:
         Collective: every rank must call.
         """
         return find_sources(
-            self.exchange.channel("world", "ids"),
+            self.exchange.channel("world", "ids", relations=[self.relation]),
             self.csr,
             holders,
             nodes=self.origins.nodes,
@@ -268,7 +271,8 @@ class LayerGraph:
         Args:
             add: adds what a block's non-zeros have to their sources.
         """
-        sources, channel = self.tiles(), self.exchange.channel("graph", "degrees")
+        sources = self.tiles()
+        channel = self.exchange.channel("graph", "degrees", relations=[self.relation])
         start, stop = self.origins.partition(self.exchange.grid.p)
         degree = torch.zeros(stop - start, dtype=kind, device=channel.device)
         add(sources.local, degree)

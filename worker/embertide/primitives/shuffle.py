@@ -91,6 +91,7 @@ def shuffle_edges(
     *,
     weighted: bool,
     features: int = 0,
+    relation: str = "",
 ) -> EdgeSorter:
     """All-to-all of edges by owner; ``chunks`` is emptied on the way.
 
@@ -100,6 +101,7 @@ def shuffle_edges(
         ranges: of the destinations.
         nodes: N of the sources.
         features: K of every edge; 0 without.
+        relation: whose edges they are, where there are several.
 
     Returns:
         The edges into our sub-range, ready to be sorted.
@@ -146,7 +148,7 @@ def shuffle_edges(
             count_edges(chunks[at].destination[start:stop], bounds, shift, counts)
         sent[:, number] = counts.sum(1)
         sent[:, rounds:] += counts
-    channel = exchange.channel("world", "shuffle")
+    channel = exchange.channel("world", "shuffle", relations=[relation])
     received = channel.sizes(torch.from_numpy(sent)).numpy()
     ours = sorter(received[:, rounds:].sum(0))
     sizes = sent[:, :rounds].T, received[:, :rounds].T

@@ -8,6 +8,7 @@ from embertide.report.figures import more, section
 from embertide.report.markup import Child, Html, definitions, table, tag
 from embertide.report.numbers import count, short_count, size, small, some, without_secrets
 from embertide.report.run import Run
+from embertide.spec.relations import Relation
 
 _LISTED = 200
 """Input objects that are listed; the version's manifest has all."""
@@ -49,6 +50,34 @@ def inputs(run: Run) -> Html | None:
         table("Inputs by kind", ["Kind", "First object", "Objects", "Size"], rows, words=2),
         more("Every object", table(caption, ["Kind", "Object", "Size"], shown, words=2)),
     )
+
+
+def graph(run: Run) -> Html | None:
+    """Node types and relations, where there are several of either."""
+    types, relations = run.report.types, run.report.relations
+    if len(types) <= 1 and len(relations) <= 1:
+        return None
+    rows: list[list[Child]] = [
+        [one.name, count(one.nodes), _columns(one.width), _columns(one.output_width)]
+        for one in types
+    ]
+    edges: list[list[Child]] = []
+    for of in relations:
+        relation = Relation.parse(of.name)
+        words = [relation.source, relation.name, relation.destination]
+        edges.append([*words, count(of.edges)])
+    return section(
+        "graph",
+        "Graph",
+        f"{some(len(types), 'node type')}, {some(len(relations), 'relation')}; what the embeddings"
+        " do not need was not read.",
+        table("Node types", ["Type", "Nodes", "Features", "Embeddings"], rows, words=1),
+        table("Relations", ["From", "Relation", "To", "Edges"], edges, words=3),
+    )
+
+
+def _columns(width: int) -> str:
+    return count(width) if width else "none"
 
 
 def model(run: Run) -> Html:

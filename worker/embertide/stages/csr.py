@@ -64,7 +64,12 @@ def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: 
 
 
 def build_graph(
-    ctx: RunContext, edge: EdgeInput, edges: Edges, ranges: RowRanges, sources: int
+    ctx: RunContext,
+    edge: EdgeInput,
+    edges: Edges,
+    ranges: RowRanges,
+    sources: int,
+    relation: str = "",
 ) -> Csr:
     """Shuffle a relation's edges to their owners and build the CSR of our sub-range.
 
@@ -74,6 +79,7 @@ def build_graph(
         edge: what the manifest says of these edges.
         ranges: of the destination type.
         sources: nodes of the source type.
+        relation: whose edges they are, where there are several.
     """
     sorter = shuffle_edges(
         ctx.exchange,
@@ -82,6 +88,7 @@ def build_graph(
         sources,
         weighted=edges.weighted,
         features=edges.features,
+        relation=relation,
     )
     ctx.progress("csr", 0.4)
     csr = sorter.finish(remove_duplicates=edge.duplicates == "remove")
@@ -93,14 +100,14 @@ def build_graph(
     return replace(looped, features=with_added_loops(csr, looped, csr.features))
 
 
-def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr) -> Csr:
+def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr, relation: str = "") -> Csr:
     """Our partition's CSR from its M ranks' sub-ranges, received in their places.
 
     Sends each sub-range once to each of the M - 1 others: 4 bytes per edge (8 with weights)
     and 8 per row. Features of edges stay where they are. Collective: every rank of the feature
     axis must call.
     """
-    channel = ctx.exchange.channel("feature", "csr")
+    channel = ctx.exchange.channel("feature", "csr", relations=[relation])
     if channel.axis.size == 1:
         return sub_range.without_features()
     counts = torch.full((channel.axis.size, 1), sub_range.nnz)

@@ -124,7 +124,7 @@ class Message(EdgeStep, kind="message"):
         features = None
         if self.edge_features:
             features = execution.edge_features(self.edges, self.loop_features)
-        channel = execution.channel(self.layer, "world", "sddmm")
+        channel = execution.channel(self.layer, "world", "sddmm", self.relation)
         operand = tile_operand(source)
         groups = arriving(
             channel,
