@@ -25,7 +25,7 @@ from embertide.steps import (
     Propagate,
     Step,
 )
-from embertide.steps.moves import Conversion, Move, TileRows, WholeRows
+from embertide.steps.moves import Conversion, Move, Statistics, TileRows, WholeRows
 from embertide.telemetry.recorder import Label
 from tests.support.formulas import Formulas
 from tests.support.ranks import on_grid
@@ -256,6 +256,9 @@ def moved(f: Formulas, move: Move) -> tuple[tuple[str, str], int]:
         case WholeRows(width=width):
             unique = sum(outside(f, *f.ranges.worker(rank)) for rank in range(f.grid.world))
             return ("world", "sddmm"), 4 * width * unique
+        case Statistics(axis=axis, numbers=numbers):
+            others = f.grid.axis(axis).size - 1
+            return (axis, "statistics"), round(f.grid.world * others * (8 + 8 * numbers))
     return ("", ""), 0
 
 
@@ -265,7 +268,7 @@ def outside(f: Formulas, start: int, stop: int) -> int:
 
 
 def test_what_a_step_plans_to_move_is_what_it_moves() -> None:
-    """Of every kind of step, conversions and rows of neighbours to the byte.
+    """Of every kind of step, all that moves to the byte but what comes before its rows.
 
     Features of edges travel once, with their edges, and never again.
     """
@@ -285,6 +288,7 @@ def test_what_a_step_plans_to_move_is_what_it_moves() -> None:
     )
     kinds = [("feature", "gemm"), ("graph", "spmm"), ("world", "sddmm")]
     formulas = Formulas(Grid(shape), answers[0][0], FEATURED, GROUP_BYTES)
+    kinds += [(axis, "statistics") for axis in ("feature", "graph", "world")]
     for name, of in cases.items():
         planned, sent = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         for move in tensor_moves(of, size):

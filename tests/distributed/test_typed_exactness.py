@@ -19,6 +19,7 @@ from tests.support.typed_programs import (
     HIDDEN,
     attending,
     from_files,
+    normed,
     program,
     relational,
     sharing,
@@ -34,7 +35,7 @@ from tests.support.typed_world import (
 pytestmark = pytest.mark.distributed
 
 GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
-PROGRAMS = [relational(), attending(), from_files(), sharing()]
+PROGRAMS = [relational(), attending(), from_files(), sharing(), normed()]
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from embertide.models.dgl_interop import load_dgl
+from tests.support.conv_case import EXACT, FOLDED
 from tests.support.hetero_case import (
     BOUGHT_BY,
     BUYS,
     HAS,
     LISTED,
+    RELATIONS,
     ByType,
     Chain,
     HeteroCase,
     Tensors,
 )
+from tests.support.hetero_case_one import OneGraph
 from tests.support.typed_world import WIDTHS
+
+Cases = dict[str, HeteroCase]
 
 
 class DglChain(Chain):
@@ -121,6 +129,83 @@ HETERO = {
         " item:bought_by:user: {conv: gatv2, residual: true},"
         " item:has:tag: {conv: dotgat, num_heads: 2}, user:follows:user: {conv: gat}}}]",
     ),
+    "hetero-each": HeteroCase(
+        lambda n: DglChain(
+            conv=n.HeteroGraphConv(
+                {name: n.GraphConv(WIDTHS[source], 4) for source, name, _ in RELATIONS}
+            )
+        ),
+        f"{LISTED}layers: [{{conv: hetero, each: {{conv: gcn}}}}]",
+    ),
     "hetero-deep": HeteroCase(_deep, _DEEP),
 }
-CASES = {**HETERO}
+
+
+def by_relation(conv: Any, x: Tensor, edges: Tensor, relation: Tensor, _kinds: Tensor) -> Tensor:
+    """RelGraphConv's forward, with the norm that the script gives it."""
+    graph = load_dgl().graph(tuple(edges), num_nodes=len(x))
+    norm = getattr(conv, "given_norm", "none")
+    if norm == "none":
+        return conv(graph, x, relation)
+    if norm == "all":
+        return conv(graph, x, relation, 1.0 / graph.in_degrees()[edges[1]].double()[:, None])
+    key = relation * len(x) + edges[1]
+    share = 1.0 / torch.bincount(key)[key].double()
+    return conv(graph, x, relation, share[:, None])
+
+
+def _rgcn(name: str, options: str, *widths: int, norm: str = "none", **more: Any) -> Cases:
+    """RelGraphConv over all relations behind a projection of each type."""
+
+    def make(n: Any) -> nn.Module:
+        linears = n.HeteroLinear(WIDTHS, widths[0])
+        convs = [
+            n.RelGraphConv(into, out, len(RELATIONS), **more)
+            for into, out in itertools.pairwise(widths)
+        ]
+        for conv in convs:
+            conv.given_norm = norm
+        return OneGraph(linears, convs, by_relation)
+
+    layers = "".join(f", {{conv: rgcn{options}}}" for _ in widths[1:])
+    text = f"{LISTED}layers: [{{conv: linear, prefix: lins}}{layers}]"
+    tolerance = FOLDED if name.endswith("many") else EXACT
+    return {f"rgcn-{name}": HeteroCase(make, text, tolerance=tolerance)}
+
+
+RGCN = {
+    **_rgcn("plain", "", 6, 8, 4),
+    **_rgcn("narrow", "", 8, 2),
+    **_rgcn("mean", ", norm: relation", 6, 4, norm="relation"),
+    **_rgcn("by-all", ", norm: all, bias: false", 6, 4, norm="all", bias=False),
+    **_rgcn("no-loop", ", self_loop: false", 6, 4, self_loop=False),
+    **_rgcn("own-norm", ", norm_inside: true", 6, 4, layer_norm=True),
+    **_rgcn("basis", ", regularizer: basis", 6, 4, regularizer="basis", num_bases=1),
+    **_rgcn("basis-many", ", regularizer: basis", 6, 4, regularizer="basis"),
+    **_rgcn("blocks", ", regularizer: bdd, num_bases: 2", 6, 4, regularizer="bdd", num_bases=2),
+}
+
+
+def by_types(conv: Any, x: Tensor, edges: Tensor, relation: Tensor, kinds: Tensor) -> Tensor:
+    """HGTConv's forward."""
+    graph = load_dgl().graph(tuple(edges), num_nodes=len(x))
+    return conv(graph, x, kinds, relation)
+
+
+def _hgt(name: str, options: str, width: int, **more: Any) -> Cases:
+    """HGTConv with two heads of three columns behind a projection of each type."""
+
+    def make(n: Any) -> nn.Module:
+        conv = n.HGTConv(width, 3, 2, len(WIDTHS), len(RELATIONS), **more)
+        return OneGraph(n.HeteroLinear(WIDTHS, width), [conv], by_types)
+
+    text = f"{LISTED}layers: [{{conv: linear, prefix: lins}}, {{conv: hgt{options}}}]"
+    return {f"hgt-{name}": HeteroCase(make, text)}
+
+
+HGT = {
+    **_hgt("plain", "", 6),
+    **_hgt("projected", "", 5),
+    **_hgt("norm", ", use_norm: true", 6, use_norm=True),
+}
+CASES = {**HETERO, **RGCN, **HGT}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from torch import Tensor, nn
 
+from tests.support.conv_case import EXACT, FOLDED
 from tests.support.hetero_case import (
     BOUGHT_BY,
     BUYS,
@@ -20,8 +22,10 @@ from tests.support.hetero_case import (
     HeteroCase,
     Relu,
 )
+from tests.support.hetero_case_one import OneGraph
 from tests.support.typed_world import WIDTHS
 
+Cases = dict[str, HeteroCase]
 Convs = dict[tuple[str, str, str], nn.Module]
 
 
@@ -154,14 +158,16 @@ HETERO = {
             conv=n.HeteroConv(
                 {
                     BUYS: n.LEConv(_pair(BUYS), 3),
-                    OF: n.GATConv(_pair(OF), 4, heads=2, concat=False, add_self_loops=False),
+                    BOUGHT_BY: n.GATConv(
+                        _pair(BOUGHT_BY), 4, heads=2, concat=False, add_self_loops=False
+                    ),
                     FOLLOWS: n.GATConv(7, 2, residual=True),
                 },
                 aggr="cat",
             )
         ),
         "layers: [{conv: hetero, aggr: cat, convs: {user:buys:item: {conv: le},"
-        " tag:of:item: {conv: gat, concat: false, add_self_loops: false},"
+        " item:bought_by:user: {conv: gat, concat: false, add_self_loops: false},"
         " user:follows:user: {conv: gat, residual: true}}}]",
     ),
     "hetero-deep": HeteroCase(_deep, _DEEP),
@@ -195,4 +201,87 @@ HETERO = {
         lacks=("tag",),
     ),
 }
-CASES = {**HETERO}
+
+
+def by_relation(conv: Any, x: Tensor, edges: Tensor, relation: Tensor, _kinds: Tensor) -> Tensor:
+    """RGCNConv's forward."""
+    return conv(x, edges, relation)
+
+
+def _rgcn(name: str, options: str, *widths: int, tolerance: float = EXACT, **more: Any) -> Cases:
+    """RGCNConv over all relations behind a projection of each type."""
+    kind = "FastRGCNConv" if name.startswith("fast") else "RGCNConv"
+
+    def make(n: Any) -> nn.Module:
+        lins = ByType({of_type: nn.Linear(width, widths[0]) for of_type, width in WIDTHS.items()})
+        convs = [
+            getattr(n, kind)(into, out, len(RELATIONS), **more)
+            for into, out in itertools.pairwise(widths)
+        ]
+        return OneGraph(lins, convs, by_relation)
+
+    layers = "".join(f", {{conv: rgcn{options}}}" for _ in widths[1:])
+    text = f"{LISTED}layers: [{{conv: linear, prefix: lins}}{layers}]"
+    return {f"rgcn-{name}": HeteroCase(make, text, tolerance=tolerance)}
+
+
+RGCN = {
+    **_rgcn("mean", "", 6, 8),
+    **_rgcn("mean-narrow", "", 8, 2),
+    **_rgcn("sum", ", aggr: sum", 6, 6, aggr="sum"),
+    **_rgcn("add-no-bias", ", aggr: add, bias: false", 6, 4, aggr="add", bias=False),
+    **_rgcn("max", ", aggr: max", 6, 2, aggr="max"),
+    **_rgcn("max-bases", ", aggr: max", 6, 4, aggr="max", num_bases=1),
+    **_rgcn("rootless", ", root_weight: false", 6, 4, root_weight=False),
+    **_rgcn("bases", "", 6, 6, 5, num_bases=1),
+    **_rgcn("bases-narrow", ", aggr: sum", 8, 2, aggr="sum", num_bases=1),
+    **_rgcn("bases-many", "", 6, 5, tolerance=FOLDED, num_bases=4),
+    **_rgcn("bases-many-narrow", "", 8, 2, tolerance=FOLDED, num_bases=4),
+    **_rgcn("blocks", "", 6, 4, num_blocks=2),
+    **_rgcn("blocks-narrow", "", 12, 3, num_blocks=3),
+    **_rgcn("fast", "", 6, 4),
+    **_rgcn("fast-bases", "", 6, 4, num_bases=2, tolerance=FOLDED),
+    **_rgcn("fast-blocks", ", aggr: sum", 6, 4, aggr="sum", num_blocks=2),
+}
+
+
+class OfSome(nn.Module):
+    """A layer that is given some relations alone."""
+
+    def __init__(self, relations: tuple[tuple[str, str, str], ...], conv: nn.Module) -> None:
+        super().__init__()
+        self.relations, self.conv = relations, conv
+
+    def forward(self, x: Any, graph: Any) -> dict[str, Tensor]:
+        return self.conv(x, {one: graph[one] for one in self.relations})
+
+
+METADATA = list(WIDTHS), list(RELATIONS)
+
+TRANSFORMERS = {
+    "hgt": HeteroCase(
+        lambda n: Chain(conv=n.HGTConv(WIDTHS, 6, METADATA, heads=2)),
+        f"{LISTED}layers: [{{conv: hgt}}]",
+    ),
+    "hgt-deep": HeteroCase(
+        lambda n: Chain(
+            lins=ByType(n.HeteroDictLinear(WIDTHS, 8).lins),
+            conv1=n.HGTConv(8, 8, METADATA, heads=4),
+            conv2=n.HGTConv(8, 8, METADATA),
+        ),
+        f"{LISTED}layers: [{{conv: linear, prefix: lins}}, {{conv: hgt}}, {{conv: hgt}}]",
+    ),
+    "han": HeteroCase(
+        lambda n: Chain(conv=n.HANConv(WIDTHS, 6, METADATA, heads=2)),
+        f"{LISTED}layers: [{{conv: han}}]",
+    ),
+    "han-slope": HeteroCase(
+        lambda n: OfSome(
+            (BUYS, OF, FOLLOWS),
+            n.HANConv(WIDTHS, 4, (list(WIDTHS), [BUYS, OF, FOLLOWS]), negative_slope=0.4),
+        ),
+        "layers: [{conv: han, negative_slope: 0.4}]\n"
+        "relations: [user:buys:item, tag:of:item, user:follows:user]\n",
+    ),
+}
+CASES = {**HETERO, **RGCN, **TRANSFORMERS}

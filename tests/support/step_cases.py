@@ -5,6 +5,8 @@ Light: ranks run them, and every grid is held to the reference.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from embertide.models.builder import ProgramBuilder
@@ -14,11 +16,13 @@ from embertide.steps import (
     Concat,
     Degree,
     Elementwise,
+    GraphNorm,
     Linear,
     Message,
     Program,
     Propagate,
     RowWise,
+    SemanticAttend,
     Step,
 )
 from embertide.steps.shapes import Shapes
@@ -32,6 +36,12 @@ PARAMS = {
     "v": (7, 10),
     "both": (6, 17),
     "heads": (1, 2, 3),
+    "a": (7,),
+    "b": (7,),
+    "c": (7,),
+    "hidden": (4, 7),
+    "hidden_bias": (4,),
+    "q": (1, 4),
 }
 
 
@@ -252,6 +262,47 @@ def weighted_norms() -> dict[str, Program]:
     return cases
 
 
+def graph_norms() -> dict[str, Program]:
+    """Statistics over all nodes, of tiles, of rows and of the features themselves."""
+    how = {"shift": "a", "scale": "b"}
+    kinds: dict[str, Any] = {
+        "columns": how | {"mean_scale": "c"}, "rows": {"factor": 2.0}, "all": how, "none": {},
+    }  # fmt: skip
+    cases = {
+        f"graph_norm {over}": program(
+            linear("h"),
+            summed("s", "h"),
+            # In place, then of a tensor that is read again.
+            GraphNorm(out="t", layer=0, x="s", over=over, **more),
+            GraphNorm(out="u", layer=0, x="t", over=over, factor=0.5),
+            linear("v", weight="v"),
+            GraphNorm(out="r", layer=0, x="v", over=over, eps=0.1, **more),
+            Combine(out="w", layer=0, a="t", b="u"),
+            Combine(out="out", layer=0, a="w", b="r"),
+        )
+        for over, more in kinds.items()
+    }
+    cases["graph_norm of features"] = program(
+        GraphNorm(out="n", layer=0, x="x", over="columns"), summed("out", "n")
+    )
+    return cases
+
+
+def semantic() -> dict[str, Program]:
+    """Of tiles and rows; and of tensors that are read again."""
+    of = {"layer": 0, "weight": "hidden", "vector": "q"}
+    return {
+        "semantic_attend": program(
+            linear("a"),
+            linear("b", weight="v"),
+            summed("c", "a"),
+            SemanticAttend(out="d", inputs=("a", "b", "c"), bias="hidden_bias", **of),
+            SemanticAttend(out="e", inputs=("a", "d"), **of),
+            Combine(out="out", layer=0, a="d", b="e"),
+        )
+    }
+
+
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
     return {
@@ -263,4 +314,6 @@ def step_cases() -> dict[str, Program]:
         **merged(),
         **degrees(),
         **weighted_norms(),
+        **graph_norms(),
+        **semantic(),
     }

@@ -10,14 +10,14 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges, even_bounds
-from embertide.kernels import attention_torch
+from embertide.kernels import attention_torch, moments
 from embertide.models.order import order_steps
 from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.stages.publish import Rows, write_parts
 from embertide.stages.sample import sample_layer
-from embertide.steps import Program, message, row_wise
+from embertide.steps import Program, message, row_wise, semantic
 from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import Label, NullRecorder
 from embertide.versions.parts import PartDigest
@@ -32,6 +32,7 @@ def embed_all(
     """Our rows of every case's embeddings, with buffers so small that all are used often."""
     gemm.BLOCK_ROWS, attention_torch.PAIR_VALUES = 7, 100
     message.CHUNK_VALUES, row_wise.CHUNK_VALUES = 300, 300
+    moments.CHUNK_VALUES = semantic.CHUNK_VALUES = 30
     ranks = {key: Rank(exchange, graph, make_job(weighted=key[1])) for key, graph in graphs.items()}
     return [
         ranks[kind, weighted].embed(

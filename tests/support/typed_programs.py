@@ -9,10 +9,12 @@ from embertide.steps import (
     Aggregate,
     Attend,
     Elementwise,
+    GraphNorm,
     HeadDot,
     Linear,
     PairAttend,
     Program,
+    SemanticAttend,
     Step,
 )
 from tests.support.typed_world import WIDTHS
@@ -137,3 +139,22 @@ def from_files() -> Program:
         Aggregate(out="t", layer=0, x="s", norm="in", relation=HAS),
     ]
     return program(steps, {}, {"s": WIDTHS["user"], "t": WIDTHS["user"]}, {"tag": "t"}, 1)
+
+
+def normed() -> Program:
+    """Statistics over the nodes of a type, of which some workers own none; one tensor or more."""
+    shapes = {"t": (HIDDEN, WIDTHS["tag"]), "i": (HIDDEN, WIDTHS["item"]),
+              "w": (3, HIDDEN), "b": (3,), "q": (3,)}  # fmt: skip
+    steps: list[Step] = [
+        Linear(out="tags", layer=0, x="tag.x", weight="t"),
+        GraphNorm(out="even", layer=0, x="tags", over="columns"),
+        Linear(out="h", layer=0, x="item.x", weight="i"),
+        Aggregate(out="most", layer=0, x="h", reduce="max", relation=HAS),
+        GraphNorm(out="short", layer=0, x="most", over="rows", factor=3.0),
+        SemanticAttend(
+            out="both", layer=0, inputs=("even", "short"), weight="w", bias="b", vector="q"
+        ),
+        GraphNorm(out="items", layer=0, x="h", over="all"),
+    ]
+    names = ("tags", "even", "h", "most", "short", "both", "items")
+    return program(steps, shapes, dict.fromkeys(names, HIDDEN), {"tag": "both", "item": "items"}, 1)

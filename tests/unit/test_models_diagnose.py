@@ -76,6 +76,12 @@ def test_a_right_description_agrees() -> None:
             0,
             "with activation: relu",
         ),
+        (
+            "layer_norm: true, activation: relu",
+            "layer_norm: {mode: graph}, activation: relu",
+            0,
+            "with layer_norm: {mode: node}",
+        ),
         ("aggr: max, ", "", 0, "with aggr: max"),
         ("normalize: true, ", "", 1, "with normalize: true"),
         ("{conv: sage}", "{conv: sage, normalize: true}", 2, "with normalize: false"),

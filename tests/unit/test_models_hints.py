@@ -106,7 +106,8 @@ ONE = {"conv.lin.weight": torch.ones(4, 5), "conv.bias": torch.ones(4)}
         ),
         (
             {f"norm.{name}": torch.ones(4) for name in ("weight", "bias", "mean_scale")},
-            "norm looks like a GraphNorm, whose statistics are those of all nodes",
+            "norm looks like a graph norm over 4 columns; the layer before it says"
+            " graph_norm: {prefix: norm}",
         ),
         ({"conv.lin_edge.weight": torch.ones(4, 2)}, "edge_dim: (its columns) makes a layer read"),
     ],

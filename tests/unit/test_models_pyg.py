@@ -179,6 +179,49 @@ MODELS = {
         True,
         EXACT,
     ),
+    "GCN-layer_norm-graph": (
+        lambda: pyg.GCN(6, 8, 3, 5, norm="layer_norm"),
+        "{conv: gcn, layer_norm: {mode: graph}, activation: relu}",
+        "{conv: gcn}",
+        True,
+        EXACT,
+    ),
+    "GraphSAGE-graph_norm": (
+        lambda: pyg.GraphSAGE(6, 8, 3, 5, norm="graph_norm", norm_kwargs={"eps": 0.01}),
+        "{conv: sage, graph_norm: {eps: 0.01}, activation: relu}",
+        "{conv: sage}",
+        False,
+        EXACT,
+    ),
+    "GCN-pair_norm": (
+        lambda: pyg.GCN(6, 8, 3, 5, norm="pair_norm"),  # which takes 8 as its scale
+        "{conv: gcn, graph_norm: {kind: pair, scale: 8}, activation: relu}",
+        "{conv: gcn}",
+        False,
+        EXACT,
+    ),
+    "GCN-pair_norm-individually": (
+        lambda: pyg.GCN(6, 8, 3, 5, norm=pyg.PairNorm(scale=0.5, scale_individually=True)),
+        "{conv: gcn, graph_norm: {kind: pair, scale: 0.5, scale_individually: true},"
+        " activation: relu}",
+        "{conv: gcn}",
+        False,
+        EXACT,
+    ),
+    "GCN-instance_norm": (
+        lambda: pyg.GCN(6, 8, 3, 5, norm="instance_norm", act_first=True),
+        "{conv: gcn, graph_norm: instance, activation: relu, order: [activation, graph_norm]}",
+        "{conv: gcn}",
+        False,
+        EXACT,
+    ),
+    "GCN-mean_subtraction": (
+        lambda: pyg.GCN(6, 8, 3, 5, norm=pyg.MeanSubtractionNorm()),
+        "{conv: gcn, graph_norm: mean_subtraction, activation: relu}",
+        "{conv: gcn}",
+        False,
+        EXACT,
+    ),
     "GraphSAGE-batch_norm-act_first": (
         lambda: pyg.GraphSAGE(6, 8, 3, 5, norm="batch_norm", act="gelu", act_first=True),
         "{conv: sage, batch_norm: true, activation: gelu, order: [activation, batch_norm]}",
@@ -208,6 +251,25 @@ MODELS = {
         FOLDED,
     ),
 }
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_an_instance_norm_with_parameters_says_where_they_are(tracked: bool) -> None:
+    """Of the graph's own statistics, and of stored ones."""
+    conv = pyg.GCNConv(5, 4)
+    norm = pyg.InstanceNorm(4, affine=True, track_running_stats=tracked)
+    module = shake(nn.ModuleDict({"conv": conv, "norm": norm}))
+    tells = f"track_running_stats: {str(tracked).lower()}"
+    program = program_of(
+        "library: pyg\nlayers: [{conv: gcn, graph_norm:"
+        f" {{kind: instance, prefix: norm, affine: true, {tells}}}}}]",
+        module,
+    )
+    graph, x = GRAPHS["directed"], features(5)
+    with torch.no_grad():
+        both = module.double()
+        expected = both["norm"](both["conv"](x, torch.stack([graph.src, graph.dst])))
+    assert_same(run_program(program, graph, x, weighted=False), expected, FOLDED)
 
 
 @pytest.mark.parametrize("kind", GRAPHS)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
+_CHUNK_VALUES = 1 << 18
+"""Values that are gone over several times while they are in the cache."""
+
 
 def head_dot(x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     """[n, H*F] and [H, F] -> [n, H]: each head's dot product with its vector."""
@@ -28,6 +31,26 @@ def affine_(
         x.mul_(scale)
     if shift is not None:
         x.add_(shift)
+    return x
+
+
+def center_(
+    x: torch.Tensor, mean: torch.Tensor, factor: torch.Tensor, shift: torch.Tensor | None
+) -> torch.Tensor:
+    """(x - mean) * factor + shift per column, in place.
+
+    The difference comes first, so that nothing cancels, and what a mean loses when it becomes as
+    narrow as ``x`` is made good by the shift.
+
+    Args:
+        mean, factor: [d] or [1] float64.
+    """
+    narrow = mean.to(x.dtype)
+    rest = (narrow.to(mean.dtype) - mean) * factor
+    last = (rest if shift is None else rest + shift).to(x.dtype)
+    times = factor.to(x.dtype)
+    for part in x.split(max(1, _CHUNK_VALUES // max(1, x.shape[1]))):
+        part.sub_(narrow).mul_(times).add_(last)
     return x
 
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 import torch
 
 from embertide.models.builder import ProgramBuilder
+from embertide.models.graph_norms import norm_over_nodes
 from embertide.models.node_types import prefix_of
 from embertide.models.options.dgl import DglHeads
+from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
 from embertide.models.options.layer import Layer
 from embertide.models.options.parts import ActivationOptions, NormOptions, SkipOptions
 from embertide.models.prefixes import Kind
@@ -35,6 +37,8 @@ def parts_behind(
             h = batch_norm(b, s.at(norms[part]), layer.batch_norm, h)
         elif part == "layer_norm" and layer.layer_norm is not None:
             h = layer_norm(b, s.at(norms[part]), layer.layer_norm, h)
+        elif part == "graph_norm" and layer.graph_norm is not None:
+            h = graph_norm(b, s.at(norms[part]), layer.graph_norm, h)
         elif part == "activation" and layer.activation is not None:
             h = activation(b, s, layer.activation, h)
         elif part == "skip" and layer.skip is not None:
@@ -85,11 +89,20 @@ def batch_norm(b: ProgramBuilder, s: Scope, o: NormOptions, h: str) -> str:
 
 
 def layer_norm(b: ProgramBuilder, s: Scope, o: NormOptions, h: str) -> str:
-    """Each row on its own, as torch.nn.LayerNorm and PyG's with mode="node"."""
+    """Each row on its own, as torch.nn.LayerNorm does, or as PyG's with mode="graph"."""
     columns = b.widths[h] or "columns"
     scale = s.take("weight", columns) if o.affine else None
     shift = s.take("bias", columns) if o.affine else None
+    if isinstance(o, LayerNormOptions) and o.mode == "graph":
+        return b.graph_norm(h, "all", scale=scale, shift=shift, eps=o.eps)
     return b.layer_norm(h, scale, shift, o.eps)
+
+
+def graph_norm(b: ProgramBuilder, s: Scope, o: GraphNormOptions, h: str) -> str:
+    """By statistics over all nodes, or by those that an instance norm has stored."""
+    if o.track_running_stats:
+        return batch_norm(b, s, NormOptions(eps=o.eps, affine=o.affine), h)
+    return norm_over_nodes(b, s, o, h)
 
 
 def skip(b: ProgramBuilder, s: Scope, o: SkipOptions, h: str, x: str) -> str:

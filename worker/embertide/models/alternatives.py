@@ -157,6 +157,9 @@ def _values(layer: Layer) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     for part, values in (("activation", (None, *_ACTIVATIONS)), ("skip", (None, True, "input"))):
         for value in values:
             yield part, {"from": value} if value == "input" else value, _order(layer, part, value)
+    if layer.layer_norm is not None:
+        for mode in choices(type(layer.layer_norm).model_fields["mode"].annotation):
+            yield "layer_norm", layer.layer_norm.model_dump(exclude_unset=True) | {"mode": mode}, {}
     for order in itertools.permutations(layer.parts_given()):
         yield "order", list(order), {}
 

@@ -12,6 +12,7 @@ from embertide.models.convs.typed_kinds import TYPED_CONVS
 from embertide.models.description import Description
 from embertide.models.leftovers import ReadLayer
 from embertide.models.node_types import NodeTypes, prefix_of
+from embertide.models.options.graph_norm import GraphNormOptions
 from embertide.models.options.hetero import Hetero, SeveralTypes
 from embertide.models.options.layer import Layer
 from embertide.models.options.parts import NormOptions
@@ -139,7 +140,7 @@ def _check_input_widths(b: ProgramBuilder, weights: Weights) -> None:
             weights.differ(field, "a number, as no weights of the first layers tell it", "missing")
 
 
-_NORM_KINDS: tuple[Kind, ...] = ("batch_norm", "layer_norm")
+_NORM_KINDS: tuple[Kind, ...] = ("batch_norm", "layer_norm", "graph_norm")
 
 
 def _norm_prefixes(
@@ -149,12 +150,12 @@ def _norm_prefixes(
     given: dict[int, str] = {}
     wanted: list[int] = []
     for number, layer in enumerate(layers):
-        options: NormOptions | None = getattr(layer, kind)
+        options: NormOptions | GraphNormOptions | None = getattr(layer, kind)
         if options is None:
             continue
         if options.prefix is not None:
             given[number] = stored_norm(options.prefix, weights.found)
-        elif options.affine or kind == "batch_norm":
+        elif options.stores or kind == "batch_norm":
             wanted.append(number)
     if not wanted:
         return given

@@ -86,10 +86,7 @@ def _explain(prefix: str, module: Module, layers: list[ReadLayer]) -> str:
     if "running_mean" in module:
         return _norm(prefix, "batch_norm", len(module["running_mean"]))
     if "mean_scale" in module:
-        return (
-            f"{prefix} looks like a GraphNorm, whose statistics are those of all nodes: it is not"
-            " supported, and without it the embeddings are not the model's"
-        )
+        return _norm(prefix, "graph_norm", len(module["mean_scale"]))
     if any(name.startswith("weight_hh") for name in module):
         return (
             f"{prefix} looks like a recurrent network (JumpingKnowledge's lstm, SAGEConv's lstm):"
@@ -99,7 +96,9 @@ def _explain(prefix: str, module: Module, layers: list[ReadLayer]) -> str:
         return ""
     if weight.dim() == 1:
         if bias is not None and bias.shape == weight.shape:
-            return _norm(prefix, "layer_norm", len(weight))
+            return _norm(prefix, "layer_norm", len(weight)) + (
+                " (with mode: graph if it is PyG's LayerNorm without mode: there it is the default)"
+            )
         return (
             f"{prefix}.weight {shape_of(weight)} looks like the slopes of a PReLU; the layer before"
             f" it says activation: {{kind: prelu, prefix: {prefix}}}"

@@ -120,8 +120,10 @@ def _layer(layer: Layer, types: NodeTypes, have: set[str]) -> Problems:
             "is required in a model of several node types: where the norms of all types are,"
             f" such as norms.0 for norms.0.{types.names[0]}",
         )
-        for kind in ("batch_norm", "layer_norm")
-        if (norm := getattr(layer, kind)) is not None and norm.prefix is None and norm.affine
+        for kind in ("batch_norm", "layer_norm", "graph_norm")
+        if (norm := getattr(layer, kind)) is not None
+        and norm.prefix is None
+        and (norm.stores or kind == "batch_norm")
     ]
     if isinstance(layer, SeveralTypes):
         return [*problems, *layer.misfits(types.relations), *_reads(layer, types, have)]

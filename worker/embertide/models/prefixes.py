@@ -18,8 +18,11 @@ from embertide.models.options.layer import Layer, LinearLayer
 from embertide.models.shapes import shape_of
 from embertide.models.weights import Scope, Weights
 
-Kind = Literal["linear", "batch_norm", "layer_norm"]
+Kind = Literal["linear", "batch_norm", "layer_norm", "graph_norm"]
 KINDS: tuple[Kind, ...] = ("linear", "batch_norm", "layer_norm")
+
+_MARKS = {"batch_norm": "running_mean", "layer_norm": "weight [width]", "graph_norm": "mean_scale"}
+"""What tells a kind of norm among the weights."""
 
 # Linear layers inside DGL's modules, whose ``weight`` is not GraphConv's.
 _INNER = re.compile(r"(^|\.)(fc|fc_\w+|res_fc|apply_func(\..+)?|norm|(batch|layer)_norm)$")
@@ -89,7 +92,7 @@ def find_norms(
             f" ({places}) with {kind}: true, and {weights.source} holds"
             f" {_count(beside, 'candidate')}: {', '.join(_sorted(beside)) or 'none'};"
             f" write {kind}: {{prefix: ...}}\n"
-            f"expected: <prefix>.{'running_mean' if kind == 'batch_norm' else 'weight [width]'};"
+            f"expected: <prefix>.{_MARKS[kind]};"
             f" found in the weights:\n{_listing(weights)}"
         )
 
@@ -112,7 +115,7 @@ def _in_order(candidates: list[set[str]], explain: Callable[[], str]) -> list[st
 def _candidates(layer: Layer, library: str, tensors: dict[str, torch.Tensor]) -> set[str]:
     if getattr(layer, "weight", True) is False:
         return {n.removesuffix("bias").removesuffix(".") for n in tensors if _is_bias(n)}
-    found = layer.found_in(set(tensors))
+    found = layer.found_in(tensors)
     if library == "dgl" and layer.conv == "gcn":
         return {p for p in found if not _INNER.search(p) and _is_graph_conv(p, tensors)}
     if library == "pyg" and layer.conv == "gcn":
@@ -136,14 +139,15 @@ def _is_graph_conv(prefix: str, tensors: dict[str, torch.Tensor]) -> bool:
 
 def _norms(kind: Kind, tensors: dict[str, torch.Tensor]) -> set[str]:
     batch = {n.removesuffix(".running_mean") for n in tensors if n.endswith(".running_mean")}
-    if kind == "batch_norm":
-        return batch
+    graph = {name.removesuffix(".mean_scale") for name in tensors if name.endswith(".mean_scale")}
+    if kind != "layer_norm":
+        return batch if kind == "batch_norm" else graph
     flat = {
         name.removesuffix(".weight")
         for name, tensor in tensors.items()
         if name.endswith(".weight") and tensor.dim() == 1
     }
-    return flat - batch
+    return flat - batch - graph
 
 
 def _join(prefix: str, name: str) -> str:

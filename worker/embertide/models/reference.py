@@ -46,11 +46,13 @@ def run_typed_reference(
 
 
 def reference_steps(
-    program: Program, graphs: Sequence[LayerGraph], x: Tensor
+    program: Program,
+    graphs: Sequence[Mapping[str, LayerGraph]],
+    features: Mapping[str, Tensor],
+    nodes: Mapping[str, int],
 ) -> Iterator[tuple[Step, Tensor]]:
-    """Every step with its result, in order, as :func:`run_reference` makes them."""
-    typed = [{"": graph} for graph in graphs]
-    yield from _steps(program, _start(program, typed, {"": x}, {"": len(x)}))
+    """Every step with its result, in order, as :func:`run_typed_reference` makes them."""
+    yield from _steps(program, _start(program, graphs, features, nodes))
 
 
 def _start(

@@ -10,12 +10,15 @@ from embertide.steps import (
     Combine,
     Concat,
     Elementwise,
+    GraphNorm,
     HeadDot,
     HeadMean,
     LayerNorm,
     Linear,
+    Over,
     RowNormalize,
     RowWise,
+    SemanticAttend,
 )
 from embertide.steps.elementwise import ElementOp
 
@@ -81,6 +84,45 @@ class RowBuilder(StepList):
         out = self._fresh("layer_norm")
         step = LayerNorm(out=out, layer=self.layer, x=x, scale=scale, shift=shift, eps=eps)
         return self._append(step, self.widths[x])
+
+    def graph_norm(
+        self,
+        x: str,
+        over: Over,
+        *,
+        scale: str | None = None,
+        shift: str | None = None,
+        mean_scale: str | None = None,
+        factor: float = 1.0,
+        eps: float = 1e-5,
+    ) -> str:
+        """Normalise by statistics over all nodes."""
+        step = GraphNorm(
+            out=self._fresh("graph_norm"),
+            layer=self.layer,
+            x=x,
+            over=over,
+            scale=scale,
+            shift=shift,
+            mean_scale=mean_scale,
+            factor=factor,
+            eps=eps,
+        )
+        return self._append(step, self.widths[x])
+
+    def semantic_attend(
+        self, inputs: tuple[str, ...], weight: str, vector: str, bias: str | None = None
+    ) -> str:
+        """Weigh tensors by one score each, a mean over all nodes; the columns stay."""
+        step = SemanticAttend(
+            out=self._fresh("semantic"),
+            layer=self.layer,
+            inputs=inputs,
+            weight=weight,
+            vector=vector,
+            bias=bias,
+        )
+        return self._append(step, self.widths[inputs[0]])
 
     def activation(
         self, x: str, kind: ActivationKind, slope: float | None = None, weight: str | None = None

@@ -137,6 +137,11 @@ class Scope:
         """Whether the weights hold it."""
         return self.name(short) in self.weights.found
 
+    def dims(self, short: str) -> int:
+        """How many dimensions the stored parameter has; 0 where there is none."""
+        found = self.weights.found.get(self.name(short))
+        return 0 if found is None else found.dim()
+
     def size(self, dim: str) -> int:
         """A bound size; 0 where the parameters that tell it are missing."""
         return self.sizes.get(dim, 0)

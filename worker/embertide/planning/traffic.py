@@ -25,6 +25,7 @@ from embertide.steps.moves import (
     Landing,
     LoadedRows,
     Move,
+    Statistics,
     TileRows,
     WholeRows,
 )
@@ -162,6 +163,8 @@ class _Plan:
                 self._whole_rows(move)
             case HeadScores():
                 self._scatter(move)
+            case Statistics():
+                self._gather(move)
 
     def _land(self, move: Landing) -> None:
         """Each value of a loaded row once, and a row number for each that holds a part of it."""
@@ -188,6 +191,13 @@ class _Plan:
     def _loads_of(self, name: str) -> NodeLoads:
         """What is read of these nodes."""
         return self.loads[self.program.types[name]]
+
+    def _gather(self, move: Statistics) -> None:
+        """A length, then the numbers."""
+        members = {"feature": self.grid.feature, "graph": self.grid.graph}
+        others = members.get(move.axis, self.workers) - 1
+        sent = others * (8 + 8 * move.numbers)
+        self.add(move.axis, "statistics", move.layer, sent, 2 * others)
 
     # -- steps over edges --------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ PRIMITIVES = {
     "spmm": "rows of neighbours, for a sum over in-edges",
     "sddmm": "rows for attention scores of pairs, and the scores",
     "scalars": "attention scores of nodes",
+    "statistics": "sums over all nodes, for norms",
 }
 _HEIGHT = 22
 _THIN = 14

@@ -9,6 +9,7 @@ from embertide.steps.base import EdgeStep, Leader, Step
 from embertide.steps.combine import Combine, Concat
 from embertide.steps.degree import Degree, DivideByDegree
 from embertide.steps.elementwise import Elementwise
+from embertide.steps.graph_norm import GraphNorm, Over
 from embertide.steps.heads import HeadDot, HeadMean
 from embertide.steps.linear import Linear
 from embertide.steps.message import Message
@@ -18,6 +19,7 @@ from embertide.steps.program import Program
 from embertide.steps.propagate import Propagate
 from embertide.steps.row_norms import LayerNorm, RowNormalize
 from embertide.steps.row_wise import RowWise
+from embertide.steps.semantic import SemanticAttend
 
 __all__ = [
     "Activation",
@@ -31,6 +33,7 @@ __all__ = [
     "DivideByDegree",
     "EdgeStep",
     "Elementwise",
+    "GraphNorm",
     "HeadDot",
     "HeadMean",
     "LayerNorm",
@@ -39,10 +42,12 @@ __all__ = [
     "Loops",
     "Message",
     "Norm",
+    "Over",
     "PairAttend",
     "Program",
     "Propagate",
     "RowNormalize",
     "RowWise",
+    "SemanticAttend",
     "Step",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from embertide.grid import AxisName
 from embertide.primitives.graph import EdgeView
 
 
@@ -99,4 +100,13 @@ class HeadScores:
     of: Literal["edge", "source", "target"]
 
 
-Move = Landing | Conversion | Degrees | TileRows | LoadedRows | WholeRows | HeadScores
+@dataclass(frozen=True)
+class Statistics:
+    """Numbers of each worker, float64, to all others of an axis."""
+
+    layer: int
+    axis: AxisName
+    numbers: float
+
+
+Move = Landing | Conversion | Degrees | TileRows | LoadedRows | WholeRows | HeadScores | Statistics

@@ -10,8 +10,14 @@ from torch import nn
 
 from embertide.errors import ModelError
 
-ROLES = ("x", "edge_index", "edge_weight", "graph", "blocks", "data")
-"""What an argument may be; ``data`` is PyG's, ``graph`` and ``blocks`` are DGL's."""
+ROLES = ("x", "edge_index", "edge_weight", "edge_type", "graph", "blocks", "data")
+"""What an argument may be; ``data`` is PyG's, ``graph`` and ``blocks`` are DGL's.
+
+``x``, ``edge_index`` and ``edge_weight`` of a graph with types are dicts by type; ``edge_type`` is
+the number of each edge's relation, where all edges come together.
+"""
+_BY_TYPE = "_dict"
+"""What PyG's examples add to the name of such an argument."""
 
 _NAMES = {
     **dict.fromkeys(("x", "h", "feat", "feats", "feature", "features"), "x"),
@@ -23,6 +29,7 @@ _NAMES = {
     ),
     **dict.fromkeys(("g", "graph", "block"), "graph"),
     **dict.fromkeys(("blocks", "mfgs", "bipartites"), "blocks"),
+    **dict.fromkeys(("edge_type", "edge_types", "rel_type"), "edge_type"),
     "data": "data",
 }
 
@@ -44,7 +51,7 @@ def roles_of(module: nn.Module, given: Mapping[str, str]) -> dict[str, str]:
             )
     found: dict[str, str] = {}
     for name, required in parameters.items():
-        known = given.get(name) or _NAMES.get(name)
+        known = given.get(name) or _NAMES.get(name.removesuffix(_BY_TYPE))
         if known is not None and known not in found.values():
             found[name] = known
         elif required:
@@ -60,6 +67,11 @@ def roles_of(module: nn.Module, given: Mapping[str, str]) -> dict[str, str]:
             " features and the graph, such as forward(x, edge_index) or forward(g, x)"
         )
     return found
+
+
+def is_by_type(module: nn.Module) -> bool:
+    """Whether names of arguments say that they are dicts by type."""
+    return any(name.endswith(_BY_TYPE) for name in arguments_of(module))
 
 
 def arguments_of(module: nn.Module) -> dict[str, bool]:

@@ -13,6 +13,7 @@ from embertide.models.weights import Scope
 from embertide.spec.problems import dotted
 from embertide.tracing.convs import Conv
 from embertide.tracing.lower import Lowering
+from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Rows
@@ -24,24 +25,18 @@ def lower_conv(
     path: str,
     module: nn.Module,
     conv: Conv,
+    relation: str,
+    scope: Called,
     weighted: bool,
     given: dict[str, float],
     earlier: Node | None,
     source: Node,
-    target: Node,
 ) -> Rows:
-    """One layer."""
-    names = {low.name(low.rows(node, low.values.get(one))) for one in (source, target)}
-    if len(names) > 1:
-        raise refuse(
-            node.where,
-            f"{path} is given other features for destinations than for sources; known is one"
-            " tensor for both",
-        )
-    (x,) = names
+    """One layer, or with the convolutions of other relations a part of one."""
+    x = low.name(low.rows(node, low.values.get(source)))
     start = "" if earlier is None else low.name(low.rows(node, low.values.get(earlier)))
     kind = type(module).__name__
-    low.begin(path, kind, True)
+    low.begin(scope)
     more: dict[str, Any] = dict(given)
     if earlier is not None:
         more[conv.earlier] = _place(low, node, path, start)
@@ -52,8 +47,9 @@ def lower_conv(
         raise refuse(
             node.where, f"{path} ({kind}) is not known with these options: {told}"
         ) from None
-    scope = Scope(low.weights, path, f"{path}, {kind}", {"in": low.b.widths[x]})
-    return Rows(CONVS[type(options)](low.b, scope, options, x))
+    stored = Scope(low.weights, path, f"{path}, {kind}", {"in": low.b.widths[x]})
+    with low.over(relation):
+        return Rows(CONVS[type(options)](low.b, stored, options, x))
 
 
 def _place(low: Lowering, node: Node, path: str, name: str) -> int | str:

@@ -31,6 +31,7 @@ class Conv:
         earlier: the argument, and option, that is an earlier layer's output; "" if none.
         given: arguments of ``forward`` that are options -> why they must be given, or "".
         after: attributes that hold functions applied to the result, in this order.
+        sources_only: of a pair of features it reads the sources' alone.
         problem: what a module has that cannot be run; "" if nothing.
     """
 
@@ -42,6 +43,7 @@ class Conv:
     earlier: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     after: tuple[str, ...] = ()
+    sources_only: bool = False
     problem: Callable[[Any], str] = lambda _module: ""
 
     def options_of(self, module: Any, weighted: bool, **more: Any) -> Layer:

@@ -39,6 +39,7 @@ DGL: dict[str, Conv] = {
         dgl.DglGcn,
         told={"weight": lambda m: m.weight is not None},
         after=("_activation",),
+        sources_only=True,
         x="feat",
         weight="edge_weight",
     ),

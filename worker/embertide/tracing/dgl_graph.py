@@ -2,56 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from embertide.tracing.messages import REDUCES, Edges
-from embertide.tracing.scopes import Scopes
+import torch
+
+from embertide.tracing.dgl_frames import At, Field, Frame, Frames, Together, View
+from embertide.tracing.dgl_types import GraphView
+from embertide.tracing.messages import REDUCES
+from embertide.tracing.recording import Recording
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced
 
-_NODE_COUNTS = tuple(
-    f"{verb}_{kind}nodes" for verb in ("num", "number_of") for kind in ("", "src_", "dst_")
-)
-_EDGE_COUNTS = ("num_edges", "number_of_edges")
+_CROSS: dict[str, Callable[..., Any]] = {
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "max": torch.amax,
+    "min": torch.amin,
+}
 
 
-class RecordingGraph:
-    """Stands for a ``DGLGraph`` of one node type and one edge type, and for its blocks.
-
-    Attributes:
-        real: DGL's graph, on which known convolutions run.
-    """
+class RecordingGraph(GraphView):
+    """Stands for a ``DGLGraph`` or one of its relations, and for blocks."""
 
     is_block = False
 
-    def __init__(self, real: Any, edges: Edges, scopes: Scopes, inputs: dict[str, Traced]) -> None:
-        self.real, self._edges, self._scopes = real, edges, scopes
-        self._nodes = _Frame("ndata", inputs["x"])
-        self._of_edges = _Frame("edata", inputs.get("edge_weight"))
-        for name in _NODE_COUNTS:
-            setattr(self, name, lambda *_args: edges.graph.nodes)
-        for name in _EDGE_COUNTS:
-            setattr(self, name, lambda *_args: len(edges.graph.src))
+    def __init__(
+        self,
+        real: Any,
+        recording: Recording,
+        relations: tuple[str, ...] | None = None,
+        frames: tuple[Frames, Frames] | None = None,
+    ) -> None:
+        super().__init__(real, recording, relations)
+        self._nodes, self._of_edges = frames or (
+            _frames("ndata", recording.types.nodes, recording.x),
+            _frames("edata", recording.edges, recording.edge_weight),
+        )
+
+    def __getitem__(self, etype: Any) -> RecordingGraph:
+        relation = self._relation(etype)
+        real = self.real[self._recording.types.triple(relation)]
+        return RecordingGraph(real, self._recording, (relation,), (self._nodes, self._of_edges))
+
+    # -- tensors -----------------------------------------------------------------------------------
 
     @property
-    def ndata(self) -> _Frame:
+    def ndata(self) -> Frame | Together:
         """Tensors of the nodes; one that was never set is the job's features."""
-        return self._nodes
-
-    srcdata = dstdata = ndata
+        return self._data(self._types(0, 1))
 
     @property
-    def edata(self) -> _Frame:
+    def srcdata(self) -> Frame | Together:
+        """Those of sources."""
+        return self._data(self._types(0))
+
+    @property
+    def dstdata(self) -> Frame | Together:
+        """Those of destinations."""
+        return self._data(self._types(1))
+
+    def _data(self, names: list[str]) -> Frame | Together:
+        if len(names) == 1:
+            return self._nodes[names[0]]
+        return Together(Frames({name: self._nodes[name] for name in names}))
+
+    @property
+    def edata(self) -> Frame:
         """Tensors of the edges; one that was never set is the job's edge weights."""
-        return self._of_edges
+        return self._of_edges[self.relation]
 
     @property
-    def fields(self) -> dict[str, str]:
-        """The names under which the job's own tensors were read: ``ndata``, ``edata``."""
-        return {one.kind: one.inputs[0] for one in (self._nodes, self._of_edges) if one.inputs}
+    def nodes(self) -> View:
+        """By node type."""
+        return View(self._nodes, self._node_type)
+
+    srcnodes = dstnodes = nodes
+
+    @property
+    def edges(self) -> View:
+        """By edge type."""
+        return View(self._of_edges, self._relation)
+
+    @property
+    def fields(self) -> dict[Field, str]:
+        """The names under which the job's own tensors were read."""
+        both = (*self._nodes.values(), *self._of_edges.values())
+        return {one.of: one.inputs[0] for one in both if one.inputs}
 
     @property
     def device(self) -> Any:
@@ -67,19 +105,59 @@ class RecordingGraph:
     @contextmanager
     def local_scope(self) -> Iterator[RecordingGraph]:
         """What is set within it is forgotten behind it."""
-        saved = self._nodes.copy(), self._of_edges.copy()
+        saved = self._nodes, self._of_edges
+        self._nodes, self._of_edges = (_copied(frames) for frames in saved)
         try:
             yield self
         finally:
             self._nodes, self._of_edges = saved
 
-    def apply_edges(self, func: Any, *_args: Any, **_kwargs: Any) -> None:
-        """Set tensors of the edges."""
-        self._of_edges.update(self._messages(func))
+    def local_var(self) -> RecordingGraph:
+        """The same graph, in which nothing is set for others."""
+        frames = _copied(self._nodes), _copied(self._of_edges)
+        return RecordingGraph(self.real, self._recording, self._relations, frames)
 
-    def update_all(self, message_func: Any, reduce_func: Any, apply_node_func: Any = None) -> None:
-        """Messages along all edges, reduced at their ends."""
-        messages = self._messages(message_func)
+    # -- messages ----------------------------------------------------------------------------------
+
+    def apply_edges(self, func: Any, edges: Any = "__ALL__", etype: Any = None) -> None:
+        """Set tensors of the edges."""
+        if not isinstance(edges, str):
+            raise refuse(here(), "apply_edges is known for all edges of a relation")
+        relation = self._relation(etype)
+        self._of_edges[relation].update(self._messages(func, relation))
+
+    def update_all(
+        self, message_func: Any, reduce_func: Any, apply_node_func: Any = None, etype: Any = None
+    ) -> None:
+        """Messages along all edges of a relation, reduced at their ends."""
+        relation = self._relation(etype)
+        frame = self._nodes[self._recording.types.ends(relation)[1]]
+        frame[reduce_func.out_field] = self._reduced(message_func, reduce_func, relation)
+        if apply_node_func is not None:
+            frame.update(apply_node_func(SimpleNamespace(data=frame)))
+
+    def multi_update_all(
+        self, etype_dict: Mapping[Any, Any], cross_reducer: Any, apply_node_func: Any = None
+    ) -> None:
+        """Messages along several relations, whose results at a node type are reduced together."""
+        found: dict[tuple[str, str], list[Any]] = {}
+        for etype, (message_func, reduce_func, *_apply) in etype_dict.items():
+            relation = self._relation(etype)
+            key = self._recording.types.ends(relation)[1], reduce_func.out_field
+            found.setdefault(key, []).append(self._reduced(message_func, reduce_func, relation))
+        for (node_type, name), parts in found.items():
+            self._nodes[node_type][name] = _together(parts, cross_reducer)
+        for node_type in dict.fromkeys(node_type for node_type, _ in found):
+            if apply_node_func is not None:
+                frame = self._nodes[node_type]
+                frame.update(apply_node_func(SimpleNamespace(data=frame)))
+
+    def softmax(self, scores: Any) -> Any:
+        """Scores of the edges as shares that add up to 1 at each destination."""
+        return self._along(None).softmax(scores)
+
+    def _reduced(self, message_func: Any, reduce_func: Any, relation: str) -> Any:
+        messages = self._messages(message_func, relation)
         reduce = REDUCES.get(str(getattr(reduce_func, "name", "")))
         if reduce is None:
             raise refuse(
@@ -89,43 +167,65 @@ class RecordingGraph:
         message = messages.get(reduce_func.msg_field)
         if message is None:
             raise refuse(here(), f"no message is called {reduce_func.msg_field!r}")
-        out = self._edges.aggregate(message, reduce, self._scopes.current())
-        self._nodes[reduce_func.out_field] = out
-        if apply_node_func is not None:
-            self._nodes.update(apply_node_func(SimpleNamespace(data=self._nodes)))
+        edges = self._recording.edges[relation]
+        return edges.aggregate(message, reduce, self._recording.scopes.current())
 
-    def _messages(self, func: Any) -> dict[str, Any]:
+    def _messages(self, func: Any, relation: str) -> dict[str, Any]:
         """What a message function gives, by name."""
+        edges, types = self._recording.edges[relation], self._recording.types
+        source, destination = (self._nodes[name] for name in types.ends(relation))
+        ends = SimpleNamespace(
+            src=At(source, edges.source),
+            dst=At(destination, edges.target),
+            data=self._of_edges[relation],
+        )
         if hasattr(func, "binary_op"):
-            left = self._end(func.lhs, func.lhs_field)
-            right = self._end(func.rhs, func.rhs_field)
+            left, right = _end(ends, func.lhs, func.lhs_field), _end(ends, func.rhs, func.rhs_field)
             return {func.out_field: _binary(func.binary_op, left, right)}
         if hasattr(func, "in_field"):
-            return {func.out_field: self._end(func.target, func.in_field)}
-        ends = SimpleNamespace(
-            src=_At(self._nodes, self._edges.source),
-            dst=_At(self._nodes, self._edges.target),
-            data=self._of_edges,
-        )
+            return {func.out_field: _end(ends, func.target, func.in_field)}
         found: dict[str, Any] = func(ends)
         return found
-
-    def _end(self, kind: Any, name: str) -> Any:
-        """The rows of an edge's source (0, u), destination (1, v), or of the edge (2, e)."""
-        if str(kind) in ("u", "src", "0"):
-            return self._edges.source(self._nodes[name])
-        if str(kind) in ("v", "dst", "1"):
-            return self._edges.target(self._nodes[name])
-        return self._of_edges[name]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         raise refuse(
             here(),
-            f"the graph's {name} is not known here; known are update_all, apply_edges, ndata,"
-            " srcdata, dstdata, edata, local_scope and the numbers of nodes and edges",
+            f"the graph's {name} is not known here; known are update_all, multi_update_all,"
+            " apply_edges, g[etype], ndata, srcdata, dstdata, edata, nodes, edges, local_scope and"
+            " the numbers of nodes and edges",
         )
+
+
+def _frames(kind: str, names: Mapping[str, Any], given: Mapping[str, Any]) -> Frames:
+    return Frames({name: Frame((kind, name), given.get(name)) for name in names})
+
+
+def _copied(frames: Frames) -> Frames:
+    return Frames({name: frame.copy() for name, frame in frames.items()})
+
+
+def _together(parts: list[Any], cross_reducer: Any) -> Any:
+    """Results of several relations at one node type."""
+    if callable(cross_reducer):
+        return cross_reducer(parts)
+    if len(parts) == 1:
+        return parts[0]
+    if cross_reducer not in _CROSS:
+        raise refuse(
+            here(), f"cross_reducer={cross_reducer!r} is not known; use sum, mean, max or min"
+        )
+    return _CROSS[cross_reducer](torch.stack(parts), 0)
+
+
+def _end(ends: SimpleNamespace, kind: Any, name: str) -> Any:
+    """The rows of an edge's source (0, u), destination (1, v), or of the edge (2, e)."""
+    if str(kind) in ("u", "src", "0"):
+        return ends.src[name]
+    if str(kind) in ("v", "dst", "1"):
+        return ends.dst[name]
+    return ends.data[name]
 
 
 def _binary(op: str, left: Any, right: Any) -> Any:
@@ -138,36 +238,3 @@ def _binary(op: str, left: Any, right: Any) -> Any:
         return (left * right).sum(-1, keepdim=True)
     operations = {"add": left.add, "sub": left.sub, "mul": left.mul, "div": left.div}
     return operations[op](right)
-
-
-class _Frame(dict[str, Any]):
-    """Tensors by name; one name that was never set is the job's own input."""
-
-    def __init__(self, kind: str, given: Traced | None, values: dict[str, Any] | None = None):
-        super().__init__(values or {})
-        self.kind, self._given = kind, given
-        self.inputs: list[str] = []
-
-    def copy(self) -> _Frame:
-        """The same tensors and the same input."""
-        frame = _Frame(self.kind, self._given, dict(self))
-        frame.inputs = self.inputs
-        return frame
-
-    def __missing__(self, name: str) -> Any:
-        what = "features" if self.kind == "ndata" else "edge weights"
-        if name not in self.inputs:
-            if self._given is None or self.inputs:
-                raise refuse(here(), f"{self.kind}[{name!r}] was never set, and is not the {what}")
-            self.inputs.append(name)
-        return self._given
-
-
-class _At:
-    """``edges.src`` and ``edges.dst`` of a message function."""
-
-    def __init__(self, frame: _Frame, take: Any) -> None:
-        self._frame, self._take = frame, take
-
-    def __getitem__(self, name: str) -> Any:
-        return self._take(self._frame[name])

@@ -16,7 +16,8 @@ from embertide.models.summary import ModelSummary, summarise
 from embertide.models.weights import Weights, load_tensors
 from embertide.storage.protocol import Storage
 from embertide.tracing.functions import lower_function
-from embertide.tracing.graphs import RandomGraph, random_graph
+from embertide.tracing.graph_types import named_types
+from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
 from embertide.tracing.prepare import find_width, prepare
@@ -58,6 +59,7 @@ def export_module(
     inputs: Mapping[str, str] | None = None,
     width: int | None = None,
     init: Mapping[str, Any] | None = None,
+    graph: GraphTypes | None = None,
 ) -> Export:
     """Trace a module and prove the program that comes out.
 
@@ -66,23 +68,24 @@ def export_module(
         inputs: roles of ``forward``'s arguments whose names do not tell them.
         width: columns of the features, where the module does not tell them.
         init: the arguments that it was made with, which may tell the width.
+        graph: node types and relations; None of a graph with one of each.
 
     Raises:
         ModelError: the module does what no program can say, or the proof fails; names the
             line of the user's code.
     """
     with quiet():
-        subject = prepare(module, inputs or {})
-        columns = find_width(subject, width, init or {})
+        subject = prepare(module, inputs or {}, graph)
+        types = graph or GraphTypes({"": find_width(subject, width, init or {})})
 
-        def lower(graph: RandomGraph) -> Lowered:
-            return _lower(subject, graph)
+        def lower(random: RandomGraph) -> Lowered:
+            return _lower(subject, random)
 
-        lowered = lower(random_graph(NODES, columns, SEED))
+        lowered = lower(random_graph(types, NODES, SEED))
         kind = type(module).__name__
         files = folder_files(lowered.program, lowered.layers, kind, subject.library)
         exported = parse_folder(files.program, files.weights, "the program", exact=True)
-        proof = prove(subject, exported.program, lower)
+        proof = prove(subject, exported.program, types, lower)
     return Export(exported, files.with_proof(proof.to_json()), proof)
 
 
@@ -95,30 +98,35 @@ def export_file(
     init: Mapping[str, Any],
     inputs: Mapping[str, str],
     width: int | None,
+    graph: str | None = None,
 ) -> Export:
     """Import ``FILE.py:NAME``, load the weights, export and write.
+
+    Args:
+        graph: node types and relations, as `named_types` reads them.
 
     Raises:
         ModelError: as :func:`export_module`, or the file or the weights do not fit.
         StorageError: the weights cannot be read, or the folder not be written.
     """
+    types = None if graph is None else named_types(graph, storage)
     module = build(target, init)
     load_weights(module, load_tensors(storage.read(weights), weights), weights)
-    done = export_module(module, inputs=inputs, width=width, init=init)
+    done = export_module(module, inputs=inputs, width=width, init=init, graph=types)
     done.write(storage, out)
     return done
 
 
 def _lower(subject: Subject, graph: RandomGraph) -> Lowered:
     """Record the module on a graph and say it as a program."""
-    output = subject.record(graph)
+    outputs = subject.record(graph)
     tensors = {name: tensor.detach() for name, tensor in subject.module.state_dict().items()}
     lowering = Lowering(
         module=subject.module,
-        nodes=graph.nodes,
+        types=graph.types,
         emit=emit,
-        b=ProgramBuilder(graph.x.shape[1]),
+        b=ProgramBuilder(graph.types.nodes.get("", 0)),
         weights=Weights(tensors, "the module", dtype=torch.float64),
         names=bound_names(subject.module),
     )
-    return lowering.finish(lowering.run(output, lower_function), output.where)
+    return lowering.run(outputs, lower_function)

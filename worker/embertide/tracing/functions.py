@@ -15,11 +15,12 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.tracing import arithmetic as do
 from embertide.tracing import layers
+from embertide.tracing.attention import lower_attention_together
 from embertide.tracing.calls import lower_conv
 from embertide.tracing.lower import Lowering
-from embertide.tracing.messages import lower_aggregate
 from embertide.tracing.row_wise import lower_row_wise
 from embertide.tracing.source import refuse
+from embertide.tracing.sums import lower_aggregate, lower_degree
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Pending, Pieces, Rows, Stack, Value
 
@@ -34,6 +35,10 @@ def lower_function(low: Lowering, node: Node) -> Any:
     """
     if node.op == "aggregate":
         return lower_aggregate(low, *node.args)
+    if node.op == "attend":
+        return lower_attention_together(low, *node.args)
+    if node.op == "degree":
+        return lower_degree(low, *node.args)
     if node.op == "conv":
         return lower_conv(low, node, *node.args)
     if node.op == "item":
@@ -128,7 +133,10 @@ def _same(_l: Lowering, _node: Node, x: Value, *_args: Any, **_kwargs: Any) -> V
 
 def _reshape(low: Lowering, node: Node, x: Value, *_args: Any, **_kwargs: Any) -> Value:
     rows = low.rows(node, x)
-    if node.value.shape[:1] != (low.nodes,) or node.value.numel() != node.args[0].value.numel():
+    if (
+        node.value.shape[:1] != node.args[0].value.shape[:1]
+        or node.value.numel() != node.args[0].value.numel()
+    ):
         raise refuse(
             node.where,
             f"{node.op} gives {list(node.value.shape)}, which mixes the rows of nodes; keep the"

@@ -7,26 +7,60 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from embertide.spec.relations import Relation
+
+Ends = tuple[str, str]
+"""The node types at both ends of a relation: of the sources, of the destinations."""
+
 
 @dataclass(frozen=True)
-class RandomGraph:
-    """A small directed graph with what real graphs have: hubs, loops, duplicates, lone nodes.
+class GraphTypes:
+    """What kinds of nodes and edges a graph has.
+
+    A graph of one node type and one edge type names neither: both are "".
+
+    Attributes:
+        nodes: node type -> columns of its features; 0 of a type without.
+        relations: each as ``source:name:destination``.
+    """
+
+    nodes: dict[str, int]
+    relations: tuple[str, ...] = ("",)
+
+    @property
+    def typed(self) -> bool:
+        """Whether types have names."""
+        return "" not in self.nodes
+
+    def ends(self, relation: str) -> Ends:
+        """The node types that a relation leads from and to."""
+        if not self.typed:
+            return "", ""
+        found = Relation.parse(relation)
+        return found.source, found.destination
+
+    def triple(self, relation: str) -> tuple[str, str, str]:
+        """A relation as PyG and DGL have it."""
+        found = Relation.parse(relation)
+        return found.source, found.name, found.destination
+
+    def __str__(self) -> str:
+        nodes = ", ".join(f"{name} ({width or 'no'} columns)" for name, width in self.nodes.items())
+        return f"node types {nodes} and relations {', '.join(self.relations)}"
+
+
+@dataclass(frozen=True)
+class RandomEdges:
+    """The edges of a relation.
 
     Attributes:
         src, dst: [E] the ends of each edge.
         weight: [E] positive, float64.
-        x: [N, D] features, float64.
     """
 
     src: Tensor
     dst: Tensor
     weight: Tensor
-    x: Tensor
-
-    @property
-    def nodes(self) -> int:
-        """N."""
-        return len(self.x)
 
     @property
     def edge_index(self) -> Tensor:
@@ -34,20 +68,68 @@ class RandomGraph:
         return torch.stack([self.src, self.dst])
 
 
-def random_graph(nodes: int, width: int, seed: int) -> RandomGraph:
+@dataclass(frozen=True)
+class RandomGraph:
+    """A small graph with what real ones have: hubs, loops, duplicates, nodes without edges.
+
+    Attributes:
+        counts: node type -> N; no two are equal.
+        x: node type -> [N, D] features, float64, of those that have some.
+        edges: relation -> its edges.
+    """
+
+    types: GraphTypes
+    counts: dict[str, int]
+    x: dict[str, Tensor]
+    edges: dict[str, RandomEdges]
+
+    @property
+    def edge_count(self) -> int:
+        """Of all relations."""
+        return sum(len(edges.src) for edges in self.edges.values())
+
+    @property
+    def merged(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The edges of all relations, one after another.
+
+        Returns:
+            [2, E] their ends, [E] the number of each edge's relation, [E] their weights.
+        """
+        every = list(self.edges.values())
+        kinds = [torch.full_like(edges.src, at) for at, edges in enumerate(every)]
+        ends = torch.cat([edges.edge_index for edges in every], dim=1)
+        return ends, torch.cat(kinds), torch.cat([edges.weight for edges in every])
+
+
+def random_graph(types: GraphTypes, nodes: int, seed: int) -> RandomGraph:
     """A graph whose last nodes have no edges, and some others no in-edges.
 
     Args:
-        width: columns of the features.
+        nodes: of the first node type; each other has a few more than the one before.
     """
     g = torch.Generator().manual_seed(seed)
-    ends, others = nodes - nodes // 8, nodes - nodes // 4
-    src = torch.randint(0, ends, (4 * nodes,), generator=g)
-    dst = torch.randint(0, others, (4 * nodes,), generator=g)
-    plain = src != dst
-    hub, loops = torch.arange(1, nodes // 2), torch.arange(0, others, 3)
+    counts = {name: nodes + 3 * at for at, name in enumerate(types.nodes)}
+    edges = {}
+    for relation in types.relations:
+        source, destination = types.ends(relation)
+        edges[relation] = _edges(g, counts[source], counts[destination], source == destination)
+    x = {
+        name: torch.randn(counts[name], width, generator=g, dtype=torch.float64)
+        for name, width in types.nodes.items()
+        if width
+    }
+    return RandomGraph(types, counts, x, edges)
+
+
+def _edges(g: torch.Generator, sources: int, destinations: int, within: bool) -> RandomEdges:
+    """Edges of a relation; only those within one node type can be loops."""
+    ends, others = sources - sources // 8, destinations - destinations // 4
+    src = torch.randint(0, ends, (4 * sources,), generator=g)
+    dst = torch.randint(0, others, (4 * sources,), generator=g)
+    plain = src != dst if within else torch.ones_like(src, dtype=torch.bool)
+    hub = torch.arange(1, min(sources, destinations) // 2)
+    loops = torch.arange(0, others, 3) if within else hub[:0]
     src = torch.cat([src[plain], hub, torch.zeros_like(hub), src[plain][:9], loops])
     dst = torch.cat([dst[plain], torch.zeros_like(hub), hub, dst[plain][:9], loops])
     weight = torch.rand(len(src), generator=g, dtype=torch.float64) + 0.25
-    x = torch.randn(nodes, width, generator=g, dtype=torch.float64)
-    return RandomGraph(src, dst, weight, x)
+    return RandomEdges(src, dst, weight)

@@ -66,6 +66,11 @@ class Lines:
             self.names[node] = self._made(node) if name is None else name
         return self.names[node]
 
+    def argument(self, value: Any, at: Node) -> str:
+        """What a line reads for an argument of an operation."""
+        self._at = at
+        return self._value(value)
+
     def add(self, call: str) -> str:
         """One more line; returns its name."""
         name = f"v{len(self.text)}"

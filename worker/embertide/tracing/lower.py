@@ -6,8 +6,9 @@ edges in `messages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,7 +18,10 @@ from embertide.errors import ModelError
 from embertide.models.builder import INPUT, ProgramBuilder
 from embertide.models.folder import LayerName
 from embertide.models.weights import Weights
-from embertide.steps import Program, Step
+from embertide.steps import Degree, DivideByDegree, Program, Step
+from embertide.steps.base import EdgeStep
+from embertide.tracing.graphs import GraphTypes
+from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Pending, Rows, Stack
@@ -41,12 +45,13 @@ class Lowering:
     """The program so far.
 
     Attributes:
-        nodes: rows of the traced graph.
+        types: of the graph.
         emit: makes the step of operations that wait for it.
+        inputs: node type -> the tensor of its features.
     """
 
     module: nn.Module
-    nodes: int
+    types: GraphTypes
     emit: Callable[[Lowering, Pending], Rows]
     b: ProgramBuilder
     weights: Weights
@@ -54,8 +59,14 @@ class Lowering:
     made: dict[str, Node] = field(default_factory=dict)
     layers: list[LayerName] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
-    last: str = INPUT
+    inputs: dict[str, str] = field(default_factory=dict)
+    last: str = ""
     _scope: str | None = None
+
+    def __post_init__(self) -> None:
+        self.inputs = input_names(self.types)
+        for node_type, name in self.inputs.items():
+            self.b.widths[name] = self.types.nodes[node_type]
 
     def rows(self, node: Node, value: Any) -> Rows:
         """A value that must have one row for each node."""
@@ -98,40 +109,61 @@ class Lowering:
         self.weights.params[name] = tensor.detach().contiguous()
         return name
 
-    def begin(self, path: str, kind: str, reads_edges: bool) -> None:
-        """A convolution starts: what was before it is a layer of its own."""
+    def begin(self, scope: Called) -> None:
+        """A sum over edges comes: those of one call of a module share a layer graph.
+
+        What was before the first one is a layer of its own.
+        """
+        if scope.name == self._scope:
+            return
         if self.layers:
             self._finish()
-        elif self.last != INPUT:
+        elif self.last:
             self.layers.append(LayerName("", "row-wise", False))
             self._finish()
-        self.b.begin(reads_edges)
-        self.layers.append(LayerName(path, kind, reads_edges))
+        self.b.begin(True)
+        self.layers.append(LayerName(scope.path, scope.kind, True))
+        self._scope = scope.name
 
-    def begin_scope(self, scope: str, path: str, kind: str) -> None:
-        """As `begin`, but sums within one call of a module share its layer graph."""
-        if scope != self._scope:
-            self.begin(path, kind, True)
-            self._scope = scope
+    @contextmanager
+    def over(self, relation: str) -> Iterator[None]:
+        """The steps that are written within it go over the edges of a relation."""
+        start = len(self.b.steps)
+        yield
+        for at, step in enumerate(self.b.steps[start:], start):
+            if isinstance(step, (EdgeStep, Degree, DivideByDegree)):
+                self.b.steps[at] = replace(step, relation=relation)
 
     def _finish(self) -> None:
         self.b.finish(self.last)
         self._scope = None
 
-    def run(self, output: Node, lower: Callable[[Lowering, Node], Any]) -> Rows:
-        """All nodes that the output needs, each after those that it reads.
+    def run(self, outputs: Mapping[str, Node], lower: Callable[[Lowering, Node], Any]) -> Lowered:
+        """The program whose results are the outputs: all nodes that they need, in order.
 
         Args:
+            outputs: node type -> what it gets.
             lower: gives the value of one node.
+
+        Raises:
+            ModelError: a parameter has another shape than its convolution expects, or nothing
+                reads the graph's features.
         """
-        for node in needed(output):
+        for node in needed(*outputs.values()):
             if node.edges:
                 continue
             if node.op == "input":
-                self.values[node] = Rows(INPUT)
+                self.values[node] = Rows(self.inputs[node.args[1]])
                 continue
             self._keep(node, lower(self, node))
-        return self.rows(output, self.values.get(output))
+        results = {
+            node_type: self.name(self.rows(node, self.values.get(node)))
+            for node_type, node in outputs.items()
+        }
+        where = next(iter(outputs.values())).where
+        if set(results.values()) <= set(self.inputs.values()):
+            raise refuse(where, "forward returns its features as they are; there is no model")
+        return self._finished(results)
 
     def _keep(self, node: Node, value: Any) -> None:
         self.values[node] = value
@@ -140,35 +172,37 @@ class Lowering:
             if value.factor == 1.0:
                 self.made.setdefault(value.name, node)
 
-    def finish(self, output: Rows, where: str) -> Lowered:
-        """The program whose result is ``output``.
-
-        Raises:
-            ModelError: a parameter has another shape than its convolution expects, or nothing
-                reads the graph's features.
-        """
-        name = self.name(output)
-        if name == INPUT:
-            raise refuse(where, "forward returns its features as they are; there is no model")
+    def _finished(self, results: dict[str, str]) -> Lowered:
         if not self.layers:
             self.layers.append(LayerName("", "row-wise", False))
-        self.last = name
+        self.last = list(results.values())[-1]
         self._finish()
         if self.weights.differences:
             found = ", ".join(
                 f"{one} is {got}, not {want}" for one, want, got in self.weights.differences
             )
             raise ModelError(f"the module's parameters are not its convolutions': {found}")
+        steps = _read(self.b.steps, {*results.values(), *self.b.outputs})
+        read = {name for step in steps for name in step.reads()} | set(results.values())
         program = Program(
-            steps=_read(self.b.steps, {name, *self.b.outputs}),
+            steps=steps,
             params=self.weights.params,
             widths=self.b.widths,
             layers=self.b.layer + 1,
-            inputs={"": INPUT},
-            results={"": name},
+            inputs={one: name for one, name in self.inputs.items() if name in read},
+            results=results,
             outputs=tuple(self.b.outputs),
         )
         return Lowered(program, tuple(self.layers), self.made)
+
+
+def input_names(types: GraphTypes) -> dict[str, str]:
+    """Node type -> the tensor of its features, of those that have some."""
+    return {
+        name: f"{name}.{INPUT}" if types.typed else INPUT
+        for name, width in types.nodes.items()
+        if width
+    }
 
 
 def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:
@@ -181,11 +215,20 @@ def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:
     return tuple(reversed(kept))
 
 
-def needed(output: Node) -> list[Node]:
-    """The nodes that lead to one, in the order in which they were recorded."""
-    found, left = {output}, [output]
+def needed(*outputs: Node) -> list[Node]:
+    """The nodes that lead to some, in the order in which they were recorded."""
+    return _leading_to(outputs, Node.sources)
+
+
+def along_edges(*messages: Node) -> list[Node]:
+    """As `needed`, of messages, from where they take rows of nodes to the edges."""
+    return _leading_to(messages, lambda node: [one for one in node.sources() if one.edges])
+
+
+def _leading_to(nodes: Iterable[Node], sources: Callable[[Node], list[Node]]) -> list[Node]:
+    found, left = set(nodes), list(nodes)
     while left:
-        new = set(left.pop().sources()) - found
+        new = set(sources(left.pop())) - found
         found |= new
         left.extend(new)
     return sorted(found, key=lambda node: node.number)

@@ -6,55 +6,70 @@ from typing import Any
 
 from torch import Tensor
 
+from embertide.errors import ModelError
 from embertide.tracing.lines import Lines
-from embertide.tracing.lower import Lowering, needed
+from embertide.tracing.lower import Lowering, along_edges
 from embertide.tracing.roles import is_weight
+from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 from embertide.tracing.values import Rows
 
 
-def lower_message(low: Lowering, message: Node, reduce: Any, scope: tuple[str, str, str]) -> Rows:
+def lower_message(low: Lowering, message: Node, reduce: Any, relation: str, scope: Called) -> Rows:
     """Any message that lines can say; what it reads of an end is one tensor, side by side.
 
     Raises:
         ModelError: the message has an operation that no line says.
     """
-    ends = _Ends(low, message)
-    lines = Lines(ends.leaf, ends.param)
-    ends.lines = lines
+    ends = Ends(low, (message,), relation)
     width = int(message.value[0].numel())
-    lines.finish(lines.of(message), width)
-    x, target = ends.joined("source"), ends.joined("target")
-    params = tuple(low.constant(tensor, "value") for tensor in ends.params)
-    low.begin_scope(*scope)
-    out = low.b.message(
-        x or target,
-        tuple(lines.text),
-        width,
-        reduce=reduce,
-        target=target or None,
-        params=params,
-        edge_weight=ends.weighted,
-    )
-    return Rows(out)
+    ends.lines.finish(ends.lines.of(message), width)
+    return Rows(ends.step(scope, reduce, width))
 
 
-class _Ends:
+class Ends:
     """What lines of a message read: ``s``, ``t``, ``w`` and parameters."""
 
-    lines: Lines
-
-    def __init__(self, low: Lowering, message: Node) -> None:
-        self.low = low
+    def __init__(self, low: Lowering, messages: tuple[Node, ...], relation: str) -> None:
+        self.low, self.relation = low, relation
+        self.lines = Lines(self.leaf, self.param)
         self.params: list[Tensor] = []
         self.weighted = False
         self.tensors: dict[str, list[Rows]] = {"source": [], "target": []}
-        for node in needed(message):
+        for node in (one for message in messages for one in along_edges(message)):
             if node.op in self.tensors:
                 rows = self._rows(node)
                 if rows not in self.tensors[node.op]:
                     self.tensors[node.op].append(rows)
+
+    def step(self, scope: Called, reduce: Any, width: int, log_sum: bool = False) -> str:
+        """The step of the lines that were written; returns its tensor."""
+        x, target = self._joined("source"), self._joined("target")
+        params = tuple(self.low.constant(tensor, "value") for tensor in self.params)
+        self.low.begin(scope)
+        with self.low.over(self.relation):
+            return self.low.b.message(
+                x or self._any_source(),
+                tuple(self.lines.text),
+                width,
+                reduce=reduce,
+                target=target or None,
+                params=params,
+                edge_weight=self.weighted,
+                log_sum=log_sum,
+            )
+
+    def _any_source(self) -> str:
+        """Features of the source type, for a message that reads nothing of its source."""
+        source = self.low.types.ends(self.relation)[0]
+        found = self.low.inputs.get(source)
+        if found is None:
+            raise ModelError(
+                f"a message along {self.relation} reads nothing of its source, and {source} has no"
+                " features; give it one column of ones"
+            )
+        return found
 
     def leaf(self, node: Node) -> str | None:
         """What a line reads for a node that no line makes."""
@@ -83,7 +98,7 @@ class _Ends:
         rows = self.low.rows(x, self.low.values.get(x))
         return Rows(self.low.name(rows))
 
-    def joined(self, end: str) -> str:
+    def _joined(self, end: str) -> str:
         """All that is read of one end, side by side; "" for nothing."""
         names = tuple(rows.name for rows in self.tensors[end])
         return self.low.b.concat(names) if len(names) > 1 else "".join(names)

@@ -1,4 +1,4 @@
-"""Sums over edges that a module spells out itself: messages recorded, then said as steps."""
+"""Sums over edges that a module spells out itself, as it runs: messages recorded."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import torch
 from torch import Tensor
 
 from embertide.tracing.graphs import RandomGraph
-from embertide.tracing.lower import Lowering
-from embertide.tracing.message_lines import lower_message
-from embertide.tracing.roles import is_weight, shaped
+from embertide.tracing.scopes import Called
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Node, Tape, Traced, plain
-from embertide.tracing.values import Rows
+from embertide.tracing.tape import Tape, Traced, plain
 
 Reduce = Literal["sum", "mean", "max"]
 REDUCES: dict[str, Reduce] = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max"}
@@ -22,34 +19,80 @@ REDUCES: dict[str, Reduce] = {"sum": "sum", "add": "sum", "mean": "mean", "max":
 
 @dataclass(frozen=True)
 class Edges:
-    """The traced graph's edges: takes tensors to them and back."""
+    """The edges of one relation of the traced graph: takes tensors to them and back."""
 
     tape: Tape
     graph: RandomGraph
+    relation: str = ""
+
+    @property
+    def _ends(self) -> tuple[str, str]:
+        return self.graph.types.ends(self.relation)
+
+    @property
+    def sources(self) -> int:
+        """Nodes of the source type."""
+        return self.graph.counts[self._ends[0]]
+
+    @property
+    def destinations(self) -> int:
+        """Nodes of the destination type."""
+        return self.graph.counts[self._ends[1]]
 
     def source(self, x: Any) -> Any:
         """[E, ...] the rows of each edge's source."""
-        return self._taken("source", x, self.graph.src)
+        return self._taken("source", x, self.graph.edges[self.relation].src, self._ends[0])
 
     def target(self, x: Any) -> Any:
         """[E, ...] the rows of each edge's destination."""
-        return self._taken("target", x, self.graph.dst)
+        return self._taken("target", x, self.graph.edges[self.relation].dst, self._ends[1])
 
-    def _taken(self, op: str, x: Any, ends: Tensor) -> Any:
+    def _taken(self, op: str, x: Any, ends: Tensor, node_type: str) -> Any:
         if not isinstance(x, Traced) or x.node.edges:
             raise refuse(here(), "a message takes something else than a tensor of the nodes")
-        return self.tape.wrap(self.tape.add(op, (x,), {}, plain(x)[ends]))
+        if x.node.of != node_type:
+            raise refuse(
+                here(),
+                f"the {op}s of {self.relation} are nodes of {node_type}, but what is read of them"
+                f" is a tensor of {x.node.of}; give it the other one",
+            )
+        return self.tape.wrap(self.tape.add(op, (x,), {}, plain(x)[ends], self.relation))
 
-    def aggregate(self, message: Any, reduce: Reduce, scope: tuple[str, str, str]) -> Traced:
+    def aggregate(self, message: Any, reduce: Reduce, scope: Called) -> Traced:
         """[N, ...] what arrives at each node; zeros where nothing does.
 
         Args:
-            scope: of the module that does it: a name of the call, its path, its class.
+            scope: of the module that does it.
         """
+        self._check(message)
+        ends = self.graph.edges[self.relation].dst
+        value = reduced(plain(message), ends, self.destinations, reduce)
+        args = (message, reduce, self.relation, scope)
+        return self.tape.wrap(self.tape.add("aggregate", args, {}, value, self._ends[1]))
+
+    def softmax(self, scores: Any) -> Traced:
+        """[E, ...] scores as shares that add up to 1 over the in-edges of each node."""
+        self._check(scores)
+        ends = self.graph.edges[self.relation].dst
+        value = shares(plain(scores), ends, self.destinations)
+        return self.tape.wrap(self.tape.add("edge_softmax", (scores,), {}, value))
+
+    def degree(self, of: Literal["in", "out"]) -> Traced:
+        """[N] how many edges each node has, as float64, at one end of the relation."""
+        edges, at = self.graph.edges[self.relation], int(of == "in")
+        counts = (self.sources, self.destinations)
+        value = torch.bincount((edges.src, edges.dst)[at], minlength=counts[at]).double()
+        args = (of, self.relation)
+        return self.tape.wrap(self.tape.add("degree", args, {}, value, self._ends[at]))
+
+    def _check(self, message: Any) -> None:
         if not isinstance(message, Traced) or not message.node.edges:
             raise refuse(here(), "the message does not depend on the edges' ends")
-        value = reduced(plain(message), self.graph.dst, self.graph.nodes, reduce)
-        return self.tape.wrap(self.tape.add("aggregate", (message, reduce, scope), {}, value))
+        if message.node.of != self.relation:
+            raise refuse(
+                here(),
+                f"a message along {message.node.of} is summed over the edges of {self.relation}",
+            )
 
 
 def reduced(values: Tensor, ends: Tensor, nodes: int, reduce: Reduce) -> Tensor:
@@ -65,33 +108,8 @@ def reduced(values: Tensor, ends: Tensor, nodes: int, reduce: Reduce) -> Tensor:
     return out
 
 
-def lower_aggregate(
-    low: Lowering, message: Node, reduce: Reduce, scope: tuple[str, str, str]
-) -> Rows:
-    """A sum, mean or maximum of the sources' rows, weighted or not; or of any message."""
-    found = _linear_message(message)
-    if found is None:
-        return lower_message(low, message, reduce, scope)
-    x, weighted = found
-    name = low.name(low.rows(x, low.values.get(x)))
-    low.begin_scope(*scope)
-    out = low.b.aggregate(
-        name,
-        reduce="max" if reduce == "max" else "sum",
-        norm="in" if reduce == "mean" else "none",
-        edge_weight=weighted,
-    )
-    return Rows(out)
-
-
-def _linear_message(node: Node) -> tuple[Node, bool] | None:
-    """The tensor whose source rows a message is, and whether edge weights multiply them."""
-    node = shaped(node)
-    if node.op == "source":
-        return node.args[0], False
-    if node.op in ("mul", "__rmul__") and len(node.args) == 2:
-        a, b = (shaped(one) if isinstance(one, Node) else None for one in node.args)
-        for one, other in ((a, b), (b, a)):
-            if one is not None and other is not None and is_weight(one) and other.op == "source":
-                return other.args[0], True
-    return None
+def shares(scores: Tensor, ends: Tensor, nodes: int) -> Tensor:
+    """[E, ...] the softmax of scores over the edges with the same end."""
+    top = reduced(scores, ends, nodes, "max")
+    raised = (scores - top[ends]).exp()
+    return raised / reduced(raised, ends, nodes, "sum")[ends]

@@ -1,7 +1,8 @@
 """While a module is traced, its convolutions are called as a whole.
 
-Known ones become one node. PyG's others run as they are, but for `propagate`, whose message is
-recorded; DGL's others meet a recording graph (`dgl_graph`).
+Known ones become one node. PyG's others, and known ones between two node types, run as they are but
+for `propagate` (`propagation`), whose message is recorded; DGL's meet a recording graph
+(`dgl_graph`). What no record of the whole can follow is spelled out in `respelled`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,36 +19,48 @@ from torch import nn
 from embertide.tracing.convs import Conv
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.known import known
-from embertide.tracing.messages import REDUCES, Edges
-from embertide.tracing.roles import is_edges, is_weight
-from embertide.tracing.scopes import Scopes
+from embertide.tracing.propagation import Propagate
+from embertide.tracing.recording import Recording
+from embertide.tracing.respelled import RESPELLED
+from embertide.tracing.roles import ALL, is_weight, relation_of
+from embertide.tracing.scopes import Called
+from embertide.tracing.softmaxes import softmaxes_recorded
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Traced, plain
 
 
 @contextmanager
-def recorded(module: nn.Module, edges: Edges, scopes: Scopes) -> Iterator[None]:
-    """Within it, calls of convolutions are recorded on the edges' tape."""
+def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
+    """Within it, calls of convolutions are recorded on the recording's tape."""
     patched: list[tuple[nn.Module, str]] = []
     handles = []
     try:
         for path, one in module.named_modules():
-            conv = known(one)
+            conv, respelled = known(one), RESPELLED.get(type(one).__name__)
             if conv is not None:
-                one.forward = _Call(path, one, conv, edges)
+                one.forward = _Call(path, one, conv, recording)
                 patched.append((one, "forward"))
                 continue
-            handles += scopes.watch(path, one)
-            if is_message_passing(one):
-                one.propagate = _Propagate(one, edges, scopes)
-                one.edge_updater = _refuse_edge_updater
-                patched += [(one, "propagate"), (one, "edge_updater")]
-        yield
+            handles += recording.scopes.watch(path, one)
+            if respelled is not None and is_message_passing(one):
+                one.forward = partial(respelled, recording, one)
+                patched.append((one, "forward"))
+            elif is_message_passing(one):
+                patched += _hook(one, recording)
+        with softmaxes_recorded(recording):
+            yield
     finally:
         for one, name in patched:
             del one.__dict__[name]
         for handle in handles:
             handle.remove()
+
+
+def _hook(module: Any, recording: Recording) -> list[tuple[nn.Module, str]]:
+    """Record what a module of PyG's propagates; returns what was replaced."""
+    module.propagate = Propagate(module, recording)
+    module.edge_updater = module.propagate.update_edges
+    return [(module, "propagate"), (module, "edge_updater")]
 
 
 def is_message_passing(module: nn.Module) -> bool:
@@ -60,8 +74,8 @@ def is_message_passing(module: nn.Module) -> bool:
 class _Call:
     """In place of a known convolution's ``forward``."""
 
-    def __init__(self, path: str, module: nn.Module, conv: Conv, edges: Edges) -> None:
-        self.path, self.module, self.conv, self.edges = path, module, conv, edges
+    def __init__(self, path: str, module: nn.Module, conv: Conv, recording: Recording) -> None:
+        self.path, self.module, self.conv, self.recording = path, module, conv, recording
         self.forward = type(module).forward
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -73,23 +87,50 @@ class _Call:
         bound = inspect.signature(self.forward).bind(self.module, *args, **kwargs).arguments
         xs = bound.get(self.conv.x)
         pair = xs if isinstance(xs, tuple) else (xs, xs)
+        if self.conv.sources_only:
+            pair = pair[:1]
         earlier = bound.get(self.conv.earlier)
         for x in (*pair, *([earlier] if self.conv.earlier else [])):
-            if not isinstance(x, Traced):
-                raise self._refuse(
-                    "is given features that do not come from the graph's (an embedding table?);"
-                    " give the table as the job's features"
-                )
-        weighted, given = self._check_edges(bound), self._given(bound)
+            self._check_features(x)
+        called = self.recording.scopes.called(self.path, self.module)
+        if any(x is not pair[0] for x in pair):
+            return self._traced(called, args, kwargs)
+        relation, weighted, given = *self._check_edges(bound), self._given(bound)
         after = [getattr(self.module, name) for name in self.conv.after]
         value = self._run(plain_graphs(args), plain_graphs(kwargs))
-        node = self.edges.tape.add(
-            "conv", (self.path, self.module, self.conv, weighted, given, earlier, *pair), {}, value
-        )
-        out: Any = self.edges.tape.wrap(node)
+        tape, ends = self.recording.tape, self.recording.types.ends(relation)
+        if pair[0].node.of != ends[0]:
+            raise self._refuse(
+                f"is given features of {pair[0].node.of}, but {relation} leads from {ends[0]}"
+            )
+        how = (self.path, self.module, self.conv, relation, called, weighted, given)
+        node = tape.add("conv", (*how, earlier, pair[0]), {}, value, ends[1])
+        out: Any = tape.wrap(node)
         for function in after:
             out = out if function is None else function(out)
         return out
+
+    def _check_features(self, x: Any) -> None:
+        if x is None and self.recording.types.typed:
+            raise self._refuse(
+                "is given no features: its node type is not among the graph's, has no features, or"
+                f" nothing was computed for it; the graph has {self.recording.types}"
+            )
+        if not isinstance(x, Traced):
+            raise self._refuse(
+                "is given features that do not come from the graph's (an embedding table?);"
+                " give the table as the job's features"
+            )
+
+    def _traced(self, called: Called, args: Any, kwargs: Any) -> Any:
+        """Between two node types, by what it does."""
+        hooked = _hook(self.module, self.recording) if is_message_passing(self.module) else []
+        try:
+            with self.recording.scopes.within(called):
+                return self.forward(self.module, *args, **kwargs)
+        finally:
+            for one, name in hooked:
+                del one.__dict__[name]
 
     def _run(self, args: Any, kwargs: Any) -> Any:
         """What it gives without the functions that it would apply to the result."""
@@ -102,29 +143,48 @@ class _Call:
             for name, function in saved.items():
                 setattr(self.module, name, function)
 
-    def _check_edges(self, bound: dict[str, Any]) -> bool:
-        """Whether edge weights are passed; all else but features and edges is refused."""
-        weighted = False
+    def _check_edges(self, bound: dict[str, Any]) -> tuple[str, bool]:
+        """The relation, and whether edge weights are passed; all else but features is refused."""
+        relation, weights = "", []
         for name, value in bound.items():
             if name in ("self", self.conv.x, self.conv.earlier, *self.conv.given):
                 continue
-            if value is None or isinstance(value, RecordingGraph):
+            if isinstance(value, RecordingGraph):
+                relation = value.relation
+            elif name == "edge_index":
+                relation = self._relation(value)
+            elif value is None:
                 continue
-            if name == "edge_index":
-                if not isinstance(value, Traced) or not is_edges(value.node):
-                    where = f" at {value.node.where}" if isinstance(value, Traced) else ""
-                    raise self._refuse(
-                        f"is given edges that were changed{where}; convolutions here read the"
-                        " job's edges: change those, or let the convolution do it"
-                        " (add_self_loops)"
-                    )
             elif name == self.conv.weight:
                 if not isinstance(value, Traced) or not is_weight(value.node):
                     raise self._refuse("is given edge weights that are not the graph's own")
-                weighted = True
+                weights.append(value.node.of)
             elif isinstance(value, Traced) or value is not False:
                 raise self._refuse(f"is given {name}, which is not known here; leave it out")
-        return weighted
+        if weights and weights != [relation]:
+            raise self._refuse(f"is given edge weights of {weights[0]}, but edges of {relation}")
+        return relation, bool(weights)
+
+    def _relation(self, value: Any) -> str:
+        if value is None:
+            raise self._refuse(
+                f"is given no edges: its relation is not among the graph's; it has"
+                f" {self.recording.types}"
+            )
+        found = relation_of(value.node) if isinstance(value, Traced) else None
+        if found is None:
+            where = f" at {value.node.where}" if isinstance(value, Traced) else ""
+            raise self._refuse(
+                f"is given edges that were changed{where}; convolutions here read the"
+                " job's edges: change those, or let the convolution do it"
+                " (add_self_loops)"
+            )
+        if found == ALL:
+            raise self._refuse(
+                "is given the edges of all relations together; known with them are RGCNConv and"
+                " FastRGCNConv: give it those of one relation"
+            )
+        return found
 
     def _given(self, bound: dict[str, Any]) -> dict[str, float]:
         """Options that the call gives: single numbers."""
@@ -142,58 +202,6 @@ class _Call:
 
     def _refuse(self, what: str) -> Exception:
         return refuse(here(), f"{self.path} ({type(self.module).__name__}) {what}")
-
-
-class _Propagate:
-    """In place of ``propagate`` of a module of PyG's that is not known as a whole."""
-
-    def __init__(self, module: Any, edges: Edges, scopes: Scopes) -> None:
-        self.module, self.edges, self.scopes = module, edges, scopes
-
-    def __call__(self, edge_index: Any, _size: Any = None, /, **kwargs: Any) -> Any:
-        kwargs.pop("size", None)
-        m, name = self.module, type(self.module).__name__
-        base: Any = next(kind for kind in type(m).__mro__ if kind.__name__ == "MessagePassing")
-        if not isinstance(edge_index, Traced) or not is_edges(edge_index.node):
-            raise refuse(
-                here(),
-                f"{name} propagates along edges that were changed; only the job's own edges are"
-                " known: add loops or drop edges there",
-            )
-        if m.flow != "source_to_target":
-            raise refuse(here(), f"{name} has flow={m.flow!r}; turn the edges in the manifest")
-        reduce = REDUCES.get(str(m.aggr))
-        if type(m).aggregate is not base.aggregate or reduce is None:
-            raise refuse(here(), f"{name} aggregates by {m.aggr!r}; known are sum, mean and max")
-        message = m.message(**self._arguments("message", kwargs))
-        out = self.edges.aggregate(message, reduce, self.scopes.current(m))
-        return m.update(out, **self._arguments("update", kwargs, skip=1))
-
-    def _arguments(self, hook: str, given: dict[str, Any], skip: int = 0) -> dict[str, Any]:
-        """What a hook is called with: ``x_j`` and ``x_i`` are the rows at the edges' ends."""
-        names = list(inspect.signature(getattr(self.module, hook)).parameters.items())[skip:]
-        found = {}
-        for name, parameter in names:
-            stem, end = name[:-2], name[-2:]
-            if end in ("_j", "_i") and stem in given:
-                x = given[stem]
-                if isinstance(x, tuple):
-                    x = x[end == "_i"]
-                take = self.edges.source if end == "_j" else self.edges.target
-                found[name] = None if x is None else take(x)
-            elif name in given:
-                found[name] = given[name]
-            elif parameter.default is parameter.empty:
-                raise refuse(
-                    here(),
-                    f"{type(self.module).__name__}.{hook} reads {name}, which is not known here;"
-                    " known are the arguments of propagate, with _i and _j",
-                )
-        return found
-
-
-def _refuse_edge_updater(*_args: Any, **_kwargs: Any) -> Any:
-    raise refuse(here(), "edge_updater is not known here; compute it in message")
 
 
 def plain_graphs(value: Any) -> Any:

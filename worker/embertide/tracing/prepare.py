@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from embertide.errors import ModelError
-from embertide.tracing.arguments import roles_of
-from embertide.tracing.graphs import random_graph
+from embertide.tracing.arguments import is_by_type, roles_of
+from embertide.tracing.graphs import GraphTypes, random_graph
 from embertide.tracing.run import Subject
 
 _WIDTHS = ("in_channels", "_in_src_feats", "_in_feats", "in_feats", "in_features")
@@ -18,17 +18,44 @@ _WIDTHS = ("in_channels", "_in_src_feats", "_in_feats", "in_feats", "in_features
 _TRIED = 7
 
 
-def prepare(module: nn.Module, inputs: Mapping[str, str]) -> Subject:
+def prepare(module: nn.Module, inputs: Mapping[str, str], graph: GraphTypes | None) -> Subject:
     """What is traced; the user's own module stays as it is.
 
     Parameters are rounded to float32, as workers have them, before they become float64.
+
+    Raises:
+        ModelError: an argument of ``forward`` is not known, or the module is for a graph with
+            types and the types were not given.
     """
     copied = copy.deepcopy(module).eval().float().double()
     for one in copied.modules():
         _forget_graph(one)
         if "_allow_zero_in_degree" in vars(one):
             vars(one)["_allow_zero_in_degree"] = True
-    return Subject(copied, roles_of(copied, inputs))
+    roles = roles_of(copied, inputs)
+    return Subject(copied, roles, _is_by_type(copied, roles, graph))
+
+
+_OF_TYPES = ("HeteroConv", "HeteroGraphConv", "HGTConv", "HANConv", "GraphModule")
+"""Classes of modules that take dicts by type; the last is what ``to_hetero`` makes."""
+
+
+def _is_by_type(module: nn.Module, roles: Mapping[str, str], graph: GraphTypes | None) -> bool:
+    """Whether ``forward`` takes dicts by type."""
+    kind = type(module).__name__
+    numbered = "edge_type" in roles.values()
+    wanted = is_by_type(module) or any(type(one).__name__ in _OF_TYPES for one in module.modules())
+    if graph is None and (wanted or numbered):
+        raise ModelError(
+            f"{kind} is for a graph with types; name its node types and relations with --graph: a"
+            """ job's file, or '{"nodes": {"user": 64}, "edges": ["user:follows:user"]}'"""
+        )
+    if numbered and graph is not None and len(graph.nodes) > 1:
+        raise ModelError(
+            f"{kind}.forward takes edge_type, so that all nodes are of one type, but the graph has"
+            f" {', '.join(graph.nodes)}; name one node type, and a relation for each number"
+        )
+    return not numbered and graph is not None and (wanted or len(graph.nodes) > 1)
 
 
 def _forget_graph(module: nn.Module) -> None:
@@ -49,7 +76,7 @@ def find_width(subject: Subject, given: int | None, init: Mapping[str, Any]) -> 
     problem: ModelError | None = None
     for width in dict.fromkeys([given] if given else _candidates(subject.module, init)):
         try:
-            subject.record(random_graph(_TRIED, width, seed=0))
+            subject.record(random_graph(GraphTypes({"": width}), _TRIED, seed=0))
         except ModelError as error:
             if error.__cause__ is None:
                 return width  # It is no matter of sizes.

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from embertide.tracing.tape import Node
 
-_SHAPING = (
+ALL = "*"
+"""In place of a relation: the edges of all of them, one after another."""
+
+SHAPING = (
     *("view", "reshape", "flatten", "unsqueeze", "squeeze", "expand_as"),
     *("to", "float", "double", "type_as", "contiguous", "clone", "detach"),
 )
+"""Operations that change a tensor's shape or type alone."""
 
 
 def is_weight(node: Node) -> bool:
-    """Whether it is the graph's stored edge weight."""
-    return _is_input(node, "edge_weight")
+    """Whether it is the stored edge weight of a relation."""
+    return _input(node, "edge_weight") is not None
 
 
-def is_edges(node: Node) -> bool:
-    """Whether it is the graph's own ``edge_index``."""
-    return _is_input(node, "edge_index")
+def relation_of(node: Node) -> str | None:
+    """The relation whose own ``edge_index`` it is; None if it is no such."""
+    return _input(node, "edge_index")
 
 
-def _is_input(node: Node, role: str) -> bool:
+def target_of(node: Node) -> str | None:
+    """The relation whose destinations it is, edge by edge; None if it is no such."""
+    return _input(node, "index")
+
+
+def _input(node: Node, role: str) -> str | None:
     found = shaped(node)
-    return found.op == "input" and found.args == (role,)
+    if found.op != "input" or found.args[0] != role:
+        return None
+    return str(found.args[1])
 
 
 def shaped(node: Node) -> Node:
     """The node behind changes of shape and type."""
-    while node.op in _SHAPING:
+    while node.op in SHAPING:
         node = node.args[0]
     return node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +15,16 @@ from embertide.errors import EmbertideError
 from embertide.models.dgl_interop import load_dgl
 from embertide.models.folder import Library
 from embertide.tracing.arguments import arguments_of
+from embertide.tracing.dgl_frames import Field
 from embertide.tracing.dgl_graph import RecordingGraph
-from embertide.tracing.graphs import RandomGraph
-from embertide.tracing.messages import Edges
+from embertide.tracing.given import by_type, data_of, of_one_type
+from embertide.tracing.graphs import GraphTypes, RandomGraph
 from embertide.tracing.modules import recorded
+from embertide.tracing.recording import Recording
+from embertide.tracing.roles import ALL
 from embertide.tracing.scopes import Scopes
 from embertide.tracing.source import place_of, refuse
-from embertide.tracing.tape import Node, Tape, Traced
+from embertide.tracing.tape import Node, Traced
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,14 @@ class Subject:
     Attributes:
         module: in eval mode and float64.
         roles: argument -> role (`arguments.ROLES`).
-        fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded:
-            ``ndata`` and ``edata`` -> a name.
+        by_type: whether tensors are passed as dicts by type.
+        fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded.
     """
 
     module: nn.Module
     roles: dict[str, str]
-    fields: dict[str, str] = field(default_factory=dict)
+    by_type: bool = False
+    fields: dict[Field, str] = field(default_factory=dict)
 
     @property
     def library(self) -> Library:
@@ -60,58 +64,104 @@ class Subject:
         Raises:
             ModelError: it raised an error.
         """
-        values: dict[str, Any] = {"x": graph.x, "edge_index": graph.edge_index}
-        if weighted:
-            values["edge_weight"] = graph.weight
+        edges = graph.edges
+        values: dict[str, dict[str, Tensor]] = {
+            "x": graph.x,
+            "edge_index": {name: one.edge_index for name, one in edges.items()},
+            "edge_weight": {name: one.weight for name, one in edges.items()},
+        }
+        merged = dict(zip(_MERGED, graph.merged, strict=True))
+        if not weighted:
+            del values["edge_weight"], merged["edge_weight"]
         real = self._dgl(graph)
-        if "ndata" in self.fields:
-            real.ndata[self.fields["ndata"]] = graph.x
-        if "edata" in self.fields:
-            real.edata[self.fields["edata"]] = graph.weight
-        return self._call(values, real, weighted)
+        for (kind, of), name in self.fields.items():
+            if kind == "ndata":
+                (real.nodes[of].data if of else real.ndata)[name] = graph.x[of]
+            else:
+                of_edges = real.edges[graph.types.triple(of)].data if of else real.edata
+                of_edges[name] = edges[of].weight
+        return self._call(graph.types, values, merged, real)
 
-    def record(self, graph: RandomGraph) -> Node:
-        """What it does on a graph with edge weights: the node of what it returns.
+    def record(self, graph: RandomGraph) -> dict[str, Node]:
+        """What it does on a graph with edge weights: for each node type that gets something, what.
 
         Raises:
             ModelError: it raised an error, or does what cannot be recorded.
         """
-        tape, scopes = Tape(), Scopes()
-        edges = Edges(tape, graph)
-        values = {
-            "x": tape.input("x", graph.x),
-            "edge_index": tape.input("edge_index", graph.edge_index),
-            "edge_weight": tape.input("edge_weight", graph.weight),
+        recording = Recording(graph, Scopes(self.module, graph.types.typed))
+        values: dict[str, Any] = {
+            "x": recording.x,
+            "edge_index": recording.edge_index,
+            "edge_weight": recording.edge_weight,
+        }
+        merged = {
+            role: recording.tape.input(role, value, ALL)
+            for role, value in zip(_MERGED, graph.merged, strict=True)
         }
         real = self._dgl(graph)
-        recording = None if real is None else RecordingGraph(real, edges, scopes, values)
-        with recorded(self.module, edges, scopes):
-            out = self._call(values, recording, weighted=True)
-        if recording is not None:
-            self.fields.update(recording.fields)
-        if not isinstance(out, Traced) or out.node.edges or out.shape[:1] != (graph.nodes,):
+        stands_for = None if real is None else RecordingGraph(real, recording)
+        with recorded(self.module, recording):
+            out = self._call(graph.types, values, merged, stands_for)
+        if stands_for is not None:
+            self.fields.update(stands_for.fields)
+        return self._outputs(graph, out)
+
+    def _outputs(self, graph: RandomGraph, out: Any) -> dict[str, Node]:
+        """The node of each result, by node type."""
+        if isinstance(out, Traced):
+            found = {out.node.of: out}
+        elif graph.types.typed and isinstance(out, dict):
+            found = {str(name): one for name, one in out.items() if one is not None}
+        else:
+            found = {}
+        fit = [
+            isinstance(one, Traced)
+            and not one.node.edges
+            and one.node.of == of
+            and one.shape[:1] == (graph.counts.get(of),)
+            for of, one in found.items()
+        ]
+        if not found or not all(fit):
+            what = (
+                "one tensor with a row for each node of a type, or a dict of them by node type"
+                if graph.types.typed
+                else "one tensor with a row for each node"
+            )
             raise refuse(
                 "",
-                f"{type(self.module).__name__}.forward returns {_told(out)}; it must return one"
-                " tensor with a row for each node, which are the embeddings",
+                f"{type(self.module).__name__}.forward returns {_told(out)}; it must return {what},"
+                " which are the embeddings",
             )
-        return out.node
+        return {of: one.node for of, one in found.items()}
 
     def _dgl(self, graph: RandomGraph) -> Any:
         """DGL's graph, where the module takes one."""
         if not {"graph", "blocks"} & set(self.roles.values()):
             return None
-        return load_dgl().graph((graph.src, graph.dst), num_nodes=graph.nodes)
+        if not graph.types.typed:
+            edges = graph.edges[""]
+            return load_dgl().graph((edges.src, edges.dst), num_nodes=graph.counts[""])
+        ends = {graph.types.triple(name): (one.src, one.dst) for name, one in graph.edges.items()}
+        return load_dgl().heterograph(ends, num_nodes_dict=graph.counts)
 
-    def _call(self, values: dict[str, Any], graph: Any, weighted: bool) -> Any:
+    def _call(
+        self,
+        types: GraphTypes,
+        of_types: Mapping[str, Mapping[str, Any]],
+        merged: Mapping[str, Any],
+        graph: Any,
+    ) -> Any:
+        if self.by_type:
+            values = by_type(of_types, types)
+        else:
+            together = merged if "edge_type" in self.roles.values() else {}
+            values = of_one_type(of_types, together)
         given = {}
         for name, role in self.roles.items():
-            if role == "edge_weight" and not weighted:
+            if role == "edge_weight" and role not in values:
                 continue
             if role == "data":
-                from torch_geometric.data import Data
-
-                given[name] = Data(**values)
+                given[name] = data_of(values, types)
             elif role in ("graph", "blocks"):
                 given[name] = graph if role == "graph" else _Blocks(graph)
             else:
@@ -127,6 +177,9 @@ class Subject:
                 f"{name}.forward failed on a small random graph with {type(error).__name__}:"
                 f" {error}",
             ) from error
+
+
+_MERGED = ("edge_index", "edge_type", "edge_weight")
 
 
 class _Blocks(list[Any]):
@@ -157,4 +210,6 @@ def quiet() -> Iterator[None]:
 def _told(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor {list(value.shape)}"
+    if isinstance(value, dict):
+        return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
     return f"a {type(value).__name__}"

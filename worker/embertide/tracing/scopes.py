@@ -2,32 +2,78 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from torch import nn
 
 
-class Scopes:
-    """The calls of modules that are under way."""
+class Called(NamedTuple):
+    """The layer that a call of a module belongs to.
 
-    def __init__(self) -> None:
-        self._stack: list[tuple[str, str, str]] = []
+    Attributes:
+        name: of the layer, another one for each call.
+        path: of the module that the layer is shown as.
+        kind: its class.
+    """
+
+    name: str
+    path: str
+    kind: str
+
+
+class Scopes:
+    """The calls of modules that are under way.
+
+    Modules side by side in an ``nn.ModuleDict``, as relations' convolutions are, make one layer
+    together: until one of them is called again, or another module holds them.
+    """
+
+    def __init__(self, module: nn.Module, typed: bool) -> None:
+        self._stack: list[Called] = []
         self._calls = 0
+        self._dicts = {
+            path for path, one in module.named_modules() if typed and isinstance(one, nn.ModuleDict)
+        }
+        self._together: dict[str, tuple[int, set[str]]] = {}
 
     def watch(self, path: str, module: nn.Module) -> list[Any]:
         """Note when a module starts and ends; returns what removes the hooks again."""
 
         def start(one: nn.Module, _args: Any) -> None:
-            self._calls += 1
-            self._stack.append((f"{path}#{self._calls}", path, type(one).__name__))
+            self._stack.append(self.called(path, one))
 
         def end(_one: nn.Module, _args: Any, _result: Any) -> None:
             self._stack.pop()
 
         return [module.register_forward_pre_hook(start), module.register_forward_hook(end)]
 
-    def current(self, module: nn.Module | None = None) -> tuple[str, str, str]:
-        """A name of the innermost call, the module's path and its class."""
-        if not self._stack:
-            return "forward", "", "" if module is None else type(module).__name__
-        return self._stack[-1]
+    @contextmanager
+    def within(self, called: Called) -> Iterator[None]:
+        """A call that no hook sees."""
+        self._stack.append(called)
+        try:
+            yield
+        finally:
+            self._stack.pop()
+
+    def called(self, path: str, module: nn.Module) -> Called:
+        """A new call of a module: a layer of its own, or one with those beside it."""
+        self._calls += 1
+        parent = path.rpartition(".")[0]
+        if parent not in self._dicts:
+            return Called(f"{path}#{self._calls}", path, type(module).__name__)
+        holder = self.current()
+        key = f"{holder.name}/{parent}"
+        number, members = self._together.get(key, (0, {path}))
+        if path in members:
+            number, members = self._calls, set()
+        members.add(path)
+        self._together[key] = number, members
+        shown = (holder.path, holder.kind) if holder.path else (parent, type(module).__name__)
+        return Called(f"{key}#{number}", *shown)
+
+    def current(self) -> Called:
+        """The innermost call."""
+        return self._stack[-1] if self._stack else Called("forward", "", "")

@@ -45,7 +45,7 @@ _IN_PLACE = (
 )
 """Operations in place that are the same as a new value for the same name."""
 
-_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "conv")
+_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree")
 """Operations that take rows of nodes to edges, and back."""
 
 
@@ -60,6 +60,7 @@ class Node:
         where: ``file:line`` in the user's code.
         edges: whether it has one row for each edge, not for each node.
         number: of operations before it.
+        of: the node type whose rows it has, or the relation; "" where a graph has one of each.
     """
 
     op: str
@@ -69,6 +70,7 @@ class Node:
     where: str
     edges: bool = False
     number: int = 0
+    of: str = ""
 
     def sources(self) -> list[Node]:
         """The nodes that it reads."""
@@ -97,16 +99,36 @@ class Tape:
 
     nodes: list[Node] = field(default_factory=list)
 
-    def input(self, role: str, value: Tensor) -> Traced:
-        """A tensor that every graph has: ``x``, ``edge_index`` or ``edge_weight``."""
-        return self.wrap(self.add("input", (role,), {}, value))
+    def input(self, role: str, value: Tensor, of: str = "") -> Traced:
+        """A tensor that every graph has.
 
-    def add(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Node:
-        """Record an operation; traced tensors among its arguments become nodes."""
+        Args:
+            role: ``x``, or of edges ``edge_index``, ``edge_weight`` or ``index``.
+            of: its node type or relation.
+        """
+        return self.wrap(self.add("input", (role, of), {}, value, of))
+
+    def add(
+        self,
+        op: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        value: Any,
+        of: str | None = None,
+    ) -> Node:
+        """Record an operation; traced tensors among its arguments become nodes.
+
+        Args:
+            of: what the rows of the result are; without it, what those of the arguments are.
+
+        Raises:
+            ModelError: the arguments have rows of several node types, or of several relations.
+        """
         node = Node(op, as_nodes(args), as_nodes(kwargs), value, here())
         node.number = len(self.nodes)
-        node.edges = op in _TO_EDGES or (op == "input" and args != ("x",))
+        node.edges = op in _TO_EDGES or (op == "input" and args[0] != "x")
         node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
+        node.of = _common(node) if of is None else of
         self.nodes.append(node)
         return node
 
@@ -166,6 +188,19 @@ class Tape:
             ]
             return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
         raise refuse(here(), _DECIDES.get(op, f"{op} reads the numbers in a tensor") + _SAME_WAY)
+
+
+def _common(node: Node) -> str:
+    """The node type, or relation, that all rows are of that a node reads."""
+    found = {one.of for one in node.sources() if one.edges == node.edges}
+    if len(found) > 1:
+        what = "relations" if node.edges else "node types"
+        raise refuse(
+            node.where,
+            f"{node.op} puts tensors of the {what} {' and '.join(sorted(found))} together, whose"
+            " rows are not the same; compute each by itself, and sum up edges first",
+        )
+    return found.pop() if found else ""
 
 
 class _Named(tuple[Any, ...]):

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs import hetero
+from embertide.models.convs import han, hetero, hgt, rgcn
 from embertide.models.node_types import NodeTypes
 from embertide.models.options import hetero as hetero_options
+from embertide.models.options import relational
 from embertide.models.weights import Scope
 
 Tensors = dict[str, str]
@@ -23,4 +24,9 @@ TYPED_CONVS: dict[
 ] = {
     hetero_options.PygHetero: hetero.pyg_hetero,
     hetero_options.DglHetero: hetero.dgl_hetero,
+    relational.PygRgcn: rgcn.pyg_rgcn,
+    relational.DglRgcn: rgcn.dgl_rgcn,
+    relational.PygHgt: hgt.pyg_hgt,
+    relational.DglHgt: hgt.dgl_hgt,
+    relational.PygHan: han.pyg_han,
 }

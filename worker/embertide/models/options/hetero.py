@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny, field_validator
+from torch import Tensor
 
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library, Problems
@@ -15,7 +17,7 @@ from embertide.spec.problems import Loc
 from embertide.spec.relations import Relation
 
 Relations = tuple[Relation, ...]
-_OUTSIDE = ("batch_norm", "layer_norm", "skip")
+_OUTSIDE = ("batch_norm", "layer_norm", "graph_norm", "skip")
 """What stands behind all relations' results, never in the convolution of one."""
 
 
@@ -166,7 +168,7 @@ class Hetero(SeveralTypes):
         """The modules of relations."""
         return tuple(f"{container}.<relation>" for container in self.containers)
 
-    def found_in(self, names: set[str]) -> set[str]:
+    def found_in(self, names: Mapping[str, Tensor]) -> set[str]:
         """The prefixes below which modules for relations are stored."""
         found = set()
         for name in names:

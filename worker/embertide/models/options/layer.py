@@ -7,16 +7,18 @@ only adds a check.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_origin
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
+from torch import Tensor
 
+from embertide.models.options.graph_norm import GraphNorm, LayerNorm
 from embertide.models.options.parts import Activation, Mlp, Norm, Part, Skip
 from embertide.spec.base import FieldProblems
 
 Library = Literal["dgl", "pyg"]
-After = Literal["average", "batch_norm", "layer_norm", "activation", "skip"]
+After = Literal["average", "batch_norm", "layer_norm", "graph_norm", "activation", "skip"]
 Place = tuple[str | int, ...]
 Problems = list[tuple[Place, str]]
 
@@ -66,14 +68,17 @@ class Layer(Part):
         " at each kind of layer",
     )
     batch_norm: Norm = Field(default=None, description="a batch norm in eval mode behind it")
-    layer_norm: Norm = Field(default=None, description="a layer norm behind it")
+    layer_norm: LayerNorm = Field(default=None, description="a layer norm behind it")
+    graph_norm: GraphNorm = Field(
+        default=None, description="a norm behind it whose statistics are taken over all nodes"
+    )
     activation: Activation | None = Field(default=None, description="an activation behind it")
     skip: Skip = Field(default=None, description="a link that adds an earlier tensor")
     order: tuple[After, ...] = Field(
         default=(),
         strict=False,
         description="in which order those given of average (heads), batch_norm, layer_norm,"
-        " activation and skip follow, where it is not this order",
+        " graph_norm, activation and skip follow, where it is not this order",
     )
 
     @model_validator(mode="after")
@@ -119,7 +124,7 @@ class Layer(Part):
         """What stands behind the prefix of such a module, as messages show it."""
         return self.marks
 
-    def found_in(self, names: set[str]) -> set[str]:
+    def found_in(self, names: Mapping[str, Tensor]) -> set[str]:
         """The prefixes under which such a module is stored, by its marks."""
         return {
             name[: -len(mark)].removesuffix(".")
@@ -147,6 +152,7 @@ class Layer(Part):
             ("average", self.averages_after()),
             ("batch_norm", self.batch_norm is not None),
             ("layer_norm", self.layer_norm is not None),
+            ("graph_norm", self.graph_norm is not None),
             ("activation", self.activation is not None),
             ("skip", self.skip is not None),
         ]
@@ -154,7 +160,8 @@ class Layer(Part):
 
     def part_prefixes(self) -> list[str]:
         """Every prefix given for what follows the convolution."""
-        norms = [norm.prefix for norm in (self.batch_norm, self.layer_norm) if norm is not None]
+        given = (self.batch_norm, self.layer_norm, self.graph_norm)
+        norms = [norm.prefix for norm in given if norm is not None]
         slopes = None if self.activation is None else self.activation.prefix
         link = None if self.skip is None else self.skip.linear
         return [name for name in (slopes, link, *norms) if name is not None]

@@ -24,7 +24,7 @@ def _short(field: str) -> BeforeValidator:
     return BeforeValidator(lambda value: {field: value} if isinstance(value, str) else value)
 
 
-def _switch(value: Any) -> Any:
+def switch(value: Any) -> Any:
     """Let ``true`` stand for "with the defaults" and ``false`` for "none"."""
     if isinstance(value, bool):
         return {} if value else None
@@ -60,7 +60,7 @@ Activation = Annotated[ActivationOptions, _short("kind")]
 
 
 class NormOptions(Part):
-    """A layer norm, or a batch norm in eval mode."""
+    """A batch norm in eval mode; a layer norm has the same fields, and more."""
 
     prefix: str | None = Field(
         default=None,
@@ -69,6 +69,11 @@ class NormOptions(Part):
     )
     eps: float = Field(default=1e-5, gt=0, description="added to the variance, as in training")
     affine: bool = Field(default=True, description="whether it has a scale and a shift")
+
+    @property
+    def stores(self) -> bool:
+        """Whether the module has parameters."""
+        return self.affine
 
 
 class SkipOptions(Part):
@@ -122,6 +127,6 @@ def _mlp_word(value: Any) -> Any:
     return {value: ""} if value in ("linear", "batch_norm", "layer_norm") else {"activation": value}
 
 
-Norm = Annotated[NormOptions | None, BeforeValidator(_switch)]
-Skip = Annotated[SkipOptions | None, BeforeValidator(_switch)]
+Norm = Annotated[NormOptions | None, BeforeValidator(switch)]
+Skip = Annotated[SkipOptions | None, BeforeValidator(switch)]
 Mlp = list[Annotated[MlpModule, BeforeValidator(_mlp_word)]]

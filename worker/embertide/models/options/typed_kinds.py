@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from embertide.models.options import relational
 from embertide.models.options.hetero import DglHetero, PygHetero, SeveralTypes
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
 
 TYPED_LAYERS: dict[Library, dict[str, type[SeveralTypes]]] = {
-    "dgl": {"hetero": DglHetero},
-    "pyg": {"hetero": PygHetero},
+    "dgl": {"hetero": DglHetero, "rgcn": relational.DglRgcn, "hgt": relational.DglHgt},
+    "pyg": {
+        "hetero": PygHetero,
+        "rgcn": relational.PygRgcn,
+        "hgt": relational.PygHgt,
+        "han": relational.PygHan,
+    },
 }
 
 

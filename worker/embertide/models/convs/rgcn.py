@@ -1,0 +1,163 @@
+"""RGCN for both libraries: a sum over relations, and the node itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from embertide.models.builder import ProgramBuilder
+from embertide.models.convs.aggregation import LINEAR, aggregate
+from embertide.models.convs.relation_weights import RelationWeights, relational
+from embertide.models.node_types import NodeTypes
+from embertide.models.options.relational import DglRgcn, PygRgcn
+from embertide.models.weights import Scope
+from embertide.spec.relations import Relation
+
+Tensors = dict[str, str]
+
+
+def pyg_rgcn(b: ProgramBuilder, s: Scope, o: PygRgcn, x: Tensors, types: NodeTypes) -> Tensors:
+    """RGCNConv; FastRGCNConv is the same function."""
+    _learn_widths(b, s, x, types)
+    relations = len(types.relations)
+    if s.has("comp"):
+        weights = _of_bases(s, "comp", "weight", relations)
+    elif s.dims("weight") == 4:
+        blocks = s.raw("weight", relations, "blocks", "block in", "block out")
+        s.bind("in", "blocks", "block in")
+        s.bind("out", "blocks", "block out")
+        weights = None if blocks is None else RelationWeights(blocks=blocks)
+    else:
+        full = s.raw("weight", relations, "in", "out")
+        weights = None if full is None else RelationWeights(full=full)
+    root = s.take("root", "in", "out", turned=True) if o.root_weight else None
+    bias = s.take("bias", "out") if o.bias else None
+    made = relational(
+        b, s, x, types, weights, lambda h: aggregate(b, h, o.aggr), linear=o.aggr in LINEAR
+    )
+    _tell_widths(b, s, x)
+    return {
+        name: _with_node(b, s, name, parts, x.get(name, ""), root, bias)
+        for name, parts in _every_type(made, x, rooted=o.root_weight).items()
+    }
+
+
+def _of_bases(s: Scope, shares: str, bases: str, relations: int) -> RelationWeights | None:
+    """Bases, and each relation's share of them."""
+    found = s.raw(shares, relations, "bases")
+    full = s.raw(bases, "bases", "in", "out")
+    return None if found is None or full is None else RelationWeights(full=full, shares=found)
+
+
+def _learn_widths(b: ProgramBuilder, s: Scope, x: Tensors, types: NodeTypes) -> None:
+    """All node types have the same columns."""
+    for name in dict.fromkeys(x[one.source] for one in types.relations):
+        if b.widths[name]:
+            s.agree("in", b.widths[name])
+
+
+def _tell_widths(b: ProgramBuilder, s: Scope, x: Tensors) -> None:
+    """What the weights say of the inputs' columns."""
+    for name in x.values():
+        b.learn(name, s.size("in"))
+
+
+def _every_type(made: dict[str, list[str]], x: Tensors, *, rooted: bool) -> dict[str, list[str]]:
+    """Where the node itself counts, of types to which no relation leads, too."""
+    return {**({name: [] for name in x} if rooted else {}), **made}
+
+
+def _with_node(
+    b: ProgramBuilder,
+    s: Scope,
+    node_type: str,
+    parts: list[str],
+    x: str,
+    root: str | None,
+    bias: str | None,
+) -> str:
+    """The sum of the relations' results, the node itself through ``root``, and the bias."""
+    with b.of_type(node_type):
+        if root is not None:
+            parts = [*parts, b.linear(x, root, s.size("out"), bias)]
+        total = parts[0] if len(parts) == 1 else b.elementwise(tuple(parts), "sum")
+        return total if root is not None or bias is None else b.affine(total, None, bias)
+
+
+def dgl_rgcn(b: ProgramBuilder, s: Scope, o: DglRgcn, x: Tensors, types: NodeTypes) -> Tensors:
+    """RelGraphConv: the norm comes before the bias, and both before the node itself."""
+    _learn_widths(b, s, x, types)
+    root = s.take("loop_weight", "in", "out", turned=True) if o.self_loop else None
+    bias = s.take("h_bias", "out") if o.bias else None
+    weights = _dgl_weights(s, o, len(types.relations))
+    aggr = "mean" if o.norm == "relation" else "sum"
+    made = relational(b, s, x, types, weights, lambda h: aggregate(b, h, aggr))
+    _tell_widths(b, s, x)
+    found = {}
+    for name, parts in _every_type(made, x, rooted=o.self_loop).items():
+        into = [one for one in types.relations if one.destination == name]
+        total = _sum(b, name, parts)
+        if o.norm == "all" and into:
+            total = _over_all_degrees(b, name, total, into)
+        with b.of_type(name):
+            found[name] = _dgl_behind(b, s, o, total, x.get(name, ""), root, bias)
+    return found
+
+
+def _sum(b: ProgramBuilder, node_type: str, parts: list[str]) -> str:
+    """The sum of all parts; "" where there are none."""
+    if len(parts) < 2:
+        return "".join(parts)
+    with b.of_type(node_type):
+        return b.elementwise(tuple(parts), "sum")
+
+
+def _dgl_weights(s: Scope, o: DglRgcn, relations: int) -> RelationWeights | None:
+    """Those of its TypedLinear."""
+    if o.regularizer == "basis":
+        return _of_bases(s, "linear_r.coeff", "linear_r.W", relations)
+    if o.regularizer is None:
+        full = s.raw("linear_r.W", relations, "in", "out")
+        return None if full is None else RelationWeights(full=full)
+    flat, count = s.raw("linear_r.W", relations, "values"), o.num_bases or 1
+    if flat is None:
+        return None
+    width = s.size("in") or s.size("values") * count // max(1, s.size("out"))
+    if width % count or flat.shape[1] % max(1, width):
+        expected = f"{count} blocks of {width} columns  ({s.label})"
+        s.weights.differ(s.name("linear_r.W"), expected, f"{flat.shape[1]} values")
+        return None
+    s.agree("in", width)
+    s.agree("out", flat.shape[1] * count // width)
+    return RelationWeights(blocks=flat.reshape(relations, count, width // count, -1))
+
+
+def _over_all_degrees(
+    b: ProgramBuilder, node_type: str, total: str, into: Sequence[Relation]
+) -> str:
+    """Divided by the number of in-edges of all relations."""
+    degrees = []
+    for relation in into:
+        with b.over(relation):
+            degrees.append(b.degree())
+    with b.of_type(node_type):
+        degree = _sum(b, node_type, degrees)
+        lines = ("a = clamp(x1, 1.0)", "out = div(x0, a)")
+        return b.row_wise((total, degree), lines, (), b.widths[total])
+
+
+def _dgl_behind(
+    b: ProgramBuilder, s: Scope, o: DglRgcn, total: str, x: str, root: str | None, bias: str | None
+) -> str:
+    """Norm, bias and the node itself; a type to which no relation leads has a sum of zeros."""
+    columns = s.size("out")
+    if not total:
+        zero = s.put(s.name("nothing"), torch.zeros(columns, s.size("in")))
+        total = b.linear(x, zero, columns)
+    if o.norm_inside:
+        scale, shift = (s.take(f"layer_norm_weight.{name}", "out") for name in ("weight", "bias"))
+        total = b.layer_norm(total, scale, shift, 1e-5)
+    if root is None:
+        return total if bias is None else b.affine(total, None, bias)
+    return b.combine(b.linear(x, root, columns, bias), total)

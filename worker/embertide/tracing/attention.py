@@ -1,0 +1,171 @@
+"""Sums over edges whose messages are multiplied by a softmax over each node's in-edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from embertide.tracing.lines import Lines
+from embertide.tracing.lower import Lowering, along_edges
+from embertide.tracing.message_lines import Ends
+from embertide.tracing.roles import SHAPING, is_weight, shaped
+from embertide.tracing.scopes import Called
+from embertide.tracing.source import refuse
+from embertide.tracing.tape import Node
+from embertide.tracing.values import Rows
+
+_MUL = ("mul", "multiply", "__mul__", "__rmul__")
+_THROUGH = (*SHAPING, "dropout", "__getitem__")
+_ADD = ("add", "__add__", "__radd__")
+_SCORE = "score"
+
+
+def softmax_in(message: Node) -> Node | None:
+    """The softmax over edges that a message has; None without one.
+
+    Raises:
+        ModelError: it has several.
+    """
+    found = [node for node in along_edges(message) if node.op == "edge_softmax"]
+    if len(found) > 1:
+        raise refuse(
+            found[-1].where,
+            "a message has several softmaxes over edges; sum each of them up by itself",
+        )
+    return found[0] if found else None
+
+
+def lower_attention(
+    low: Lowering, message: Node, share: Node, relation: str, scope: Called
+) -> Rows:
+    """The sum over in-edges of a softmax times the rest of a message."""
+    factors = _factors(message, share)
+    additive = _additive(factors, share)
+    if additive is not None:
+        return _attend(low, additive, relation, scope)
+    ends = Ends(low, (message,), relation)
+    name = _product(ends.lines, factors, message)
+    return Rows(_step(ends, share.args[0], name, message, scope, log_sum=False))
+
+
+def lower_attention_together(
+    low: Lowering, parts: Sequence[tuple[Node, Node]], relations: Sequence[str], scope: Called
+) -> Rows:
+    """One softmax over the in-edges of several relations, weighing a message of each.
+
+    Args:
+        parts: of each relation its scores [E, H] and its messages [E, H, F].
+    """
+    made = []
+    for (score, message), relation in zip(parts, relations, strict=True):
+        ends = Ends(low, (score, message), relation)
+        name = ends.lines.of(message)
+        made.append(_step(ends, score, name, message, scope, log_sum=True))
+    heads, width = (int(one.value[0].numel()) for one in parts[0])
+    return Rows(low.b.merge_softmax(tuple(made), width, heads))
+
+
+def _step(
+    ends: Ends, score: Node, name: str, message: Node, scope: Called, *, log_sum: bool
+) -> str:
+    heads, width = int(score.value[0].numel()), int(message.value[0].numel())
+    scores = ends.lines.of(score)
+    ends.lines.finish(scores, heads, _SCORE)
+    ends.lines.finish(name, width)
+    return ends.step(scope, "softmax", width + heads * log_sum, log_sum)
+
+
+# What a softmax is multiplied by.
+
+
+def _factors(node: Node, share: Node) -> list[Node | Tensor | float]:
+    """All that multiplies the softmax on the way to a message.
+
+    Raises:
+        ModelError: something else is done with it.
+    """
+    if node is share:
+        return []
+    if node.op in _THROUGH and isinstance(node.args[0], Node):
+        return _factors(node.args[0], share)
+    if node.op in _MUL:
+        for one, other in (node.args, node.args[::-1]):
+            if isinstance(one, Node) and share in along_edges(one):
+                if isinstance(other, Node) and share in along_edges(other):
+                    break
+                return [*_factors(one, share), other]
+    raise refuse(
+        node.where,
+        f"{node.op} of a softmax over edges is not known here; multiply it with what it weighs, and"
+        " sum that up",
+    )
+
+
+def _product(lines: Lines, factors: list[Node | Tensor | float], message: Node) -> str:
+    """The message without its softmax."""
+    factors = sorted(factors, key=lambda one: not isinstance(one, Node))
+    if not factors or not isinstance(factors[0], Node):
+        raise refuse(message.where, "a softmax over edges is summed up, which is 1; leave it out")
+    while message.op not in _MUL:
+        message = message.args[0]
+    total, *names = [lines.argument(one, message) for one in factors]
+    for name in names:
+        total = lines.add(f"mul({total}, {name})")
+    return lines.add(f"expand({total}, {list(message.value.shape[1:])})")
+
+
+# What has a step of its own.
+
+
+class _Additive(NamedTuple):
+    """GAT's attention: scores are leaky_relu(source + target)."""
+
+    x: Node
+    source: Node
+    target: Node
+    slope: float
+    weighted: bool
+
+
+def _additive(factors: list[Node | Tensor | float], share: Node) -> _Additive | None:
+    score = shaped(share.args[0])
+    if score.op != "leaky_relu":
+        return None
+    total = shaped(score.args[0])
+    if total.op not in _ADD or len(total.args) != 2 or total.kwargs:
+        return None
+    ends = {one.op: one.args[0] for one in map(_shaped, total.args) if one is not None}
+    found = [_shaped(one) for one in factors]
+    values = [one.args[0] for one in found if one is not None and one.op == "source"]
+    weights = [one for one in found if one is not None and is_weight(one)]
+    if set(ends) != {"source", "target"} or len(values) != 1:
+        return None
+    heads = {int(one.value[0].numel()) for one in (*ends.values(), share)}
+    if len(heads) > 1 or len(weights) > 1 or len(found) != 1 + len(weights):
+        return None
+    slope = score.kwargs.get("negative_slope", score.args[1] if len(score.args) > 1 else 0.01)
+    return _Additive(values[0], ends["source"], ends["target"], float(slope), bool(weights))
+
+
+def _shaped(value: Node | Tensor | float) -> Node | None:
+    return shaped(value) if isinstance(value, Node) else None
+
+
+def _attend(low: Lowering, found: _Additive, relation: str, scope: Called) -> Rows:
+    x, source, target = (
+        low.name(low.rows(one, low.values.get(one)))
+        for one in (found.x, found.source, found.target)
+    )
+    low.begin(scope)
+    with low.over(relation):
+        out = low.b.attend(
+            x,
+            source,
+            target,
+            low.b.widths[source],
+            negative_slope=found.slope,
+            edge_weight=found.weighted,
+        )
+    return Rows(out)

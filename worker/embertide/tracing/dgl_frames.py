@@ -1,0 +1,98 @@
+"""Tensors of a recorded graph's nodes and edges by name, as DGL's modules see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from embertide.tracing.source import here, refuse
+from embertide.tracing.tape import Traced
+
+Field = tuple[str, str]
+"""``ndata`` or ``edata``, and the node type or relation."""
+
+
+class Frame(dict[str, Any]):
+    """Tensors by name; one name that was never set is the job's own input."""
+
+    def __init__(self, of: Field, given: Traced | None, values: dict[str, Any] | None = None):
+        super().__init__(values or {})
+        self.of, self._given = of, given
+        self.inputs: list[str] = []
+
+    def copy(self) -> Frame:
+        """The same tensors and the same input."""
+        frame = Frame(self.of, self._given, dict(self))
+        frame.inputs = self.inputs
+        return frame
+
+    def __missing__(self, name: str) -> Any:
+        kind, of = self.of
+        what = "features" if kind == "ndata" else "edge weights"
+        if name not in self.inputs:
+            if self._given is None or self.inputs:
+                where = f" of {of}" if of else ""
+                raise refuse(
+                    here(), f"{kind}[{name!r}]{where} was never set, and is not the {what}"
+                )
+            self.inputs.append(name)
+        return self._given
+
+    @property
+    def known(self) -> bool:
+        """Whether the job gives it something."""
+        return self._given is not None
+
+
+class Frames(dict[str, Frame]):
+    """Those of several node types or relations; a field of all is a dict by type."""
+
+    def fields_called(self, name: str) -> dict[str, Any]:
+        """The field of every type that has it; of the job's own, where none was set."""
+        found = {of: frame[name] for of, frame in self.items() if name in frame}
+        return found or {of: frame[name] for of, frame in self.items() if frame.known}
+
+
+class Together:
+    """``g.ndata`` of a graph with several node types."""
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames = frames
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        return self._frames.fields_called(name)
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        if not isinstance(values, Mapping):
+            raise refuse(
+                here(),
+                f"{name!r} is set for a graph of the types {', '.join(self._frames)}; give a dict"
+                " of tensors by type",
+            )
+        for of, tensor in values.items():
+            self._frames[of][name] = tensor
+
+    def pop(self, name: str) -> dict[str, Any]:
+        """As dict's."""
+        return {of: frame.pop(name) for of, frame in self._frames.items() if name in frame}
+
+
+class View:
+    """``g.nodes[ntype].data`` and ``g.edges[etype].data``."""
+
+    def __init__(self, frames: Frames, key: Callable[[Any], str]) -> None:
+        self._frames, self._key = frames, key
+
+    def __getitem__(self, of: Any) -> SimpleNamespace:
+        return SimpleNamespace(data=self._frames[self._key(of)])
+
+
+class At:
+    """``edges.src`` and ``edges.dst`` of a message function."""
+
+    def __init__(self, frame: Frame, take: Any) -> None:
+        self._frame, self._take = frame, take
+
+    def __getitem__(self, name: str) -> Any:
+        return self._take(self._frame[name])

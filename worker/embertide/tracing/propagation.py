@@ -1,0 +1,94 @@
+"""`propagate` and `edge_updater` of a module of PyG's that is not known as a whole."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from embertide.tracing.messages import REDUCES, Edges
+from embertide.tracing.recording import Recording
+from embertide.tracing.roles import ALL, relation_of
+from embertide.tracing.source import here, refuse
+from embertide.tracing.tape import Traced
+
+
+class Propagate:
+    """In place of ``propagate``: messages of the module's own, recorded."""
+
+    def __init__(self, module: Any, recording: Recording) -> None:
+        self.module, self.recording = module, recording
+        self.name = type(module).__name__
+
+    def __call__(self, edge_index: Any, _size: Any = None, /, **kwargs: Any) -> Any:
+        """What arrives at each node, updated."""
+        kwargs.pop("size", None)
+        m, edges = self.module, self._edges(edge_index)
+        base: Any = next(kind for kind in type(m).__mro__ if kind.__name__ == "MessagePassing")
+        reduce = REDUCES.get(str(m.aggr))
+        if type(m).aggregate is not base.aggregate or reduce is None:
+            raise refuse(
+                here(), f"{self.name} aggregates by {m.aggr!r}; known are sum, mean and max"
+            )
+        message = m.message(**self._arguments("message", edges, kwargs))
+        out = edges.aggregate(message, reduce, self.recording.scopes.current())
+        return m.update(out, **self._arguments("update", edges, kwargs, skip=1))
+
+    def update_edges(self, edge_index: Any, _size: Any = None, /, **kwargs: Any) -> Any:
+        """In place of ``edge_updater``: tensors of the edges."""
+        kwargs.pop("size", None)
+        edges = self._edges(edge_index)
+        return self.module.edge_update(**self._arguments("edge_update", edges, kwargs))
+
+    def _edges(self, edge_index: Any) -> Edges:
+        relation = relation_of(edge_index.node) if isinstance(edge_index, Traced) else None
+        if edge_index is None:
+            raise refuse(
+                here(),
+                f"{self.name} is given no edges: its relation is not among the graph's, which has"
+                f" {self.recording.types}",
+            )
+        if relation is None or relation == ALL:
+            raise refuse(
+                here(),
+                f"{self.name} propagates along edges that were changed; only the job's own edges"
+                " are known, one relation at a time: add loops or drop edges there",
+            )
+        if self.module.flow != "source_to_target":
+            raise refuse(
+                here(), f"{self.name} has flow={self.module.flow!r}; turn the edges in the manifest"
+            )
+        return self.recording.edges[relation]
+
+    def _arguments(
+        self, hook: str, edges: Edges, given: dict[str, Any], skip: int = 0
+    ) -> dict[str, Any]:
+        """What a hook is called with: ``x_j`` and ``x_i`` are the rows at the edges' ends."""
+        names = list(inspect.signature(getattr(self.module, hook)).parameters.items())[skip:]
+        of_graph = {
+            "index": self.recording.index[edges.relation],
+            "ptr": None,
+            "size_i": edges.destinations,
+            "size_j": edges.sources,
+            "dim_size": edges.destinations,
+        }
+        found = {}
+        for name, parameter in names:
+            if name in given:
+                found[name] = given[name]
+            elif name[-2:] in ("_j", "_i") and name[:-2] in given:
+                found[name] = self._at_end(edges, given[name[:-2]], name[-2:])
+            elif name in of_graph:
+                found[name] = of_graph[name]
+            elif parameter.default is parameter.empty:
+                raise refuse(
+                    here(),
+                    f"{self.name}.{hook} reads {name}, which is not known here;"
+                    " known are the arguments of propagate, with _i and _j",
+                )
+        return found
+
+    def _at_end(self, edges: Edges, x: Any, end: str) -> Any:
+        if isinstance(x, tuple):
+            x = x[end == "_i"]
+        take = edges.source if end == "_j" else edges.target
+        return None if x is None else take(x)

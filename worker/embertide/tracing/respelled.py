@@ -1,0 +1,133 @@
+"""PyG's convolutions over several relations at once, relation by relation.
+
+Their own code puts nodes or edges of all types into one tensor, which no program has. Each function
+takes the place of ``forward`` while a module is recorded; the proof holds it to the module's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import gelu
+
+from embertide.tracing.messages import REDUCES, reduced, shares
+from embertide.tracing.recording import Recording
+from embertide.tracing.roles import ALL, relation_of
+from embertide.tracing.source import here, refuse
+from embertide.tracing.tape import Traced, plain
+
+
+def hgt(
+    recording: Recording, m: Any, x_dict: Mapping[str, Any], edge_index_dict: Mapping[Any, Any]
+) -> dict[str, Any]:
+    """HGTConv: one softmax over the in-edges of all relations into a node type."""
+    heads, width = m.heads, m.out_channels // m.heads
+    keys, queries, values = {}, {}, {}
+    for name, kqv in m.kqv_lin(x_dict).items():
+        keys[name], queries[name], values[name] = kqv.chunk(3, dim=1)
+    parts: dict[str, list[tuple[str, Any, Any]]] = {}
+    for at, triple in enumerate(m.edge_types):
+        relation = _relation(m, edge_index_dict.get(triple))
+        edges, (source, _, destination) = recording.edges[relation], triple
+        key = keys[source] @ _blocks(m.k_rel.weight, heads, len(m.edge_types), at)
+        value = values[source] @ _blocks(m.v_rel.weight, heads, len(m.edge_types), at)
+        scale = m.p_rel["__".join(triple)] / math.sqrt(width)
+        pairs = edges.target(queries[destination]) * edges.source(key)
+        score = pairs.view(-1, heads, width).sum(dim=-1) * scale
+        message = edges.source(value).view(-1, heads, width)
+        parts.setdefault(destination, []).append((relation, score, message))
+    found = {}
+    for name, of_type in parts.items():
+        out = m.out_lin({name: gelu(_attended(recording, name, of_type))})[name]
+        if out.size(-1) == x_dict[name].size(-1):
+            share = m.skip[name].sigmoid()
+            out = share * out + (1 - share) * x_dict[name]
+        found[name] = out
+    return found
+
+
+def _blocks(weight: Tensor, heads: int, relations: int, at: int) -> Tensor:
+    """[H*D, H*D] a relation's matrices of all heads, of [H * relations, D, D]."""
+    return _diagonal(*(weight[head * relations + at] for head in range(heads)))
+
+
+def _attended(recording: Recording, name: str, parts: list[tuple[str, Any, Any]]) -> Traced:
+    """[N, H*D] the messages of all relations, weighed by one softmax."""
+    nodes = recording.graph.counts[name]
+    ends = torch.cat([recording.graph.edges[relation].dst for relation, _, _ in parts])
+    share = shares(torch.cat([plain(score) for _, score, _ in parts]), ends, nodes)
+    messages = torch.cat([plain(message) for _, _, message in parts])
+    value = reduced(messages * share.unsqueeze(-1), ends, nodes, "sum").flatten(1)
+    args = (
+        tuple((score, message) for _, score, message in parts),
+        tuple(relation for relation, _, _ in parts),
+        recording.scopes.current(),
+    )
+    return recording.tape.wrap(recording.tape.add("attend", args, {}, value, name))
+
+
+def rgcn(recording: Recording, m: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
+    """RGCNConv and FastRGCNConv on the edges of all relations, by their numbers."""
+    found = relation_of(edge_index.node) if isinstance(edge_index, Traced) else None
+    kinds = edge_type.node if isinstance(edge_type, Traced) else None
+    relations = recording.types.relations
+    merged = found == ALL and kinds is not None and kinds.args == ("edge_type", ALL)
+    if not merged or not isinstance(x, Traced):
+        raise refuse(
+            here(),
+            f"{type(m).__name__} is known with the features of all nodes as x, and with edge_index"
+            " and edge_type as the graph has them; name the graph's one node type and its"
+            " relations, in the order of their numbers, by --graph",
+        )
+    if len(relations) != m.num_relations:
+        raise refuse(
+            here(),
+            f"{type(m).__name__} has {m.num_relations} relations, but the graph has"
+            f" {len(relations)}: {', '.join(relations)}",
+        )
+    out: Any = 0
+    for at, relation in enumerate(relations):
+        edges = recording.edges[relation]
+        reduce = REDUCES[str(m.aggr)]
+        total = edges.aggregate(edges.source(x), reduce, recording.scopes.current())
+        out = out + total @ _weight(m, at)
+    if m.root is not None:
+        out = out + x @ m.root
+    return out if m.bias is None else out + m.bias
+
+
+def _weight(m: Any, at: int) -> Tensor:
+    """[D, D'] of a relation."""
+    weight: Tensor = m.weight
+    if m.num_bases is not None:
+        basis: Tensor = m.comp[at] @ weight.flatten(1)
+        return basis.view(weight.shape[1:])
+    return _diagonal(*weight[at]) if m.num_blocks is not None else weight[at]
+
+
+def _diagonal(*blocks: Tensor) -> Tensor:
+    found: Tensor = torch.block_diag(*blocks)
+    return found
+
+
+def _relation(m: Any, edge_index: Any) -> str:
+    found = relation_of(edge_index.node) if isinstance(edge_index, Traced) else None
+    if found is None:
+        raise refuse(
+            here(),
+            f"{type(m).__name__} is not given the graph's own edges of each of its relations,"
+            f" {', '.join('__'.join(one) for one in m.edge_types)}",
+        )
+    return found
+
+
+RESPELLED: dict[str, Callable[..., Any]] = {
+    "HGTConv": hgt,
+    "RGCNConv": rgcn,
+    "FastRGCNConv": rgcn,
+}
+"""By class; of PyG."""
