@@ -1,0 +1,256 @@
+"""Writes docs/model.md: the options of model.yaml from their classes, and tested examples.
+
+Run it after a change of an option or an example: python -m tests.support.model_page
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from embertide.models.description import Description
+from embertide.models.options import parts
+from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
+from embertide.models.options.hetero import Hetero
+from embertide.models.options.kinds import LAYERS
+from embertide.models.options.layer import Layer, Library
+from embertide.models.options.typed_kinds import TYPED_LAYERS
+from embertide.models.unknown import ARGUMENTS
+from tests.support import (
+    model_examples_dgl,
+    model_examples_dgl_filters,
+    model_examples_edges,
+    model_examples_hetero,
+    model_examples_pyg,
+    model_examples_pyg_convs,
+    model_examples_pyg_filters,
+)
+from tests.support.model_example import Example
+
+PAGE = Path(__file__).parents[2] / "docs" / "model.md"
+EXAMPLES: dict[Library, dict[str, Example]] = {
+    "dgl": model_examples_dgl.EXAMPLES
+    | model_examples_dgl_filters.EXAMPLES
+    | model_examples_edges.DGL,
+    "pyg": model_examples_pyg.EXAMPLES
+    | model_examples_pyg_convs.EXAMPLES
+    | model_examples_pyg_filters.EXAMPLES
+    | model_examples_edges.PYG,
+}
+NAMES: dict[Library, str] = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
+
+INTRODUCTION = """\
+# model.yaml
+
+It lies beside the weights and says what the modules that were trained do, layer by layer. Options
+have the names and defaults of the library that trained the model. Widths and heads follow from the
+weights. This page is generated from the classes that read the file; every example runs in the
+tests, against the library's own module and on grids of every kind.
+
+Most of a forward can be said by its layers in order. What follows a layer (norm, activation, link)
+is said in the layer. A Linear of its own is a layer, `conv: linear`; so is JumpingKnowledge.
+
+`spec.inference.fanout` has one number for each layer that reads edges, so none for `linear` and
+`jumping_knowledge`; the k steps of a `propagate`, `appnp` or `tag` layer read one sample, and so
+do those of any other filter. Layers with `edge_dim`, and `gine` and `edge_gat`, read the features
+of the edges that `spec.input.edges[].features` names. [convolutions.md](convolutions.md) lists each
+library's modules, and what the tests hold them to.
+"""
+
+SHORT = {
+    parts.ActivationOptions: "`activation: relu` is short for `activation: {kind: relu}`.",
+    parts.NormOptions: "`batch_norm: true` is one with the defaults, `false` is none.",
+    LayerNormOptions: '`layer_norm: true` is `torch.nn.LayerNorm`, or PyG\'s with `mode="node"`.'
+    " **PyG's own default is the other mode**: its `LayerNorm(8)` is `layer_norm: {mode: graph}`.",
+    GraphNormOptions: "`graph_norm: true` is a GraphNorm, `graph_norm: instance` is short for"
+    " `graph_norm: {kind: instance}`. Statistics are those of all nodes of the type, taken anew in"
+    " every run.",
+    parts.SkipOptions: "`skip: true` adds the layer's input. A link is added behind all else,"
+    " unless `order` says where: `order: [skip, activation]` adds it before the activation.",
+    parts.MlpModule: "An item is one module. `linear`, `batch_norm`, `layer_norm` alone stand for"
+    " the next such module among the weights, other words for activations:"
+    " `mlp: [linear, batch_norm, relu, linear]`. A name is given as"
+    ' `{linear: "0", bias: false}`.',
+}
+TITLES: dict[type[BaseModel], str] = {
+    parts.ActivationOptions: "activation",
+    parts.NormOptions: "batch_norm",
+    LayerNormOptions: "layer_norm",
+    GraphNormOptions: "graph_norm",
+    parts.SkipOptions: "skip",
+    parts.MlpModule: "mlp",
+}
+FORMS: dict[type[BaseModel], str] = {
+    parts.ActivationOptions: "name or [mapping](#activation)",
+    parts.NormOptions: "true, false or [mapping](#batch_norm)",
+    LayerNormOptions: "true, false or [mapping](#layer_norm)",
+    GraphNormOptions: "true, false, kind or [mapping](#graph_norm)",
+    parts.SkipOptions: "true, false or [mapping](#skip)",
+    parts.MlpModule: "names or [mappings](#mlp)",
+    Layer: "mapping",
+}
+WEIGHTS = {
+    True: "Stored edge weights count, unless `edge_weight: false`.",
+    False: "Stored edge weights count only with `edge_weight: true`.",
+}
+PLAIN = {bool: "true, false", int: "whole number", float: "number", str: "text"}
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([INTRODUCTION, *_general(), *_libraries(), *_typed(), *_arguments()])
+
+
+def _general() -> Iterator[str]:
+    yield "## The file\n"
+    yield from _table(_fields(Description))
+    yield "## Every layer\n"
+    yield from _table(_fields(Layer))
+    for kind, title in TITLES.items():
+        yield f"### {title}\n\n{textwrap.fill(SHORT[kind], 100)}\n"
+        yield from _table(_fields(kind))
+
+
+def _libraries() -> Iterator[str]:
+    for library, kinds in LAYERS.items():
+        yield f"## Layers of {NAMES[library]}\n"
+        for conv, kind in kinds.items():
+            modules = ", ".join(f"`{name}`" for name in modules_of(library, kind))
+            of = f" ({modules})" if modules else ""
+            yield f"### {library}: {conv}\n\n{textwrap.fill(_about(kind) + of, 100)}\n"
+            yield textwrap.fill(_edges(kind), 100) + "\n"
+            own = [(name, field) for name, field in _fields(kind) if _is_own(kind, name, field)]
+            if own:
+                yield from _table(own)
+            yield from _example(EXAMPLES[library][conv])
+
+
+SEVERAL = """\
+## Several node types
+
+A model that lists `relations`, or has a layer below, names its node types as the manifest does.
+Every layer reads one tensor of each type and makes one of each:
+
+- `linear` passes each type through its own Linear. What is stored for a type lies behind the prefix
+  and the type's name (`lins.user`), in PyG's HeteroDictLinear in `lins.lins.user`, in DGL's
+  HeteroLinear in `lins.linears.user`, or where `{type}` stands in the prefix (`{type}.lin`). A
+  Linear that all types share is told by the weights. `types` says which types pass through it.
+- Norms, activations and links follow for each type; the prefix of a norm is required, and is read
+  in the same way.
+- A type to which no relation of a `hetero` layer leads has no tensor behind it, as in the
+  libraries.
+- Steps that the `outputs` do not need are left out, and so are features that nothing reads.
+
+The first example below says everything once. Whatever does not fit is one error: a relation that
+`relations` does not list, a relation without a module among the weights, a module that no relation
+reads, a type of which there is no tensor.
+"""
+
+
+def _typed() -> Iterator[str]:
+    yield SEVERAL
+    for library, kinds in reversed(TYPED_LAYERS.items()):
+        for conv, kind in kinds.items():
+            modules = ", ".join(f"`{name}`" for name in modules_of(library, kind))
+            yield f"### {library}: {conv}, several relations\n"
+            yield textwrap.fill(f"{_about(kind)} ({modules})", 100) + "\n"
+            rest = (inspect.getdoc(kind) or "").split("\n\n")[1:]
+            yield from (textwrap.fill(part, 100) + "\n" for part in rest)
+            weights = "Each convolution takes its relation's edge weights as on its own."
+            yield (weights if issubclass(kind, Hetero) else _edges(kind)) + "\n"
+            own = [(name, field) for name, field in _fields(kind) if _is_own(kind, name, field)]
+            if own:
+                yield from _table(own)
+            yield from _example(model_examples_hetero.EXAMPLES[library][conv])
+
+
+def modules_of(library: Library, kind: type[Layer]) -> list[str]:
+    """The names of the library's own modules."""
+    other = {"dgl": "torch_geometric", "pyg": "dgl"}[library]
+    return [name for name in kind.module.split(", ") if name and not name.startswith(other)]
+
+
+def _about(kind: type[Layer]) -> str:
+    return (inspect.getdoc(kind) or "").split("\n\n")[0].rstrip(".")
+
+
+def _edges(kind: type[Layer]) -> str:
+    if not kind.reads_edges:
+        return "Reads no edges."
+    return WEIGHTS[kind.weighted] if kind.weighted is not None else "Takes no edge weights."
+
+
+def _is_own(kind: type[Layer], name: str, field: FieldInfo) -> bool:
+    """Whether the field is more than every layer's."""
+    every = Layer.model_fields.get(name)
+    if name == "conv" or name in kind.fixed_fields():
+        return False
+    return every is None or every.description != field.description
+
+
+def _example(example: Example) -> Iterator[str]:
+    source = inspect.getsource(example.make).rstrip()
+    yield f"```python\n{source}\n```\n\n```yaml\n{example.yaml.strip()}\n```\n"
+
+
+def _arguments() -> Iterator[str]:
+    yield "## Arguments of the libraries that are not fields\n"
+    yield "| argument | |\n|---|---|"
+    meanings: dict[str, list[str]] = {}
+    for name, meaning in ARGUMENTS.items():
+        meanings.setdefault(meaning, []).append(f"`{name}`")
+    for meaning, names in meanings.items():
+        yield f"| {', '.join(names)} | {meaning} |"
+    yield ""
+
+
+def _fields(kind: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+    return [(field.alias or name, field) for name, field in kind.model_fields.items()]
+
+
+def _table(fields: Iterable[tuple[str, FieldInfo]]) -> Iterator[str]:
+    yield "| field | values | default | meaning |\n|---|---|---|---|"
+    for name, field in fields:
+        assert field.description, name
+        yield f"| `{name}` | {_type(field.annotation)} | {_default(field)} | {field.description} |"
+    yield ""
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.default
+    if value is None or value in ((), {}):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _type(annotation: Any) -> str:
+    """A type as the writer of a YAML file needs it."""
+    inner = typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    if annotation in PLAIN:
+        return PLAIN[annotation]
+    if origin is Literal:
+        return ", ".join(f"`{str(value).lower() if value is False else value}`" for value in inner)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_type(one) for one in inner if one is not type(None))
+    if origin is dict:
+        return f"mapping: {_type(inner[0])} to {_type(inner[1])}"
+    if origin in (tuple, list):
+        return "list: mappings" if inner[0] is Layer else f"list: {_type(inner[0])}"
+    if inner:
+        return _type(inner[0])
+    return FORMS[annotation]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
