@@ -18,6 +18,7 @@ from tests.support.typed_programs import (
     FOLLOWS,
     HIDDEN,
     attending,
+    carrying,
     from_files,
     normed,
     program,
@@ -35,7 +36,7 @@ from tests.support.typed_world import (
 pytestmark = pytest.mark.distributed
 
 GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
-PROGRAMS = [relational(), attending(), from_files(), sharing(), normed()]
+PROGRAMS = [relational(), attending(), from_files(), sharing(), normed(), carrying()]
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)
