@@ -81,6 +81,12 @@ SHAPES = {
     "wide": Shape(4 << 20, 8 << 20, ("1x1", "2x1", "2x2"), WIDE),
     "wide-int64": Shape(4 << 20, 8 << 20, ("1x1", "2x1"), {**WIDE, "ids": "int64"}),
     "wide-strings": Shape(2 << 20, 4 << 20, ("1x1", "2x1"), {**WIDE, "ids": "string"}),
+    "edge-features": Shape(
+        1 << 18,
+        8 << 20,
+        ("1x1", "2x1", "2x2"),
+        {"width": 16, "hidden": 16, "out": 16, "layers": 2, "conv": "edge_gat", "edge_features": 8},
+    ),
     "edges": Shape(1 << 18, 32 << 20, ("1x1", "2x1", "2x2"), NARROW),
     "weights": Shape(1 << 18, 16 << 20, ("1x1", "2x1", "1x2"), {**NARROW, "weights": True}),
     "deep": Shape(1 << 19, 5 << 20, ("1x1", "2x1", "1x4"), {"layers": 6}),

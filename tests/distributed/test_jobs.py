@@ -23,13 +23,14 @@ from embertide.stages.sample import sample_layer
 from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import NullRecorder
 from tests.support.exact import assert_exact
-from tests.support.job_files import WIDTH, JobFiles, write_job
+from tests.support.job_files import EDGE_COLUMNS, WIDTH, JobFiles, write_job
 from tests.support.world import NODES, Graph, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 
 FULL_WEIGHTED = make_graph(weighted=True)
 FULL = make_graph()
+FEATURED = make_graph(features=len(EDGE_COLUMNS))
 
 
 def run(files: JobFiles, grid: tuple[int, int]) -> torch.Tensor:
@@ -52,6 +53,25 @@ def undirected(graph: Graph) -> Graph:
         src=np.concatenate([graph.src, graph.dst[other]]),
         dst=np.concatenate([graph.dst, graph.src[other]]),
     )
+
+
+def features_both_ways(graph: Graph) -> Graph:
+    """As :func:`undirected`; a loop that is added has features of one."""
+    assert graph.features is not None
+    other = graph.src != graph.dst
+    features = np.concatenate([graph.features, graph.features[other]])
+    looped = with_all_loops(undirected(graph))
+    added = np.ones((len(looped.src) - len(features), features.shape[1]), np.float32)
+    return replace(looped, features=np.concatenate([features, added]))
+
+
+def last_features_only(graph: Graph) -> Graph:
+    """Of several edges between two nodes the one whose features are last."""
+    assert graph.features is not None
+    rows = sorted(zip(graph.src, graph.dst, map(tuple, graph.features.tolist()), strict=True))
+    kept = {(src, dst): features for src, dst, features in rows}
+    src, dst = np.array(list(kept)).T
+    return replace(graph, src=src, dst=dst, features=np.array(list(kept.values()), np.float32))
 
 
 def without_duplicates(graph: Graph) -> Graph:
@@ -102,6 +122,17 @@ JOBS: dict[str, tuple[dict[str, Any], Graph, Callable[[Graph], Graph]]] = {
         FULL,
         lambda graph: without_duplicates(without_loops(undirected(graph))),
     ),
+    "features of edges, both ways, with loops": (
+        {"ids": "int64", "conv": "edge_gat", "directed": False, "selfLoops": "add"},
+        FEATURED,
+        features_both_ways,
+    ),
+    "features of edges in csv, no duplicates": (
+        {"edges": "csv", "conv": "edge_gat", "duplicates": "remove"},
+        FEATURED,
+        last_features_only,
+    ),
+    "features of edges that no step reads": ({"conv": "gcn"}, FEATURED, lambda graph: graph),
     "string parquet, gatv2 with loops": (
         {"ids": "string", "conv": "gatv2", "selfLoops": "add"},
         FULL,
@@ -155,6 +186,20 @@ def test_samples_are_the_same_on_every_grid(tmp_path: Path, ids: str) -> None:
     assert len(expected[0][0]) < len(FULL.src)
     for grid in ((2, 2), (1, 2)):
         check_exact(run(files, grid), files, expected)
+
+
+def test_sampled_edges_have_their_features_on_every_grid(tmp_path: Path) -> None:
+    found = {}
+    for grid in ((1, 1), (2, 2)):
+        files = write_job(
+            tmp_path / str(grid), FEATURED, make_features(WIDTH), conv="edge_gat",
+            inference={"fanout": FANOUT, "seed": 11},
+        )  # fmt: skip
+        found[grid] = run(files, grid)
+    assert_exact(found[2, 2], found[1, 1].double())
+    program = read_model(open_storage(None), files.job.spec.model.uri)
+    full = run_reference(program, [FEATURED.layer()] * 2, files.features)
+    assert float((found[1, 1] - full).abs().max()) > 0.01
 
 
 def test_runs_repeat_bit_by_bit_and_seeds_differ(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from embertide.steps.moves import Conversion, Move, Statistics, TileRows, WholeR
 from embertide.telemetry.recorder import Label
 from tests.support.formulas import Formulas
 from tests.support.ranks import on_grid
-from tests.support.step_cases import step_cases
+from tests.support.step_cases import EDGE_FEATURES, step_cases
 from tests.support.tasks import count_traffic, log_events
 from tests.support.world import GROUP_BYTES, NODES, make_graph
 
@@ -37,6 +37,7 @@ pytestmark = pytest.mark.distributed
 
 GRIDS = ((2, 2), (3, 1), (1, 3), (3, 2))
 GRAPH = make_graph(weighted=True)
+FEATURED = make_graph(weighted=True, features=EDGE_FEATURES)
 WIDTH = 10
 
 
@@ -267,19 +268,26 @@ def outside(f: Formulas, start: int, stop: int) -> int:
 
 
 def test_what_a_step_plans_to_move_is_what_it_moves() -> None:
-    """Of every kind of step, all that moves to the byte but what comes before its rows."""
+    """Of every kind of step, all that moves to the byte but what comes before its rows.
+
+    Features of edges travel once, with their edges, and never again.
+    """
     cases = step_cases()
     shape = GridShape.of(2, 2)
-    answers = on_grid(2, 2, count_traffic, GRAPH, cases)
-    formulas = Formulas(Grid(shape), answers[0][0], GRAPH, GROUP_BYTES)
+    answers = on_grid(2, 2, count_traffic, FEATURED, cases)
+    formulas = Formulas(Grid(shape), answers[0][0], FEATURED, GROUP_BYTES)
+    setup(formulas)
+    for rank, (_, counted) in enumerate(answers):
+        assert counted["setup"] == formulas.bytes_of(rank)
     size = GraphSize(
         nodes={"": NODES},
-        edges={"": len(GRAPH.src)},
+        edges={"": len(FEATURED.src)},
         grid=shape,
         group_bytes=GROUP_BYTES,
         depth=1,
     )
     kinds = [("feature", "gemm"), ("graph", "spmm"), ("world", "sddmm")]
+    formulas = Formulas(Grid(shape), answers[0][0], FEATURED, GROUP_BYTES)
     kinds += [(axis, "statistics") for axis in ("feature", "graph", "world")]
     for name, of in cases.items():
         planned, sent = Counter[tuple[str, str]](), Counter[tuple[str, str]]()

@@ -22,6 +22,7 @@ from tests.support.typed_programs import (
     FOLLOWS,
     HIDDEN,
     attending,
+    carrying,
     from_files,
     normed,
     program,
@@ -39,7 +40,7 @@ from tests.support.typed_world import (
 pytestmark = pytest.mark.distributed
 
 GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
-PROGRAMS = [relational(), attending(), from_files(), sharing(), normed()]
+PROGRAMS = [relational(), attending(), from_files(), sharing(), normed(), carrying()]
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)

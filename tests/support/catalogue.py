@@ -14,15 +14,19 @@ from torch import nn
 from embertide.models.dgl_interop import load_dgl, why_no_dgl
 from embertide.models.options.layer import Library
 from embertide.steps import Aggregate, Combine, Linear, Program
-from tests.support import model_page
+from tests.support import conv_cases_edges, model_page
 from tests.support.models import program_of, shake
-from tests.support.step_cases import step_cases
+from tests.support.pyg import pyg
+from tests.support.step_cases import EDGE_FEATURES, step_cases
 from tests.support.world import Graph, make_graph
 from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
 
 GRAPHS = {
     (kind, weighted): make_graph(directed=kind == "directed", weighted=weighted)
     for kind in ("directed", "undirected")
+    for weighted in (False, True)
+} | {
+    ("featured", weighted): make_graph(weighted=weighted, features=EDGE_FEATURES)
     for weighted in (False, True)
 }
 
@@ -41,14 +45,21 @@ class Case:
 
 
 def catalogue() -> dict[str, Case]:
-    """Name -> case; models take turns on the directed and the undirected graph."""
-    programs = {**_pyg(), **_layers(), **_made(), **_steps()}
+    """Name -> case; models take turns on the directed and the undirected graph.
+
+    Those that read features of edges have the one with features.
+    """
+    programs = {**_pyg(), **_layers(), **_edges(), **_made(), **_steps()}
     if not why_no_dgl():
         programs |= _dgl()
     return {
-        name: Case(program, ("directed", "undirected")[number % 2], weighted)
+        name: Case(program, _kind(program, number), weighted)
         for number, (name, (program, weighted)) in enumerate(programs.items())
     }
+
+
+def _kind(program: Program, number: int) -> str:
+    return "featured" if program.edge_columns() else ("directed", "undirected")[number % 2]
 
 
 def _dgl() -> dict[str, tuple[Program, bool]]:
@@ -100,6 +111,16 @@ def _layers() -> dict[str, tuple[Program, bool]]:
             case.weighted,
         )
         for name, case in test_models_layers.PYG.items()
+    }
+
+
+def _edges() -> dict[str, tuple[Program, bool]]:
+    """Attention of every kind with features of edges."""
+    names = ("gat-edges-mean", "gatv2-edges-mean", "transformer-edges-beta")
+    cases = {name: conv_cases_edges.PYG[name] for name in names}
+    return {
+        f"pyg {name}": (program_of(case.text("pyg"), shake(case.module(pyg))), False)
+        for name, case in cases.items()
     }
 
 

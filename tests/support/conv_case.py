@@ -27,13 +27,15 @@ class ConvCase:
         make: takes the library's ``nn``.
         layer: the layer in ``model.yaml``, without braces.
         weighted: stored edge weights are passed to the module.
-        forward: of (conv, x, edges) for PyG, of (conv, graph, x) for DGL.
+        features: columns of the edges' features that are passed to the module; 0 for none.
+        forward: of (conv, x, edges) for PyG, of (conv, graph, x) for DGL, then features of edges.
         more: further lines of ``model.yaml``.
     """
 
     make: Callable[[Any], nn.Module]
     layer: str
     weighted: bool = False
+    features: int = 0
     forward: Forward = plain
     more: str = ""
     tolerance: float = EXACT

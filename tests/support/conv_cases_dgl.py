@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, cat, nn
 
+from tests.support import conv_cases_edges
 from tests.support.conv_case import FOLDED, ConvCase, Forward
 from tests.support.model_examples_dgl import dgl
 
@@ -181,4 +182,5 @@ CASES = {
     "agnn-fixed": ConvCase(
         lambda n: n.AGNNConv(init_beta=0.4, learn_beta=False, **ZERO), "conv: agnn", more=WIDTH
     ),
+    **conv_cases_edges.DGL,
 }

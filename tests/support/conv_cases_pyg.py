@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, arange, nn
 
+from tests.support import conv_cases_edges
 from tests.support.conv_case import ConvCase
 
 WIDTH = "input_width: 5\n"
@@ -289,4 +290,12 @@ _DEGREES = {
     ),
 }
 
-CASES = {**_DEGREES, **_SAID, **_GRAPH, **_ATTENTION, **_PROPAGATION, **_FILTERS}
+CASES = {
+    **conv_cases_edges.PYG,
+    **_DEGREES,
+    **_SAID,
+    **_GRAPH,
+    **_ATTENTION,
+    **_PROPAGATION,
+    **_FILTERS,
+}

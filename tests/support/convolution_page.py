@@ -33,7 +33,7 @@ lists is tested, and an option that no case has makes the tests fail. The cases'
 edges between two nodes, self-loops, isolated nodes and nodes without in-edges.
 
 What each option means, the norms, activations and links that may follow any layer, and the
-arguments that are refused, such as edge features, are in [model.yaml](model.md).
+arguments that are refused are in [model.yaml](model.md).
 """
 EVERY = set(Layer.model_fields) - {"bias"}
 """Options of every layer, which are tested apart."""

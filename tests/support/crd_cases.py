@@ -106,6 +106,9 @@ TAKEN = (
         },
     ),
     Case("npy edges", INT_NPY),
+    Case("features of edges", {f"{EDGE}.features": {"columns": ["price", "age"]}}),
+    Case("vectors of edges", {f"{EDGE}.features": {"vectorColumn": "x"}}),
+    Case("features of npy edges", INT_NPY | {f"{EDGE}.features": {"columns": [2, 3]}}),
     Case("npy features in the order of dense ids", {NODE: {"count": 7, "features": NPY}}),
     Case(
         "npy features with ids",

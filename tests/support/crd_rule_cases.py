@@ -86,6 +86,28 @@ RULES = (
         {EDGE: PLAIN_EDGE | {"directed": False, "reverse": "back"}},
         "is for directed edges: with directed: false every edge goes both ways already",
     ),
+    # Features of edges.
+    Case("no feature columns", {f"{EDGE}.features": {}}, "is empty; give columns, a list of"),
+    Case(
+        "feature columns and vectors",
+        {f"{EDGE}.features": {"columns": ["p"], "vectorColumn": "x"}},
+        "cannot be combined with vectorColumn of the edges",
+    ),
+    Case(
+        "an index of a feature in parquet",
+        {f"{EDGE}.features": {"columns": ["p", 3]}},
+        "of edges must be names, since parquet",
+    ),
+    Case(
+        "a feature's name in npy",
+        INT_NPY | {f"{EDGE}.features": {"columns": ["p"]}},
+        "of edges must be 0-based indexes, since npy",
+    ),
+    Case(
+        "vectors in csv",
+        {EDGE: PLAIN_EDGE | {"features": {"vectorColumn": "x"}}},
+        "of edges is for format parquet; give columns",
+    ),
     # Edges and nodes together.
     Case(
         "two edge types of one name",

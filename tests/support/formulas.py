@@ -111,14 +111,17 @@ class Formulas:
         self.all_pairs(Label("world", "histogram"), [self.world], 8 + 8 * buckets)
 
     def shuffle(self, weighted: bool) -> None:
-        """8 bytes (12 with a weight) per edge; counts of the one round and of all buckets."""
+        """8 bytes per edge, 4 for its weight and 4 for each feature; counts of the one round and of
+        all buckets."""
+        features = 0 if self.graph.features is None else self.graph.features.shape[1]
+        edge_bytes = 8 + 4 * weighted + 4 * features
         label = Label("world", "shuffle")
         chunks = [read_edges_of(self.graph, rank, len(self.world)) for rank in self.world]
         buckets = max(map(self.rows, self.world))
         self.all_pairs(label, [self.world], 8 * (1 + buckets))
         for rank, parts in enumerate(chunks):
             for edge in np.concatenate(parts).tolist():
-                self.move(label, rank, self.owner(self.graph.dst[edge]), 8 + 4 * weighted)
+                self.move(label, rank, self.owner(self.graph.dst[edge]), edge_bytes)
 
     def csr(self, weighted: bool) -> None:
         """Row ends (8 a row), columns (4 an edge) and weights (4 an edge) of each sub-range."""

@@ -20,6 +20,8 @@ from embertide.versions.reading import iter_embeddings
 from tests.support.world import Graph
 
 WIDTH, HIDDEN, OUT, HEADS = 9, 12, 6, 3
+EDGE_COLUMNS = ["price", "age"]
+"""Features of edges, where a graph has some."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def write_job(
     node_input = _write_features(folder / "x", names, features, nodes, ids)
     write_random_model(
         open_storage(None), f"file://{folder}/model", conv, layers=2, width_in=WIDTH, hidden=HIDDEN,
-        out=OUT, heads=HEADS, seed=5,
+        out=OUT, heads=HEADS, edge_features=len(EDGE_COLUMNS) if conv == "edge_gat" else 0, seed=5,
     )  # fmt: skip
     manifest = {
         "apiVersion": "embertide.dev/v1alpha1",
@@ -100,6 +102,8 @@ def _write_edges(folder: Path, graph: Graph, names: list[Any], kind: str) -> dic
         columns = {"src": src, "dst": dst}
         if graph.weight is not None:
             columns["w"] = graph.weight[part]
+        if graph.features is not None:
+            columns |= zip(EDGE_COLUMNS, graph.features[part].T, strict=True)
         if kind == "npy":
             np.save(path, np.array([src, dst]).T)
         elif kind == "csv":
@@ -111,6 +115,8 @@ def _write_edges(folder: Path, graph: Graph, names: list[Any], kind: str) -> dic
         given["columns"] = {"source": 0, "destination": 1}
     elif graph.weight is not None:
         given["columns"] = {"weight": "w"}
+    if graph.features is not None:
+        given["features"] = {"columns": EDGE_COLUMNS}
     return given
 
 

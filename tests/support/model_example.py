@@ -16,6 +16,7 @@ class Example:
 
     Attributes:
         weighted: its forward takes edge weights.
+        features: of each edge, which its forward takes; 0 for none.
         tolerance: of the comparison; a folded batch norm is stored in float32.
         on_grids: it runs on every grid, too; False where others have the same kinds of steps.
     """
@@ -23,5 +24,6 @@ class Example:
     make: Callable[[], nn.Module]
     yaml: str
     weighted: bool = False
+    features: int = 0
     tolerance: float = EXACT
     on_grids: bool = True

@@ -27,6 +27,7 @@ from embertide.models.unknown import ARGUMENTS
 from tests.support import (
     model_examples_dgl,
     model_examples_dgl_filters,
+    model_examples_edges,
     model_examples_hetero,
     model_examples_pyg,
     model_examples_pyg_convs,
@@ -36,10 +37,13 @@ from tests.support.model_example import Example
 
 PAGE = Path(__file__).parents[2] / "docs" / "model.md"
 EXAMPLES: dict[Library, dict[str, Example]] = {
-    "dgl": model_examples_dgl.EXAMPLES | model_examples_dgl_filters.EXAMPLES,
+    "dgl": model_examples_dgl.EXAMPLES
+    | model_examples_dgl_filters.EXAMPLES
+    | model_examples_edges.DGL,
     "pyg": model_examples_pyg.EXAMPLES
     | model_examples_pyg_convs.EXAMPLES
-    | model_examples_pyg_filters.EXAMPLES,
+    | model_examples_pyg_filters.EXAMPLES
+    | model_examples_edges.PYG,
 }
 NAMES: dict[Library, str] = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
 
@@ -56,8 +60,9 @@ is said in the layer. A Linear of its own is a layer, `conv: linear`; so is Jump
 
 `spec.inference.fanout` has one number for each layer that reads edges, so none for `linear` and
 `jumping_knowledge`; the k steps of a `propagate`, `appnp` or `tag` layer read one sample, and so
-do those of any other filter. [convolutions.md](convolutions.md) lists each library's modules, and
-what the tests hold them to.
+do those of any other filter. Layers with `edge_dim`, and `gine` and `edge_gat`, read the features
+of the edges that `spec.input.edges[].features` names. [convolutions.md](convolutions.md) lists each
+library's modules, and what the tests hold them to.
 """
 
 SHORT = {

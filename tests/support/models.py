@@ -11,6 +11,7 @@ from embertide.errors import ObjectMissing
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.steps import Program
+from embertide.steps.reference import LayerGraph
 from tests.support.exact import relative_error
 
 NODES = 37
@@ -40,8 +41,13 @@ class TensorGraph:
     dst: torch.Tensor
     weight: torch.Tensor
 
-    def layer(self, weighted: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        return self.src, self.dst, self.weight if weighted else None
+    def layer(self, weighted: bool, features: int = 0) -> LayerGraph:
+        return self.src, self.dst, self.weight if weighted else None, self.features(features)
+
+    def features(self, columns: int) -> torch.Tensor | None:
+        """[E, columns] of the edges, if there are any."""
+        g = torch.Generator().manual_seed(19)
+        return torch.randn(len(self.src), columns, generator=g) if columns else None
 
 
 def make_graph(directed: bool) -> TensorGraph:
@@ -96,4 +102,5 @@ def assert_same(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 
 def run_program(
     program: Program, graph: TensorGraph, x: torch.Tensor, weighted: bool
 ) -> torch.Tensor:
-    return run_reference(program, [graph.layer(weighted)] * program.layers, x)
+    columns = max(program.edge_columns().values(), default=0)
+    return run_reference(program, [graph.layer(weighted, columns)] * program.layers, x)

@@ -30,7 +30,10 @@ from embertide.steps import (
 from embertide.steps.shapes import Shapes
 
 WIDTH = 10
+EDGE_FEATURES = 3
 PARAMS = {
+    "edge": (10, 3),
+    "score": (2, 3),
     "w": (7, 10),
     "v": (7, 10),
     "both": (6, 17),
@@ -194,6 +197,27 @@ def message() -> dict[str, Program]:
     return cases
 
 
+def edge_features() -> dict[str, Program]:
+    """Of edges as they are, without self-loops, and with new ones, whatever these have."""
+    lines = ("moved = linear(e, p0)", "sum = add(s, moved)", "lit = relu(sum)", "out = mul(lit, w)")
+    cases = {}
+    for loops, fill in (
+        ("keep", "mean"), ("none", "mean"), ("single", 0.5),
+        ("single", "mean"), ("single", "max"),
+    ):  # fmt: skip
+        read = {"loops": loops, "loop_features": fill, "edge_features": EDGE_FEATURES}
+        cases[f"edge features {loops} {fill}"] = program(
+            Message(
+                out="m", layer=0, x="x", params=("edge",), lines=lines, edge_weight=True, **read
+            ),
+            Message(
+                out="out", layer=0, x="m", params=("score",), reduce="softmax", **read,
+                lines=("out = mul(s, 0.5)", "score = linear(e, p0)"),
+            ),
+        )  # fmt: skip
+    return cases
+
+
 def merged() -> dict[str, Program]:
     """One softmax over the edges, and over the edges with self-loops."""
     b = ProgramBuilder(WIDTH)
@@ -320,6 +344,7 @@ def step_cases() -> dict[str, Program]:
         **propagate(),
         **row_wise(),
         **message(),
+        **edge_features(),
         **merged(),
         **pair_parts(),
         **degrees(),

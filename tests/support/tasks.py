@@ -64,15 +64,15 @@ def count_traffic(
 
 
 def build_in_rounds(exchange: Exchange, graph: Graph, round_edges: int) -> list[list[float]]:
-    """Row ends, columns and weights of our sub-range, shuffled in rounds of so many edges."""
+    """Row ends, columns and what edges carry of our sub-range, shuffled in rounds of so many."""
     usual = shuffle.ROUND_EDGES
     shuffle.ROUND_EDGES = round_edges
     try:
         csr = Rank(exchange, graph, make_job(weighted=graph.weight is not None)).sub_range
     finally:
         shuffle.ROUND_EDGES = usual
-    weights = [] if csr.weights is None else csr.weights.tolist()
-    return [csr.indptr.tolist(), csr.cols.tolist(), weights]
+    carried = [t.flatten().tolist() for t in (csr.weights, csr.features) if t is not None]
+    return [csr.indptr.tolist(), csr.cols.tolist(), *carried]
 
 
 class GroupRecorder(NullRecorder):

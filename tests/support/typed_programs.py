@@ -12,12 +12,13 @@ from embertide.steps import (
     GraphNorm,
     HeadDot,
     Linear,
+    Message,
     PairAttend,
     Program,
     SemanticAttend,
     Step,
 )
-from tests.support.typed_world import WIDTHS
+from tests.support.typed_world import EDGE_FEATURES, WIDTHS
 
 INPUTS = {"user": "user.x", "item": "item.x", "tag": "tag.x"}
 HIDDEN, OUT = 6, 4
@@ -139,6 +140,21 @@ def from_files() -> Program:
         Aggregate(out="t", layer=0, x="s", norm="in", relation=HAS),
     ]
     return program(steps, {}, {"s": WIDTHS["user"], "t": WIDTHS["user"]}, {"tag": "t"}, 1)
+
+
+def carrying() -> Program:
+    """Messages of an edge type and of its reverse, which have the same features."""
+    lines = ("moved = linear(e, p0)", "both = mul(s, w)", "out = add(both, moved)")
+    steps: list[Step] = [
+        Message(
+            out=f"{of_type}.m", layer=0, x=INPUTS[source], relation=relation, lines=lines,
+            params=(f"w.{source}",), edge_weight=True, edge_features=EDGE_FEATURES,
+        )
+        for of_type, source, relation in (("item", "user", BUYS), ("user", "item", BOUGHT_BY))
+    ]  # fmt: skip
+    shapes = {f"w.{name}": (WIDTHS[name], EDGE_FEATURES) for name in ("user", "item")}
+    widths = {"item.m": WIDTHS["user"], "user.m": WIDTHS["item"]}
+    return program(steps, shapes, widths, {"item": "item.m", "user": "user.m"}, layers=1)
 
 
 def normed() -> Program:

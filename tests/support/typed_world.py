@@ -32,6 +32,8 @@ COUNTS = {"user": 61, "item": 40, "tag": 3, "lone": 5}
 """Sizes differ, one type has fewer nodes than a grid has workers; ``lone`` has no edges."""
 WIDTHS = {"user": 7, "item": 5, "tag": 4}
 """Of the features; ``lone`` has none."""
+EDGE_FEATURES = 2
+"""Of each edge of ``buys``."""
 
 JOB = """
 apiVersion: embertide.dev/v1alpha1
@@ -60,11 +62,15 @@ spec:
 
 @dataclass(frozen=True)
 class Bipartite:
-    """The edges of one file: sources, destinations [E] int64, weights [E] float32 or None."""
+    """The edges of one file: sources and destinations [E] int64, what they carry in float32.
+
+    Weights [E] and features [E, K], or None.
+    """
 
     src: np.ndarray
     dst: np.ndarray
     weight: np.ndarray | None = None
+    features: np.ndarray | None = None
 
 
 def make_edges() -> dict[str, Bipartite]:
@@ -74,8 +80,9 @@ def make_edges() -> dict[str, Bipartite]:
     follows = g.integers(0, 61, 120), g.integers(0, 50, 120)
     has = g.integers(0, 40, 50), g.integers(0, 2, 50)
     nothing = np.empty(0, np.int64)
+    carried = np.random.default_rng(12).standard_normal((150, EDGE_FEATURES)).astype(np.float32)
     return {
-        "buys": Bipartite(*buys, g.random(150).astype(np.float32) + np.float32(0.5)),
+        "buys": Bipartite(*buys, g.random(150).astype(np.float32) + np.float32(0.5), carried),
         "follows": Bipartite(
             np.concatenate([follows[0], [4, 4, 9]]), np.concatenate([follows[1], [4, 4, 9]])
         ),
@@ -104,9 +111,10 @@ def layer_of(edges: dict[str, Bipartite]) -> dict[str, LayerGraph]:
         given = edges[edge.name]
         ends = torch.from_numpy(given.src), torch.from_numpy(given.dst)
         weight = None if given.weight is None else torch.from_numpy(given.weight)
-        found[str(edge.relation)] = (*ends, weight)
+        features = None if given.features is None else torch.from_numpy(given.features)
+        found[str(edge.relation)] = (*ends, weight, features)
         for turned in edge.relations[1:]:
-            found[str(turned)] = (ends[1], ends[0], weight)
+            found[str(turned)] = (ends[1], ends[0], weight, features)
     return found
 
 
@@ -187,8 +195,10 @@ def _share(given: Bipartite, rank: int, world: int, nodes: int) -> Edges:
             given.src[part].astype(np.int32),
             given.dst[part].astype(np.int32),
             None if given.weight is None else given.weight[part],
+            None if given.features is None else given.features[part],
         )
         for part in np.array_split(mine, rank + 1)
     ]
     histogram = np.bincount(given.dst[mine], minlength=nodes).astype(np.int64)
-    return Edges(chunks, histogram, 0, given.weight is not None, len(mine))
+    width = 0 if given.features is None else given.features.shape[1]
+    return Edges(chunks, histogram, 0, given.weight is not None, len(mine), width)

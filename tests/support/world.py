@@ -29,6 +29,7 @@ from embertide.stages.features import (
 )
 from embertide.stages.infer import infer
 from embertide.steps import Program
+from embertide.steps.reference import LayerGraph
 from embertide.typed_graph import Located, TypedGraph
 
 NODES = 97
@@ -38,20 +39,26 @@ GROUP_BYTES = 512
 
 @dataclass(frozen=True)
 class Graph:
-    """Sources and destinations [E] int64, weights [E] float32 or None."""
+    """Sources and destinations [E] int64, weights [E] and features [E, K] float32 or None."""
 
     src: np.ndarray
     dst: np.ndarray
     weight: np.ndarray | None = None
     nodes: int = NODES
+    features: np.ndarray | None = None
 
-    def layer(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    def layer(self) -> LayerGraph:
         """As the reference takes it."""
-        weight = None if self.weight is None else torch.from_numpy(self.weight)
-        return torch.from_numpy(self.src), torch.from_numpy(self.dst), weight
+        weight, features = (
+            None if given is None else torch.from_numpy(given)
+            for given in (self.weight, self.features)
+        )
+        return torch.from_numpy(self.src), torch.from_numpy(self.dst), weight, features
 
 
-def make_graph(*, directed: bool = True, weighted: bool = False, seed: int = 4) -> Graph:
+def make_graph(
+    *, directed: bool = True, weighted: bool = False, seed: int = 4, features: int = 0
+) -> Graph:
     """Hubs of both kinds, self-loops (several on one node), duplicates, isolated nodes.
 
     The last four nodes are isolated; in the directed graph 80..92 have no in-edges.
@@ -66,7 +73,12 @@ def make_graph(*, directed: bool = True, weighted: bool = False, seed: int = 4) 
         other = src != dst
         src, dst = np.concatenate([src, dst[other]]), np.concatenate([dst, src[other]])
         weight = np.concatenate([weight, weight[other]])
-    return Graph(src, dst, weight if weighted else None)
+    carried = None
+    if features:
+        # The first column tells few apart, so that the others decide which of equal edges is first.
+        carried = g.standard_normal((len(src), features)).astype(np.float32)
+        carried[:, 0] = carried[:, 0].round()
+    return Graph(src, dst, weight if weighted else None, features=carried)
 
 
 def make_features(width: int, nodes: int = NODES) -> torch.Tensor:
@@ -157,9 +169,11 @@ def _share_edges(graph: Graph, rank: int, world: int) -> Edges:
             graph.src[batch].astype(np.int32),
             graph.dst[batch].astype(np.int32),
             None if graph.weight is None else graph.weight[batch],
+            None if graph.features is None else graph.features[batch],
         )
         for batch in batches
     ]
     mine = np.concatenate(batches)
     histogram = np.bincount(graph.dst[mine], minlength=graph.nodes)
-    return Edges(chunks, histogram, 0, graph.weight is not None, len(mine))
+    width = 0 if graph.features is None else graph.features.shape[1]
+    return Edges(chunks, histogram, 0, graph.weight is not None, len(mine), width)

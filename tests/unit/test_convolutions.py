@@ -31,9 +31,11 @@ def test_pyg(name: str) -> None:
     program = program_of(case.text("pyg"), module)
     x = features(program.input_width)
     more = {"edge_weight": GRAPH.weight.double()} if case.weighted else {}
+    own = GRAPH.features(case.features)
     with torch.no_grad():
         edges = torch.stack([GRAPH.src, GRAPH.dst])
-        expected = case.forward(module.double()["conv"], x, edges, **more)
+        given = (edges,) if own is None else (edges, own.double())
+        expected = case.forward(module.double()["conv"], x, *given, **more)
     assert_same(run_program(program, GRAPH, x, case.weighted), expected, case.tolerance)
 
 
@@ -49,5 +51,7 @@ def test_dgl(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = dgl.graph((GRAPH.src, GRAPH.dst), num_nodes=NODES)
         # APPNPConv makes weights of one, of the default type.
         monkeypatch.setattr(torch, "ones", partial(torch.ones, dtype=torch.float64))
-        expected = case.forward(module.double()["conv"], whole, x, **more)
+        own = GRAPH.features(case.features)
+        given = (x,) if own is None else (x, own.double())
+        expected = case.forward(module.double()["conv"], whole, *given, **more)
     assert_same(run_program(program, GRAPH, x, case.weighted), expected, case.tolerance)

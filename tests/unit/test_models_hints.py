@@ -109,7 +109,7 @@ ONE = {"conv.lin.weight": torch.ones(4, 5), "conv.bias": torch.ones(4)}
             "norm looks like a graph norm over 4 columns; the layer before it says"
             " graph_norm: {prefix: norm}",
         ),
-        ({"conv.lin_edge.weight": torch.ones(4, 2)}, "edge features (edge_dim) are not supported"),
+        ({"conv.lin_edge.weight": torch.ones(4, 2)}, "edge_dim: (its columns) makes a layer read"),
     ],
 )
 def test_what_is_left_over_is_said_to_be_what_it_looks_like(
@@ -148,7 +148,13 @@ def test_a_linear_beside_graph_convolutions_of_dgl_is_not_taken_for_one() -> Non
 @pytest.mark.parametrize(
     ("library", "layer", "says"),
     [
-        ("pyg", "conv: gat, edge_dim: 1", "edge_dim: is not supported: a model trained with edge"),
+        (
+            "pyg",
+            "conv: sage, edge_dim: 1",
+            "edge_dim: is no field of this layer: features of edges",
+        ),
+        ("dgl", "conv: gat, edge_feats: 1", "and by DGL's edge_gat and gine"),
+        ("pyg", "conv: gat, fill_value: add", "fill_value: is for layers with edge_dim; remove it"),
         ("pyg", "conv: sage, edge_wieght: false", "edge_wieght: unknown field; allowed: conv,"),
         ("pyg", "conv: gcn, edge_wieght: false", "did you mean 'edge_weight'?"),
         ("dgl", "conv: dotgat, num_heads: 2, bais: false", "bais: unknown field; allowed: conv,"),
@@ -165,7 +171,6 @@ def test_a_linear_beside_graph_convolutions_of_dgl_is_not_taken_for_one() -> Non
         ("pyg", "conv: GraphConv", "(did you mean 'graph'?)"),
         ("pyg", "conv: GCNII", "(did you mean 'gcn2'?)"),
         ("pyg", "conv: gcn, flow: source_to_target", "flow: is said by the job: spec.input.edges"),
-        ("pyg", "conv: transformer, edge_dim: 2", "edge_dim: is not supported: a model trained"),
         (
             "pyg",
             "conv: gcn2, x_0: 0, alpha: 0.1",

@@ -50,7 +50,9 @@ def test_examples(library: Library, conv: str, kind: str, monkeypatch: pytest.Mo
         edges = dgl.graph((graph.src, graph.dst), num_nodes=NODES)
         # APPNPConv makes weights of one, of the default type.
         monkeypatch.setattr(torch, "ones", partial(torch.ones, dtype=torch.float64))
-    arguments = (edges, x) if library == "dgl" else (x, edges)
+    own = graph.features(example.features)
+    carried = () if own is None else (own.double(),)
+    arguments = (edges, x, *carried) if library == "dgl" else (x, edges, *carried)
     for weighted in {False, example.weighted}:
         more = {"edge_weight": graph.weight.double()} if weighted else {}
         with torch.no_grad():

@@ -22,10 +22,11 @@ from tests.support.pyg import pyg
 
 @pytest.mark.parametrize("conv", get_args(Conv))
 def test_random_models_can_be_read(conv: Conv) -> None:
-    files = Files()
+    files, features = Files(), 3 if conv == "edge_gat" else 0
     write_random_model(
-        files, "file:///r/", conv, layers=3, width_in=7, hidden=12, out=8, heads=4, seed=1
-    )
+        files, "file:///r/", conv, layers=3, width_in=7, hidden=12, out=8, heads=4, seed=1,
+        edge_features=features,
+    )  # fmt: skip
     program = read_model(files, "file:///r")
     assert (program.layers, program.input_width, program.output_width) == (3, 7, 8)
     assert program.widths[program.output] == 8
@@ -88,6 +89,15 @@ def test_heads_that_do_not_divide_the_width() -> None:
         write_random_model(
             Files(), "file:///r", "gat", layers=2, width_in=7, hidden=16, out=9, heads=3
         )
+
+
+@pytest.mark.parametrize(("conv", "features"), [("edge_gat", 0), ("gat", 2)])
+def test_features_of_edges_that_a_convolution_does_not_read(conv: Conv, features: int) -> None:
+    with pytest.raises(ModelError, match=f"conv {conv} with {features} features of each edge"):
+        write_random_model(
+            Files(), "file:///r", conv, layers=2, width_in=7, hidden=8, out=8,
+            edge_features=features,
+        )  # fmt: skip
 
 
 def test_python_without_dgl(monkeypatch: pytest.MonkeyPatch) -> None:

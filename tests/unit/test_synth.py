@@ -123,6 +123,24 @@ def test_weights(tmp_path: Path, storage: Storage, edge_format: Any) -> None:
     assert 0.4 < sum(weights) / 300 < 0.6
 
 
+@pytest.mark.parametrize("edge_format", ["parquet", "csv", "npy"])
+def test_features_of_edges(tmp_path: Path, storage: Storage, edge_format: Any) -> None:
+    shape: dict[str, Any] = {"nodes": 50, "edges": 300, "width": 4, "edge_format": edge_format}
+    found: list[np.ndarray] = []
+    for weights in (False, True):
+        out = f"file://{tmp_path}/{weights}"
+        synthesize(storage, out, SynthOptions(**shape, weights=weights, edge_features=3))
+        edges = load_manifest(storage.read(f"{out}/job.yaml").decode()).spec.input.edges[0]
+        kinds: Any = ("dense", "dense")
+        for split in split_edges(storage, edges, ids=kinds):
+            batches = list(read_edges(storage, edges, kinds, split))
+            found.append(np.concatenate([batch.features for batch in batches]))
+            assert all((batch.weight is not None) == weights for batch in batches)
+    assert found[0].shape == (300, 3)
+    assert np.array_equal(*found)
+    assert np.abs(found[0].mean(0)).max() < 0.3
+
+
 def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path: Path, storage: Storage) -> None:
     def files(seed: int, name: str) -> dict[str, bytes]:
         options = SynthOptions(nodes=64, edges=500, width=3, seed=seed)

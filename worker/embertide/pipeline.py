@@ -166,6 +166,7 @@ def layer_graphs(ctx: RunContext, program: Program, graph: TypedGraph, clock: Cl
             relation=name,
             targets=targets,
             origins=graph.located[relation.source].ranges,
+            features=rows.features,
             csr=gather_partition(ctx, targets, rows, name),
             group_rows=max(1, group_bytes // (4 * tile)),
             pair_rows=max(1, group_bytes // (4 * widest)),
@@ -173,6 +174,9 @@ def layer_graphs(ctx: RunContext, program: Program, graph: TypedGraph, clock: Cl
         )
 
     sub_ranges = {name: graph.sub_ranges[relation] for name, relation in named.items()}
+    for name, rows in sub_ranges.items():
+        if not program.edge_needs(name).features:
+            sub_ranges[name] = rows.without_features()
     fanout, seed = ctx.job.spec.inference.fanout, ctx.job.spec.inference.seed
     if fanout == "full":
         full = {name: build(name, sub_range) for name, sub_range in sub_ranges.items()}

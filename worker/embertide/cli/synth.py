@@ -87,6 +87,9 @@ def synth(
     ] = None,
     ids: Annotated[Ids, typer.Option(help="What identifies a node.")] = Ids.DENSE,
     weights: Annotated[bool, typer.Option("--weights", help="Edges have weights.")] = False,
+    edge_features: Annotated[
+        int, typer.Option(min=0, metavar="K", help="Features of each edge, with --conv edge_gat.")
+    ] = 0,
     edge_format: Annotated[EdgeFormat, typer.Option(help="Format of edges.")] = EdgeFormat.PARQUET,
     feature_format: Annotated[
         FeatureFormat, typer.Option(help="Format of features.")
@@ -120,6 +123,7 @@ def synth(
       embertide synth s3://bucket/strings --ids string
       embertide synth /data/gat --conv gat --heads 4
       embertide synth /data/shop --hetero
+      embertide synth /data/priced --conv edge_gat --edge-features 8
     """
     nodes = _one_of("--scale", None if scale is None else 1 << scale, "--nodes", nodes)
     nodes = _DEFAULT_NODES if nodes is None else nodes
@@ -132,6 +136,7 @@ def synth(
         "edges": _DEFAULT_FACTOR * nodes if edges is None else edges,
         "ids": ids.value,
         "weights": weights,
+        "edge_features": edge_features,
         "edge_format": edge_format.value,
         "feature_format": feature_format.value,
         "width": width,

@@ -19,12 +19,14 @@ class Csr:
         indptr: [rows + 1] int64.
         cols: [nnz] node ids, int32 where they fit, ascending within a row when freshly built.
         weights: [nnz] float32 or None.
+        features: [nnz, K] float32 of each edge, or None; a partition's CSR has none.
     """
 
     first: int
     indptr: torch.Tensor
     cols: torch.Tensor
     weights: torch.Tensor | None = None
+    features: torch.Tensor | None = None
 
     @property
     def rows(self) -> int:
@@ -48,7 +50,12 @@ class Csr:
             self.indptr[start : stop + 1] - low,
             self.cols[low:high],
             None if self.weights is None else self.weights[low:high],
+            None if self.features is None else self.features[low:high],
         )
+
+    def without_features(self) -> Csr:
+        """The same edges, without features."""
+        return self if self.features is None else replace(self, features=None)
 
     def without_weights(self) -> Csr:
         """The same edges, unweighted."""
@@ -89,7 +96,7 @@ def without_loops(csr: Csr) -> Csr:
 
 
 def add_loops(csr: Csr, loop_weight: float) -> Csr:
-    """The graph with a self-loop in its place in every row that has none.
+    """The graph with a self-loop in its place in every row that has none; without features.
 
     Columns ascend in each row, before and after.
     """

@@ -3,7 +3,7 @@
 As edges come they are packed into one word each, (row, column), and put into buckets of
 neighbouring rows, whose sizes have been counted before. Then each bucket is sorted by itself,
 in the cache. Sorting whole words, and equal ones by weight, makes the result independent of the
-order of arrival and of the number of threads.
+order of arrival and of the number of threads. Features, where edges have some, go with them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 
 from embertide.kernels import native
 from embertide.kernels.csr import Csr, column_bits, id_type
+from embertide.kernels.edge_features import Features, last_of_each, place_by, sort_buckets
 
 Ids = npt.NDArray[np.integer[Any]]
 Keys = npt.NDArray[np.int64]
@@ -72,26 +73,26 @@ def partition_edges(
     cursors: npt.NDArray[np.int64],
     keys: Keys,
     out_weights: Weights,
+    features: Features = None,
+    out_features: Features = None,
 ) -> None:
     """Pack edges, rows counted from their range's first, and put them range by range.
 
     Args:
         cursors: [ranges] next free place of each range in ``keys``; advanced.
-        keys, out_weights: receive the edges of a range in any order.
+        keys, out_weights, out_features: receive the edges of a range in any order.
     """
-    if native.lib is not None:
+    if native.lib is not None and features is None:
         native.lib.partition_edges(
             rows, cols, weights, bounds, column_bits(nodes), cursors, keys, out_weights
         )
         return
     owner = _owners(rows, bounds)
-    order = np.argsort(owner, kind="stable")
-    counts = np.bincount(owner, minlength=len(bounds) - 1)
-    place = np.repeat(cursors - np.cumsum(counts) + counts, counts) + np.arange(len(rows))
-    keys[place] = pack(rows[order] - bounds[owner[order]], cols[order], nodes)
-    if weights is not None and out_weights is not None:
-        out_weights[place] = weights[order]
-    cursors += counts
+    place = place_by(owner, cursors)
+    keys[place] = pack(rows - bounds[owner], cols, nodes)
+    for given, out in ((weights, out_weights), (features, out_features)):
+        if given is not None and out is not None:
+            out[place] = given
 
 
 def _owners(rows: Ids, bounds: Keys) -> npt.NDArray[np.intp]:
@@ -104,12 +105,14 @@ def _owners(rows: Ids, bounds: Keys) -> npt.NDArray[np.intp]:
 class EdgeSorter:
     """Takes the edges of ``rows`` rows from node ``first`` on, in any order, and sorts them.
 
-    Holds 8 bytes per edge, 12 with weights; beside them :meth:`finish` makes the columns.
+    Holds 8 bytes per edge, 12 with weights, and 4 for each of their features; beside them
+    :meth:`finish` makes the columns.
 
     Args:
         counts: [buckets] edges that will come for each bucket, see :func:`bucket_shift`.
         shift: of the rows; may be that of a larger range.
         nodes: N.
+        features: K of each edge; 0 without.
     """
 
     def __init__(
@@ -121,17 +124,20 @@ class EdgeSorter:
         rows: int,
         nodes: int,
         weighted: bool,
+        features: int = 0,
     ) -> None:
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self._cursors = self._starts[:-1].copy()
         self._shift, self._first, self._rows, self._nodes = shift, first, rows, nodes
         self._keys = np.empty(self._starts[-1], np.int64)
         self._weights = np.empty(self._starts[-1], np.float32) if weighted else None
+        shape = (int(self._starts[-1]), features)
+        self._features = np.empty(shape, np.float32) if features else None
 
-    def add_edges(self, rows: Ids, cols: Ids, weights: Weights) -> None:
+    def add_edges(self, rows: Ids, cols: Ids, weights: Weights, features: Features = None) -> None:
         """Take edges by the node ids of both ends."""
-        if native.lib is None:
-            self.add_keys(pack(rows - self._first, cols, self._nodes), weights)
+        if native.lib is None or features is not None:
+            self.add_keys(pack(rows - self._first, cols, self._nodes), weights, features)
             return
         native.lib.bucket_edges(
             rows,
@@ -145,9 +151,15 @@ class EdgeSorter:
             self._weights,
         )
 
-    def add_keys(self, keys: Keys, weights: Weights) -> None:
+    def add_keys(self, keys: Keys, weights: Weights, features: Features = None) -> None:
         """Take packed edges, rows counted from our first."""
         bits = column_bits(self._nodes)
+        if features is not None and self._features is not None:
+            place = place_by(keys >> (bits + self._shift), self._cursors)
+            self._keys[place], self._features[place] = keys, features
+            if weights is not None and self._weights is not None:
+                self._weights[place] = weights
+            return
         if native.lib is not None:
             native.lib.bucket_keys(
                 keys, weights, bits, self._shift, self._cursors, self._keys, self._weights
@@ -163,10 +175,15 @@ class EdgeSorter:
     def finish(self, *, remove_duplicates: bool) -> Csr:
         """The rows, each ordered by column and equal edges by weight; can be called once.
 
-        When duplicates are removed the heaviest stays.
+        When duplicates are removed the heaviest stays; of several the one whose features are
+        last in lexicographic order.
         """
-        keys, weights = self._keys, self._weights
-        self._keys, self._weights = np.empty(0, np.int64), None
+        keys, weights, features = self._keys, self._weights, self._features
+        self._keys, self._weights, self._features = np.empty(0, np.int64), None, None
+        if features is not None:
+            sort_buckets(keys, weights, features, self._starts)
+            if remove_duplicates:
+                features = features[last_of_each(keys)]
         indptr = np.empty(self._rows + 1, np.int64)
         narrow = id_type(self._nodes) is torch.int32
         cols: Ids = np.empty(len(keys), np.int32 if narrow else np.int64)
@@ -192,6 +209,7 @@ class EdgeSorter:
             torch.from_numpy(indptr),
             torch.from_numpy(cols),
             None if weights is None else torch.from_numpy(weights),
+            None if features is None else torch.from_numpy(features),
         )
 
 

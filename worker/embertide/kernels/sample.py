@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 
 from embertide.kernels import native
-from embertide.kernels.csr import Csr
+from embertide.kernels.csr import Csr, id_type
 from embertide.kernels.hashing import Words, random_words
 
 _ROWS = 1 << 15
@@ -20,6 +20,8 @@ def sample_rows(csr: Csr, keys: Words, fanout: int, seed: int, layer: int) -> Cs
         csr: each row's non-zeros in an order that does not depend on the grid.
         keys: [rows] a stable 64-bit key of each row's node.
     """
+    if csr.features is not None:
+        return _sample_with_features(csr, csr.features, keys, fanout, seed, layer)
     if native.lib is None:
         return _sample_plain(csr, keys, fanout, seed, layer)
     indptr = torch.empty_like(csr.indptr)
@@ -39,6 +41,17 @@ def sample_rows(csr: Csr, keys: Words, fanout: int, seed: int, layer: int) -> Cs
         weights,
     )
     return Csr(csr.first, indptr, cols, weights)
+
+
+def _sample_with_features(
+    csr: Csr, features: torch.Tensor, keys: Words, fanout: int, seed: int, layer: int
+) -> Csr:
+    """The same choice, of positions in the place of columns."""
+    positions = torch.arange(csr.nnz, dtype=id_type(csr.nnz + 1))
+    chosen = sample_rows(Csr(csr.first, csr.indptr, positions), keys, fanout, seed, layer)
+    at = chosen.cols
+    weights = None if csr.weights is None else csr.weights[at]
+    return Csr(csr.first, chosen.indptr, csr.cols[at], weights, features[at])
 
 
 def _sample_plain(csr: Csr, keys: Words, fanout: int, seed: int, layer: int) -> Csr:

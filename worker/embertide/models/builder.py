@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import Reduce
 from embertide.models.row_builder import RowBuilder
 from embertide.models.step_list import INPUT
@@ -95,6 +96,8 @@ class ProgramBuilder(RowBuilder):
         loop_weight: float = 1.0,
         edge_weight: bool = False,
         log_sum: bool = False,
+        edge_features: int = 0,
+        loop_features: LoopFill = "mean",
     ) -> str:
         """A few lines of torch's operations on each edge, reduced by row; ``width`` columns."""
         step = Message(
@@ -110,6 +113,8 @@ class ProgramBuilder(RowBuilder):
             loop_weight=loop_weight,
             edge_weight=edge_weight,
             log_sum=log_sum,
+            edge_features=edge_features,
+            loop_features=loop_features,
         )
         return self._append(step, width)
 

@@ -19,7 +19,7 @@ from embertide.errors import ModelError
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
 
-Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat", "sg", "tag"]
+Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat", "sg", "tag", "edge_gat"]
 
 
 def write_random_model(
@@ -32,6 +32,7 @@ def write_random_model(
     hidden: int,
     out: int,
     heads: int = 1,
+    edge_features: int = 0,
     seed: int = 0,
 ) -> None:
     """Write ``model.yaml`` and ``weights.safetensors`` of ``layers`` equal layers to ``uri``.
@@ -40,17 +41,23 @@ def write_random_model(
     the heads' columns together.
 
     Raises:
-        ModelError: the heads do not divide the columns.
+        ModelError: the heads do not divide the columns, or edges have features that the
+            convolution does not read, or none where it reads some.
     """
+    if (conv == "edge_gat") != (edge_features > 0):
+        raise ModelError(
+            f"conv {conv} with {edge_features} features of each edge: edge_gat reads some, and no"
+            " other convolution does"
+        )
     widths = [width_in] + [hidden] * (layers - 1) + [out]
-    attention = conv in ("gat", "gatv2", "dotgat")
+    attention = conv in ("gat", "gatv2", "dotgat", "edge_gat")
     wrong = [width for width in widths[1:] if attention and width % heads]
     if wrong:
         raise ModelError(f"{heads} heads do not divide a width of {wrong[0]} columns")
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, torch.Tensor] = {}
     for number, (columns, rows) in enumerate(pairwise(widths)):
-        for name, shape in _shapes(conv, columns, rows, heads).items():
+        for name, shape in _shapes(conv, columns, rows, heads, edge_features).items():
             tensors[f"layers.{number}.{name}"] = _glorot(shape, generator)
     folder = uri.rstrip("/")
     storage.write(f"{folder}/weights.safetensors", safetensors.torch.save(tensors))
@@ -102,7 +109,9 @@ def write_random_typed_model(
     storage.write(f"{folder}/model.yaml", text.encode())
 
 
-def _shapes(conv: Conv, columns: int, rows: int, heads: int) -> dict[str, tuple[int, ...]]:
+def _shapes(
+    conv: Conv, columns: int, rows: int, heads: int, edge_features: int
+) -> dict[str, tuple[int, ...]]:
     """Names and shapes of one layer's parameters, as DGL's module has them."""
     square, vector = (rows, columns), (1, heads, rows // heads)
     match conv:
@@ -112,6 +121,10 @@ def _shapes(conv: Conv, columns: int, rows: int, heads: int) -> dict[str, tuple[
             return {"fc_self.weight": square, "fc_self.bias": (rows,), "fc_neigh.weight": square}
         case "gat":
             return {"fc.weight": square, "attn_l": vector, "attn_r": vector, "bias": (rows,)}
+        case "edge_gat":
+            scores = dict.fromkeys(("attn_l", "attn_r", "attn_edge"), vector)
+            moved = {"fc.weight": square, "res_fc.weight": square, "bias": (rows,)}
+            return moved | scores | {"fc_edge.weight": (rows, edge_features)}
         case "gatv2":
             ends = {f"fc_{end}.weight": square for end in ("src", "dst")}
             return ends | {"fc_src.bias": (rows,), "fc_dst.bias": (rows,), "attn": vector}
@@ -140,7 +153,8 @@ def _description(conv: Conv, layers: int, heads: int) -> str:
         "sage": ", aggregator_type: mean",
         "sg": ", k: 2",
     }.get(conv, "")
-    activation = "elu" if conv in ("gat", "gatv2", "dotgat") else "relu"
+    attention = ("gat", "gatv2", "dotgat", "edge_gat")
+    activation = "elu" if conv in attention else "relu"
     inner = f"  - {{conv: {conv}{options}, activation: {activation}}}\n"
     last = f"  - {{conv: {conv}{options}}}\n"
     return "library: dgl\nlayers:\n" + inner * (layers - 1) + last

@@ -14,8 +14,8 @@ from embertide.models.options.layer import Layer, Library
 from embertide.spec.problems import Loc
 
 _EDGE_FEATURES = (
-    "is not supported: a model trained with edge features computes its messages from them, so"
-    " without them the embeddings are not the model's"
+    "is no field of this layer: features of edges are read by PyG's gat, gatv2, transformer and"
+    " gine and by DGL's edge_gat and gine"
 )
 _NO_EFFECT = "has no effect on inference; remove it"
 _TOLD = "is told by the weights; remove it"

@@ -242,8 +242,11 @@ _ADVICE = {
     ("apply_func.weight", MISSING): "mlp: [linear, relu, linear] describes GIN's function",
     ("nn.weight", MISSING): "mlp: [linear, relu, linear] describes GIN's function",
     ("bias", MISSING): "bias: false describes a layer without bias",
-    ("lin_edge.weight", NOTHING): "edge features (edge_dim) are not supported: without them the"
-    " attention scores, and so the embeddings, are not the model's",
+    (
+        "lin_edge.weight",
+        NOTHING,
+    ): "edge_dim: (its columns) makes a layer read the features of edges;"
+    " where the module's forward was not given any, ignore leaves its parameters aside",
 }
 
 

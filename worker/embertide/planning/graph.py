@@ -37,6 +37,7 @@ class PlannedRelation:
         edges: how many there are, after direction is applied.
         exact: whether that is known; it is guessed from the size of text, and where the manifest
             has edges changed.
+        features: of each edge, that the run reads.
     """
 
     relation: Relation
@@ -44,11 +45,22 @@ class PlannedRelation:
     splits: list[Split]
     edges: int
     exact: bool
+    features: int
 
     @property
     def weight_bytes(self) -> int:
         """Of an edge's weight."""
         return FLOAT_BYTES if self.edge.columns.weight is not None else 0
+
+    @property
+    def feature_bytes(self) -> int:
+        """Of an edge's features, which are with the owner of its destination alone."""
+        return FLOAT_BYTES * self.features
+
+    @property
+    def carried_bytes(self) -> int:
+        """Of all that an edge carries."""
+        return self.weight_bytes + self.feature_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,4 +134,7 @@ def _relation(relation: Relation, edge: EdgeInput, inputs: Inputs) -> PlannedRel
         and edge.self_loops == "keep"
     )
     edges = rows * (1 if edge.directed else 2)
-    return PlannedRelation(relation=relation, edge=edge, splits=splits, edges=edges, exact=exact)
+    features = 0 if edge.features is None else inputs.edge_features[str(edge.relation)]
+    return PlannedRelation(
+        relation=relation, edge=edge, splits=splits, edges=edges, exact=exact, features=features
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from embertide.errors import InputError
 from embertide.models.tables import tables_of
-from embertide.readers.edges import split_edges
+from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
@@ -75,11 +75,13 @@ class Inputs:
         by_edges: edge type, as the text of its relation -> its edges.
         by_nodes: node type -> what is read of it.
         model_tables: node type without features -> URI of the model's own table of them.
+        edge_features: edge type -> features of each of its edges, where they have some.
     """
 
     by_edges: dict[str, list[Split]]
     by_nodes: dict[str, NodeSplits]
     model_tables: dict[str, str] = field(default_factory=dict)
+    edge_features: dict[str, int] = field(default_factory=dict)
 
     @property
     def edges(self) -> list[Split]:
@@ -140,7 +142,7 @@ class Inputs:
             for name, splits in data["by_edges"].items()
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        return cls(edges, nodes, data["model_tables"])
+        return cls(edges, nodes, data["model_tables"], data["edge_features"])
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -166,7 +168,12 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
     nodes = {node.name: _split_type(storage, job, at, node) for at, node in enumerate(given.nodes)}
     for name in tables:
         _check_rows(given.node(name), nodes[name])
-    return Inputs(edges, nodes, tables)
+    features = {
+        str(edge.relation): edge_feature_width(storage, edge)
+        for edge in given.edges
+        if edge.features is not None
+    }
+    return Inputs(edges, nodes, tables, features)
 
 
 def with_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> EmbeddingJob:

@@ -21,6 +21,8 @@ _REQUEST_BYTES = 4
 """Of a row that a peer asks for: its number, int32."""
 _POSITION_BYTES = 4
 """Of a non-zero's position in the CSR, which blocks carry for pair attention: int32."""
+_FILLING_BYTES = 32
+"""Of an edge while loops are filled in: its row, which edges are kept, and where they go: int64."""
 
 
 def partition_bytes(relation: PlannedRelation, size: Size) -> float:
@@ -43,6 +45,7 @@ def layers_bytes(
         for name, relation in graph.relations.items():
             of_all = size.of_relation(name)
             whole += partition_bytes(relation, of_all) / of_all.feature
+            whole += relation.feature_bytes * of_all.edges / of_all.workers
         most = max(fanout)
         sampled = {name: size.of_relation(name, most).edges for name in size.edges}
         graph = replace(graph, size=replace(size, edges=sampled))
@@ -84,6 +87,8 @@ def _layer_graph(graph: PlannedGraph, program: Program, name: str) -> _GraphByte
         if not needs.again:
             held, building = held - columns, building + columns
     steps = _over(program, name)
+    features, filling = _features(relation, size, steps)
+    held, building = held + features, building + filling
     if any(step.pairs for step in steps) and size.workers > 1:
         held += size.edges / size.workers * (index + weight + _POSITION_BYTES)
     if any(step.edges.loops != "keep" for step in steps if step.edges is not None):
@@ -91,6 +96,20 @@ def _layer_graph(graph: PlannedGraph, program: Program, name: str) -> _GraphByte
         if not needs.again:
             held, building = held - columns, building + columns
     return _GraphBytes(graph=held, building=building, block=edges * (index + weight))
+
+
+def _features(relation: PlannedRelation, size: Size, steps: list[Step]) -> tuple[float, float]:
+    """Bytes of the features of our sub-range's edges, and beside them while loops are filled in.
+
+    Steps with other self-loops have a copy of their own.
+    """
+    edges, rows = size.edges / size.workers, size.nodes / size.workers
+    views = [step.edges for step in steps if step.edges is not None and step.edge_columns]
+    held = own = relation.feature_bytes * edges if views else 0.0
+    copies = {view.loops for view in views} - {"keep"}
+    for loops in copies:
+        held += own + (relation.feature_bytes * rows if loops == "single" else 0.0)
+    return held, own + _FILLING_BYTES * edges if copies else 0.0
 
 
 def _over(program: Program, relation: str) -> list[Step]:

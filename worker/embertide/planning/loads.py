@@ -68,7 +68,7 @@ def edge_loads(relation: PlannedRelation, size: Size) -> EdgeLoads:
     return EdgeLoads(
         # Of text, `read` counts bytes; undirected edges are two each.
         edges=[size.edges * part / total for part in read],
-        round_edges=round_edges(size.workers),
+        round_edges=round_edges(size.workers, relation.features),
         buckets=bucket_count(-(-size.nodes // size.workers)),
     )
 

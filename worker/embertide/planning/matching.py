@@ -25,8 +25,8 @@ def check_model(
         which does not name it.
 
     Raises:
-        ModelError: a node type or relation that is not there, another input width, or another
-            number of layers than fanouts.
+        ModelError: a node type or relation that is not there, another width of features, of nodes
+            or of edges, or another number of layers than fanouts.
         InputError: a node type that is needed has no nodes.
         GridError: more workers than nodes, or than a tensor of the model has columns.
     """
@@ -34,6 +34,8 @@ def check_model(
     names = match_types(job, program)
     for node_type, tensor in program.inputs.items():
         _check_features(job, inputs, names[node_type], program.widths[tensor])
+    for relation, columns in program.edge_columns().items():
+        _check_edge_features(job, inputs, relation, columns)
     for node in narrow(job, program).spec.input.nodes:
         if not nodes[node.name]:
             raise InputError(
@@ -102,6 +104,28 @@ def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) ->
         )
 
 
+def _check_edge_features(job: EmbeddingJob, inputs: Inputs, relation: str, columns: int) -> None:
+    """Refuse features of edges that are not there, or too many or too few.
+
+    Args:
+        relation: as the model names it; "" for the only one.
+    """
+    model, edges = job.spec.model.uri, job.spec.input.edges
+    of = [edge for edge in edges if not relation or relation in map(str, edge.relations)]
+    edge, named = of[0], f" of {relation}" if relation else ""
+    if edge.features is None:
+        raise ModelError(
+            f"the model {model} reads {columns} features of each edge{named}, but edge type"
+            f" {edge.name!r} in spec.input.edges has none; name them in its features"
+        )
+    found = inputs.edge_features[str(edge.relation)]
+    if found != columns:
+        raise ModelError(
+            f"{edge.uri}: each edge has {found} features, but the model {model} takes {columns};"
+            " give the features or the model that belong together"
+        )
+
+
 def match_relations(job: EmbeddingJob, program: Program) -> dict[str, Relation]:
     """The relations that the model reads, by its names, in the order of the manifest.
 
@@ -116,17 +140,20 @@ def match_relations(job: EmbeddingJob, program: Program) -> dict[str, Relation]:
 def narrow(job: EmbeddingJob, program: Program) -> EmbeddingJob:
     """The job with those node types and edge types alone that its model reads or embeds.
 
-    Of an edge type both relations stay where the model reads its reverse.
+    Of an edge type both relations stay where the model reads its reverse, and features where it
+    reads those of either.
 
     Raises:
         ModelError: as :func:`match_types`.
     """
     names = set(match_types(job, program).values())
-    wanted = set(match_relations(job, program).values())
+    named = match_relations(job, program)
+    wanted = set(named.values())
+    featured = {named[name] for name in program.edge_columns()}
     for relation in wanted:
         names |= {relation.source, relation.destination}
     given = job.spec.input
-    edges = [_without_reverse(edge, wanted) for edge in given.edges]
+    edges = [_only(edge, wanted, featured) for edge in given.edges]
     kept = {
         "nodes": [node for node in given.nodes if node.name in names],
         "edges": [edge for edge in edges if wanted.intersection(edge.relations)],
@@ -135,11 +162,14 @@ def narrow(job: EmbeddingJob, program: Program) -> EmbeddingJob:
     return job.model_copy(update={"spec": spec})
 
 
-def _without_reverse(edge: EdgeInput, wanted: set[Relation]) -> EdgeInput:
-    """The edge type, with its reverse only where that is wanted."""
-    if wanted.intersection(edge.relations[1:]):
-        return edge
-    return edge.model_copy(update={"reverse": None})
+def _only(edge: EdgeInput, wanted: set[Relation], featured: set[Relation]) -> EdgeInput:
+    """The edge type, with its reverse and its features only where these are wanted."""
+    left: dict[str, None] = {}
+    if not wanted.intersection(edge.relations[1:]):
+        left["reverse"] = None
+    if not featured.intersection(edge.relations):
+        left["features"] = None
+    return edge.model_copy(update=left)
 
 
 def published(job: EmbeddingJob, program: Program) -> Program:
@@ -190,4 +220,10 @@ def unread(job: EmbeddingJob, program: Program) -> list[str]:
     left = [f"node type {n.name}" for n in given.nodes if n not in kept.nodes]
     there = [edge.relation for edge in kept.edges]
     left += [f"edge type {e.relation}" for e in given.edges if e.relation not in there]
+    bare = [edge.relation for edge in kept.edges if edge.features is None]
+    left += [
+        f"a feature of edge type {edge.relation}"
+        for edge in given.edges
+        if edge.features is not None and edge.relation in bare
+    ]
     return [f"nothing needs {what}, so it is not read" for what in left]

@@ -161,7 +161,7 @@ def _files(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
 
 def _chunks(relation: PlannedRelation, size: Size) -> float:
     """Bytes of our share of the edges as they were read."""
-    return size.edges / size.workers * (size.end_bytes + relation.weight_bytes)
+    return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
 
 
 def _ingesting(graph: PlannedGraph) -> float:
@@ -180,7 +180,7 @@ def _ingesting(graph: PlannedGraph) -> float:
 def _csr(relation: PlannedRelation, size: Size) -> float:
     """Bytes of the CSR of our sub-range."""
     edges, nodes = size.edges / size.workers, size.nodes / size.workers
-    return edges * (size.index_bytes + relation.weight_bytes) + ID_BYTES * nodes
+    return edges * (size.index_bytes + relation.carried_bytes) + ID_BYTES * nodes
 
 
 def _sorting(graph: PlannedGraph) -> float:
@@ -201,14 +201,17 @@ def _sorting(graph: PlannedGraph) -> float:
 
 def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
     """Bytes beside the edges as they were read: while they are packed, then while sorted."""
-    index, weight = size.index_bytes, relation.weight_bytes
+    index, carried = size.index_bytes, relation.carried_bytes
     nodes, edges = size.nodes / size.workers, size.edges / size.workers
-    packing = keys = edges * (ID_BYTES + weight)
+    packing = keys = edges * (ID_BYTES + carried)
     if size.workers > 1:
-        sent = min(float(round_edges(size.workers)), edges)
-        packing += 4 * sent * (ID_BYTES + weight)
+        sent = min(float(round_edges(size.workers, relation.features)), edges)
+        packing += 4 * sent * (ID_BYTES + carried)
     sorting = keys + edges * index + ID_BYTES * nodes
+    if relation.edge.duplicates == "remove":
+        # What stays is copied.
+        sorting += edges * relation.feature_bytes
     if relation.edge.self_loops != "add":
         return packing, sorting
-    looping = (2 * edges + nodes) * (index + weight) + 2 * ID_BYTES * nodes
+    looping = (2 * edges + nodes) * (index + carried) + 2 * ID_BYTES * nodes
     return packing, max(sorting, looping)

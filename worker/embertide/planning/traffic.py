@@ -130,7 +130,8 @@ class _Plan:
         loads = edge_loads(relation, size)
         rounds, mean = loads.rounds()
         counts = 8 * peers * (rounds + loads.buckets)
-        edge, parts = ID_BYTES + relation.weight_bytes, 2 if relation.weight_bytes else 1
+        edge = ID_BYTES + relation.carried_bytes
+        parts = 1 + (relation.weight_bytes > 0) + (relation.features > 0)
         shuffled = edge * size.edges / self.workers * away + counts
         label = str(relation.relation) if self.graph.several else ""
         self.add("world", "shuffle", -1, shuffled, peers * (1 + mean * parts), label)

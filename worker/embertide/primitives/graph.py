@@ -16,6 +16,11 @@ from embertide.grid import RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.counting import add_weights, count_values, row_lengths, row_sums
 from embertide.kernels.csr import Csr, single_loops, without_loops
+from embertide.kernels.edge_features import (
+    LoopFill,
+    single_loop_features,
+    without_loop_features,
+)
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.sources import (
     LoadedHolders,
@@ -51,10 +56,12 @@ class EdgeNeeds:
     Attributes:
         positions: tile blocks carry each non-zero's position in the CSR (pair attention).
         again: the CSR's columns are read again after the tile pattern has been found.
+        features: columns of the edges' features that steps read; 0 where none does.
     """
 
     positions: bool
     again: bool
+    features: int = 0
 
 
 @dataclass(kw_only=True)
@@ -72,6 +79,7 @@ class LayerGraph:
         group_rows: slots per remote group of tiles.
         pair_rows: slots per remote group of whole rows.
         needs: what the program needs of its layer graphs.
+        features: [nnz of our sub-range, K] float32 of its edges, on the CPU, where steps read any.
         relation: by which its transfers are counted; "" in a graph that has one.
     """
 
@@ -82,6 +90,7 @@ class LayerGraph:
     group_rows: int
     pair_rows: int
     needs: EdgeNeeds
+    features: torch.Tensor | None = None
     relation: str = ""
     _tiles: Sources | None = None
     _pairs: Sources | None = None
@@ -90,6 +99,7 @@ class LayerGraph:
     _weighted_out_degree: torch.Tensor | None = None
     _shared: dict[tuple[str, ...], list[Sources]] = field(default_factory=dict)
     _variants: dict[tuple[str, float, bool], LayerGraph] = field(default_factory=dict)
+    _features: dict[tuple[Loops, LoopFill], torch.Tensor] = field(default_factory=dict)
 
     def variant(self, view: EdgeView) -> LayerGraph:
         """The graph as a step sees it: this one, or one with other self-loops."""
@@ -194,6 +204,26 @@ class LayerGraph:
     def sub_range(self) -> Csr:
         """Our sub-range's rows of the partition."""
         return self.csr.slice(*self.targets.within(self.exchange.grid.rank))
+
+    def edge_features(self, loops: Loops, fill: LoopFill) -> torch.Tensor:
+        """[nnz, K] features of the edges of our sub-range, as a view with these loops has them.
+
+        Args:
+            fill: what a self-loop that a view adds has.
+        """
+        assert self.features is not None
+        if loops == "keep":
+            return self.features
+        if loops == "none":
+            fill = 0.0
+        if (loops, fill) not in self._features:
+            csr = self.sub_range()
+            self._features[loops, fill] = (
+                without_loop_features(csr, self.features)
+                if loops == "none"
+                else single_loop_features(csr, self.features, fill)
+            )
+        return self._features[loops, fill]
 
     def in_degree(self) -> torch.Tensor:
         """[N/P] in-edges of each destination of our partition, float32."""

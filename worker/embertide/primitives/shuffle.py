@@ -1,15 +1,16 @@
 """Sending each edge to the rank that owns its destination row.
 
-Edges travel packed, eight bytes each, in rounds of bounded size: while one round is on its way
-the next is packed, and the one before is put into the buckets from which the rows are sorted.
-How many edges each round and bucket has is counted and told first, so that all buffers have
-their exact size from the start.
+Edges travel packed, eight bytes each and beside them what they carry, in rounds of bounded size:
+while one round is on its way the next is packed, and the one before is put into the buckets from
+which the rows are sorted. How many edges each round and bucket has is counted and told first, so
+that all buffers have their exact size from the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,30 +30,37 @@ from embertide.primitives.exchange import Channel, Exchange, Pending
 
 ROUND_EDGES = 1 << 24
 """Edges that all ranks send in a round, each an equal share of at most a sixteenth: what a rank
-receives in a round is bounded even where all send to it."""
+receives in a round is bounded even where all send to it. Edges with features are fewer."""
+_EDGE_BYTES = 12
+"""Of an edge with its weight."""
 HISTOGRAM_BITS = 16
 """At most 2^16 buckets of consecutive nodes count the destinations, whatever N is."""
 
 
 @dataclass
 class EdgeChunk:
-    """Some edges with dense ids: sources and destinations [e], weights [e] float32 or None."""
+    """Some edges with dense ids.
+
+    Sources and destinations [e]; weights [e] and features [e, K] are float32, or None.
+    """
 
     source: npt.NDArray[np.integer]
     destination: npt.NDArray[np.integer]
     weight: npt.NDArray[np.float32] | None
+    features: npt.NDArray[np.float32] | None = None
 
-    def part(self, start: int, stop: int) -> EdgeChunk:
-        """Edges ``start..stop``, sharing memory."""
-        weight = None if self.weight is None else self.weight[start:stop]
-        return EdgeChunk(self.source[start:stop], self.destination[start:stop], weight)
+    def part(self, which: slice | npt.NDArray[np.bool_]) -> EdgeChunk:
+        """Some of the edges; those of a slice share memory."""
+        weight = None if self.weight is None else self.weight[which]
+        features = None if self.features is None else self.features[which]
+        return EdgeChunk(self.source[which], self.destination[which], weight, features)
 
 
 @dataclass
 class Edges:
     """This rank's share of the edges, and a histogram of their destinations.
 
-    ``histogram[b]`` counts destinations d with ``d >> shift == b``.
+    ``histogram[b]`` counts destinations d with ``d >> shift == b``; ``features`` is K, 0 without.
     """
 
     chunks: list[EdgeChunk]
@@ -60,6 +68,7 @@ class Edges:
     shift: int
     weighted: bool
     count: int = 0
+    features: int = 0
 
 
 def histogram_size(nodes: int) -> tuple[int, int]:
@@ -68,9 +77,10 @@ def histogram_size(nodes: int) -> tuple[int, int]:
     return shift, ((nodes - 1) >> shift) + 1
 
 
-def round_edges(world: int) -> int:
+def round_edges(world: int, features: int = 0) -> int:
     """Edges that one of ``world`` ranks sends in a round, at most."""
-    return min(1 << 20, ROUND_EDGES // world)
+    most = min(1 << 20, ROUND_EDGES // world)
+    return max(1, most * _EDGE_BYTES // (_EDGE_BYTES + 4 * features))
 
 
 def shuffle_edges(
@@ -80,6 +90,7 @@ def shuffle_edges(
     nodes: int,
     *,
     weighted: bool,
+    features: int = 0,
     relation: str = "",
 ) -> EdgeSorter:
     """All-to-all of edges by owner; ``chunks`` is emptied on the way.
@@ -89,6 +100,7 @@ def shuffle_edges(
     Args:
         ranges: of the destinations.
         nodes: N of the sources.
+        features: K of every edge; 0 without.
         relation: whose edges they are, where there are several.
 
     Returns:
@@ -108,8 +120,15 @@ def shuffle_edges(
     first, last = ranges.worker(exchange.grid.rank)
 
     def sorter(counts: npt.NDArray[np.int64]) -> EdgeSorter:
-        size = last - first
-        return EdgeSorter(counts, shift, first=first, rows=size, nodes=nodes, weighted=weighted)
+        return EdgeSorter(
+            counts,
+            shift,
+            first=first,
+            rows=last - first,
+            nodes=nodes,
+            weighted=weighted,
+            features=features,
+        )
 
     if world == 1:
         counts = np.zeros((1, buckets), np.int64)
@@ -118,9 +137,9 @@ def shuffle_edges(
         ours = sorter(counts[0])
         while chunks:
             chunk = chunks.pop()
-            ours.add_edges(chunk.destination, chunk.source, chunk.weight)
+            ours.add_edges(chunk.destination, chunk.source, chunk.weight, chunk.features)
         return ours
-    plan = _plan_rounds(chunks, round_edges(world))
+    plan = _plan_rounds(chunks, round_edges(world, features))
     rounds = max(exchange.all_objects(len(plan)))
     sent = np.zeros((world, rounds + buckets), np.int64)
     for number, parts in enumerate(plan):
@@ -133,7 +152,8 @@ def shuffle_edges(
     received = channel.sizes(torch.from_numpy(sent)).numpy()
     ours = sorter(received[:, rounds:].sum(0))
     sizes = sent[:, :rounds].T, received[:, :rounds].T
-    _Rounds(channel, ranges, nodes, *sizes, weighted).run(_taken(chunks, plan, rounds), ours)
+    carried = _Carried(weighted, features)
+    _Rounds(channel, ranges, nodes, *sizes, carried).run(_taken(chunks, plan, rounds), ours)
     return ours
 
 
@@ -165,12 +185,38 @@ def _taken(
         for number, start, stop in parts:
             chunk = held[number]
             assert chunk is not None
-            taken.append(chunk.part(start, stop))
+            taken.append(chunk.part(slice(start, stop)))
             if stop == len(chunk.source):
                 held[number] = None
         yield taken
     for _ in range(rounds - len(plan)):
         yield []
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """What travels with the packed edges."""
+
+    weighted: bool
+    features: int
+
+    def buffers(self, edges: int, device: torch.device) -> list[torch.Tensor]:
+        """One for the keys and each thing that is carried."""
+        found = [torch.empty(edges, dtype=torch.int64, device=device)]
+        if self.weighted:
+            found.append(torch.empty(edges, device=device))
+        if self.features:
+            found.append(torch.empty(edges, self.features, device=device))
+        return found
+
+    def named(self, buffers: list[torch.Tensor]) -> tuple[_Array, _Array | None, _Array | None]:
+        """Keys, weights and features of some buffers."""
+        keys, *rest = (tensor.numpy() for tensor in buffers)
+        weights = rest.pop(0) if self.weighted else None
+        return keys, weights, rest.pop(0) if self.features else None
+
+
+_Array = npt.NDArray[Any]
 
 
 class _Rounds:
@@ -187,16 +233,15 @@ class _Rounds:
         nodes: int,
         outgoing: npt.NDArray[np.int64],
         incoming: npt.NDArray[np.int64],
-        weighted: bool,
+        carried: _Carried,
     ) -> None:
-        self.channel, self.nodes = channel, nodes
+        self.channel, self.nodes, self.carried = channel, nodes, carried
         self.bounds = np.array(ranges.workers, np.int64)
         self.outgoing, self.incoming = outgoing, incoming.copy()
         self.incoming[:, channel.axis.index] = 0
-        types = (torch.int64, torch.float32) if weighted else (torch.int64,)
         most = [int(counts.sum(1).max(initial=0)) for counts in (outgoing, self.incoming)]
         self.send, self.receive = (
-            [[torch.empty(size, dtype=t, device=device) for t in types] for _ in range(2)]
+            [carried.buffers(size, device) for _ in range(2)]
             for size, device in zip(most, (torch.device("cpu"), channel.device), strict=True)
         )
 
@@ -214,7 +259,7 @@ class _Rounds:
 
     def _pack(self, number: int, chunks: list[EdgeChunk], sorter: EdgeSorter) -> None:
         """Fill the send buffer by owner; what is ours already goes to the sorter."""
-        keys, *weights = (tensor.numpy() for tensor in self.send[number % 2])
+        keys, weights, features = self.carried.named(self.send[number % 2])
         ends = np.cumsum(self.outgoing[number])
         cursors = ends - self.outgoing[number]
         for chunk in chunks:
@@ -226,11 +271,13 @@ class _Rounds:
                 self.nodes,
                 cursors=cursors,
                 keys=keys,
-                out_weights=weights[0] if weights else None,
+                out_weights=weights,
+                features=chunk.features,
+                out_features=features,
             )
         own = self.channel.axis.index
         mine = slice(ends[own] - self.outgoing[number, own], ends[own])
-        sorter.add_keys(keys[mine], weights[0][mine] if weights else None)
+        sorter.add_keys(keys[mine], *(None if x is None else x[mine] for x in (weights, features)))
 
     def _post(self, number: int) -> Pending:
         others = self.channel.axis.others()
@@ -248,5 +295,5 @@ class _Rounds:
     def _unpack(self, number: int, pending: Pending, sorter: EdgeSorter) -> None:
         pending.wait()
         size = int(self.incoming[number].sum())
-        keys, *weights = (tensor[:size].cpu().numpy() for tensor in self.receive[number % 2])
-        sorter.add_keys(keys, weights[0] if weights else None)
+        received = [tensor[:size].cpu() for tensor in self.receive[number % 2]]
+        sorter.add_keys(*self.carried.named(received))

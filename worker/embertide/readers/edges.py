@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from embertide.errors import InputError
 from embertide.readers.columns import (
     Column,
     Float32s,
@@ -18,9 +19,12 @@ from embertide.readers.columns import (
     to_ids,
     to_weights,
 )
+from embertide.readers.feature_schema import vector_width
+from embertide.readers.objects import list_objects
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.text import Dialect
+from embertide.readers.vectors import finite_vectors
 from embertide.readers.where import Where
 from embertide.spec.manifest import EdgeInput
 from embertide.storage.protocol import Storage
@@ -35,14 +39,15 @@ class EdgeBatch:
     """Some edges, in the order of the input.
 
     ``source`` and ``destination`` are ``np.int64 [n]``, perhaps read-only, or
-    ``pa.LargeStringArray`` for string ids; ``weight`` is ``np.float32 [n]`` or None; ``where``
-    names rows for errors.
+    ``pa.LargeStringArray`` for string ids; ``weight`` is ``np.float32 [n]`` and ``features`` is
+    ``np.float32 [n, K]``, or None; ``where`` names rows for errors.
     """
 
     source: Ids
     destination: Ids
     weight: Float32s | None
     where: Where
+    features: Float32s | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -50,8 +55,8 @@ class EdgeBatch:
     @property
     def nbytes(self) -> int:
         """Memory that it takes."""
-        weight = 0 if self.weight is None else self.weight.nbytes
-        return int(self.source.nbytes + self.destination.nbytes) + weight
+        carried = sum(part.nbytes for part in (self.weight, self.features) if part is not None)
+        return int(self.source.nbytes + self.destination.nbytes) + carried
 
 
 def split_edges(
@@ -79,24 +84,62 @@ def read_edges(
     split: Split,
     batch_rows: int = BATCH_ROWS,
     counts: EndCounts = (None, None),
+    features: int | None = None,
 ) -> Iterator[EdgeBatch]:
     """The edges of a split, each exactly once and in order, at most ``batch_rows`` a batch.
 
     ``counts`` are the nodes of the source type and the destination type, where they are known and
-    ids are dense.
+    ids are dense; ``features`` is `edge_feature_width`'s result (found again when left out).
 
     Raises:
         InputError: names object, row, column and value of the first bad edge.
     """
     table = _table(edges, ids)
-    source, destination, *weight = table.columns
+    source, destination, *carried = table.columns
+    weights = 0 if edges.columns.weight is None else 1
+    width = edge_feature_width(storage, edges) if features is None else features
     for arrays, where in read_table(storage, table, split, batch_rows):
+        values = arrays[2 + weights :]
         yield EdgeBatch(
             to_ids(arrays[0], source, ids[0], where, counts[0]),
             to_ids(arrays[1], destination, ids[1], where, counts[1]),
-            to_weights(arrays[2], weight[0], where) if weight else None,
+            to_weights(arrays[2], carried[0], where) if weights else None,
             where,
+            finite_vectors(values, carried[weights:], width, where) if values else None,
         )
+
+
+def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:
+    """K, features of every edge; 0 without.
+
+    Raises:
+        ObjectMissing: there are no objects under ``edges.uri``.
+        InputError: an object is unreadable, or vectors have no width, since there are none.
+    """
+    if edges.features is None:
+        return 0
+    columns = _feature_columns(edges)
+    if columns[0].kind != "vector":
+        return len(columns)
+    objects = list_objects(storage, edges.uri, edges.recursive, "edges.recursive")
+    width = vector_width(storage, objects, columns[0])
+    if width is None:
+        raise InputError(
+            f"{edges.uri} holds no edges, and {columns[0]} does not say how long its vectors are;"
+            " write it as a fixed-size list, or name columns"
+        )
+    if width == 0:
+        raise InputError(f"{edges.uri}: {columns[0]} holds vectors without values")
+    return width
+
+
+def _feature_columns(edges: EdgeInput) -> list[Column]:
+    given = edges.features
+    if given is None:
+        return []
+    if given.vector_column is not None:
+        return [Column("features.vectorColumn", given.vector_column, "vector")]
+    return [Column("features.columns", name, "number") for name in given.columns or ()]
 
 
 def _table(edges: EdgeInput, ids: tuple[IdKind | None, IdKind | None]) -> Table:
@@ -112,5 +155,6 @@ def _table(edges: EdgeInput, ids: tuple[IdKind | None, IdKind | None]) -> Table:
     ]
     if edges.columns.weight is not None:
         columns.append(Column("columns.weight", edges.columns.weight, "number"))
+    columns += _feature_columns(edges)
     dialect = Dialect(edges.header, edges.separator)
     return Table("edges", edges.uri, edges.format, tuple(columns), edges.recursive, dialect)

@@ -88,12 +88,19 @@ def _width(storage: Storage, features: FeatureInput) -> int:
     objects = feature_objects(storage, features)
     if features.format == "npy":
         return read_header(storage, objects[0]).width
-    column = vector_column(features)
+    width = vector_width(storage, objects, vector_column(features))
+    if width is None:
+        raise InputError(f"{features.uri} holds no feature rows; every node needs one")
+    return width
+
+
+def vector_width(storage: Storage, objects: list[ObjectInfo], column: Column) -> int | None:
+    """The width of a list column's vectors, by its type or by the first row; None without rows."""
     for info in objects:
         width = _list_width(storage, info, column)
         if width is not None:
             return width
-    raise InputError(f"{features.uri} holds no feature rows; every node needs one")
+    return None
 
 
 def vector_column(features: FeatureInput) -> Column:

@@ -9,34 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from embertide.errors import InputError
 from embertide.readers.column_patterns import patterns_of
-from embertide.readers.columns import (
-    Column,
-    Float32s,
-    IdKind,
-    Ids,
-    as_numbers,
-    id_column,
-    list_widths,
-    refuse_nulls,
-    to_ids,
-)
+from embertide.readers.columns import Column, Float32s, IdKind, Ids, id_column, to_ids
 from embertide.readers.feature_schema import FeatureSchema, feature_schema, vector_column
 from embertide.readers.npy_features import read_npy_features, row_numbers, split_npy_features
 from embertide.readers.scaling import Scaling
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import Table, read_table, split_table
+from embertide.readers.vectors import Numbers, scalars, vectors
 from embertide.readers.where import Where
 from embertide.spec.manifest import FeatureInput
 from embertide.storage.protocol import Storage
-
-Numbers = npt.NDArray[Any]
 
 BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1 << 18
@@ -142,9 +128,9 @@ def _read_parquet(
             found = to_ids(arrays[0], table.columns[0], ids, where, count)
         data = arrays if numbered else arrays[1:]
         if schema.columns is None:
-            values = _vectors(data[0], columns[0], schema.width, where)
+            values = vectors(data[0], columns[0], schema.width, where)
         else:
-            values = _scalars(data, columns, where, dtype)
+            values = scalars(data, columns, where, dtype)
         yield found, values, where
 
 
@@ -165,43 +151,6 @@ def _table(features: FeatureInput, ids: IdKind | None, schema: FeatureSchema) ->
         tuple(columns),
         features.recursive,
         check_names=partial(patterns.check, schema.columns or ()) if patterns else None,
-    )
-
-
-def _scalars(
-    arrays: list[Any], columns: tuple[Column, ...], where: Where, dtype: type[np.floating[Any]]
-) -> Numbers:
-    """Scalar columns as ``[n, len(columns)]`` of ``dtype``."""
-    values = np.empty((len(arrays[0]), len(columns)), dtype)
-    for d, (array, column) in enumerate(zip(arrays, columns, strict=True)):
-        refuse_nulls(array, column, where)
-        with np.errstate(over="ignore"):
-            values[:, d] = as_numbers(array)
-    return values
-
-
-def _vectors(array: Any, column: Column, width: int, where: Where) -> Numbers:
-    """A list column as ``[n, width]``, of its own type."""
-    refuse_nulls(array, column, where)
-    _check_widths(array, column, width, where)
-    flat = array.flatten()
-    if flat.null_count:
-        i, d = divmod(int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False))), width)
-        raise InputError(
-            f"{where.row(i)}: {column} has no value (null) at position {d}; fill it in or drop "
-            "the row"
-        )
-    return as_numbers(flat).reshape(len(array), width)
-
-
-def _check_widths(array: Any, column: Column, width: int, where: Where) -> None:
-    widths = list_widths(array)
-    if (widths == width).all():
-        return
-    row = int(np.argmax(widths != width))
-    raise InputError(
-        f"{where.row(row)}: {column} holds a vector of width {widths[row]}, but the features have"
-        f" width {width} (as in the first row); all rows must have the same"
     )
 
 

@@ -110,7 +110,10 @@ def read_parquet(
     buffer_bytes = _BUFFER_BYTES if split.size > _UNBUFFERED_BYTES else 0
     with parquet_file(storage, split.info, columns, buffer_bytes) as file:
         batches = file.iter_batches(
-            batch_rows, row_groups=list(split.row_groups or ()), columns=names, use_threads=False
+            batch_rows,
+            row_groups=list(split.row_groups or ()),
+            columns=list(dict.fromkeys(names)),
+            use_threads=False,
         )
         for batch in batches:
             yield [batch.column(name) for name in names], where

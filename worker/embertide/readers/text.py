@@ -180,7 +180,7 @@ def _parse(
             pc.ParseOptions(delimiter=dialect.separator),
             pc.ConvertOptions(
                 column_types=dict(zip(wanted, types, strict=True)),
-                include_columns=wanted,
+                include_columns=list(dict.fromkeys(wanted)),
                 null_values=[""],
                 strings_can_be_null=True,
             ),

@@ -37,6 +37,7 @@ VALIDATIONS = "x-kubernetes-validations"
 MAX_TYPES = 64
 """The maximum number of node types, and of edge types, of one job."""
 MAX_FEATURE_COLUMNS = 16384
+MAX_EDGE_FEATURES = 256
 _MAX_URI = 2048
 MAX_COLUMN_NAME = 1024
 

@@ -2,52 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
 from embertide.spec.base import (
-    MAX_COLUMN_NAME,
     RECURSIVE,
-    ColumnName,
     Problem,
     SpecModel,
     TypeName,
     Uri,
-    derived_default,
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default
+from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
 from embertide.spec.relations import Relation
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
 
-
-def _column_tag(value: Any) -> str | None:
-    if isinstance(value, str):
-        return "<name>"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return "<index>"
-    return None
-
-
-ColumnIndex = Annotated[int, Field(ge=0)]
-Column = Annotated[
-    Annotated[ColumnName, Tag("<name>")] | Annotated[ColumnIndex, Tag("<index>")],
-    Discriminator(
-        _column_tag,
-        custom_error_type="column",
-        custom_error_message="must be a column name, or a 0-based index where there are no names",
-    ),
-    WithJsonSchema(
-        {
-            "x-kubernetes-int-or-string": True,
-            "minLength": 1,
-            "maxLength": MAX_COLUMN_NAME,
-            "minimum": 0,
-        }
-    ),
-]
 
 _COLUMNS = ("source", "destination", "weight")
 _HEADER = or_default("self.header", "true")
@@ -63,6 +35,11 @@ def _column(name: str, default: str, index: int) -> str:
     column = f"self.columns.{name}"
     given = f"has(self.columns) && has({column})"
     return f"({given} ? {column} : {_NAMED} ? dyn('{default}') : dyn({index}))"
+
+
+def _features_are(kind: str) -> str:
+    columns = "self.features.columns"
+    return f"!has(self.features) || !has({columns}) || {columns}.all(c, type(c) == {kind})"
 
 
 def _columns_differ() -> str:
@@ -88,6 +65,23 @@ _EDGE_RULES = (
         f"{_NAMED} || ({_columns_are('int')})",
         "must be 0-based indexes, since npy, and csv and tsv with header: false, have no names",
         ".columns",
+    ),
+    Rule(
+        f"!{_NAMED} || ({_features_are('string')})",
+        "of edges must be names, since parquet, and csv and tsv with a header, have them",
+        ".features.columns",
+    ),
+    Rule(
+        f"{_NAMED} || ({_features_are('int')})",
+        "of edges must be 0-based indexes, since npy, and csv and tsv with header: false, have no"
+        " names",
+        ".features.columns",
+    ),
+    Rule(
+        "self.format == 'parquet' || !has(self.features) || !has(self.features.vectorColumn)",
+        "of edges is for format parquet; give columns",
+        ".features.vectorColumn",
+        "FieldValueForbidden",
     ),
     Rule(_columns_differ(), "source, destination and weight must be different columns", ".columns"),
     Rule(
@@ -125,27 +119,6 @@ _EDGE_RULES = (
 )
 
 
-class EdgeColumns(SpecModel):
-    """The columns of an edge list."""
-
-    source: Column = Field(
-        default="src",
-        description="Column with the source node's id. "
-        "A 0-based index for npy and for csv and tsv without a header. Default: src, or 0.",
-        json_schema_extra=derived_default,
-    )
-    destination: Column = Field(
-        default="dst",
-        description="Column with the id of the destination node, which aggregates its sources. "
-        "A 0-based index for npy and for csv and tsv without a header. Default: dst, or 1.",
-        json_schema_extra=derived_default,
-    )
-    weight: Column | None = Field(
-        default=None,
-        description="Column with the edge weights. If unset, every edge has weight 1.",
-    )
-
-
 class EdgeInput(SpecModel):
     """One edge type and the location of its edges."""
 
@@ -162,6 +135,12 @@ class EdgeInput(SpecModel):
     )
     recursive: bool = Field(default=False, description=RECURSIVE)
     columns: EdgeColumns = Field(default_factory=EdgeColumns, description="The columns to read.")
+    features: EdgeFeatures | None = Field(
+        default=None,
+        description="The columns with features of the edges. If unset, edges have none. With "
+        "directed: false and in a reverse type every edge has them both ways; a self-loop that "
+        "selfLoops: add makes has 1 in each.",
+    )
     header: bool = Field(
         default=True,
         description="csv and tsv: whether the first line of every object names the columns.",
@@ -241,11 +220,25 @@ class EdgeInput(SpecModel):
         }
         wanted, kind = (str, "a column name") if self.named_columns else (int, "a 0-based index")
         about = self.format if self.named_columns or self.format == "npy" else "csv without header"
+        given = [(("columns", name), value) for name, value in columns.items()]
+        features = [] if self.features is None else self.features.columns or []
+        given += [(("features", "columns"), value) for value in features]
         problems: list[Problem] = [
-            (("columns", name), f"is {value!r}; must be {kind} in {about}")
-            for name, value in columns.items()
+            (place, f"is {value!r}; must be {kind} in {about}")
+            for place, value in given
             if not isinstance(value, wanted)
         ]
+        problems += [
+            (
+                ("features", "columns"),
+                f"names {columns[end]!r}, which is columns.{end}; leave it out",
+            )
+            for end in ("source", "destination")
+            if columns[end] in features
+        ]
+        if self.features is not None and self.features.vector_column and self.format != "parquet":
+            message = f"is for parquet, not {self.format}; give columns"
+            problems.append((("features", "vectorColumn"), message))
         names = list(columns)
         for i, name in enumerate(names):
             for other in names[:i]:

@@ -12,13 +12,15 @@ from pydantic import Field, model_validator
 
 from embertide.spec.base import MAX_TYPES, Problem, SpecModel, raise_problems
 from embertide.spec.cel import Rule, or_default
-from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
+from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
+from embertide.spec.edges import EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.relations import Relation
 
 __all__ = [
     "EdgeColumns",
+    "EdgeFeatures",
     "EdgeFormat",
     "EdgeInput",
     "FeatureFormat",

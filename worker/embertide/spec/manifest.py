@@ -23,7 +23,8 @@ from embertide.spec.base import (
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default, unchanged_once_accepted
-from embertide.spec.edges import EdgeColumns, EdgeFormat, EdgeInput
+from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
+from embertide.spec.edges import EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.freshness import Freshness
 from embertide.spec.grid import GridShape
@@ -43,6 +44,7 @@ __all__ = [
     "API_VERSION",
     "KIND",
     "EdgeColumns",
+    "EdgeFeatures",
     "EdgeFormat",
     "EdgeInput",
     "EmbeddingJob",

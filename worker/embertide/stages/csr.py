@@ -12,6 +12,7 @@ into the arrays that stay.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, add_loops
+from embertide.kernels.edge_features import with_added_loops
 from embertide.primitives.exchange import Channel
 from embertide.primitives.shuffle import Edges, histogram_size, shuffle_edges
 from embertide.spec.edges import EdgeInput
@@ -80,22 +82,34 @@ def build_graph(
         relation: whose edges they are, where there are several.
     """
     sorter = shuffle_edges(
-        ctx.exchange, ranges, edges.chunks, sources, weighted=edges.weighted, relation=relation
+        ctx.exchange,
+        ranges,
+        edges.chunks,
+        sources,
+        weighted=edges.weighted,
+        features=edges.features,
+        relation=relation,
     )
     ctx.progress("csr", 0.4)
     csr = sorter.finish(remove_duplicates=edge.duplicates == "remove")
-    return add_loops(csr, 1.0) if edge.self_loops == "add" else csr
+    if edge.self_loops != "add":
+        return csr
+    looped = add_loops(csr, 1.0)
+    if csr.features is None:
+        return looped
+    return replace(looped, features=with_added_loops(csr, looped, csr.features))
 
 
 def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr, relation: str = "") -> Csr:
     """Our partition's CSR from its M ranks' sub-ranges, received in their places.
 
     Sends each sub-range once to each of the M - 1 others: 4 bytes per edge (8 with weights)
-    and 8 per row. Collective: every rank of the feature axis must call.
+    and 8 per row. Features of edges stay where they are. Collective: every rank of the feature
+    axis must call.
     """
     channel = ctx.exchange.channel("feature", "csr", relations=[relation])
     if channel.axis.size == 1:
-        return sub_range
+        return sub_range.without_features()
     counts = torch.full((channel.axis.size, 1), sub_range.nnz)
     edges = channel.sizes(counts)[:, 0].tolist()
     spans = [ranges.within(rank) for rank in channel.axis.ranks]

@@ -29,11 +29,12 @@ from embertide.spec.nodes import NodeInput
 
 @dataclass(frozen=True)
 class Ends:
-    """An edge type and the nodes that its edges lead from and to."""
+    """An edge type and the nodes that its edges lead from and to; K features of each edge."""
 
     edge: EdgeInput
     sources: Nodes
     destinations: Nodes
+    features: int = 0
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -68,7 +69,8 @@ def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     Raises:
         InputError: an edge whose end is no node of its type (names the row and the field).
     """
-    edges = empty_edges(ends.counts[1], weighted=ends.edge.columns.weight is not None)
+    weighted = ends.edge.columns.weight is not None
+    edges = empty_edges(ends.counts[1], weighted=weighted, features=ends.features)
     if ends.collective:
         _ingest_in_step(ctx, splits, ends, edges)
     else:
@@ -82,17 +84,18 @@ def reverse(edges: Edges, sources: int) -> Edges:
     Args:
         sources: nodes of the edges' source type.
     """
-    turned = empty_edges(sources, weighted=edges.weighted)
+    turned = empty_edges(sources, weighted=edges.weighted, features=edges.features)
     for chunk in edges.chunks:
-        _append(turned, EdgeChunk(chunk.destination, chunk.source, chunk.weight))
+        other_way = EdgeChunk(chunk.destination, chunk.source, chunk.weight, chunk.features)
+        _append(turned, other_way)
         count_ids(turned.histogram, chunk.source, turned.shift)
     return turned
 
 
-def empty_edges(nodes: int, *, weighted: bool) -> Edges:
+def empty_edges(nodes: int, *, weighted: bool, features: int = 0) -> Edges:
     """No edges yet, to a type of so many nodes."""
     shift, buckets = histogram_size(nodes)
-    return Edges([], np.zeros(buckets, np.int64), shift, weighted)
+    return Edges([], np.zeros(buckets, np.int64), shift, weighted, features=features)
 
 
 def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> None:
@@ -104,8 +107,10 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
         nonlocal done
         chunks: list[EdgeChunk] = []
         kinds: EndKinds = ("dense", "dense")
-        for batch in read_edges(ctx.storage, ends.edge, kinds, split, counts=ends.counts):
-            chunk = _narrow(ends, batch.source, batch.destination, batch.weight)
+        for batch in read_edges(
+            ctx.storage, ends.edge, kinds, split, counts=ends.counts, features=ends.features
+        ):
+            chunk = _narrow(ends, batch.source, batch.destination, batch)
             with counting:
                 count_ids(edges.histogram, chunk.destination, edges.shift)
             ctx.work.add("ingest", edges=len(chunk.source))
@@ -126,7 +131,7 @@ def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
     for (batch, size), (source, destination) in _mapped(ctx, ends, _batches(ctx, splits, ends)):
         _refuse_unknown(batch, "source", source, ends)
         _refuse_unknown(batch, "destination", destination, ends)
-        chunk = _narrow(ends, source, destination, batch.weight)
+        chunk = _narrow(ends, source, destination, batch)
         count_ids(edges.histogram, chunk.destination, edges.shift)
         _append(edges, chunk)
         ctx.work.add("ingest", edges=len(chunk.source))
@@ -139,6 +144,7 @@ def _append(edges: Edges, chunk: EdgeChunk) -> None:
     edges.chunks.append(chunk)
 
 
+Carried = npt.NDArray[np.float32]
 Sized = tuple[EdgeBatch, int]
 """A batch; with a split's first one, the bytes of the split."""
 Mapped = tuple[Sized, list[npt.NDArray[np.int64]]]
@@ -184,7 +190,9 @@ def _batches(ctx: RunContext, splits: list[Split], ends: Ends) -> Iterator[Sized
 
     def read(split: Split) -> Iterator[Sized]:
         size = split.size
-        for batch in read_edges(ctx.storage, ends.edge, kinds, split, counts=counts):
+        for batch in read_edges(
+            ctx.storage, ends.edge, kinds, split, counts=counts, features=ends.features
+        ):
             yield batch, size
             size = 0
 
@@ -218,21 +226,25 @@ def _narrow(
     ends: Ends,
     source: npt.NDArray[np.integer],
     destination: npt.NDArray[np.integer],
-    weight: npt.NDArray[np.float32] | None,
+    batch: EdgeBatch,
 ) -> EdgeChunk:
     """Narrow edges of dense ids, after the rules of direction and self-loops."""
     edge, widest = ends.edge, max(ends.counts)
     source, destination = narrow_ids(source, widest), narrow_ids(destination, widest)
-    if edge.self_loops == "remove" or not edge.directed:
-        other = source != destination
-        if edge.self_loops == "remove":
-            source, destination = source[other], destination[other]
-            weight = None if weight is None else weight[other]
-            other = other[other]
-        if not edge.directed:
-            source, destination = (
-                np.concatenate([source, destination[other]]),
-                np.concatenate([destination, source[other]]),
-            )
-            weight = None if weight is None else np.concatenate([weight, weight[other]])
-    return EdgeChunk(source, destination, weight)
+    chunk = EdgeChunk(source, destination, batch.weight, batch.features)
+    if edge.self_loops == "remove":
+        chunk = chunk.part(chunk.source != chunk.destination)
+    if edge.directed:
+        return chunk
+    other = chunk.part(chunk.source != chunk.destination)
+    return EdgeChunk(
+        np.concatenate([chunk.source, other.destination]),
+        np.concatenate([chunk.destination, other.source]),
+        _both(chunk.weight, other.weight),
+        _both(chunk.features, other.features),
+    )
+
+
+def _both(some: Carried | None, others: Carried | None) -> Carried | None:
+    """What edges carry, one after the other."""
+    return None if some is None or others is None else np.concatenate([some, others])

@@ -91,6 +91,11 @@ class Step(ABC):
         """The layer graph as the step sees it; None where it reads no edges."""
         return None
 
+    @property
+    def edge_columns(self) -> int:
+        """Columns of the edges' features that the step reads."""
+        return 0
+
     def together(self, _program: Program) -> tuple[str, ...]:
         """The relations whose rows travel once for all of them, that of the step among them."""
         return () if self.edges is None else (self.edges.relation,)

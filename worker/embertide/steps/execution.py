@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from embertide.grid import AxisName, Grid, RowRanges
+from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.exchange import Channel, Exchange
@@ -58,6 +59,14 @@ class Execution:
     def graph(self, view: EdgeView) -> LayerGraph:
         """A layer graph as a step sees it. Collective: every rank must call."""
         return self.graphs(view.layer, view.relation).variant(view)
+
+    def edge_features(self, view: EdgeView, fill: LoopFill) -> torch.Tensor:
+        """[nnz of our sub-range, K] of the edges as a step sees them, on the CPU.
+
+        Args:
+            fill: what a self-loop that the view adds has.
+        """
+        return self.graphs(view.layer, view.relation).edge_features(view.loops, fill)
 
     def ranges_of(self, name: str) -> RowRanges:
         """Which worker owns which rows of a tensor."""

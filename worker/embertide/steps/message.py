@@ -14,6 +14,7 @@ from torch import Tensor
 
 from embertide.errors import ModelError
 from embertide.footprint import FLOAT_BYTES
+from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import EdgeRun, Reduce, Segments, edge_runs
 from embertide.layouts import Layout, Shard
 from embertide.primitives.spmm import Arrived, arriving, tile_operand
@@ -35,12 +36,16 @@ SCORE = "score"
 class Message(EdgeStep, kind="message"):
     """out[i] = reduce over j in N(i) of what ``lines`` make of x[j] and target[i].
 
-    Lines read the source's row as ``s``, the target's as ``t``, the edge's weight [E, 1] as ``w``
-    and the parameters as ``p0``, ``p1``, ..., and make ``out`` [E, width]; `ops` says what they
-    may be. For ``softmax`` they also make ``score`` [E, H], whose softmax over N(i) weighs
-    ``out`` [E, H*F]; with ``log_sum`` the result has H more columns, the logarithm of the row's
-    sum of exp(score), by which softmaxes over several kinds of edges are merged. Rows without
-    in-edges are zero; ``var`` and ``std`` divide by the count.
+    Lines read the source's row as ``s``, the target's as ``t``, the edge's weight [E, 1] as ``w``,
+    where ``edge_features`` says how many there are its features as ``e``, and the parameters as
+    ``p0``, ``p1``, ..., and make ``out`` [E, width]; `ops` says what they may be. A self-loop that
+    ``loops`` adds has ``loop_features``: a number for all, or what those of the node's other
+    in-edges come to.
+
+    For ``softmax`` lines also make ``score`` [E, H], whose softmax over N(i) weighs ``out``
+    [E, H*F]; with ``log_sum`` the result has H more columns, the logarithm of the row's sum of
+    exp(score), by which softmaxes over several kinds of edges are merged. Rows without in-edges
+    are zero; ``var`` and ``std`` divide by the count.
     """
 
     lines: tuple[str, ...]
@@ -48,6 +53,8 @@ class Message(EdgeStep, kind="message"):
     target: Read | None = None
     params: tuple[Param, ...] = ()
     log_sum: bool = False
+    edge_features: int = 0
+    loop_features: LoopFill = "mean"
 
     pairs: ClassVar[bool] = True
     tiles: ClassVar[bool] = False
@@ -66,8 +73,17 @@ class Message(EdgeStep, kind="message"):
             raise ModelError(f"out has {width} columns, which {heads} heads of score do not divide")
         return width + heads if self.log_sum else width
 
+    @property
+    def edge_columns(self) -> int:
+        """What lines read as ``e``."""
+        return self.edge_features
+
     def _shapes(self, shapes: Shapes) -> RowShapes:
         rows = {"s": shapes.width(self.x), "w": 1}
+        if self.edge_features < 0:
+            raise ModelError(f"edge_features is {self.edge_features}; it counts columns")
+        if self.edge_features:
+            rows["e"] = self.edge_features
         if self.target is not None:
             rows["t"] = shapes.width(self.target)
         params = {f"p{at}": shapes.param(name) for at, name in enumerate(self.params)}
@@ -77,8 +93,10 @@ class Message(EdgeStep, kind="message"):
 
     def reference(self, run_: ReferenceRun) -> Tensor:
         """The lines on all edges at once, then plain scatters."""
-        edges = run_.edges(self.edges)
+        edges = run_.edges(self.edges, self.loop_features if self.edge_features else None)
         values = {"s": run_.tensors[self.x][edges.src], "w": edges.weight[:, None]}
+        if edges.features is not None:
+            values["e"] = edges.features
         if self.target is not None:
             values["t"] = run_.tensors[self.target][edges.dst]
         values |= {f"p{at}": run_.params[name] for at, name in enumerate(self.params)}
@@ -105,6 +123,9 @@ class Message(EdgeStep, kind="message"):
         first, last = graph.targets.worker(execution.grid.rank)
         segments = self._segments(source, last - first, shapes)
         params = {f"p{at}": execution.param(name) for at, name in enumerate(self.params)}
+        features = None
+        if self.edge_features:
+            features = execution.edge_features(self.edges, self.loop_features)
         channel = execution.channel(self.layer, "world", "sddmm", self.relation)
         operand = tile_operand(source)
         groups = arriving(
@@ -118,7 +139,7 @@ class Message(EdgeStep, kind="message"):
         )
         for arrived in groups:
             for edges in edge_runs(arrived.block, CHUNK_VALUES // shapes.values):
-                values = self._ends(arrived, edges, target)
+                values = self._ends(arrived, edges, target, features)
                 made = run(self.lines, values | params)
                 segments.add(edges, made[RESULT], made.get(SCORE))
             channel.reduced(arrived.block)
@@ -132,8 +153,14 @@ class Message(EdgeStep, kind="message"):
         heads = width_of(shapes, SCORE) if self.reduce == "softmax" else 1
         return Segments(self.reduce, source, rows, width_of(shapes), heads)
 
-    def _ends(self, arrived: Arrived, edges: EdgeRun, target: Tensor | None) -> dict[str, Tensor]:
-        """What lines read of some edges."""
+    def _ends(
+        self, arrived: Arrived, edges: EdgeRun, target: Tensor | None, features: Tensor | None
+    ) -> dict[str, Tensor]:
+        """What lines read of some edges.
+
+        Args:
+            features: [nnz of our sub-range, K] in the order of its CSR, on the CPU.
+        """
         weights = arrived.block.weights if self.edge_weight else None
         source = arrived.source.index_select(0, arrived.block.indices[edges.span])
         if weights is None:
@@ -143,6 +170,10 @@ class Message(EdgeStep, kind="message"):
         values = {"s": source, "w": weight}
         if target is not None:
             values["t"] = edges.spread(target.index_select(0, edges.rows))
+        if features is not None:
+            at = arrived.block.edges
+            own = features[edges.span] if at is None else features[at[edges.span].cpu()]
+            values["e"] = own.to(source.device)
         return values
 
     def wants_rows(self, _name: str) -> bool:

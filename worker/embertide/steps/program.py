@@ -17,6 +17,7 @@ from functools import cached_property
 
 import torch
 
+from embertide.errors import ModelError
 from embertide.primitives.graph import EdgeNeeds
 from embertide.steps.base import Step
 
@@ -140,4 +141,23 @@ class Program:
         positions = any(step.pairs and step.tiles for step, _ in over_edges)
         # Sums of several relations may find their sources together, and again with others.
         together = len(self.relations) > 1
-        return EdgeNeeds(positions, pairs or len(kinds) > 1 or from_files or together)
+        features = max((step.edge_columns for step, _ in over_edges), default=0)
+        return EdgeNeeds(positions, pairs or len(kinds) > 1 or from_files or together, features)
+
+    def edge_columns(self) -> dict[str, int]:
+        """Relation -> columns of its edges' features, of those whose features steps read.
+
+        Raises:
+            ModelError: two steps want different numbers of the same edges.
+        """
+        found: dict[str, int] = {}
+        for step in self.steps:
+            if step.edges is None or not step.edge_columns:
+                continue
+            relation = step.edges.relation
+            if found.setdefault(relation, step.edge_columns) != step.edge_columns:
+                raise ModelError(
+                    f"step {step.out!r} reads {step.edge_columns} features of each edge of"
+                    f" {relation or 'the graph'}, but an earlier one {found[relation]}"
+                )
+        return found

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.heads import NO_SCORES
 from embertide.primitives.graph import EdgeView
 from embertide.spec.relations import Relation
 
-LayerGraph = tuple[Tensor, Tensor, Tensor | None]
-"""Sources [E], destinations [E] (int64) and weights [E] or None of one layer graph."""
+LayerGraph = (
+    tuple[Tensor, Tensor, Tensor | None] | tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+)
+"""Sources [E], destinations [E] (int64), weights [E] or None of one layer graph; and features
+[E, K], where its edges have some."""
 
 
 @dataclass(frozen=True)
 class ReferenceEdges:
     """A layer graph as one step sees it; ``weight`` is 1 where weights do not count.
 
-    ``nodes`` counts the destination type, ``sources`` the source type.
+    ``nodes`` counts the destination type, ``sources`` the source type; ``features`` are [E, K] of
+    the edges, where the step reads them.
     """
 
     src: Tensor
@@ -28,6 +33,7 @@ class ReferenceEdges:
     weight: Tensor
     nodes: int
     sources: int
+    features: Tensor | None = None
 
     def sum_at(self, ends: Tensor, values: Tensor) -> Tensor:
         """Values [E, ...] added up at one of the ends, ``src`` or ``dst``: [N, ...]."""
@@ -90,9 +96,13 @@ class ReferenceRun:
         tensor = self.tensors[name]
         return tensor.reshape(len(tensor), heads, -1)
 
-    def edges(self, view: EdgeView) -> ReferenceEdges:
-        """A layer graph as a step sees it."""
-        src, dst, stored = self.graphs[view.layer][view.relation]
+    def edges(self, view: EdgeView, loop_features: LoopFill | None = None) -> ReferenceEdges:
+        """A layer graph as a step sees it.
+
+        Args:
+            loop_features: what an added self-loop has, where the step reads the edges' features.
+        """
+        src, dst, stored, *more = self.graphs[view.layer][view.relation]
         sources = nodes = self.nodes.get("", 0)
         if view.relation:
             relation = Relation.parse(view.relation)
@@ -101,20 +111,58 @@ class ReferenceRun:
         weight = torch.ones(len(src), dtype=torch.float64)
         if counts and stored is not None:
             weight = stored.double()
+        given = more[0] if more else None
+        features = None if loop_features is None or given is None else given.double()
+        every = ReferenceEdges(src, dst, weight, nodes, sources, features)
         if view.loops == "keep":
-            return ReferenceEdges(src, dst, weight, nodes, sources)
+            return every
+        others = _others(every)
         if view.loops == "none":
-            other = src != dst
-            return ReferenceEdges(src[other], dst[other], weight[other], nodes, sources)
-        own, other, every = src == dst, src != dst, torch.arange(nodes)
+            return others
         heaviest = torch.full((nodes,), -torch.inf, dtype=torch.float64)
-        heaviest = heaviest.scatter_reduce(0, src[own], weight[own], "amax")
+        heaviest = heaviest.scatter_reduce(0, src[src == dst], weight[src == dst], "amax")
         new = view.loop_weight if counts else 1.0
         loops = torch.where(heaviest > -torch.inf, heaviest, new)
+        features = others.features
+        if features is not None and loop_features is not None:
+            features = torch.cat([features, _filled(others, features, loop_features)])
+        own = torch.arange(nodes)
         return ReferenceEdges(
-            torch.cat([src[other], every]),
-            torch.cat([dst[other], every]),
-            torch.cat([weight[other], loops]),
+            torch.cat([others.src, own]),
+            torch.cat([others.dst, own]),
+            torch.cat([others.weight, loops]),
             nodes,
             sources,
+            features,
         )
+
+
+def _others(edges: ReferenceEdges) -> ReferenceEdges:
+    """All but self-loops."""
+    other = edges.src != edges.dst
+    features = None if edges.features is None else edges.features[other]
+    return replace(
+        edges,
+        src=edges.src[other],
+        dst=edges.dst[other],
+        weight=edges.weight[other],
+        features=features,
+    )
+
+
+def _filled(others: ReferenceEdges, features: Tensor, fill: LoopFill) -> Tensor:
+    """[N, K] features of new self-loops, by those [E, K] of the other in-edges."""
+    out = torch.zeros(others.nodes, features.shape[1], dtype=torch.float64)
+    for node in range(others.nodes):
+        own = features[others.dst == node]
+        if isinstance(fill, int | float):
+            out[node] = fill
+        elif len(own):
+            out[node] = {
+                "add": own.sum(0),
+                "mean": own.mean(0),
+                "min": own.amin(0),
+                "max": own.amax(0),
+                "mul": own.prod(0),
+            }[fill]
+    return out

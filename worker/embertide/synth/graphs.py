@@ -20,7 +20,7 @@ Int64s = npt.NDArray[np.int64]
 EdgeMaker = Callable[[int, int], tuple[Int64s, Int64s]]
 """(chunk, edges) -> (sources, destinations)."""
 
-EDGES, WEIGHTS, FEATURES, LABELS = range(4)
+EDGES, WEIGHTS, FEATURES, LABELS, EDGE_FEATURES = range(5)
 """The independent random streams of one seed."""
 
 _LEVELS = 4

@@ -13,7 +13,13 @@ from embertide.spec.manifest import StorageSettings
 from embertide.storage.protocol import Storage
 from embertide.synth import hetero
 from embertide.synth.options import SynthOptions
-from embertide.synth.write import Progress, Written, write_edges, write_features
+from embertide.synth.write import (
+    Progress,
+    Written,
+    edge_feature_names,
+    write_edges,
+    write_features,
+)
 
 
 @dataclass(frozen=True)
@@ -155,6 +161,7 @@ def _write_model(storage: Storage, uri: str, options: SynthOptions) -> None:
         hidden=options.hidden,
         out=options.out,
         heads=options.heads,
+        edge_features=options.edge_features,
         seed=options.seed,
     )
 
@@ -181,6 +188,10 @@ def _edge_inputs(places: _Places, options: SynthOptions) -> list[dict[str, Any]]
     edges: dict[str, Any] = {"uri": places.edges, "format": options.edge_format}
     if options.weights:
         edges["columns"] = {"weight": 2 if options.edge_format == "npy" else "weight"}
+    if options.edge_features:
+        first, columns = 2 + options.weights, edge_feature_names(options)
+        numbers = list(range(first, first + len(columns)))
+        edges["features"] = {"columns": numbers if options.edge_format == "npy" else columns}
     return hetero.edge_inputs(places.edges, edges) if options.hetero else [edges]
 
 

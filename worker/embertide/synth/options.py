@@ -7,7 +7,7 @@ from typing import Literal
 
 from embertide.errors import ManifestError
 
-Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat", "sg", "tag"]
+Conv = Literal["gcn", "sage", "gat", "gatv2", "gin", "dotgat", "sg", "tag", "edge_gat"]
 
 MOST_NODES = 1 << 31
 """Labels are scaled in 64-bit arithmetic, which holds the product of two such numbers."""
@@ -38,6 +38,7 @@ class SynthOptions:
     permute: bool = True
     ids: Literal["dense", "int64", "string"] = "dense"
     weights: bool = False
+    edge_features: int = 0
     edge_format: Literal["parquet", "csv", "npy"] = "parquet"
     feature_format: Literal["parquet", "npy"] = "parquet"
     width: int = 128
@@ -60,6 +61,8 @@ class SynthOptions:
         wrong: list[tuple[str, object, str]] = []
         if not 1 <= self.nodes <= MOST_NODES:
             wrong.append(("nodes", self.nodes, f"must be from 1 to {MOST_NODES}"))
+        if self.edge_features < 0:
+            wrong.append(("edge_features", self.edge_features, "must be 0 or more"))
         if self.edges < 0:
             wrong.append(("edges", self.edges, "must be 0 or more"))
         for field in (

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from embertide.storage.protocol import Storage
-from embertide.synth.graphs import FEATURES, WEIGHTS, Int64s, edge_maker, generator
+from embertide.synth.graphs import EDGE_FEATURES, FEATURES, WEIGHTS, Int64s, edge_maker, generator
 from embertide.synth.options import SynthOptions
 from embertide.synth.tables import Part, npy_writer, plan_files, table_writer
 
@@ -86,6 +86,13 @@ class _Chunks:
         source, destination = self._edges
         return source[start:stop], destination[start:stop]
 
+    def features(self, part: Part) -> npt.NDArray[np.float32]:
+        """[edges, K] normally distributed."""
+        chunk, start, stop = part
+        drawn = generator(self._options.seed, EDGE_FEATURES, chunk)
+        shape = (stop, self._options.edge_features)
+        return drawn.standard_normal(shape, dtype=np.float32)[start:]
+
     def weights(self, part: Part) -> npt.NDArray[np.float32]:
         """Weights in (0, 1]."""
         chunk, start, stop = part
@@ -98,7 +105,8 @@ def _edges_table(
 ) -> Iterator[int]:
     held = _id_type(options.ids)
     fields = [("src", held), ("dst", held)]
-    schema = pa.schema([*fields, ("weight", pa.float32())] if options.weights else fields)
+    names = (["weight"] if options.weights else []) + edge_feature_names(options)
+    schema = pa.schema([*fields, *((name, pa.float32()) for name in names)])
     with table_writer(storage, uri, options.edge_format, schema) as writer:
         for part in parts:
             source, destination = chunks.ends(part)
@@ -108,6 +116,8 @@ def _edges_table(
             }
             if options.weights:
                 columns["weight"] = chunks.weights(part)
+            if options.edge_features:
+                columns |= zip(edge_feature_names(options), chunks.features(part).T, strict=True)
             writer.write(columns)
             yield len(source)
 
@@ -116,8 +126,9 @@ def _edges_npy(
     storage: Storage, uri: str, options: SynthOptions, chunks: _Chunks, parts: list[Part]
 ) -> Iterator[int]:
     rows = sum(stop - start for _, start, stop in parts)
-    # One array has one type: beside weights, ids are floats too.
-    width, dtype = (3, np.float64) if options.weights else (2, np.int64)
+    # One array has one type: beside weights and features, ids are floats too.
+    width = 2 + options.weights + options.edge_features
+    dtype = np.float64 if width > 2 else np.int64
     with npy_writer(storage, uri, (rows, width), dtype) as file:
         for part in parts:
             ends = chunks.ends(part)
@@ -126,8 +137,15 @@ def _edges_npy(
                 values[:, column] = external_ids(dense, options.ids)
             if options.weights:
                 values[:, 2] = chunks.weights(part)
+            if options.edge_features:
+                values[:, -options.edge_features :] = chunks.features(part)
             file.write(values.data)
             yield len(values)
+
+
+def edge_feature_names(options: SynthOptions) -> list[str]:
+    """Names of the columns with features of edges."""
+    return [f"e{number}" for number in range(options.edge_features)]
 
 
 def _id_type(kind: str) -> Any:

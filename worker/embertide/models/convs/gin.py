@@ -19,14 +19,18 @@ from embertide.models.weights import Scope
 
 def gin(b: ProgramBuilder, s: Scope, o: Gin, x: Ends, aggregator: str, function: str) -> str:
     """The steps of one GIN layer; ``function`` is what the library calls the user's module."""
+    total = aggregate(b, x.source, aggregator, edge_weight=o.uses_edge_weight)
+    return finish_gin(b, s, o, x, total, function)
+
+
+def finish_gin(b: ProgramBuilder, s: Scope, o: Gin, x: Ends, total: str, function: str) -> str:
+    """What follows the aggregate: the node itself, then the user's module."""
     eps = o.eps
     s.pass_over("eps")
     if eps is None:
         stored = s.raw("eps", 1)
         eps = 0.0 if stored is None else float(stored[0])
-    h = aggregate(b, x.source, aggregator, edge_weight=o.uses_edge_weight)
-    if x.target:
-        h = b.combine(x.target, h, alpha=1.0 + eps)
+    h = b.combine(x.target, total, alpha=1.0 + eps) if x.target else total
     inner = s.at(s.name(function))
     h = _linear(b, inner, h, "", True) if o.mlp is None else _modules(b, inner, o.mlp, h)
     if b.widths[h]:

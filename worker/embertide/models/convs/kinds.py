@@ -10,11 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs import dgl, dgl_filters, nodewise, pna, pna_dgl, pyg, pyg_filters
+from embertide.models.convs import (
+    dgl,
+    dgl_filters,
+    edge_features,
+    nodewise,
+    pna,
+    pna_dgl,
+    pyg,
+    pyg_filters,
+)
 from embertide.models.convs.ends import Ends
 from embertide.models.options import dgl as dgl_options
+from embertide.models.options import dgl_edges as dgl_edge_options
 from embertide.models.options import dgl_filters as dgl_filter_options
 from embertide.models.options import pyg as pyg_options
+from embertide.models.options import pyg_edges as pyg_edge_options
 from embertide.models.options import pyg_filters as pyg_filter_options
 from embertide.models.options.layer import JumpingKnowledge, Layer, LinearLayer
 from embertide.models.weights import Scope
@@ -25,6 +36,8 @@ BETWEEN_TYPES: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, Ends], st
     dgl_options.DglGat: dgl.gat,
     dgl_options.DglGatv2: dgl.gatv2,
     dgl_options.DglGin: dgl.dgl_gin,
+    dgl_edge_options.DglGine: edge_features.dgl_gine,
+    dgl_edge_options.DglEdgeGat: edge_features.edge_gat,
     dgl_options.DglDotGat: dgl.dotgat,
     pyg_options.PygSage: pyg.sage,
     pyg_options.PygGraph: pyg.graph,
@@ -33,6 +46,7 @@ BETWEEN_TYPES: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, Ends], st
     pyg_options.PygTransformer: pyg.transformer,
     pyg_options.PygLe: pyg.le,
     pyg_options.PygGin: pyg.pyg_gin,
+    pyg_edge_options.PygGine: edge_features.pyg_gine,
 }
 """Convolutions that may lead from one node type to another."""
 

@@ -12,6 +12,12 @@ from embertide.models.builder import ProgramBuilder
 from embertide.models.convs.aggregation import LINEAR, aggregate
 from embertide.models.convs.cosine import cosine_attention
 from embertide.models.convs.degrees import scale_by_degree
+from embertide.models.convs.edge_features import (
+    attend_dots,
+    attend_edges,
+    attend_pairs,
+    edge_projection,
+)
 from embertide.models.convs.ends import Ends
 from embertide.models.convs.gin import gin
 from embertide.models.convs.propagate import Hop
@@ -154,14 +160,17 @@ def gat(b: ProgramBuilder, s: Scope, o: PygGat, x: Ends) -> str:
         of_target = s.take("lin_dst.weight", "columns", x.own)
         if not (x.within and _equal(s, "lin_src.weight", "lin_dst.weight")):
             other = b.linear(x.target, of_target, columns)
-    out = b.attend(
-        h,
-        b.head_dot(h, source, heads),
-        b.head_dot(other or b.linear(x.target, weight, columns), target, heads),
-        heads,
-        negative_slope=o.negative_slope,
-        loops=_loops(o.add_self_loops),
-    )
+    other = other or b.linear(x.target, weight, columns)
+    scores = b.head_dot(h, source, heads), b.head_dot(other, target, heads)
+    slope, loops = o.negative_slope, _loops(o.add_self_loops)
+    if o.edge_dim is None:
+        out = b.attend(h, *scores, heads, negative_slope=slope, loops=loops)
+    else:
+        moved = edge_projection(s, "lin_edge", o.edge_dim)
+        edge = s.take("att_edge", 1, "heads", "width", heads=True)
+        out = attend_edges(
+            b, s, h, scores, (moved, edge), negative_slope=slope, loops=loops, fill=o.fill_value
+        )
     return _finish(b, s, o, x, out)
 
 
@@ -183,15 +192,16 @@ def gatv2(b: ProgramBuilder, s: Scope, o: PygGatv2, x: Ends) -> str:
         query = key if x.within else _projection(b, s, x.target, name, o.bias)
     else:
         query = _projection(b, s, x.target, "lin_r", o.bias, x.own)
-    out = b.pair_attend(
-        key,
-        query,
-        s.size("heads"),
-        kind="gatv2",
-        vector=vector,
-        negative_slope=o.negative_slope,
-        loops=_loops(o.add_self_loops),
-    )
+    slope, loops, heads = o.negative_slope, _loops(o.add_self_loops), s.size("heads")
+    if o.edge_dim is None:
+        out = b.pair_attend(
+            key, query, heads, kind="gatv2", vector=vector, negative_slope=slope, loops=loops
+        )
+    else:
+        params = edge_projection(s, "lin_edge", o.edge_dim), vector
+        out = attend_pairs(
+            b, s, key, query, params, negative_slope=slope, loops=loops, fill=o.fill_value
+        )
     return _finish(b, s, o, x, out)
 
 
@@ -227,7 +237,11 @@ def transformer(b: ProgramBuilder, s: Scope, o: PygTransformer, x: Ends) -> str:
         s.weights.differ(s.name("lin_key.weight"), f"rows for {o.heads} heads", f"{columns} rows")
     width = columns // o.heads
     scale = max(1, width) ** -0.5
-    h = b.pair_attend(value, query, o.heads, kind="dot", key=key, scale=scale)
+    if o.edge_dim is None:
+        h = b.pair_attend(value, query, o.heads, kind="dot", key=key, scale=scale)
+    else:
+        weight = edge_projection(s, "lin_edge", o.edge_dim)
+        h = attend_dots(b, s, (key, value, query), weight, o.heads, scale)
     if not o.concat:
         h = b.head_mean(h, o.heads)
     s.agree("out", columns if o.concat else width)

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from embertide.models.options.layer import Gin, Layer, Problems
+from embertide.models.options.layer import GIN, Gin, Layer, Problems
 
 _SLOPE = "negative slope of the leaky_relu on the scores"
 
@@ -119,6 +119,7 @@ class DglGin(Gin):
     target_optional = True
     weighted = True
     module = "dgl.nn.GINConv"
+    conv: Literal["gin"] = Field(description=GIN)
     aggregator_type: Literal["sum", "max", "mean"] = Field(
         default="sum", description="how neighbours are joined"
     )

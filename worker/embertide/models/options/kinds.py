@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from embertide.models.options import dgl, dgl_filters, pyg, pyg_filters
+from embertide.models.options import (
+    dgl,
+    dgl_edges,
+    dgl_filters,
+    pyg,
+    pyg_edges,
+    pyg_filters,
+)
 from embertide.models.options.layer import JumpingKnowledge, Layer, Library, LinearLayer
 
 LAYERS: dict[Library, dict[str, type[Layer]]] = {
@@ -12,6 +19,8 @@ LAYERS: dict[Library, dict[str, type[Layer]]] = {
         "gat": dgl.DglGat,
         "gatv2": dgl.DglGatv2,
         "gin": dgl.DglGin,
+        "gine": dgl_edges.DglGine,
+        "edge_gat": dgl_edges.DglEdgeGat,
         "dotgat": dgl.DglDotGat,
         "agnn": dgl_filters.DglAgnn,
         "sg": dgl_filters.DglSg,
@@ -30,6 +39,7 @@ LAYERS: dict[Library, dict[str, type[Layer]]] = {
         "gat": pyg.PygGat,
         "gatv2": pyg.PygGatv2,
         "gin": pyg.PygGin,
+        "gine": pyg_edges.PygGine,
         "graph": pyg.PygGraph,
         "transformer": pyg.PygTransformer,
         "le": pyg.PygLe,

@@ -237,13 +237,13 @@ class JumpingKnowledge(Layer):
         return "jumping_knowledge reads no edges"
 
 
+GIN = "(1 + eps) times the node plus its neighbours, then a function of linear layers"
+
+
 class Gin(Layer):
     """GIN's function: a single linear layer unless ``mlp`` lists its modules in order."""
 
     marks = ("eps",)
-    conv: Literal["gin"] = Field(
-        description="(1 + eps) times the node plus its neighbours, then a function of linear layers"
-    )
     bias: Literal[True] = Field(
         default=True, description="the function's linear layers say it themselves, in `mlp`"
     )

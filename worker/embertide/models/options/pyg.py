@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from embertide.models.options.layer import Gin, Layer, Problems
+from embertide.models.options.layer import GIN, Gin, Layer, Problems
+from embertide.models.options.pyg_edges import EDGE_DIM
 
 _LOOPS = "one self-loop for every node, in place of those the graph has"
 _SLOPE = "negative slope of the leaky_relu on the scores"
@@ -98,6 +99,18 @@ class PygHeads(Layer):
     negative_slope: float = Field(default=0.2, description=_SLOPE)
     add_self_loops: bool = Field(default=True, description=_LOOPS)
     residual: bool = Field(default=False, description="adds the layer's input through `res`")
+    edge_dim: int | None = Field(default=None, ge=1, description=f"{EDGE_DIM}, through `lin_edge`")
+    fill_value: Literal["mean", "add", "min", "max", "mul"] | float = Field(
+        default="mean",
+        description="features of a new self-loop: a number for all, or what those of the node's"
+        " in-edges come to",
+    )
+
+    def conflicts(self) -> Problems:
+        """Without features nothing is filled in."""
+        if "fill_value" in self.model_fields_set and self.edge_dim is None:
+            return [(("fill_value",), "is for layers with edge_dim; remove it")]
+        return []
 
 
 class PygGat(PygHeads):
@@ -134,6 +147,7 @@ class PygTransformer(Layer):
     beta: bool = Field(
         default=False, description="a gate weighs the node against its neighbours (lin_beta)"
     )
+    edge_dim: int | None = Field(default=None, ge=1, description=f"{EDGE_DIM}, through `lin_edge`")
 
 
 class PygLe(Layer):
@@ -164,6 +178,7 @@ class PygGin(Gin):
     target_optional = True
     refused = _REFUSED
     module = "torch_geometric.nn.GINConv"
+    conv: Literal["gin"] = Field(description=GIN)
     aggr: Literal["add", "sum", "max", "mean", "min", "var", "std"] = Field(
         default="add", description=_AGGR
     )

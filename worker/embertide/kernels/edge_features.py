@@ -1,0 +1,134 @@
+"""Numbers that edges carry: sorted with their edges, filled in for self-loops.
+
+A row of K float32 for every edge, in the order of a CSR's non-zeros. Sizes are bounded by a bucket
+of rows, or by the edges of one worker's sub-range.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from embertide.kernels.csr import Csr
+
+Features = npt.NDArray[np.float32] | None
+LoopFill = Literal["mean", "add", "min", "max", "mul"] | float
+"""Features of a new self-loop: a number for all, or what the in-edges of its node come to."""
+
+_REDUCTIONS = {"mean": "mean", "add": "sum", "min": "amin", "max": "amax", "mul": "prod"}
+
+
+def sort_buckets(
+    keys: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.float32] | None,
+    features: npt.NDArray[np.float32],
+    starts: npt.NDArray[np.int64],
+) -> None:
+    """Order edges by key, then weight, then features, each bucket by itself and in place.
+
+    Args:
+        keys: [e], of which every one in a bucket is below all of the next.
+        weights: [e] or None.
+        features: [e, K].
+        starts: [buckets + 1] first edge of each bucket, and one past the last.
+    """
+    for start, stop in pairwise(starts.tolist()):
+        span = slice(start, stop)
+        order = _order(keys[span], None if weights is None else weights[span], features[span])
+        for values in (keys, weights, features):
+            if values is not None:
+                values[span] = values[span][order]
+
+
+def _order(
+    keys: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.float32] | None,
+    features: npt.NDArray[np.float32],
+) -> npt.NDArray[np.intp]:
+    """Few edges have the key of another: only these are compared further."""
+    order = np.argsort(keys, kind="stable")
+    same = keys[order[1:]] == keys[order[:-1]]
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    if len(tied):
+        some = order[tied]
+        by = [*features[some].T[::-1], keys[some]]
+        if weights is not None:
+            by.insert(-1, weights[some])
+        order[tied] = some[np.lexsort(by)]
+    return order
+
+
+def last_of_each(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """[e] whether an edge is the last with its key, of keys in order."""
+    return np.append(keys[1:] != keys[:-1], np.ones(min(1, len(keys)), np.bool_))
+
+
+def with_added_loops(before: Csr, after: Csr, features: torch.Tensor) -> torch.Tensor:
+    """Features of a graph that has a self-loop in every row: 1 where `add_loops` made it.
+
+    Args:
+        before: the graph that ``features`` [nnz, K] are of.
+    """
+    had = torch.zeros(before.rows, dtype=torch.bool)
+    had[before.row_ids()[_loops(before)]] = True
+    new = _loops(after) & ~had[after.row_ids()]
+    out = features.new_ones(after.nnz, features.shape[1])
+    out[~new] = features
+    return out
+
+
+def without_loop_features(csr: Csr, features: torch.Tensor) -> torch.Tensor:
+    """Features of `without_loops` of a graph."""
+    return features[~_loops(csr)]
+
+
+def single_loop_features(csr: Csr, features: torch.Tensor, fill: LoopFill) -> torch.Tensor:
+    """Features of `single_loops` of a graph: existing loops lose theirs, all get the fill.
+
+    Where other in-edges are combined, a row without any gets 0.
+    """
+    other = ~_loops(csr)
+    rows, kept = csr.row_ids()[other], features[other]
+    ends = (torch.bincount(rows, minlength=csr.rows) + 1).cumsum(0)
+    out = features.new_empty(len(kept) + csr.rows, features.shape[1])
+    out[torch.arange(len(rows)) + rows] = kept
+    for column in range(features.shape[1]):
+        out[ends - 1, column] = _filled(rows, kept[:, column], csr.rows, fill)
+    return out
+
+
+def _filled(rows: torch.Tensor, values: torch.Tensor, count: int, fill: LoopFill) -> torch.Tensor:
+    """[count] the fill of each row, of its edges' values [e]."""
+    if not isinstance(fill, str):
+        return values.new_full((count,), float(fill))
+    empty = values.new_zeros(count)
+    return empty.scatter_reduce(0, rows, values, _REDUCTIONS[fill], include_self=False)
+
+
+def _loops(csr: Csr) -> torch.Tensor:
+    """[nnz] whether a non-zero is a self-loop."""
+    return csr.cols == csr.row_ids() + csr.first
+
+
+def place_by(
+    groups: npt.NDArray[np.integer[Any]], cursors: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """[e] where edges go that are put group by group, in their order; ``cursors`` advance.
+
+    Args:
+        groups: [e] the group of each edge.
+        cursors: [groups] next free place of each.
+    """
+    # Numbers of 16 bits are sorted by their digits, in one pass over memory.
+    narrow = np.uint16 if len(cursors) <= 1 << 16 else np.int64
+    order = np.argsort(groups.astype(narrow), kind="stable")
+    counts = np.bincount(groups, minlength=len(cursors))
+    places = np.empty(len(groups), np.int64)
+    first = np.repeat(cursors - np.cumsum(counts) + counts, counts)
+    places[order] = first + np.arange(len(groups))
+    cursors += counts
+    return places

@@ -1,0 +1,117 @@
+"""``columns`` and ``features`` of an edge type: which columns of an edge list are read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
+
+from embertide.spec.base import (
+    MAX_COLUMN_NAME,
+    MAX_EDGE_FEATURES,
+    ColumnName,
+    Problem,
+    SpecModel,
+    derived_default,
+    raise_problems,
+)
+from embertide.spec.cel import Rule
+
+
+def _column_tag(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "<name>"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return "<index>"
+    return None
+
+
+ColumnIndex = Annotated[int, Field(ge=0)]
+Column = Annotated[
+    Annotated[ColumnName, Tag("<name>")] | Annotated[ColumnIndex, Tag("<index>")],
+    Discriminator(
+        _column_tag,
+        custom_error_type="column",
+        custom_error_message="must be a column name, or a 0-based index where there are no names",
+    ),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "minLength": 1,
+            "maxLength": MAX_COLUMN_NAME,
+            "minimum": 0,
+        }
+    ),
+]
+
+
+class EdgeColumns(SpecModel):
+    """The columns of an edge list."""
+
+    source: Column = Field(
+        default="src",
+        description="Column with the source node's id. "
+        "A 0-based index for npy and for csv and tsv without a header. Default: src, or 0.",
+        json_schema_extra=derived_default,
+    )
+    destination: Column = Field(
+        default="dst",
+        description="Column with the id of the destination node, which aggregates its sources. "
+        "A 0-based index for npy and for csv and tsv without a header. Default: dst, or 1.",
+        json_schema_extra=derived_default,
+    )
+    weight: Column | None = Field(
+        default=None,
+        description="Column with the edge weights. If unset, every edge has weight 1.",
+    )
+
+
+_FEATURE_RULES = (
+    Rule(
+        "has(self.columns) || has(self.vectorColumn)",
+        "is empty; give columns, a list of numeric columns, or vectorColumn, one column of vectors",
+        reason="FieldValueRequired",
+    ),
+    Rule(
+        "!has(self.columns) || !has(self.vectorColumn)",
+        "cannot be combined with vectorColumn of the edges; set one of the two",
+        ".columns",
+        "FieldValueForbidden",
+    ),
+)
+
+
+class EdgeFeatures(SpecModel):
+    """The features of the edges, which convolutions with edge features read."""
+
+    rules: ClassVar[tuple[Rule, ...]] = _FEATURE_RULES
+
+    columns: list[Column] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_EDGE_FEATURES,
+        description="Numeric columns that together form an edge's feature vector, in this order. "
+        "0-based indexes for npy and for csv and tsv without a header. Exclusive with "
+        "vectorColumn.",
+    )
+    vector_column: ColumnName | None = Field(
+        default=None,
+        description="parquet: list column with one feature vector per edge. Exclusive with "
+        "columns.",
+    )
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        problems: list[Problem] = []
+        if self.columns is None and self.vector_column is None:
+            message = "is empty; give columns, a list of numeric columns, or vectorColumn, one"
+            problems.append(((), message + " column of vectors"))
+        if self.columns is not None and self.vector_column is not None:
+            message = "cannot be combined with vectorColumn of the edges; set one of the two"
+            problems.append((("columns",), message))
+        given = self.columns or []
+        repeated = sorted({str(column) for column in given if given.count(column) > 1})
+        if repeated:
+            problems.append((("columns",), f"names {', '.join(repeated)} more than once"))
+        raise_problems(problems)
+        return self
