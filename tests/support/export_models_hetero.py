@@ -183,6 +183,20 @@ class Own(torch.nn.Module):
         return {"paper": out["paper"], "term": out["term"]}
 
 
+class OwnGat(pyg.GATConv):
+    """GATConv with a message of one's own, which says the same."""
+
+    def __init__(self) -> None:
+        super().__init__((NODES["author"], NODES["paper"]), 3, heads=2, add_self_loops=False)
+
+    def forward(self, x_dict, edge_index_dict):
+        ends = x_dict["author"], x_dict["paper"]
+        return super().forward(ends, edge_index_dict["author", "to", "paper"])
+
+    def message(self, x_j, alpha):
+        return alpha.unsqueeze(-1) * x_j
+
+
 METADATA = (["author", "paper", "term"], TRIPLES)
 HETERO = {
     "hetero_conv_dblp": HeteroGNN,

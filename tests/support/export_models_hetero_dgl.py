@@ -1,7 +1,5 @@
 """Models of graphs with types as DGL's examples write them; nothing here is shaped for export."""
 
-# ruff: noqa: RET504 - written as the examples are.
-
 from __future__ import annotations
 
 import torch
@@ -70,10 +68,9 @@ class RelGraphConvLayer(nn.Module):
         else:
             wdict = {}
         if g.is_block:
-            inputs_src = inputs
             inputs_dst = {k: v[: g.number_of_dst_nodes(k)] for k, v in inputs.items()}
         else:
-            inputs_src = inputs_dst = inputs
+            inputs_dst = inputs
         hs = self.conv(g, inputs, mod_kwargs=wdict)
 
         def _apply(ntype, h):

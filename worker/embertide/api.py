@@ -166,6 +166,7 @@ def export(
     *,
     inputs: Mapping[str, str] | None = None,
     width: int | None = None,
+    graph: Job | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -186,6 +187,10 @@ def export(
         inputs: argument of ``forward`` -> ``x``, ``edge_index``, ``edge_weight``, ``graph``,
             ``blocks`` or ``data``, where its name does not tell.
         width: columns of the features, where the module does not tell.
+        graph: node types and relations of a module that knows several: a job, or a mapping
+            ``{"nodes": {"user": 64}, "edges": [("user", "follows", "user")]}`` with the columns of
+            each type's features (of PyG's ``data``: ``data.num_node_features`` and
+            ``data.edge_types``).
         endpoint_url, region, path_style: as for `read`.
 
     Raises:
@@ -194,11 +199,13 @@ def export(
     """
     from embertide.storage.opening import open_storage
     from embertide.tracing.export import export_module
+    from embertide.tracing.graph_types import named_types
 
     settings = _settings(endpoint_url=endpoint_url, region=region, path_style=path_style)
-    uri = _uri(out, "model")
-    done = export_module(module, inputs=inputs, width=width)
-    done.write(open_storage(settings), uri)
+    uri, storage = _uri(out, "model"), open_storage(settings)
+    types = None if graph is None else named_types(graph, storage)
+    done = export_module(module, inputs=inputs, width=width, graph=types)
+    done.write(storage, uri)
     return done
 
 

@@ -42,7 +42,7 @@ def export(
         typer.Option(
             metavar="JSON",
             help="What arguments of forward are, where their names do not tell: x, edge_index, "
-            "edge_weight, graph, blocks or data.",
+            "edge_weight, edge_type, graph, blocks or data.",
         ),
     ] = "{}",
     width: Annotated[
@@ -51,6 +51,15 @@ def export(
             min=1,
             metavar="N",
             help="Columns of the features, where the module does not tell.",
+            show_default=False,
+        ),
+    ] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOB.yaml|JSON",
+            help="Node types and relations, where the module knows several: a job's file, or "
+            '{"nodes": {"user": 64}, "edges": ["user:follows:user"]}.',
             show_default=False,
         ),
     ] = None,
@@ -68,6 +77,7 @@ def export(
       embertide export net.py:Net --weights w.pt --out model
       embertide export net.py:Net --init '{"dim": 128}' ...
       embertide export net.py:Net ... --out s3://shop/model
+      embertide export hetero.py:Net --graph job.yaml ...
     """
     arguments, roles = _mapping("--init", init), _mapping("--inputs", inputs)
     weights_uri, out_uri = location("--weights", weights), location("--out", out)
@@ -77,8 +87,9 @@ def export(
 
     storage = open_storage(endpoint_settings(endpoint_url))
     done = export_file(
-        target, storage, weights_uri, out_uri, init=arguments, inputs=roles, width=width
-    )
+        target, storage, weights_uri, out_uri,
+        init=arguments, inputs=roles, width=width, graph=graph,
+    )  # fmt: skip
     if json_output:
         from embertide.cli.progress_view import write_json
 
@@ -91,9 +102,16 @@ def export(
     draw(Console(), done.summary, steps=False)
     print(
         f"Agrees with {done.exported.module} on a random graph: largest error"
-        f" {done.proof.largest_error:.3g} (up to {done.proof.tolerance:g} is agreement)"
+        f" {_told(done.proof.errors)} (up to {done.proof.tolerance:g} is agreement)"
     )
     print(out_uri)
+
+
+def _told(errors: dict[str, float]) -> str:
+    """The error, or that of each node type."""
+    return ", ".join(
+        f"{error:.3g} for {name}" if name else f"{error:.3g}" for name, error in errors.items()
+    )
 
 
 def _mapping(option: str, text: str) -> dict[str, Any]:

@@ -58,28 +58,41 @@ def show(
 
 def draw(console: Console, model: ModelSummary, steps: bool) -> None:
     """The table of layers, and with ``steps`` one of every step."""
-    columns = model.columns_in
+    columns = model.inputs
     table = new_table("Layers", ["layer", "convolution"], ["columns", "parameters", "steps"])
     for number, layer in enumerate(model.layers):
         table.add_row(
             str(number),
             escaped(layer.name),
-            f"{columns} → {layer.columns}",
+            _change(columns, layer.results),
             f"{layer.parameters:,}",
             str(len(layer.steps)),
         )
-        columns = layer.columns
-    table.add_row("total", "", f"{model.columns_in} → {columns}", f"{model.parameters:,}", "")
+        columns = columns | layer.results
+    table.add_row("total", "", _change(model.inputs, model.results), f"{model.parameters:,}", "")
     console.print(table)
     if steps:
         _draw_steps(console, model)
 
 
+def _change(before: dict[str, int], after: dict[str, int]) -> str:
+    """From what columns to what, of each node type that has some behind it."""
+    return "\n".join(
+        " ".join(filter(None, (escaped(name), f"{before.get(name, 0)} → {columns}")))
+        for name, columns in after.items()
+    )
+
+
 def _draw_steps(console: Console, model: ModelSummary) -> None:
-    table = new_table("Steps", ["tensor", "step", "reads", "parameters"], ["columns"])
+    """With the node type or the relation, where there are several."""
+    typed = "" not in model.inputs
+    of = ["of"] if typed else []
+    table = new_table("Steps", ["tensor", *of, "step", "reads", "parameters"], ["columns"])
     for layer in model.layers:
         for step in layer.steps:
-            table.add_row(*_step_cells(step), str(step.columns))
+            first, *cells = _step_cells(step)
+            told = [escaped(step.relation or step.node_type)] if typed else []
+            table.add_row(first, *told, *cells, str(step.columns))
     console.print(table)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ class StepSummary:
         kind: its name in a program's text.
         reads: the tensors it reads.
         parameters: name -> shape.
+        node_type: whose rows it makes; "" where there is one type.
+        relation: over whose edges it goes; "" of none, or where there is one.
     """
 
     out: str
@@ -25,14 +27,23 @@ class StepSummary:
     reads: list[str]
     columns: int
     parameters: dict[str, list[int]]
+    node_type: str
+    relation: str
 
 
 @dataclass(frozen=True)
 class LayerSummary:
-    """One layer; ``parameters`` counts values."""
+    """One layer.
+
+    Attributes:
+        columns: of its result; of several node types, of the widest.
+        results: node type -> the columns of what the layer makes for it, if it is used later.
+        parameters: counts values.
+    """
 
     name: str
     columns: int
+    results: dict[str, int]
     parameters: int
     reads_edges: bool
     steps: list[StepSummary]
@@ -40,11 +51,19 @@ class LayerSummary:
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """All layers; a parameter that several read counts once in ``parameters``."""
+    """All layers; a parameter that several read counts once in ``parameters``.
+
+    Attributes:
+        columns_in, columns: of the features and the embeddings; of several node types, of the
+            widest.
+        inputs, results: node type -> their columns.
+    """
 
     library: str
     columns_in: int
     columns: int
+    inputs: dict[str, int]
+    results: dict[str, int]
     parameters: int
     layers: list[LayerSummary]
 
@@ -59,15 +78,24 @@ def summarise(program: Program, library: str, names: Sequence[str]) -> ModelSumm
     for number, (name, out) in enumerate(zip(names, program.outputs, strict=True)):
         last = number == len(names) - 1
         count = len(left) if last else 1 + _place(left, out)
-        layers.append(_layer(program, name, out, left[:count]))
-        del left[:count]
+        own, left = left[:count], left[count:]
+        later = {one for step in left for one in step.reads()} | set(program.results.values())
+        layers.append(_layer(program, name, out, own, later))
+    inputs, results = _columns(program, program.inputs), _columns(program, program.results)
     return ModelSummary(
         library=library,
-        columns_in=max(program.widths[name] for name in program.inputs.values()),
-        columns=max(program.widths[name] for name in program.results.values()),
+        columns_in=max(inputs.values()),
+        columns=max(results.values()),
+        inputs=inputs,
+        results=results,
         parameters=_values(program, program.steps),
         layers=layers,
     )
+
+
+def _columns(program: Program, tensors: Mapping[str, str]) -> dict[str, int]:
+    """Of the tensor of each node type."""
+    return {node_type: program.widths[name] for node_type, name in tensors.items()}
 
 
 def _place(steps: Sequence[Step], out: str) -> int:
@@ -75,10 +103,17 @@ def _place(steps: Sequence[Step], out: str) -> int:
     return next((at for at, step in enumerate(steps) if step.out == out), -1)
 
 
-def _layer(program: Program, name: str, out: str, steps: Sequence[Step]) -> LayerSummary:
+def _layer(
+    program: Program, name: str, out: str, steps: Sequence[Step], later: set[str]
+) -> LayerSummary:
+    """``later`` are the tensors that are read behind the layer, or are results."""
+    last = {program.types[step.out]: step.out for step in steps if step.out in later}
+    last[program.types[out]] = out
+    results = _columns(program, last)
     return LayerSummary(
         name=name,
-        columns=program.widths[out],
+        columns=max(results.values()),
+        results=results,
         parameters=_values(program, steps),
         reads_edges=any(step.edges is not None for step in steps),
         steps=[
@@ -88,6 +123,8 @@ def _layer(program: Program, name: str, out: str, steps: Sequence[Step]) -> Laye
                 reads=step.reads(),
                 columns=program.widths[step.out],
                 parameters={one: list(program.params[one].shape) for one in step.param_names()},
+                node_type=program.types[step.out],
+                relation=step.edges.relation if step.edges is not None else "",
             )
             for step in steps
         ],

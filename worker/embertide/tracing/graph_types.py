@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ _SHAPE = (
 
 
 def named_types(
-    given: str | Path | EmbeddingJob | Mapping[str, Any], storage: Storage
+    given: str | PathLike[str] | EmbeddingJob | Mapping[str, Any], storage: Storage
 ) -> GraphTypes:
     """The types of a graph.
 

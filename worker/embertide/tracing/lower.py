@@ -6,7 +6,7 @@ edges in `messages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +65,8 @@ class Lowering:
     def rows(self, node: Node, value: Any) -> Rows:
         """A value that must have one row for each node."""
         if isinstance(value, Pending):
-            made = self.emit(self, value)
+            with self.b.of_type(value.node.of):
+                made = self.emit(self, value)
             self._keep(value.node, made)
             return made
         if isinstance(value, Rows):
@@ -138,13 +139,17 @@ class Lowering:
             ModelError: a parameter has another shape than its convolution expects, or nothing
                 reads the graph's features.
         """
-        for node in needed(*outputs.values()):
+        nodes = needed(*outputs.values())
+        for node, following in zip(nodes, _layers_ahead(nodes), strict=True):
+            if following is not None and following.name in node.within:
+                self.begin(following)
             if node.edges:
                 continue
             if node.op == "input":
                 self.values[node] = Rows(self.b.inputs[node.args[1]])
                 continue
-            self._keep(node, lower(self, node))
+            with self.b.of_type(node.of):
+                self._keep(node, lower(self, node))
         results = {
             node_type: self.name(self.rows(node, self.values.get(node)))
             for node_type, node in outputs.items()
@@ -185,6 +190,16 @@ class Lowering:
             outputs=tuple(self.b.outputs),
         )
         return Lowered(program, tuple(self.layers), self.made)
+
+
+def _layers_ahead(nodes: Sequence[Node]) -> list[Called | None]:
+    """For each node the layer of the next sum over edges, of its own if it is one."""
+    found: list[Called | None] = []
+    following = None
+    for node in reversed(nodes):
+        following = next((one for one in node.args if isinstance(one, Called)), following)
+        found.append(following)
+    return found[::-1]
 
 
 def _read(steps: list[Step], wanted: set[str]) -> tuple[Step, ...]:

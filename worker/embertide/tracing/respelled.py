@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, linear
 
 from embertide.tracing.messages import REDUCES, reduced, shares
 from embertide.tracing.recording import Recording
@@ -25,21 +25,21 @@ def hgt(
     recording: Recording, m: Any, x_dict: Mapping[str, Any], edge_index_dict: Mapping[Any, Any]
 ) -> dict[str, Any]:
     """HGTConv: one softmax over the in-edges of all relations into a node type."""
-    heads, width = m.heads, m.out_channels // m.heads
-    keys, queries, values = {}, {}, {}
-    for name, kqv in m.kqv_lin(x_dict).items():
-        keys[name], queries[name], values[name] = kqv.chunk(3, dim=1)
+    heads, columns = m.heads, m.out_channels
+    width = columns // heads
+    queries = {}
     parts: dict[str, list[tuple[str, Any, Any]]] = {}
     for at, triple in enumerate(m.edge_types):
         relation = _relation(m, edge_index_dict.get(triple))
         edges, (source, _, destination) = recording.edges[relation], triple
-        key = keys[source] @ _blocks(m.k_rel.weight, heads, len(m.edge_types), at)
-        value = values[source] @ _blocks(m.v_rel.weight, heads, len(m.edge_types), at)
+        if destination not in queries:
+            queries[destination] = _projected(m, x_dict, destination, 1)
+        both = edges.source(_projected(m, x_dict, source, 0, 2, at=at))
+        key, value = both[:, :columns], both[:, columns:]
         scale = m.p_rel["__".join(triple)] / math.sqrt(width)
-        pairs = edges.target(queries[destination]) * edges.source(key)
+        pairs = edges.target(queries[destination]) * key
         score = pairs.view(-1, heads, width).sum(dim=-1) * scale
-        message = edges.source(value).view(-1, heads, width)
-        parts.setdefault(destination, []).append((relation, score, message))
+        parts.setdefault(destination, []).append((relation, score, value.view(-1, heads, width)))
     found = {}
     for name, of_type in parts.items():
         out = m.out_lin({name: gelu(_attended(recording, name, of_type))})[name]
@@ -50,9 +50,28 @@ def hgt(
     return found
 
 
-def _blocks(weight: Tensor, heads: int, relations: int, at: int) -> Tensor:
-    """[H*D, H*D] a relation's matrices of all heads, of [H * relations, D, D]."""
-    return _diagonal(*(weight[head * relations + at] for head in range(heads)))
+def _projected(
+    m: Any, x_dict: Mapping[str, Any], name: str, *which: int, at: int | None = None
+) -> Any:
+    """[N, columns] a node type's keys (0), queries (1) or values (2), or several side by side.
+
+    Args:
+        at: the relation whose own matrices multiply keys and values behind the type's; both are
+            one product.
+    """
+    lin, columns = m.kqv_lin.lins[name], m.out_channels
+    weights, biases = [], []
+    for part in which:
+        rows = slice(part * columns, (part + 1) * columns)
+        weight, bias = lin.weight[rows], lin.bias[rows]
+        if at is not None:
+            of_relation = (m.k_rel if part == 0 else m.v_rel).weight
+            own = [of_relation[head * len(m.edge_types) + at] for head in range(m.heads)]
+            matrix = _diagonal(*own)
+            weight, bias = matrix.t() @ weight, bias @ matrix
+        weights.append(weight)
+        biases.append(bias)
+    return linear(x_dict[name], torch.cat(weights), torch.cat(biases))
 
 
 def _attended(recording: Recording, name: str, parts: list[tuple[str, Any, Any]]) -> Traced:

@@ -77,3 +77,7 @@ class Scopes:
     def current(self) -> Called:
         """The innermost call."""
         return self._stack[-1] if self._stack else Called("forward", "", "")
+
+    def names(self) -> tuple[str, ...]:
+        """Of all calls that are under way."""
+        return tuple(called.name for called in self._stack)

@@ -61,6 +61,7 @@ class Node:
         edges: whether it has one row for each edge, not for each node.
         number: of operations before it.
         of: the node type whose rows it has, or the relation; "" where a graph has one of each.
+        within: names of the calls of modules that were under way.
     """
 
     op: str
@@ -71,6 +72,7 @@ class Node:
     edges: bool = False
     number: int = 0
     of: str = ""
+    within: tuple[str, ...] = ()
 
     def sources(self) -> list[Node]:
         """The nodes that it reads."""
@@ -95,8 +97,13 @@ class Traced(Tensor):
 
 @dataclass
 class Tape:
-    """All nodes of one run of ``forward``, in order."""
+    """All nodes of one run of ``forward``, in order.
 
+    Attributes:
+        within: names of the calls of modules that are under way.
+    """
+
+    within: Callable[[], tuple[str, ...]] = tuple
     nodes: list[Node] = field(default_factory=list)
 
     def input(self, role: str, value: Tensor, of: str = "") -> Traced:
@@ -125,7 +132,7 @@ class Tape:
             ModelError: the arguments have rows of several node types, or of several relations.
         """
         node = Node(op, as_nodes(args), as_nodes(kwargs), value, here())
-        node.number = len(self.nodes)
+        node.number, node.within = len(self.nodes), self.within()
         node.edges = op in _TO_EDGES or (op == "input" and args[0] != "x")
         node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
         node.of = _common(node) if of is None else of

@@ -1,0 +1,217 @@
+"""Models of graphs with node types give, exported, what they give themselves, for each type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from embertide.errors import ModelError
+from embertide.models.dgl_interop import why_no_dgl
+from embertide.models.read import read_files
+from embertide.models.reference import run_typed_reference
+from embertide.models.summary import summarise
+from embertide.steps import Attend, Message
+from embertide.tracing.export import Export, export_module
+from embertide.tracing.graph_types import named_types
+from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
+from embertide.tracing.proof import TOLERANCE
+from embertide.tracing.run import quiet
+from tests.support import export_mistakes_hetero as mistakes
+from tests.support.exact import relative_error
+from tests.support.export_models_hetero import GRAPH, HETERO, RELATIONAL, OwnGat
+from tests.support.models import Files, shake
+
+NUMBERED = {"nodes": {"page": 6}, "edges": [f"page:{name}:page" for name in "abc"]}
+
+
+def types_of(graph: dict[str, Any]) -> GraphTypes:
+    return named_types(graph, Files())  # type: ignore[arg-type]
+
+
+def edges_of(graph: RandomGraph) -> dict[Any, torch.Tensor]:
+    return {graph.types.triple(name): one.edge_index for name, one in graph.edges.items()}
+
+
+def initialised(make: Callable[[], torch.nn.Module], graph: RandomGraph) -> torch.nn.Module:
+    """A module of PyG whose lazy parameters have their sizes."""
+    module = make()
+    with torch.no_grad():
+        module({name: x.float() for name, x in graph.x.items()}, edges_of(graph))
+    return shake(module)
+
+
+def assert_program_gives(done: Export, graph: RandomGraph, expected: Any) -> None:
+    """What workers read, on a graph that export never saw; they have parameters in float32."""
+    files = Files({})
+    done.write(files, "file:///m")  # type: ignore[arg-type]
+    program = read_files(files, "file:///m").program()  # type: ignore[arg-type]
+    if not isinstance(expected, dict):
+        expected = dict.fromkeys(program.results, expected)
+    layers = {name: (one.src, one.dst, one.weight) for name, one in graph.edges.items()}
+    found = run_typed_reference(program, [layers] * program.layers, graph.x, graph.counts)
+    assert set(found) == set(expected)
+    for name, rows in found.items():
+        assert relative_error(rows, expected[name]) <= 1e-6
+        assert done.proof.errors[name] <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", HETERO)
+def test_models_of_pyg(name: str) -> None:
+    graph = random_graph(types_of(GRAPH), 23, seed=9)
+    module = initialised(HETERO[name], graph)
+    done = export_module(module, graph=graph.types)
+    with quiet():
+        assert_program_gives(done, graph, module.double()(graph.x, edges_of(graph)))
+
+
+@pytest.mark.parametrize("name", RELATIONAL)
+def test_models_with_numbered_relations(name: str) -> None:
+    graph = random_graph(types_of(NUMBERED), 23, seed=9)
+    module = shake(RELATIONAL[name]())
+    done = export_module(module, graph=graph.types)
+    with quiet():
+        edge_index, edge_type, _ = graph.merged
+        assert_program_gives(done, graph, module.double()(graph.x["page"], edge_index, edge_type))
+
+
+@pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
+@pytest.mark.parametrize(
+    "name", ["rgcn-hetero", "multi_update_all", "HeteroGraphConv", "edge_softmax"]
+)
+def test_models_of_dgl(name: str) -> None:
+    from tests.support.export_models_hetero_dgl import GRAPH, HETERO_DGL, dgl
+
+    graph = random_graph(types_of(GRAPH), 23, seed=9)
+    module = shake(HETERO_DGL[name]())
+    done = export_module(module, graph=graph.types)
+    ends = {triple: (one[0], one[1]) for triple, one in edges_of(graph).items()}
+    real = dgl.heterograph(ends, num_nodes_dict=graph.counts)
+    for one in module.modules():
+        getattr(one, "set_allow_zero_in_degree", lambda _allow: None)(True)
+    with quiet():
+        module = module.double()
+        if name == "multi_update_all":
+            real.ndata["feat"] = graph.x
+            expected = module(real)
+        else:
+            expected = module([real] if name == "HeteroGraphConv" else real, graph.x)
+        assert_program_gives(done, graph, expected)
+
+
+# ---- how it is said
+
+
+def exported(name: str) -> Export:
+    graph = random_graph(types_of(GRAPH), 23, seed=9)
+    return export_module(initialised(HETERO[name], graph), graph=graph.types)
+
+
+def test_convolutions_of_one_call_are_one_layer() -> None:
+    done = exported("hetero_conv_dblp")
+    layers = [(one.name, one.kind, one.graph) for one in done.exported.layers]
+    assert layers == [("convs.0", "HeteroConv", True), ("convs.1", "HeteroConv", True)]
+    program = done.exported.program
+    assert list(program.results) == ["author"]
+    # Nothing that leads to authors reads what happens at terms in the last layer.
+    last = {one.edges.relation for one in program.steps if one.layer == 1 and one.edges}
+    assert last == {"paper:to:author"}
+    layers = [(one.name, one.kind) for one in exported("to_hetero_mag").exported.layers]
+    assert layers == [("conv1", "SAGEConv"), ("conv2", "SAGEConv")]
+
+
+def test_the_softmax_of_gat_has_a_step_of_its_own() -> None:
+    done = export_module(shake(OwnGat()), graph=types_of(GRAPH))
+    over_edges = [step for step in done.exported.program.steps if step.edges is not None]
+    assert [type(step) for step in over_edges] == [Attend]
+    own = [step for step in exported("own").exported.program.steps if step.edges is not None]
+    assert [(type(step), step.reduce) for step in own] == [(Message, "softmax")] * 2
+
+
+def test_a_summary_has_types() -> None:
+    done = exported("hgt_dblp")
+    model = summarise(done.exported.program, "pyg", ["rows", "HGTConv", "HGTConv"])
+    assert model.inputs == {"author": 5, "paper": 6, "term": 3}
+    assert model.results == {"author": 3}
+    assert model.layers[0].results == {"author": 4, "paper": 4, "term": 4}
+    assert model.layers[1].results == {"author": 4, "paper": 4}
+    relations = {step.relation for step in model.layers[1].steps} - {""}
+    assert relations == set(types_of(GRAPH).relations) - {"paper:to:term"}
+    assert {step.node_type for step in model.layers[0].steps} == {"author", "paper", "term"}
+
+
+# ---- what goes wrong
+
+FILE = mistakes.__file__
+LINES = Path(FILE).read_text().splitlines()
+HAS = "user:buys:item, item:of:user"
+AT_A_LINE = {
+    "UnknownRelation": f"HeteroConv has a module for user:likes:item, which is not among .*: {HAS}",
+    "MissingEdges": rf"no edges of a relation \('user', 'likes', 'item'\); .* {HAS}",
+    "MissingType": f"no features of a node type 'shop'; .* {HAS}",
+    "MissingFeatures": r"buys \(SAGEConv\) is given no features",
+    "NoEdges": r"buys \(SAGEConv\) is given no edges: its relation is not among the graph's",
+    "WrongEnds": "given features of user and user, but user:buys:item leads from user to item",
+    "WrongWay": "the sources of user:buys:item are nodes of user, but .* a tensor of item",
+    "Merged": "cat puts tensors of the node types item and user together",
+    "TwoSoftmaxes": "several softmaxes over edges; sum each of them up",
+    "ShiftedSoftmax": "add of a softmax over edges is not known here; multiply it",
+}
+ANYWHERE = {
+    "Numbered": "takes edge_type, so that all nodes are of one type, but the graph has user, item",
+    "OtherTypes": "forward returns a dict of 'user'; it must return one tensor .* of a type",
+}
+
+
+def failure(name: str, graph: GraphTypes | None) -> str:
+    with pytest.raises(ModelError) as caught:
+        export_module(shake(getattr(mistakes, name)()), graph=graph)
+    return " ".join(str(caught.value).split())
+
+
+@pytest.mark.parametrize("name", AT_A_LINE)
+def test_messages_name_the_line(name: str) -> None:
+    told = failure(name, types_of(mistakes.GRAPH))
+    (line,) = [n for n, text in enumerate(LINES, 1) if text.endswith(f"  # {name}")]
+    assert told.startswith(f"{FILE}:{line}: ")
+    assert re.search(AT_A_LINE[name], told)
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_messages_of_the_whole_module(name: str) -> None:
+    assert re.search(ANYWHERE[name], failure(name, types_of(mistakes.GRAPH)))
+
+
+def test_every_mistake_has_a_message() -> None:
+    classes = {name for name, one in vars(mistakes).items() if isinstance(one, type)}
+    assert classes - {"Base"} == set(AT_A_LINE) | set(ANYWHERE)
+
+
+@pytest.mark.parametrize("name", ["UnknownRelation", "Numbered", "MissingType"])
+def test_a_graph_with_types_must_be_named(name: str) -> None:
+    assert "name its node types and relations with --graph" in failure(name, None)
+
+
+def test_numbers_and_relations_must_be_as_many() -> None:
+    graph = {"nodes": {"user": 5}, "edges": ["user:likes:user"]}
+    assert "has 2 relations, but the graph has 1" in failure("Numbered", types_of(graph))
+
+
+@pytest.mark.parametrize(
+    ("graph", "told"),
+    [
+        ('{"nodes": {"a": 5}', "the graph is no JSON"),
+        ({"nodes": {"a": "5"}, "edges": ["a:x:a"]}, "columns of each type's features"),
+        ({"nodes": {"a": 5}}, "columns of each type's features"),
+        ({"nodes": {"a": 5}, "edges": ["a:a"]}, "edges have 'a:a'; write"),
+        ({"nodes": {"a": 5}, "edges": [("a", "x", "b")]}, "a:x:b is of a node type 'b'"),
+        ({"nodes": {"a": 5}, "edges": ["a:x:a"] * 2}, "name each once"),
+    ],
+)
+def test_graphs_that_cannot_be_read(graph: Any, told: str) -> None:
+    with pytest.raises(ModelError, match=told):
+        named_types(graph, Files())  # type: ignore[arg-type]
