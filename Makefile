@@ -28,10 +28,11 @@ ARGS ?=
 JOBS ?= -n auto --maxprocesses 4 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format lock clean cluster cluster-packages sanitize sanitize-anew
+.PHONY: help setup demo demo-hetero test lint format lock clean cluster cluster-packages sanitize sanitize-anew
 
 help:
 	@echo "make demo     set up, run the example job on Debian's package graph, show the results"
+	@echo "make demo-hetero  the same with packages, maintainers and sections as node types"
 	@echo "make test     set up, run the tests           (ARGS='tests/unit -k csr' runs some)"
 	@echo "make cluster  set up, start a Kubernetes node with the operator installed, until Ctrl-C"
 	@echo "make lint     set up, check format, style, types, imports and Dockerfiles"
@@ -65,6 +66,9 @@ $(STAMP): $(filter .cache/%,$(UV))
 
 demo: $(STAMP)
 	@$(BIN)/python examples/debian/demo.py
+
+demo-hetero: $(STAMP)
+	@$(BIN)/python examples/debian-hetero/demo.py
 
 # Bytecode of what tests import, a third of what is installed, by one process instead of by several.
 IMPORTED := .venv/.imported-$(KEY)

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import re
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -36,6 +39,10 @@ ADDRESS = re.compile(r"<([^<>@\s]+)@([^<>@\s]+)>")
 TEAMS = re.compile(r"(^|\.)(lists|tracker|packages|teams)\.|^lists-|^alioth-lists")
 """Hosts whose addresses are those of teams."""
 
+PERSON = "person-"
+LARGEST = 16.0
+"""No log2 of a number of packages is above it, so that features are up to 1."""
+
 
 def maintainer_of(field: str) -> str:
     """Return the team of a Maintainer field by its address; a person by a number.
@@ -48,18 +55,35 @@ def maintainer_of(field: str) -> str:
     local, host = match[1].lower(), match[2].lower()
     if TEAMS.search(host):
         return re.sub(r"^(pkg|team)[-+]|[-+](maintainers|maint|devel|team)$", "", local)
-    return f"person-{hashlib.sha256(f'{local}@{host}'.encode()).hexdigest()[:8]}"
+    return f"{PERSON}{hashlib.sha256(f'{local}@{host}'.encode()).hexdigest()[:8]}"
 
 
 def write_edges(pairs: Iterable[tuple[str, str]], name: str, out: Path) -> None:
     """Write an edge type's list, sorted."""
     pairs = sorted(set(pairs))
-    table = pa.table({"source": [one for one, _ in pairs], "destination": [two for _, two in pairs]})
+    table = pa.table(
+        {"source": [one for one, _ in pairs], "destination": [two for _, two in pairs]}
+    )
     write(table, out / name / f"{name}.parquet", [])
 
 
+def write_nodes(
+    names: list[str], name: str, out: Path, more: Mapping[str, float] | None = None
+) -> None:
+    """Write ids and features: the number of packages, on a log scale, and ``more`` if given."""
+    sizes = Counter(names)
+    rows = [
+        [*([] if more is None else [more[one]]), math.log2(size) / LARGEST]
+        for one, size in sorted(sizes.items())
+    ]
+    vectors = pa.FixedSizeListArray.from_arrays(
+        pa.array(np.array(rows, np.float32).ravel()), len(rows[0])
+    )
+    write(pa.table({"id": sorted(sizes), "x": vectors}), out / name / f"{name}.parquet", [])
+
+
 def main() -> None:
-    """Write an edge list for each kind of relation, and the lists of maintainers and sections."""
+    """Write an edge list for each kind of relation, and features of maintainers and sections."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lists", type=Path, default=Path("/var/lib/apt/lists"))
     parser.add_argument("--out", type=Path, default=HERE / "data")
@@ -74,14 +98,14 @@ def main() -> None:
     for name, kinds in KINDS.items():
         ends = ((one["source"], one["destination"]) for one in edges if one["kind"] in kinds)
         write_edges(ends, name, options.out)
-    for name, table, value in (
-        ("maintained_by", "maintainers", lambda record: maintainer_of(record["Maintainer"])),
-        ("in_section", "sections", lambda record: record["Section"].rpartition("/")[2]),
-    ):
-        pairs = [(package, value(known[package])) for package in names if package in known]
-        write_edges(pairs, name, options.out)
-        ids = sorted({target for _, target in pairs})
-        write(pa.table({"id": ids}), options.out / table / f"{table}.parquet", [])
+    present = [name for name in names if name in known]
+    maintainers = [maintainer_of(known[name]["Maintainer"]) for name in present]
+    sections = [known[name]["Section"].rpartition("/")[2] for name in present]
+    write_edges(zip(present, maintainers, strict=True), "maintained_by", options.out)
+    write_edges(zip(present, sections, strict=True), "in_section", options.out)
+    team = {name: float(not name.startswith(PERSON)) for name in maintainers}
+    write_nodes(maintainers, "maintainers", options.out, team)
+    write_nodes(sections, "sections", options.out)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ NEWCOMER = ("README.md", "docs/guide.md")
 """Their ``embertide`` commands run in ``tests/distributed/test_newcomer.py``."""
 LEFT_OUT = {
     "make demo": "a whole example of minutes; what it does is tested piece by piece",
+    "make demo-hetero": "tests/distributed/test_hetero_example.py runs its job",
     "make test": "these are the tests",
     "make cluster": "the cluster's tests start the same, and .ci/run the packages",
     "embertide check job.yaml": "tests/unit/test_check.py runs it on many models",
