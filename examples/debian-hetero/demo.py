@@ -15,7 +15,7 @@ from debian.demo import run, shown
 
 JOB = Path(__file__).resolve().parent / "job.yaml"
 PACKAGES = ["nginx", "python3-pandas", "plasma-desktop"]
-MAINTAINERS = ["perl", "gnome"]
+MAINTAINERS = ["gnome", "java"]
 
 BEFORE = """\
 Debian again, with its kinds apart: 30,000 packages, 1,657 maintainers and 53 sections, five edge
@@ -31,9 +31,9 @@ The embeddings: {output}
   LATEST names the current version; versions/<version>/<type>/ holds its parts of each type.
 
 Try next:
-  {embertide} show {folder}/model             # the exported model, relation by relation
+  {embertide} show {folder}/model    # the exported model, relation by relation
   {embertide} neighbors {job} YOUR-PACKAGE --type package
-  {embertide} plan {job}                      # memory and bytes exchanged, by relation
+  {embertide} plan {job}    # memory and bytes exchanged, by relation
 """
 
 

@@ -64,7 +64,8 @@ def write_all_edges(
     storage: Storage, uri: str, options: SynthOptions, progress: Progress
 ) -> Written:
     """The edge lists, each in a folder of its name under ``uri``."""
-    there, written = counts(options), []
+    there = counts(options)
+    written: list[Written] = []
     for number, one in enumerate(EDGE_LISTS):
         size = options.edges * one.share // 16
         if number == 0:
@@ -72,19 +73,19 @@ def write_all_edges(
         of_list = replace(
             options, hetero=False, nodes=there[one.source], edges=size, seed=_seed(options, number)
         )
-        behind = sum(part.rows for part in written)
-        written.append(
-            write_edges(
-                storage,
-                f"{uri}{one.name}/",
-                of_list,
-                lambda what, done, _all, behind=behind: progress(
-                    what, behind + done, options.edges
-                ),
-                destinations=there[one.destination],
-            )
-        )
+        tell = _behind(sum(part.rows for part in written), options.edges, progress)
+        ends = there[one.destination]
+        written.append(write_edges(storage, f"{uri}{one.name}/", of_list, tell, ends))
     return _joined(written)
+
+
+def _behind(rows: int, total: int, progress: Progress) -> Progress:
+    """Progress of a part that comes behind so many rows of all."""
+
+    def tell(what: str, done: int, _of_part: int) -> None:
+        progress(what, rows + done, total)
+
+    return tell
 
 
 def write_all_features(
@@ -92,7 +93,7 @@ def write_all_features(
     progress: Progress,
 ) -> Written:  # fmt: skip
     """The features of each type that has some, and the list of those nodes that have none."""
-    written = []
+    written: list[Written] = []
     for number, (name, of_type) in enumerate(_by_type(options)):
         if name in WITH_FEATURES:
             of_type = replace(of_type, seed=_seed(options, len(EDGE_LISTS) + number))
