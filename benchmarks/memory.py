@@ -22,6 +22,7 @@ import numpy as np
 import safetensors.numpy
 
 import embertide
+from benchmarks.memory_types import COUNTS, EDGES, write_types
 from embertide.spec.manifest import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.synth.job import synthesize
@@ -40,9 +41,12 @@ class Shape:
     options: dict[str, Any] = field(default_factory=dict)
     self_loops: str | None = None
     pyg: bool = False
+    types: bool = False
 
     def make(self, folder: Path, times: float) -> Path:
         """Write the job; its manifest's path."""
+        if self.types:
+            return write_types(folder, times)
         nodes, edges = int(self.nodes * times), int(self.edges * times)
         options = SynthOptions(nodes=nodes, edges=edges, **self.options)
         storage = open_storage(StorageSettings())
@@ -84,6 +88,7 @@ SHAPES = {
     "gat": Shape(1 << 19, 10 << 20, ("1x1", "2x1", "1x4"), {"conv": "gat", "heads": 4}),
     "gatv2": Shape(1 << 18, 5 << 20, ("1x1", "2x1", "2x2"), {"conv": "gatv2", "heads": 4}),
     "dotgat": Shape(1 << 18, 5 << 20, ("1x1", "2x1", "1x2"), {"conv": "dotgat", "heads": 4}),
+    "types": Shape(sum(COUNTS.values()), sum(EDGES.values()), ("1x1", "2x1", "1x2"), types=True),
     "single-loops": Shape(1 << 19, 10 << 20, ("1x1", "2x1"), {}, pyg=True),
 }
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.support.commands import Commands
+from tests.support.even_types import write_even_types
 
 pytestmark = pytest.mark.distributed
 
-Row = tuple[str, str, int]
-"""Axis, primitive and layer."""
+Row = tuple[str, str, int, str]
+"""Axis, primitive, layer and relation."""
 Model = tuple[str, ...]
 """Options of ``embertide synth``."""
 
@@ -38,6 +40,8 @@ MOST_MESSAGES = {("world", "features"), ("world", "shuffle")}
 
 GCN = ("--conv", "gcn")
 SUM_FIRST = ("--conv", "gcn", "--width", "16", "--weights")
+TYPES: Model = ()
+"""Not made by ``embertide synth``: several node types, every kind of step over edges."""
 GAT = ("--conv", "gat", "--heads", "4")
 CASES = [
     *[(model, grid, None) for model in (GCN, GAT) for grid in ("2x1", "1x2", "2x2")],
@@ -45,6 +49,8 @@ CASES = [
     (("--conv", "gatv2", "--heads", "4"), "2x2", None),
     (("--conv", "dotgat"), "1x2", None),
     (GCN, "2x2", [5, 5, 5]),
+    (TYPES, "2x2", None),
+    (TYPES, "2x1", [16, 16]),
 ]
 
 
@@ -60,6 +66,9 @@ def made(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict[M
     found = {}
     for model in dict.fromkeys(model for model, *_ in CASES):
         folder = tmp_path_factory.mktemp("job")
+        if model == TYPES:
+            found[model] = write_even_types(folder)
+            continue
         assert commands.run("synth", str(folder), *size, *model).code == 0
         found[model] = folder / "job.yaml"
     return found
@@ -73,6 +82,10 @@ def with_groups(manifest: Path, fanout: list[int] | None) -> str:
     return str(manifest)
 
 
+def row_of(item: dict[str, Any]) -> Row:
+    return item["axis"], item["primitive"], item["layer"], item["relation"]
+
+
 @pytest.mark.parametrize(("model", "grid", "fanout"), CASES)
 def test_a_run_sends_what_is_planned(
     commands: Commands, made: dict[Model, Path], model: Model, grid: str, fanout: list[int] | None
@@ -82,12 +95,8 @@ def test_a_run_sends_what_is_planned(
     assert done.code == 0, done.err
     report = done.events[-1]
     workers = math.prod(report["grid"])
-    sent: dict[Row, dict[str, int]] = {
-        (item["axis"], item["primitive"], item["layer"]): item for item in report["traffic"]
-    }
-    planned = {
-        (item["axis"], item["primitive"], item["layer"]): item for item in report["planned_traffic"]
-    }
+    sent = {row_of(item): item for item in report["traffic"]}
+    planned = {row_of(item): item for item in report["planned_traffic"]}
     assert len(planned) == len(report["planned_traffic"])
     assert planned.keys() == sent.keys()
     wrong = {}

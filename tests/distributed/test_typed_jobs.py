@@ -8,45 +8,66 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from embertide.errors import InputError, ModelError
-from embertide.grid import Grid
+from embertide.errors import InputError, ManifestError, ModelError
+from embertide.launch.check import check_job
+from embertide.models.order import order_steps
 from embertide.planning.inputs import Inputs, list_inputs
-from embertide.planning.matching import check_model
+from embertide.planning.matching import check_model, narrow, published, unread
 from embertide.spec.grid import GridShape
-from embertide.spec.manifest import load_manifest
+from embertide.spec.manifest import EmbeddingJob, load_manifest
+from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest
+from embertide.versions.manifest import read_manifest
 from embertide.versions.publish import rollback
 from embertide.versions.reading import iter_embeddings, read_version
+from tests.support.commands import Commands, Done
 from tests.support.exact import assert_exact
-from tests.support.ranks import on_grid
-from tests.support.typed_files import VERSION, names_of, positions, publish_typed, write_typed_job
+from tests.support.typed_files import names_of, positions, write_typed_job
 from tests.support.typed_programs import attending, from_files, relational
-from tests.support.typed_world import COUNTS, expected_of
+from tests.support.typed_world import expected_of
 
 pytestmark = pytest.mark.distributed
 
 
 @pytest.fixture
-def manifest(tmp_path: Path) -> dict[str, Any]:
-    return write_typed_job(tmp_path)
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return Commands(tmp_path_factory.mktemp("commands"))
 
 
-@pytest.mark.parametrize("grid", [(1, 1), (2, 2)])
-def test_each_type_is_published_with_its_own_parts(
-    tmp_path: Path, manifest: dict[str, Any], grid: tuple[int, int]
-) -> None:
+def run(commands: Commands, folder: Path, manifest: dict[str, Any], grid: str) -> Done:
+    (folder / "job.yaml").write_text(yaml.safe_dump(manifest))
+    return commands.run("run", str(folder / "job.yaml"), "--grid", grid, "--json")
+
+
+def write_reference(path: Path, node_type: str, program: Program) -> None:
+    """The vectors of some nodes, as the user's own forward gives them."""
+    ids, vectors = names_of(node_type)[:9], expected_of(program)[node_type][:9]
+    pq.write_table(pa.table({"id": ids, "embedding": vectors.float().tolist()}), path)
+
+
+def test_each_type_is_published_with_its_own_parts(commands: Commands, tmp_path: Path) -> None:
     program, out = relational(), f"file://{tmp_path}/out"
-    on_grid(*grid, publish_typed, manifest, program)
-    storage, world = open_storage(None), grid[0] * grid[1]
+    manifest = write_typed_job(tmp_path, program)
+    write_reference(tmp_path / "model" / "reference.item.parquet", "item", program)
+    done = run(commands, tmp_path, manifest, "2x2")
+    assert done.code == 0, done.err
+    report, storage = done.events[-1], open_storage(None)
     info = latest(storage, out)
-    assert (info.version, info.rows, info.dim) == (VERSION, 61 + 40 + 3, 6)
-    assert {name: of_type.rows for name, of_type in info.types.items()} == {
-        name: COUNTS[name] for name in ("user", "item", "tag")
-    }
+    assert (info.rows, info.dim) == (61 + 40 + 3, 6)
+    types = {"user": (61, 7, 6), "item": (40, 5, 6), "tag": (3, 4, 6)}
+    assert {
+        one["name"]: (one["nodes"], one["width"], one["output_width"]) for one in report["types"]
+    } == types
+    assert {one["name"]: one["edges"] for one in report["relations"]} == {
+        "user:buys:item": 150, "item:bought_by:user": 150, "user:follows:user": 123,
+        "item:has:tag": 50, "tag:of:item": 50, "tag:never:user": 0,
+    }  # fmt: skip
     for name, expected in expected_of(program).items():
         found = read_version(storage, out, node_type=name)
         ids, vectors = found.to_numpy()
@@ -54,26 +75,78 @@ def test_each_type_is_published_with_its_own_parts(
         assert_exact(vectors, expected[positions(name, ids)])
         batches = list(iter_embeddings(storage, out, node_type=name))
         assert np.array_equal(np.concatenate([values for _, values in batches]), vectors)
-        parts = sorted((tmp_path / "out" / "versions" / VERSION / name).glob("part-*[0-9].npy"))
-        assert len(parts) == world
-    rollback(storage, out, VERSION)
-    (tmp_path / "out" / "versions" / VERSION / "tag" / "part-00000.npy").unlink()
+        parts = sorted(
+            (tmp_path / "out" / "versions" / info.version / name).glob("part-*[0-9].npy")
+        )
+        assert len(parts) == 4
+    held = read_manifest(storage, out, info.version)[0]["types"]
+    assert [held[name]["reference"] is not None for name in ("user", "item")] == [False, True]
+    rollback(storage, out, info.version)
+    (tmp_path / "out" / "versions" / info.version / "tag" / "part-00000.npy").unlink()
     with pytest.raises(Exception, match=r"tag/part-00000.npy is missing"):
-        rollback(storage, out, VERSION)
+        rollback(storage, out, info.version)
 
 
-def test_a_reader_says_which_type(tmp_path: Path, manifest: dict[str, Any]) -> None:
-    on_grid(1, 1, publish_typed, manifest, attending())
-    storage, out = open_storage(None), f"file://{tmp_path}/out"
-    assert latest(storage, out).dim == 8
-    with pytest.raises(InputError, match="has several node types; choose one of item, user, tag"):
-        read_version(storage, out)
-    with pytest.raises(InputError, match="has no node type 'lone'; it has item, user, tag"):
-        list(iter_embeddings(storage, out, node_type="lone"))
+def test_some_types_are_published_and_what_they_do_not_need_is_not_read(
+    commands: Commands, tmp_path: Path
+) -> None:
+    manifest = write_typed_job(tmp_path, attending())
+    manifest["spec"]["output"]["nodeTypes"] = ["item"]
+    done = run(commands, tmp_path, manifest, "1x1")
+    assert done.code == 0, done.err
+    out = f"file://{tmp_path}/out"
+    ids, vectors = read_version(open_storage(None), out, node_type="item").to_numpy()
+    assert_exact(vectors, expected_of(attending())["item"][positions("item", ids)])
+    assert [one["name"] for one in done.events[-1]["relations"]] == ["user:buys:item"]
+    assert [one["name"] for one in done.events[-1]["types"]] == ["user", "item"]
+    with pytest.raises(InputError, match="has several node types; choose one of item"):
+        read_version(open_storage(None), out)
+    with pytest.raises(InputError, match="has no node type 'lone'; it has item"):
+        list(iter_embeddings(open_storage(None), out, node_type="lone"))
 
 
-def test_inputs_of_several_types_go_through_json(manifest: dict[str, Any]) -> None:
-    inputs = list_inputs(open_storage(None), load_manifest(yaml.safe_dump(manifest)))
+def test_a_program_for_some_types_has_the_steps_that_these_need(tmp_path: Path) -> None:
+    given, whole = write_typed_job(tmp_path), order_steps(relational(), 1)
+    assert published(job_of(given), whole) is whole
+    given["spec"]["output"]["nodeTypes"] = ["user"]
+    program = published(job_of(given), whole)
+    assert list(program.results) == ["user"]
+    assert len(program.steps) < len(whole.steps)
+    # The second layer of tags and items is not needed, the first one is.
+    assert {step.layer for step in program.steps if program.types[step.out] == "tag"} == {0}
+    given["spec"]["output"]["nodeTypes"] = ["lone"]
+    with pytest.raises(ModelError, match=r"nodeTypes has 'lone', but the model .* user, item, tag"):
+        published(job_of(given), whole)
+    given["spec"]["output"]["nodeTypes"] = ["nobody"]
+    with pytest.raises(ManifestError, match=r"nodeTypes\[0\]: is 'nobody'; must be the name of"):
+        job_of(given)
+
+
+def test_what_no_model_needs_is_left_out(tmp_path: Path) -> None:
+    asked = job_of(write_typed_job(tmp_path))
+    given = narrow(asked, from_files()).spec.input
+    assert [node.name for node in given.nodes] == ["user", "item", "tag"]
+    assert [str(one) for one in given.relations] == ["user:buys:item", "item:has:tag"]
+    assert unread(asked, from_files()) == [
+        "nothing needs node type lone, so it is not read",
+        "nothing needs edge type user:follows:user, so it is not read",
+        "nothing needs edge type tag:never:user, so it is not read",
+    ]
+
+
+def test_a_check_compares_one_type(tmp_path: Path) -> None:
+    asked = job_of(write_typed_job(tmp_path, relational()))
+    write_reference(tmp_path / "users.parquet", "user", relational())
+    against = f"file://{tmp_path}/users.parquet"
+    assert check_job(asked, against, node_type="user").agrees
+    with pytest.raises(ModelError, match=r"user, item, tag, several; choose one with --node-type"):
+        check_job(asked, against)
+    with pytest.raises(ModelError, match=r"none of type 'lone'; choose one"):
+        check_job(asked, against, node_type="lone")
+
+
+def test_inputs_of_several_types_go_through_json(tmp_path: Path) -> None:
+    inputs = list_inputs(open_storage(None), job_of(write_typed_job(tmp_path)))
     assert Inputs.from_json(json.loads(json.dumps(inputs.to_json()))) == inputs
     assert list(inputs.by_edges) == [
         "user:buys:item", "user:follows:user", "item:has:tag", "tag:never:user",
@@ -97,29 +170,39 @@ def test_inputs_of_several_types_go_through_json(manifest: dict[str, Any]) -> No
             " 'item', the type of the destinations: those {job}/item.",
         ),
         (
-            "never.tsv",
-            "src\tdst\n7\tuser-0\n",
-            "line 2: column 'src' (columns.source, node type 'tag') is 7; dense ids must be from 0"
-            " to 2 (count is 3)",
+            "has.npy",
+            np.array([[10**12, 7]]),
+            "(columns.destination, node type 'tag') is 7; dense ids must be from 0 to 2 (count is",
         ),
     ],
 )
 def test_an_id_of_another_type_is_refused(
-    tmp_path: Path, manifest: dict[str, Any], path: str, row: str, says: str
+    commands: Commands, tmp_path: Path, path: str, row: Any, says: str
 ) -> None:
-    (tmp_path / path).write_text(row)
-    with pytest.raises(AssertionError) as caught:
-        on_grid(2, 1, publish_typed, manifest, from_files())
-    assert says.format(job=f"file://{tmp_path}") in str(caught.value)
+    manifest = write_typed_job(tmp_path, from_files())
+    if isinstance(row, str):
+        (tmp_path / path).write_text(row)
+    else:
+        np.save(tmp_path / path, row)
+    done = run(commands, tmp_path, manifest, "2x1")
+    assert done.code == InputError.exit_code
+    assert says.format(job=f"file://{tmp_path}") in done.events[-1]["message"]
+
+
+def job_of(manifest: dict[str, Any]) -> EmbeddingJob:
+    return load_manifest(yaml.safe_dump(manifest))
 
 
 def checked(manifest: dict[str, Any]) -> dict[str, str]:
-    job = load_manifest(yaml.safe_dump(manifest))
-    inputs, shape = list_inputs(open_storage(None), job), Grid(GridShape.of(1, 1)).shape
-    return check_model(job, inputs, relational(), shape, COUNTS)
+    """As a plan does, before any worker starts."""
+    job = job_of(manifest)
+    inputs = list_inputs(open_storage(None), job)
+    counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}
+    return check_model(job, inputs, relational(), GridShape.of(1, 1), counts)
 
 
-def test_a_model_and_a_manifest_have_the_same_types(manifest: dict[str, Any]) -> None:
+def test_a_model_and_a_manifest_have_the_same_types(tmp_path: Path) -> None:
+    manifest = write_typed_job(tmp_path)
     assert checked(manifest) == {name: name for name in ("user", "item", "tag")}
     given = manifest["spec"]["input"]
     without = copy.deepcopy(manifest)
@@ -135,3 +218,9 @@ def test_a_model_and_a_manifest_have_the_same_types(manifest: dict[str, Any]) ->
     missing["spec"]["input"]["edges"] = given["edges"][:2]
     with pytest.raises(ModelError, match=r"has a node type .tag., but spec.input.nodes has user"):
         checked(missing)
+    np.save(tmp_path / "tag" / "x.npy", np.ones((3, 9), np.float32))
+    with pytest.raises(ModelError, match=r"/tag: the features have 9 columns, but the .* takes 4"):
+        checked(manifest)
+    np.save(tmp_path / "tag" / "x.npy", np.ones((0, 4), np.float32))
+    with pytest.raises(InputError, match=r"node type 'tag' has no nodes: .*/tag has no rows"):
+        checked(manifest)

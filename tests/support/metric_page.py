@@ -29,7 +29,7 @@ are in one module, `worker/embertide/spec/metric_names.py`; this page is generat
 `python -m tests.support.metric_page`.
 
 Labels never carry group numbers, peers or node ids. What a worker keeps and serves grows with the
-number of axes, primitives and layers alone: a group is counted when it arrives.
+number of axes, primitives, layers and relations alone: a group is counted when it arrives.
 
 ## Communication groups
 
@@ -42,16 +42,18 @@ group is one label's value:
 # Bytes that each group (., m) moved along the graph axis, by layer.
 sum by (feature_rank, layer) (embertide_exchange_sent_bytes_total{axis="graph"})
 # The worker that waits longest, over the mean of its job.
-max by (job_name) (sum without (axis, primitive, layer) (embertide_exchange_wait_seconds_sum))
-  / avg by (job_name) (sum without (axis, primitive, layer) (embertide_exchange_wait_seconds_sum))
+max by (job_name) (sum by (job_name, attempt, rank) (embertide_exchange_wait_seconds_sum))
+  / avg by (job_name) (sum by (job_name, attempt, rank) (embertide_exchange_wait_seconds_sum))
 # Sent beside planned; what no plan foresees has no second side.
 sum by (axis, primitive) (embertide_exchange_sent_bytes_total)
   / sum by (axis, primitive) (embertide_exchange_planned_sent_bytes)
 ```
 
 `axis` is `graph`, `feature` or `world` (all workers); `layer` counts from 1 and is empty outside
-the layers; what becomes the output's rows counts to the last layer. The size of a group is what was
-received over the number of groups.
+the layers; what becomes the output's rows counts to the last layer. `relation` is one of at most
+35 values: "" for what belongs to none and in a graph that has one, 32 names such as
+`user:buys:item`, `other` for all further ones, and `several` for rows that travel once for more
+than one relation. The size of a group is what was received over the number of groups.
 
 Attempts are told apart by the label `attempt`: each starts its counters at 0. There are no
 checkpoints, since an attempt begins anew, and so no metric of their age. S3 is counted in the

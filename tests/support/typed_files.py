@@ -1,5 +1,5 @@
 """A job of several node types on files: each type with its own kind of ids, each edge type its own
-format. Ranks import this module, so it stays light.
+format.
 """
 
 from __future__ import annotations
@@ -12,27 +12,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import torch
-import yaml
 
-from embertide.context import RunContext
-from embertide.pipeline import layer_graphs, own_rows
-from embertide.planning.inputs import list_inputs
-from embertide.planning.matching import check_model
-from embertide.planning.order import WorkOrder
-from embertide.primitives.exchange import Exchange
-from embertide.spec.manifest import load_manifest
-from embertide.spec.version_names import version_uri
-from embertide.stages.features import loaded_features
-from embertide.stages.infer import infer
-from embertide.stages.publish import WrittenType, publish_version, write_parts
 from embertide.steps import Program
-from embertide.storage.opening import open_storage
-from embertide.telemetry.clock import Clock
-from embertide.telemetry.memory import MemoryWatch
-from embertide.typed_graph import build_types, ingest_types, load_types
+from tests.support.program_files import write_program
 from tests.support.typed_world import COUNTS, make_edges, make_typed_features
-
-VERSION = "20261121T041922Z-3fa9c1"
 
 
 def names_of(node_type: str) -> list[Any]:
@@ -45,8 +28,10 @@ def names_of(node_type: str) -> list[Any]:
     )
 
 
-def write_typed_job(folder: Path) -> dict[str, Any]:
-    """Write all inputs; returns the manifest."""
+def write_typed_job(folder: Path, program: Program | None = None) -> dict[str, Any]:
+    """Write all inputs, and a program as the model; returns the manifest."""
+    if program is not None:
+        write_program(folder / "model", program)
     return {
         "apiVersion": "embertide.dev/v1alpha1",
         "kind": "EmbeddingJob",
@@ -120,32 +105,6 @@ def _write_edges(folder: Path) -> list[dict[str, Any]]:
     given[0] |= {"columns": {"weight": "w"}, "reverse": "bought_by"}
     given[2] |= {"reverse": "of"}
     return given
-
-
-def publish_typed(exchange: Exchange, manifest: dict[str, Any], program: Program) -> None:
-    """A run's stages for a program of several types. Collective: every rank must call."""
-    job, storage = load_manifest(yaml.safe_dump(manifest)), open_storage(None)
-    ctx = RunContext(job, exchange, storage, lambda _progress: None, threads=2)
-    inputs = list_inputs(storage, job)
-    clock = Clock(MemoryWatch(), ctx.report)
-    nodes = load_types(ctx, inputs)
-    counts = {name: of_type.ids.count for name, of_type in nodes.items()}
-    names = check_model(job, inputs, program, exchange.grid.shape, counts)
-    graph = build_types(ctx, nodes, ingest_types(ctx, inputs, nodes))
-    clock.edges = sum(exchange.all_objects(sum(csr.nnz for csr in graph.sub_ranges.values())))
-    loaded = {name: loaded_features(ctx, nodes[name]) for name in program.inputs}
-    ranges, locations = graph.of_types(names)
-    graphs = layer_graphs(ctx, program, graph, clock)
-    embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock)
-    own = [own_rows(ctx, graph, name, values) for name, values in embeddings.items()]
-    parts = write_parts(ctx, version_uri(job.spec.output.uri, VERSION), own)
-    if exchange.grid.rank == 0:
-        written = [
-            WrittenType(rows.node, counts[rows.node.name], rows.width, of_type, None)
-            for rows, of_type in zip(own, parts, strict=True)
-        ]
-        order = WorkOrder(inputs, VERSION, 0)
-        publish_version(ctx, order, program, clock, written)
 
 
 def positions(node_type: str, ids: Any) -> torch.Tensor:

@@ -122,18 +122,19 @@ def embed_types(exchange: Exchange, programs: list[Program]) -> list[dict[str, n
     return [rank.embed(program) for program in programs]
 
 
-Sent = dict[tuple[str, int], int]
+Sent = dict[tuple[str, int, str], int]
+"""Primitive, layer and relation -> bytes."""
 
 
 def count_types(exchange: Exchange, program: Program) -> tuple[dict[str, RowRanges], Sent]:
-    """Row ranges of each type, and bytes received per primitive and layer by this rank."""
+    """Row ranges of each type, and what this rank received."""
     exchange.recorder = recorder = GroupRecorder()
     rank = TypedRank(exchange)
     recorder.totals = {}
     rank.embed(program)
     found: Sent = {}
     for label, (_, received) in recorder.totals.items():
-        key = label.primitive, label.layer
+        key = label.primitive, label.layer, label.relation
         found[key] = found.get(key, 0) + received
     return {name: of_type.ranges for name, of_type in rank.graph.located.items()}, found
 

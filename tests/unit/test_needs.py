@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
+from embertide.cli.tables import print_estimate
 from embertide.errors import EmbertideError
 from embertide.footprint import GraphSize
 from embertide.launch.output import output_problem
@@ -27,6 +30,7 @@ from embertide.planning.sizing import (
 from embertide.spec.grid import GridShape
 from embertide.steps import Affine, Aggregate, Attend, Linear, Program
 from embertide.storage.opening import open_storage
+from embertide.telemetry.report import PlannedTraffic, RelationCount, TypeCount
 from tests.support.cli import ESTIMATE, LARGE_ESTIMATE, Engine
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -186,6 +190,23 @@ def test_plan_leaves_nothing(cli: Cli, engine: Engine, job: str) -> None:
     assert list(Path(job).parent.iterdir()) == before
 
 
+def test_a_plan_has_a_line_for_each_node_type_and_relation() -> None:
+    types = [TypeCount("user", 61, 7, 0), TypeCount("item", 40, 0, 6)]
+    relations = [RelationCount("user:buys:item", 1500, exact=False)]
+    traffic = [PlannedTraffic("graph", "spmm", 0, 8, 1, "user:buys:item")]
+    shown = io.StringIO()
+    named = replace(ESTIMATE, types=types, relations=relations, traffic=traffic)
+    print_estimate(Console(file=shown, width=100), named, all_files=False)
+    lines = [line.split() for line in shown.getvalue().splitlines()]
+    for line in (
+        ["user", "61", "7", "-"],
+        ["item", "40", "-", "6"],
+        ["user", "buys", "item", "about", "1,500"],
+        ["graph", "spmm", "0", "user:buys:item", "8", "B", "1"],
+    ):
+        assert line in lines
+
+
 def test_needs_are_in_the_json() -> None:
     shown = json.loads(json.dumps(LARGE_ESTIMATE.to_json()))
     chosen = [needs for needs in shown["grids"] if needs["chosen"]]
@@ -194,3 +215,21 @@ def test_needs_are_in_the_json() -> None:
     assert shown["seconds"] == [1234.0, 5678.0]
     assert LARGE_ESTIMATE.needs is LARGE_ESTIMATE.grids[-1]
     assert ESTIMATE.needs is None
+
+
+def test_several_relations_from_one_type_share_their_sources() -> None:
+    """Sizes of a relation are of its own ends; those of several are of the union of their edges."""
+    sizes = GraphSize(
+        nodes={"user": 1000, "item": 50},
+        edges={"user:buys:item": 4000, "user:likes:user": 3000},
+        grid=GridShape.of(2, 1),
+        group_bytes=1 << 20,
+        depth=1,
+    )
+    buys, likes = sizes.of_relation("user:buys:item"), sizes.of_relation("user:likes:user")
+    assert (buys.nodes, buys.columns, buys.edges) == (50, 1000, 4000)
+    both = sizes.of_relations(["user:buys:item", "user:likes:user", "user:buys:item"])
+    assert both.edges == 7000
+    assert max(buys.unique(), likes.unique()) < both.unique() < buys.unique() + likes.unique()
+    assert sizes.of_relation("user:buys:item", 5).edges == 250
+    assert sizes.of_relations(["user:buys:item", "user:likes:user"], 5).edges == 3250

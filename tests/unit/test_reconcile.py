@@ -37,6 +37,18 @@ def test_the_first_reconciliation_starts_an_attempt() -> None:
     assert world.events == ["Accepted", "AttemptStarted"]
 
 
+def test_a_job_of_several_node_types_starts() -> None:
+    nodes = [{"name": name, "count": 9} for name in ("user", "item")]
+    ends = {"sourceType": "user", "destinationType": "item"}
+    edges = [{"name": name, "uri": "s3://shop/e/", "format": "npy", **ends} for name in "ab"]
+    world = World(
+        input={"nodes": nodes, "edges": edges},
+        output={"uri": "s3://shop/out", "nodeTypes": ["item"]},
+    )
+    assert applied(world)[-1] == "StatefulSet"
+    assert world.condition("Accepted") == ("True", "Valid")
+
+
 def test_a_second_reconciliation_changes_nothing() -> None:
     world = World()
     world.reconcile()

@@ -10,7 +10,15 @@ import pytest
 
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
-from embertide.telemetry.recorder import CountingRecorder, Label, sum_traffic
+from embertide.telemetry.recorder import (
+    MOST_RELATIONS,
+    OTHER,
+    SEVERAL,
+    CountingRecorder,
+    Label,
+    RelationLabels,
+    sum_traffic,
+)
 from embertide.telemetry.report import WAIT_BUCKETS, Traffic
 from embertide.telemetry.transfers import TransferStats, Work
 
@@ -89,3 +97,12 @@ def test_neither_snapshot_nor_metrics_grow_with_groups(groups: int) -> None:
     # The digits of the counts may differ.
     assert len(json.dumps(taken.to_json())) < 800
     assert len(recorder.totals) == 1
+
+
+def test_relations_have_a_bounded_number_of_labels() -> None:
+    labels = RelationLabels()
+    names = [f"a:{number}:b" for number in range(MOST_RELATIONS + 5)]
+    assert [labels.of(name) for name in names] == [*names[:MOST_RELATIONS], *[OTHER] * 5]
+    # One that has a name keeps it; what is for none, and what is for several, need no place.
+    assert labels.of(names[3]) == labels.of(names[3], names[3]) == names[3]
+    assert (labels.of(""), labels.of(*names[:2])) == ("", SEVERAL)

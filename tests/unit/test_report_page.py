@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
@@ -24,7 +25,7 @@ from embertide.report.numbers import (
     without_secrets,
 )
 from embertide.report.run import Run
-from embertide.telemetry.report import RunReport
+from embertide.telemetry.report import RelationCount, RunReport, TypeCount
 from embertide.telemetry.transfers import OperationStats, TransferStats
 from tests.support.cli import LARGE_REPORT
 from tests.support.run_reports import make_manifest, make_report
@@ -207,6 +208,21 @@ def test_of_many_workers_the_extremes_have_bars() -> None:
     charts = Page(draw(64, 8)).attributes("aria-label")
     bars = [says for says in charts if re.match(r"Worker \d+: features", says)]
     assert [int(says.split(":")[0].split()[1]) for says in bars] == [*range(16), *range(496, 512)]
+
+
+def test_node_types_and_relations_have_a_line_each() -> None:
+    assert 'id="graph"' not in draw()
+    types = [TypeCount("user", 61, 7, 0), TypeCount("item", 40, 0, 6)]
+    relations = [RelationCount("user:buys:item", 1500), RelationCount("item:by:user", 1500)]
+    traffic = [replace(one, relation="user:buys:item") for one in make_report(2, 2).traffic]
+    report = make_report(2, 2, types=types, relations=relations, traffic=traffic)
+    manifest = make_manifest()
+    held = {"user": {"reference": None}, "item": {"reference": manifest.pop("reference")}}
+    page = draw_page(report, manifest | {"types": held})
+    for words in ("node types, ", "relations; what", "buys", "before the layers, user:buys:item"):
+        assert words in page
+    assert "Comparison with the model&#x27;s reference: item" in page
+    assert "all agree" in page
 
 
 def test_a_sample_is_not_called_all_edges() -> None:

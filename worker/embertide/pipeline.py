@@ -162,9 +162,10 @@ def layer_graphs(ctx: RunContext, program: Program, graph: TypedGraph, clock: Cl
         targets = graph.located[relation.destination].ranges
         return LayerGraph(
             exchange=ctx.exchange,
+            relation=name,
             targets=targets,
             origins=graph.located[relation.source].ranges,
-            csr=gather_partition(ctx, targets, rows),
+            csr=gather_partition(ctx, targets, rows, name),
             group_rows=max(1, group_bytes // (4 * tile)),
             pair_rows=max(1, group_bytes // (4 * widest)),
             needs=program.edge_needs(name),

@@ -138,7 +138,8 @@ def build_types(
     for share, relation in zip(shares, list(edges), strict=True):
         ends = ranges[relation.destination], ranges[relation.source].nodes
         own = edges.pop(relation)
-        sub_ranges[relation] = build_graph(share, kinds[relation], own, *ends)
+        name = str(relation) if ctx.job.spec.input.several else ""
+        sub_ranges[relation] = build_graph(share, kinds[relation], own, *ends, name)
         del own
     located = {
         name: Located(

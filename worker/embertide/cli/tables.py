@@ -228,14 +228,14 @@ def _planned_memory_table(estimate: Estimate) -> Table:
 
 
 def _planned_traffic_table(estimate: Estimate) -> Table:
-    words = ["axis", "primitive", "layer"]
+    named = any(item.relation for item in estimate.traffic)
+    words = ["axis", "primitive", "layer", *(["relation"] if named else [])]
     table = new_table("Bytes sent, of each worker", words, ["bytes", "messages"])
     for item in estimate.traffic:
-        table.add_row(
-            *_traffic_words(item), human_bytes(item.bytes_per_worker), f"{item.messages:,}"
-        )
+        told = [*_traffic_words(item), escaped(item.relation)][: len(words)]
+        table.add_row(*told, human_bytes(item.bytes_per_worker), f"{item.messages:,}")
     total = human_bytes(estimate.traffic_total_bytes)
-    table.add_row("all workers together", "", "", total, "", style="bold")
+    table.add_row("all workers together", *[""] * (len(words) - 1), total, "", style="bold")
     return table
 
 

@@ -60,11 +60,13 @@ class PlannedGraph:
             the manifest's.
         relations: the program's name of a relation -> the relation.
         size: how many there are of each, by the same names.
+        several: whether they are called by their names.
     """
 
     types: dict[str, PlannedType]
     relations: dict[str, PlannedRelation]
     size: GraphSize
+    several: bool
 
     @property
     def nodes(self) -> int:
@@ -104,7 +106,7 @@ def plan_graph(
         group_bytes=inference.group_bytes,
         depth=inference.depth,
     )
-    return PlannedGraph(types=types, relations=relations, size=size)
+    return PlannedGraph(types=types, relations=relations, size=size, several=given.several)
 
 
 def _relation(relation: Relation, edge: EdgeInput, inputs: Inputs) -> PlannedRelation:

@@ -30,6 +30,7 @@ from embertide.steps.moves import (
     WholeRows,
 )
 from embertide.steps.program import Program
+from embertide.telemetry.recorder import Key, RelationLabels
 from embertide.telemetry.report import PlannedTraffic
 
 Fanout = Sequence[int] | None
@@ -47,6 +48,10 @@ def planned_traffic(graph: PlannedGraph, program: Program, fanout: Fanout) -> li
     return plan.found()
 
 
+def _whole(value: float) -> int:
+    return math.ceil(round(value, 3))
+
+
 def _rounds(items: float, most: int) -> int:
     return math.ceil(items / most)
 
@@ -56,20 +61,20 @@ class _Plan:
     """Sums of what one worker sends.
 
     Attributes:
-        sums: (axis, primitive, layer) -> bytes and messages.
+        sums: (axis, primitive, layer, relation) -> bytes and messages.
         made: what is found once per layer graph, and has been.
     """
 
     graph: PlannedGraph
     program: Program
     fanout: Fanout
-    sums: dict[tuple[str, str, int], tuple[float, float]] = field(default_factory=dict)
+    sums: dict[Key, tuple[float, float]] = field(default_factory=dict)
     made: set[tuple[object, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.size: GraphSize = self.graph.size
         self.grid, self.workers = self.size.grid, self.size.workers
-        self.widest = max(self.program.widths.values())
+        self.widest, self.labels = max(self.program.widths.values()), RelationLabels()
         self.loads: dict[str, NodeLoads] = {
             name: node_loads(of_type, self.workers) for name, of_type in self.graph.types.items()
         }
@@ -77,15 +82,24 @@ class _Plan:
     def found(self) -> list[PlannedTraffic]:
         """What moves at all, rounded up."""
         return [
-            PlannedTraffic(*key, *(math.ceil(round(value, 3)) for value in sums))
-            for key, sums in self.sums.items()
+            PlannedTraffic(axis, primitive, layer, _whole(sums[0]), _whole(sums[1]), relation)
+            for (axis, primitive, layer, relation), sums in self.sums.items()
             if sums[0]
         ]
 
-    def add(self, axis: str, primitive: str, layer: int, sent: float, messages: float) -> None:
-        """Count bytes and messages of a mean worker."""
-        before = self.sums.get((axis, primitive, layer), (0.0, 0.0))
-        self.sums[axis, primitive, layer] = before[0] + sent, before[1] + messages
+    def add(
+        self,
+        axis: str,
+        primitive: str,
+        layer: int,
+        sent: float,
+        messages: float,
+        *relations: str,
+    ) -> None:
+        """Count bytes and messages of a mean worker, for some relations."""
+        key = axis, primitive, layer, self.labels.of(*(relations or ("",)))
+        before = self.sums.get(key, (0.0, 0.0))
+        self.sums[key] = before[0] + sent, before[1] + messages
 
     def once(self, *what: object) -> bool:
         """Whether something is asked for the first time."""
@@ -118,7 +132,8 @@ class _Plan:
         counts = 8 * peers * (rounds + loads.buckets)
         edge, parts = ID_BYTES + relation.weight_bytes, 2 if relation.weight_bytes else 1
         shuffled = edge * size.edges / self.workers * away + counts
-        self.add("world", "shuffle", -1, shuffled, peers * (1 + mean * parts))
+        label = str(relation.relation) if self.graph.several else ""
+        self.add("world", "shuffle", -1, shuffled, peers * (1 + mean * parts), label)
 
     def _locate(self, name: str) -> None:
         """Where the features of a type are."""
@@ -190,7 +205,7 @@ class _Plan:
         size = self._layer_graph(view)
         self._find(view, (view.relation,), "graph", self.grid.graph)
         if self.once("degrees", weighted, *self._variant(view)):
-            self.add("graph", "degrees", -1, 4 * size.unique(), size.graph - 1)
+            self.add("graph", "degrees", -1, 4 * size.unique(), size.graph - 1, view.relation)
 
     def _layer_graph(self, view: EdgeView) -> Size:
         """The partition's CSR; with samples every layer has a graph of its own."""
@@ -199,7 +214,8 @@ class _Plan:
             weight, others = self._weight(view), size.feature - 1
             edge = size.index_bytes + weight
             rows = (ID_BYTES * size.nodes + edge * size.edges) / size.workers
-            self.add("feature", "csr", -1, others * (rows + 8), others * (4 if weight else 3))
+            sent, parts = others * (rows + 8), others * (4 if weight else 3)
+            self.add("feature", "csr", -1, sent, parts, view.relation)
         return size
 
     def _over(self, layer: int, relations: Sequence[str]) -> Size:
@@ -231,7 +247,7 @@ class _Plan:
         size = self._over(view.layer, together)
         listed = size.index_bytes * size.unique(members)
         asked = min(listed, others * math.ceil(size.columns / members / 8))
-        self.add(axis, "ids", -1, 8 * members * others + asked, 2 * others)
+        self.add(axis, "ids", -1, 8 * members * others + asked, 2 * others, *together)
 
     def _fetch(self, move: TileRows) -> None:
         """Unique rows of a tile, in groups."""
@@ -242,7 +258,8 @@ class _Plan:
         size = self._over(view.layer, together)
         unique, row = size.unique(), FLOAT_BYTES * move.columns
         groups = _rounds(unique, size.group_rows(self.widest, size.feature))
-        self.add("graph", move.primitive, view.layer, row * unique, groups * (size.graph - 1))
+        messages = groups * (size.graph - 1)
+        self.add("graph", move.primitive, view.layer, row * unique, messages, *together)
 
     def _scatter(self, move: HeadScores) -> None:
         """Scores of our sub-range to the others of the partition: a length, then the scores."""
@@ -251,7 +268,8 @@ class _Plan:
             items = {"edge": size.edges, "source": size.columns, "target": size.nodes}[move.of]
             theirs = items / size.graph - items / size.workers
             sent = FLOAT_BYTES * size.heads(move.heads) * theirs
-            self.add("feature", move.primitive, move.view.layer, sent + 8 * others, 2 * others)
+            layer, relation = move.view.layer, move.view.relation
+            self.add("feature", move.primitive, layer, sent + 8 * others, 2 * others, relation)
 
     def _whole_rows(self, move: WholeRows) -> None:
         """Unique whole rows to where the edges of a sub-range are, in groups."""
@@ -260,22 +278,23 @@ class _Plan:
         unique, others = size.unique(size.workers), size.workers - 1
         groups = _rounds(unique, size.group_rows(self.widest, 1))
         sent = FLOAT_BYTES * move.width * unique
-        self.add("world", "sddmm", move.view.layer, sent, groups * others)
+        self.add("world", "sddmm", move.view.layer, sent, groups * others, move.view.relation)
 
     def _from_loaders(self, move: LoadedRows) -> None:
         """Where features are, which of them we need, and then their rows, in groups."""
-        layer, size, loads = move.view.layer, self._layer_graph(move.view), self._loads_of(move.x)
+        size, loads = self._layer_graph(move.view), self._loads_of(move.x)
+        layer, relation = move.view.layer, move.view.relation
         others, away = size.workers - 1, 1 - 1 / size.workers
         if move.scaled:
             asked = size.columns / size.workers * away
             scaled = (ID_BYTES + FLOAT_BYTES) * asked + 16 * others
-            self.add("world", "features", layer, scaled, 4 * others)
+            self.add("world", "features", layer, scaled, 4 * others, relation)
         sources, parts = size.sources(size.graph) * away, _rounds(size.columns, LOOK_UP_NODES)
         look_up = (ID_BYTES + 2 * size.index_bytes) * sources + 16 * others * parts
-        self.add("world", "features", layer, look_up, 4 * others * parts)
+        self.add("world", "features", layer, look_up, 4 * others * parts, relation)
         ids = 8 * size.workers * others + size.index_bytes * sources
         _, readers = loads.rounds(size.columns)
-        self.add("world", "ids", -1, ids, others * (1 + readers))
+        self.add("world", "ids", -1, ids, others * (1 + readers), relation)
         row = FLOAT_BYTES * move.width / size.feature
         groups = _rounds(sources, size.group_rows(self.widest, size.feature))
-        self.add("world", "features", layer, row * sources, groups * others)
+        self.add("world", "features", layer, row * sources, groups * others, relation)

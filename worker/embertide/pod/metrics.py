@@ -121,7 +121,7 @@ class _Families:
         yield from self._of_s3(snapshot.s3)
 
     def _of_traffic(self, traffic: list[Traffic]) -> Iterator[Family]:
-        """By axis, primitive and layer."""
+        """By axis, primitive, layer and relation."""
         for metric, field in (
             (names.SENT_BYTES, "bytes_sent"),
             (names.RECEIVED_BYTES, "bytes_received"),
@@ -140,7 +140,7 @@ class _Families:
         yield family
 
     def _of_plan(self, planned: list[PlannedTraffic]) -> Iterator[Family]:
-        """By axis, primitive and layer."""
+        """By axis, primitive, layer and relation."""
         for metric, field in (
             (names.PLANNED_BYTES, "bytes_per_worker"),
             (names.PLANNED_MESSAGES, "messages"),
@@ -169,6 +169,7 @@ class _Families:
         return family
 
 
-def _transfer(item: Traffic | PlannedTraffic) -> tuple[str, str, str]:
-    """The labels axis, primitive and layer."""
-    return item.axis, item.primitive, str(item.layer + 1) if item.layer >= 0 else ""
+def _transfer(item: Traffic | PlannedTraffic) -> tuple[str, str, str, str]:
+    """The labels axis, primitive, layer and relation."""
+    layer = str(item.layer + 1) if item.layer >= 0 else ""
+    return item.axis, item.primitive, layer, item.relation

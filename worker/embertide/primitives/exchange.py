@@ -23,7 +23,7 @@ from embertide.primitives.objects import gather_objects
 from embertide.primitives.transports.direct import Link
 from embertide.primitives.transports.meeting import meet
 from embertide.primitives.transports.network import Network, Transfer
-from embertide.telemetry.recorder import Label, Recorder, computing
+from embertide.telemetry.recorder import Label, Recorder, RelationLabels, computing
 
 _TIMEOUT_SECONDS = 1800.0
 
@@ -94,13 +94,21 @@ class Exchange:
         self.device = device
         self.recorder = recorder
         self.links: dict[int, Link] = {}
+        self._relations = RelationLabels()
         self._network = Network()
         if direct and grid.world > 1 and device.type == "cpu":
             self.links = meet(grid.rank, self.all_objects, timeout)
 
-    def channel(self, axis: AxisName, primitive: str, layer: int = -1) -> Channel:
-        """Transfers on an axis for one primitive; ``layer`` is -1 before the first layer."""
-        return Channel(self, self.grid.axis(axis), Label(axis, primitive, layer))
+    def channel(
+        self, axis: AxisName, primitive: str, layer: int = -1, relations: Sequence[str] = ("",)
+    ) -> Channel:
+        """Transfers on an axis for one primitive; ``layer`` is -1 before the first layer.
+
+        Args:
+            relations: that the transfers are for; "" where none is known.
+        """
+        relation = self._relations.of(*relations)
+        return Channel(self, self.grid.axis(axis), Label(axis, primitive, layer, 0, relation))
 
     def post(
         self, label: Label, sends: Sequence[Transfer], receives: Sequence[Transfer]

@@ -72,6 +72,7 @@ class LayerGraph:
         group_rows: slots per remote group of tiles.
         pair_rows: slots per remote group of whole rows.
         needs: what the program needs of its layer graphs.
+        relation: by which its transfers are counted; "" in a graph that has one.
     """
 
     exchange: Exchange
@@ -81,6 +82,7 @@ class LayerGraph:
     group_rows: int
     pair_rows: int
     needs: EdgeNeeds
+    relation: str = ""
     _tiles: Sources | None = None
     _pairs: Sources | None = None
     _out_degree: torch.Tensor | None = None
@@ -104,6 +106,7 @@ class LayerGraph:
                 group_rows=self.group_rows,
                 pair_rows=self.pair_rows,
                 needs=self.needs,
+                relation=self.relation,
             )
             self._drop_columns()
         return self._variants[key]
@@ -114,7 +117,7 @@ class LayerGraph:
         Collective: every rank of the graph axis must call.
         """
         if self._tiles is None:
-            channel = self.exchange.channel("graph", "ids")
+            channel = self.exchange.channel("graph", "ids", relations=[self.relation])
             if channel.axis.size == 1:
                 self._tiles = local_sources(self.csr, channel.axis, channel.device)
             else:
@@ -139,7 +142,7 @@ class LayerGraph:
             graphs: this one and the others.
         """
         if relations not in self._shared:
-            channel = self.exchange.channel("graph", "ids")
+            channel = self.exchange.channel("graph", "ids", relations=relations)
             self._shared[relations] = find_shared_sources(
                 channel,
                 [graph.csr for graph in graphs],
@@ -156,7 +159,7 @@ class LayerGraph:
         Collective: every rank must call.
         """
         if self._pairs is None:
-            channel = self.exchange.channel("world", "ids")
+            channel = self.exchange.channel("world", "ids", relations=[self.relation])
             if channel.axis.size == 1:
                 self._pairs = local_sources(self.sub_range(), channel.axis, channel.device)
             else:
@@ -176,7 +179,7 @@ class LayerGraph:
         Collective: every rank must call.
         """
         return find_sources(
-            self.exchange.channel("world", "ids"),
+            self.exchange.channel("world", "ids", relations=[self.relation]),
             self.csr,
             holders,
             nodes=self.origins.nodes,
@@ -238,7 +241,8 @@ class LayerGraph:
         Args:
             add: adds what a block's non-zeros have to their sources.
         """
-        sources, channel = self.tiles(), self.exchange.channel("graph", "degrees")
+        sources = self.tiles()
+        channel = self.exchange.channel("graph", "degrees", relations=[self.relation])
         start, stop = self.origins.partition(self.exchange.grid.p)
         degree = torch.zeros(stop - start, dtype=kind, device=channel.device)
         add(sources.local, degree)

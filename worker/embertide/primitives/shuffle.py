@@ -74,7 +74,13 @@ def round_edges(world: int) -> int:
 
 
 def shuffle_edges(
-    exchange: Exchange, ranges: RowRanges, chunks: list[EdgeChunk], nodes: int, *, weighted: bool
+    exchange: Exchange,
+    ranges: RowRanges,
+    chunks: list[EdgeChunk],
+    nodes: int,
+    *,
+    weighted: bool,
+    relation: str = "",
 ) -> EdgeSorter:
     """All-to-all of edges by owner; ``chunks`` is emptied on the way.
 
@@ -83,6 +89,7 @@ def shuffle_edges(
     Args:
         ranges: of the destinations.
         nodes: N of the sources.
+        relation: whose edges they are, where there are several.
 
     Returns:
         The edges into our sub-range, ready to be sorted.
@@ -122,7 +129,7 @@ def shuffle_edges(
             count_edges(chunks[at].destination[start:stop], bounds, shift, counts)
         sent[:, number] = counts.sum(1)
         sent[:, rounds:] += counts
-    channel = exchange.channel("world", "shuffle")
+    channel = exchange.channel("world", "shuffle", relations=[relation])
     received = channel.sizes(torch.from_numpy(sent)).numpy()
     ours = sorter(received[:, rounds:].sum(0))
     sizes = sent[:, :rounds].T, received[:, :rounds].T

@@ -8,6 +8,7 @@ from embertide.report.figures import more, section
 from embertide.report.markup import Child, Html, definitions, table, tag
 from embertide.report.numbers import count, short_count, size, small, some, without_secrets
 from embertide.report.run import Run
+from embertide.spec.relations import Relation
 
 _LISTED = 200
 """Input objects that are listed; the version's manifest has all."""
@@ -51,6 +52,34 @@ def inputs(run: Run) -> Html | None:
     )
 
 
+def graph(run: Run) -> Html | None:
+    """Node types and relations, where there are several of either."""
+    types, relations = run.report.types, run.report.relations
+    if len(types) <= 1 and len(relations) <= 1:
+        return None
+    rows: list[list[Child]] = [
+        [one.name, count(one.nodes), _columns(one.width), _columns(one.output_width)]
+        for one in types
+    ]
+    edges: list[list[Child]] = []
+    for of in relations:
+        relation = Relation.parse(of.name)
+        words = [relation.source, relation.name, relation.destination]
+        edges.append([*words, count(of.edges)])
+    return section(
+        "graph",
+        "Graph",
+        f"{some(len(types), 'node type')}, {some(len(relations), 'relation')}; what the embeddings"
+        " do not need was not read.",
+        table("Node types", ["Type", "Nodes", "Features", "Embeddings"], rows, words=1),
+        table("Relations", ["From", "Relation", "To", "Edges"], edges, words=3),
+    )
+
+
+def _columns(width: int) -> str:
+    return count(width) if width else "none"
+
+
 def model(run: Run) -> Html:
     """The model, layer by layer, and what it was held against."""
     facts, described = run.report.facts, run.manifest.get("model") or {}
@@ -70,7 +99,8 @@ def model(run: Run) -> Html:
     entries["Model"] = _uri(described.get("uri"))
     entries["SHA-256 of its files"] = _code(described.get("digest"))
     facts_list = tag("div", definitions(entries), class_="facts")
-    return section("model", "Model", None, facts_list, layers, _reference(run.manifest))
+    compared = [_reference(name, found) for name, found in run.references.items()]
+    return section("model", "Model", None, facts_list, layers, *compared)
 
 
 def _fanout(manifest: dict[str, Any]) -> str | None:
@@ -81,10 +111,9 @@ def _fanout(manifest: dict[str, Any]) -> str | None:
     return f"at most {each} of each layer, drawn with seed {manifest.get('seed')}"
 
 
-def _reference(manifest: dict[str, Any]) -> Html | None:
-    found: dict[str, Any] | None = manifest.get("reference")
-    if not found:
-        return None
+def _reference(node_type: str, found: dict[str, Any]) -> Html:
+    """How the embeddings of a node type compare; "" where there is one."""
+    of_type = f": {node_type}" if node_type else ""
     entries: dict[str, Child] = {
         "Compared with": _uri(found["uri"]),
         "Rows beyond the tolerance": f"{count(found['beyond'])} of {count(found['rows'])}",
@@ -95,7 +124,7 @@ def _reference(manifest: dict[str, Any]) -> Html | None:
     worst: list[list[Child]] = [[str(name), small(error)] for name, error in found["worst"]]
     return tag(
         "div",
-        tag("h3", "Comparison with the model's reference"),
+        tag("h3", f"Comparison with the model's reference{of_type}"),
         tag("div", definitions(entries), class_="facts"),
         more(
             "Rows that differ most",
@@ -107,7 +136,8 @@ def _reference(manifest: dict[str, Any]) -> Html | None:
 def settings(run: Run) -> Html:
     """The grid, what computed, what was written, and with which software."""
     manifest, grid = run.manifest, run.report.grid
-    parts = manifest.get("parts") or []
+    types = manifest.get("types", {"": manifest}).values()
+    parts = [part for of_type in types for part in of_type.get("parts") or []]
     entries: dict[str, Child] = {
         "Grid": f"{some(grid.graph, 'graph partition')} × {some(grid.feature, 'feature slice')}",
         **_machine(run),

@@ -7,7 +7,7 @@ from typing import Any
 
 from embertide.report.balance import balance
 from embertide.report.charts import hatches
-from embertide.report.facts import inputs, model, settings
+from embertide.report.facts import graph, inputs, model, settings
 from embertide.report.markup import Html, tag
 from embertide.report.memory import memory
 from embertide.report.phases import phases
@@ -27,6 +27,7 @@ _PARTS = (
     ("balance", "Balance", balance),
     ("memory", "Memory", memory),
     ("inputs", "Inputs", inputs),
+    ("graph", "Graph", graph),
     ("model", "Model", model),
     ("settings", "Settings", settings),
 )

@@ -60,6 +60,15 @@ class Run:
         return sum(worker.wait_seconds for worker in self.workers) / max(1, len(self.workers))
 
     @property
+    def references(self) -> dict[str, dict[str, Any]]:
+        """Node type -> how its embeddings compare with the model's reference, where it has one.
+
+        Of one node type, which is not named, the type is "".
+        """
+        types = self.manifest.get("types", {"": self.manifest})
+        return {name: of["reference"] for name, of in types.items() if of.get("reference")}
+
+    @property
     def sent(self) -> int:
         """Bytes of all workers."""
         return sum(item.bytes_sent for item in self.report.traffic)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from embertide.report.markup import Child, Html, definitions, join, tag
 from embertide.report.numbers import (
     NO_BREAK,
@@ -132,13 +130,13 @@ def _waiting(run: Run) -> Html:
 
 
 def _reference(run: Run) -> Html:
-    found: dict[str, Any] | None = run.manifest.get("reference")
+    found = list(run.references.values())
     if not found:
         return _tile("Reference", "none", "the model has none, or a fanout was sampled")
-    rows, beyond = found["rows"], found["beyond"]
+    rows, beyond = (sum(of[name] for of in found) for name in ("rows", "beyond"))
     below = (
-        f"{count(rows)} rows; largest error {small(found['largest_error'])} of the largest value;"
-        f" {small(found['tolerance'])} is allowed"
+        f"{count(rows)} rows; largest error {small(max(of['largest_error'] for of in found))} of"
+        f" the largest value; {small(found[0]['tolerance'])} is allowed"
     )
     words = f"{count(beyond)} differ" if beyond else "all agree"
     return _tile("Compared with reference", words, below, "bad" if beyond else "good")

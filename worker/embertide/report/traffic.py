@@ -1,4 +1,4 @@
-"""What moved between workers: transfers by axis, primitive and layer, beside their plan."""
+"""What moved between workers: by axis, primitive, layer and relation, beside the plan."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ def _overlapped(item: Traffic) -> float:
 
 
 def _layer(run: Run, item: Traffic) -> str:
-    return "before the layers" if item.layer < 0 else run.layer_name(item.layer)
+    """The layer, and the relation where one is known."""
+    layer = "before the layers" if item.layer < 0 else run.layer_name(item.layer)
+    return f"{layer}, {item.relation}" if item.relation else layer
 
 
 def _bytes(run: Run, found: list[Group]) -> Html:

@@ -115,6 +115,11 @@ class Input(SpecModel):
         """All relations of the graph, each reverse right behind its own."""
         return [relation for edge in self.edges for relation in edge.relations]
 
+    @property
+    def several(self) -> bool:
+        """Whether there are several node types or relations, so that their names count."""
+        return len(self.nodes) > 1 or len(self.relations) > 1
+
     def node(self, name: str) -> NodeInput:
         """The node type of that name."""
         return next(node for node in self.nodes if node.name == name)

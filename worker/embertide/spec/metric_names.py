@@ -8,8 +8,11 @@ Labels that every series of a kind carries:
 - a job's and an output's: ``job_namespace`` beside the name, since Prometheus overwrites
   ``namespace`` and ``job`` with those of the scraped pod.
 
-``layer`` counts from 1 and is "" outside the layers. A worker's counters start at 0 in every
-attempt. Times are seconds since the epoch where the name ends in ``timestamp_seconds``.
+``layer`` counts from 1 and is "" outside the layers. ``relation`` is "" where a transfer is for no
+relation, and in a graph that has one; at most 32 have their names, source:name:destination, all
+others are "other", and rows that travel once for several relations are "several". A worker's
+counters start at 0 in every attempt. Times are seconds since the epoch where the name ends in
+``timestamp_seconds``.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ JOB_LABELS = ("job_namespace", "job_name")
 WORKER_LABELS = (*JOB_LABELS, "attempt", "rank", "graph_rank", "feature_rank")
 RUN_LABELS = (*JOB_LABELS, "attempt")
 OUTPUT_LABELS = ("job_namespace", "output")
-_EXCHANGE = ("axis", "primitive", "layer")
+_EXCHANGE = ("axis", "primitive", "layer", "relation")
 
 WORKER_METRICS: list[Metric] = []
 """Served by every worker."""
@@ -97,7 +100,7 @@ EDGES = _worker("processed_edges_total", "counter", "",
     "Edges that this worker has processed: read (ingest), or aggregated once for each layer "
     "(infer).", "stage")
 
-# -- a worker: communication, by axis (graph, feature, world), primitive and layer ------------
+# -- a worker: communication, by axis (graph, feature, world), primitive, layer, relation---------
 
 SENT_BYTES = _worker("exchange_sent_bytes_total", "counter", "bytes",
     "Bytes sent to other workers.", *_EXCHANGE)

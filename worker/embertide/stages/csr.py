@@ -62,7 +62,12 @@ def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: 
 
 
 def build_graph(
-    ctx: RunContext, edge: EdgeInput, edges: Edges, ranges: RowRanges, sources: int
+    ctx: RunContext,
+    edge: EdgeInput,
+    edges: Edges,
+    ranges: RowRanges,
+    sources: int,
+    relation: str = "",
 ) -> Csr:
     """Shuffle a relation's edges to their owners and build the CSR of our sub-range.
 
@@ -72,20 +77,23 @@ def build_graph(
         edge: what the manifest says of these edges.
         ranges: of the destination type.
         sources: nodes of the source type.
+        relation: whose edges they are, where there are several.
     """
-    sorter = shuffle_edges(ctx.exchange, ranges, edges.chunks, sources, weighted=edges.weighted)
+    sorter = shuffle_edges(
+        ctx.exchange, ranges, edges.chunks, sources, weighted=edges.weighted, relation=relation
+    )
     ctx.progress("csr", 0.4)
     csr = sorter.finish(remove_duplicates=edge.duplicates == "remove")
     return add_loops(csr, 1.0) if edge.self_loops == "add" else csr
 
 
-def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr) -> Csr:
+def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr, relation: str = "") -> Csr:
     """Our partition's CSR from its M ranks' sub-ranges, received in their places.
 
     Sends each sub-range once to each of the M - 1 others: 4 bytes per edge (8 with weights)
     and 8 per row. Collective: every rank of the feature axis must call.
     """
-    channel = ctx.exchange.channel("feature", "csr")
+    channel = ctx.exchange.channel("feature", "csr", relations=[relation])
     if channel.axis.size == 1:
         return sub_range
     counts = torch.full((channel.axis.size, 1), sub_range.nnz)

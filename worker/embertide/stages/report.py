@@ -58,7 +58,7 @@ class _Share:
         return cls(
             seconds=data["seconds"],
             memory=RankMemory(**data["memory"]),
-            totals={(axis, name, layer): Totals(**t) for axis, name, layer, t in data["totals"]},
+            totals={(a, name, at, of): Totals(**t) for a, name, at, of, t in data["totals"]},
             s3=TransferStats.from_json(data["s3"]),
             worker=WorkerReport.from_json(data["worker"]),
         )

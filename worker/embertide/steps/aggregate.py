@@ -146,9 +146,9 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             weighted = step.edge_weight and graph.csr.weights is not None
             _, target = norm_factors(step.norm, step.edges, graph)
             reductions.append(Reduction(step.reduce, weighted, target))
-        channel = execution.channel(self.layer, "graph", "spmm")
-        operand = tile_operand(execution.tile(self.x, self.layer))
         names, lasts = self.together(execution.program), [NOTHING] * len(group)
+        channel = execution.channel(self.layer, "graph", "spmm", *names)
+        operand = tile_operand(execution.tile(self.x, self.layer))
         sources = graphs[0].tiles_with(names, graphs)
         sums = spmm_each(channel, sources, operand, reductions, lasts, depth=execution.depth)
         execution.ahead.update(zip((step.out for step in group), sums, strict=True))
@@ -188,7 +188,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         if execution.grid.world > 1 and execution.tensors.is_loaded(self.x):
             return self._over_loaded(execution, graph, source), reduction
         x = execution.tile(self.x, self.layer)
-        channel = execution.channel(self.layer, "graph", "spmm")
+        channel = execution.channel(self.layer, "graph", "spmm", self.relation)
         return (channel, graph.tiles(), tile_operand(x, source)), reduction
 
     def _over_loaded(
@@ -199,7 +199,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         Args:
             source: [N/P] factors of our rows as sources, or None.
         """
-        channel = execution.channel(self.layer, "world", "features")
+        channel = execution.channel(self.layer, "world", "features", self.relation)
         ranges, loaded = execution.ranges_of(self.x), execution.tensors.loaded(self.x)
         locations = execution.locations[execution.program.types[self.x]]
         scale = None

@@ -51,18 +51,19 @@ class Attend(EdgeStep, kind="attend"):
     def lower(self, execution: Execution) -> Shard:
         """A ``tile``: scores travel as numbers, rows as in a sum. Collective: all must call."""
         graph, width = execution.graph(self.edges), execution.program.widths[self.x]
-        scalars = execution.channel(self.layer, "feature", "scalars")
-        ends = [execution.tensors.get(n, "rows", scalars).data for n in (self.source, self.target)]
+        whole = execution.channel(self.layer, "feature", "scalars")
+        ends = [execution.tensors.get(n, "rows", whole).data for n in (self.source, self.target)]
+        scalars = execution.channel(self.layer, "feature", "scalars", self.relation)
         source, target = (attention.scatter_heads(scalars, end, width) for end in ends)
         x = execution.tile(self.x, self.layer)
         fetched = attention.fetch_scalars(
-            execution.channel(self.layer, "graph", "scalars"),
+            execution.channel(self.layer, "graph", "scalars", self.relation),
             graph.tiles(),
             source,
             execution.depth,
         )
         out = attention.attend(
-            execution.channel(self.layer, "graph", "spmm"),
+            execution.channel(self.layer, "graph", "spmm", self.relation),
             graph.tiles(),
             x,
             fetched,

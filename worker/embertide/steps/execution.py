@@ -63,9 +63,15 @@ class Execution:
         """Which worker owns which rows of a tensor."""
         return self.ranges[self.program.types[name]]
 
-    def channel(self, layer: int, axis: AxisName = "feature", primitive: str = "gemm") -> Channel:
-        """Transfers for a layer; by default, conversions between layouts."""
-        return self.exchange.channel(axis, primitive, layer)
+    def channel(
+        self,
+        layer: int,
+        axis: AxisName = "feature",
+        primitive: str = "gemm",
+        *relations: str,
+    ) -> Channel:
+        """Transfers for a layer, or some relations in it; by default, conversions of layouts."""
+        return self.exchange.channel(axis, primitive, layer, relations or ("",))
 
     def rows(self, name: str, layer: int) -> torch.Tensor:
         """[N/(P*M), D] a tensor in the ``rows`` layout. Collective: every rank must call."""

@@ -103,7 +103,7 @@ class Message(EdgeStep, kind="message"):
         first, last = graph.targets.worker(execution.grid.rank)
         segments = self._segments(source, last - first, shapes)
         params = {f"p{at}": execution.param(name) for at, name in enumerate(self.params)}
-        channel = execution.channel(self.layer, "world", "sddmm")
+        channel = execution.channel(self.layer, "world", "sddmm", self.relation)
         operand = tile_operand(source)
         groups = arriving(
             channel,

@@ -79,11 +79,11 @@ class PairAttend(EdgeStep, kind="pair_attend"):
             out = attention.attend_pairs(sources, x, key, query, score, weighted=weighted)
             return Shard("tile", out, width)
         shares = self._shares(execution, graph, key, query, score)
-        channel = execution.channel(self.layer, "feature", "sddmm")
+        channel = execution.channel(self.layer, "feature", "sddmm", self.relation)
         shares = attention.scatter_heads(channel, shares, width)
         x = execution.tile(self.x, self.layer)
         out = attention.weigh(
-            execution.channel(self.layer, "graph", "spmm"),
+            execution.channel(self.layer, "graph", "spmm", self.relation),
             graph.tiles(),
             x,
             shares,
@@ -102,7 +102,8 @@ class PairAttend(EdgeStep, kind="pair_attend"):
         score: PairScore,
     ) -> torch.Tensor:
         """[nnz of our sub-range, H] softmax of the pair scores over each row's non-zeros."""
-        channel, depth = execution.channel(self.layer, "world", "sddmm"), execution.depth
+        channel = execution.channel(self.layer, "world", "sddmm", self.relation)
+        depth = execution.depth
         scores = attention.sddmm(channel, graph.pairs(), key, query, score, depth=depth)
         return row_softmax_(scores, graph.sub_range().indptr)
 

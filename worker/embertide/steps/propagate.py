@@ -106,7 +106,8 @@ class Propagate(EdgeStep, kind="propagate"):
 
     def _hop(self, execution: Execution, over: _Over, h: Tensor, teleport: Tensor | None) -> Tensor:
         """The next h, beside the one before. Collective: every rank must call."""
-        channel, depth = execution.channel(self.layer, "graph", "spmm"), execution.depth
+        channel = execution.channel(self.layer, "graph", "spmm", self.relation)
+        depth = execution.depth
         operand = tile_operand(h, over.source)
         out = spmm(channel, over.sources, operand, over.reduction, NOTHING, depth=depth)
         return out if teleport is None else out.add_(teleport, alpha=self.alpha)

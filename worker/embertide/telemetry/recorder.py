@@ -16,15 +16,55 @@ from typing import Protocol
 
 from embertide.telemetry.report import WAIT_BUCKETS, Traffic
 
+MOST_RELATIONS = 32
+"""Relations that have labels of their own."""
+OTHER, SEVERAL = "other", "several"
+"""The label of all other relations, and of rows that travel once for several."""
+
+Key = tuple[str, str, int, str]
+"""Axis, primitive, layer and relation."""
+
 
 @dataclass(frozen=True)
 class Label:
-    """What a transfer is for. ``layer`` is -1 before the first layer; ``group`` counts from 0."""
+    """What a transfer is for. ``layer`` is -1 before the first layer; ``group`` counts from 0.
+
+    ``relation`` is "" for what belongs to none, or in a graph that has one; see
+    :class:`RelationLabels`.
+    """
 
     axis: str
     primitive: str
     layer: int = -1
     group: int = 0
+    relation: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Under which totals are kept."""
+        return self.axis, self.primitive, self.layer, self.relation
+
+
+class RelationLabels:
+    """What relations are called in labels: a bounded number of names, however many there are.
+
+    The first ``MOST_RELATIONS`` that are asked for have their own; the rest are ``OTHER``.
+    """
+
+    def __init__(self) -> None:
+        self._named: set[str] = set()
+
+    def of(self, *relations: str) -> str:
+        """The label of what travels for a relation, or for several of them at once."""
+        found = set(relations)
+        if len(found) > 1:
+            return SEVERAL
+        (name,) = found
+        if name and name not in self._named:
+            if len(self._named) == MOST_RELATIONS:
+                return OTHER
+            self._named.add(name)
+        return name
 
 
 class Recorder(Protocol):
@@ -79,7 +119,7 @@ class NullRecorder:
 
 @dataclass
 class Totals:
-    """Totals of one axis, primitive and layer on one worker; fields as in :class:`Traffic`."""
+    """Totals of one :data:`Key` on one worker; fields as in :class:`Traffic`."""
 
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -104,10 +144,6 @@ class Totals:
         self.depth = max(self.depth, other.depth)
 
 
-Key = tuple[str, str, int]
-"""Axis, primitive and layer."""
-
-
 class CountingRecorder:
     """Keeps totals in memory. ``messages`` counts messages sent.
 
@@ -124,11 +160,11 @@ class CountingRecorder:
         self._in_flight: dict[Key, int] = {}
 
     def at(self, key: Key) -> Totals:
-        """The totals of an axis, primitive and layer."""
+        """The totals of an axis, primitive, layer and relation."""
         return self.totals.setdefault(key, Totals())
 
     def _at(self, label: Label) -> Totals:
-        return self.at((label.axis, label.primitive, label.layer))
+        return self.at(label.key)
 
     def sent(self, label: Label, size: int) -> None:
         """Count one message out."""
@@ -142,13 +178,13 @@ class CountingRecorder:
         entry.bytes_received += size
         entry.groups += 1
         entry.largest_group_bytes = max(entry.largest_group_bytes, size)
-        key = (label.axis, label.primitive, label.layer)
+        key = label.key
         self._in_flight[key] = self._in_flight.get(key, 0) + 1
         entry.depth = max(entry.depth, self._in_flight[key])
 
     def arrived(self, label: Label) -> None:
         """Count one group as no longer in flight."""
-        self._in_flight[label.axis, label.primitive, label.layer] -= 1
+        self._in_flight[label.key] -= 1
         self.steps += 1
 
     def waited(self, label: Label, seconds: float) -> None:
@@ -192,8 +228,17 @@ def sum_traffic(ranks: Sequence[Mapping[Key, Totals]]) -> list[Traffic]:
             summed.add(part)
         most = max(part.bytes_sent for part in parts)
         longest = max(part.wait_seconds for part in parts)
+        axis, primitive, layer, relation = key
         found.append(
-            Traffic(*key, **vars(summed), most_bytes_sent=most, longest_wait_seconds=longest)
+            Traffic(
+                axis,
+                primitive,
+                layer,
+                **vars(summed),
+                most_bytes_sent=most,
+                longest_wait_seconds=longest,
+                relation=relation,
+            )
         )
     return found
 

@@ -19,12 +19,13 @@ WAIT_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
 
 @dataclass(frozen=True)
 class Traffic:
-    """What moved over one axis for one primitive and layer, summed over the ranks.
+    """What moved over one axis for one primitive, layer and relation, summed over the ranks.
 
-    ``layer`` is -1 outside the layers. ``groups`` are receive buffers filled, the largest of
-    which took ``largest_group_bytes``. ``wait_seconds`` is time blocked on peers, and ``waits``
-    counts the waits by their length (``WAIT_BUCKETS``); ``compute_seconds`` is time that was
-    computed while data travelled. ``depth`` is the largest number of groups in flight at a time.
+    ``layer`` is -1 outside the layers, ``relation`` is "" where none is known. ``groups`` are
+    receive buffers filled, the largest of which took ``largest_group_bytes``. ``wait_seconds`` is
+    time blocked on peers, and ``waits`` counts the waits by their length (``WAIT_BUCKETS``);
+    ``compute_seconds`` is time that was computed while data travelled. ``depth`` is the largest
+    number of groups in flight at a time.
     ``most_bytes_sent`` and ``longest_wait_seconds`` are those of the rank that has the most.
     """
 
@@ -42,6 +43,7 @@ class Traffic:
     depth: int = 0
     most_bytes_sent: int = 0
     longest_wait_seconds: float = 0.0
+    relation: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,13 +170,14 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class PlannedTraffic:
-    """Predicted traffic of one worker: bytes it sends for one primitive of one layer."""
+    """Predicted traffic of one worker: bytes it sends for one primitive, layer and relation."""
 
     axis: str
     primitive: str
     layer: int
     bytes_per_worker: int
     messages: int
+    relation: str = ""
 
 
 @dataclass(frozen=True)
