@@ -7,12 +7,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from embertide.models.order import order_steps
+from embertide.models.read import read_files
+from embertide.storage.opening import open_storage
+from embertide.tracing.export import export_module
+from embertide.tracing.graph_types import named_types
+from tests.support.exact import assert_exact
+from tests.support.models import Files, shake
+from tests.support.pyg import pyg
+from tests.support.ranks import on_grid
 from tests.support.small_job import NODES, WIDTH, SmallJob
+from tests.support.typed_programs import BOUGHT_BY, BUYS, FOLLOWS, HAS, NEVER, OF
+from tests.support.typed_world import (
+    WIDTHS,
+    embed_types,
+    layer_of,
+    make_edges,
+    make_typed_features,
+)
 
 pytestmark = pytest.mark.distributed
 
+RELATIONS = (BUYS, BOUGHT_BY, FOLLOWS, NEVER, HAS, OF)
 MODELS = """
 import torch
 import torch.nn.functional as F
@@ -72,6 +92,49 @@ def test_a_trained_module_becomes_embeddings(tmp_path: Path) -> None:
     _run(tmp_path, "-c", COMPARE)
 
 
+class Typed(torch.nn.Module):
+    """Several kinds of convolutions, one softmax over all relations, and outputs for two types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        triples = [tuple(name.split(":")) for name in RELATIONS]
+        self.conv = pyg.HeteroConv(
+            {
+                ("user", "buys", "item"): pyg.GATConv((7, 5), 4, add_self_loops=False),
+                ("item", "bought_by", "user"): pyg.SAGEConv((5, 7), 4),
+                ("user", "follows", "user"): pyg.GCNConv(7, 4),
+                ("tag", "never", "user"): pyg.SAGEConv((4, 7), 4),
+                ("item", "has", "tag"): pyg.GraphConv((5, 4), 4, aggr="max"),
+                ("tag", "of", "item"): pyg.SAGEConv((4, 5), 4),
+            }
+        )
+        self.hgt = pyg.HGTConv(4, 4, (["user", "item", "tag"], triples), heads=2)
+
+    def forward(self, x_dict, edge_index_dict):
+        x_dict = {name: x.relu() for name, x in self.conv(x_dict, edge_index_dict).items()}
+        x_dict = self.hgt(x_dict, edge_index_dict)
+        return {"item": x_dict["item"], "user": x_dict["user"]}
+
+
+def test_a_module_of_several_types_runs_on_a_grid() -> None:
+    module = shake(Typed())
+    types = named_types({"nodes": {**WIDTHS, "lone": 0}, "edges": RELATIONS}, open_storage(None))
+    files = Files()
+    export_module(module, graph=types).write(files, "file:///m")  # type: ignore[arg-type]
+    program = read_files(files, "file:///m").program()  # type: ignore[arg-type]
+    assert program.layers == 2
+    by_rank = on_grid(2, 1, embed_types, [order_steps(program, 2)])
+    layer = layer_of(make_edges())
+    # PyG's HGTConv relies on the order that it was made with.
+    edges = {tuple(name.split(":")): torch.stack(layer[name][:2]) for name in RELATIONS}
+    features = {name: x.double() for name, x in make_typed_features().items()}
+    with torch.no_grad():
+        expected = module.double()(features, edges)
+    assert set(by_rank[0][0]) == set(expected) == {"item", "user"}
+    for name, own in expected.items():
+        assert_exact(np.concatenate([answers[0][name] for answers in by_rank]), own)
+
+
 def _embertide(folder: Path, *args: str) -> dict[str, object]:
     """The last JSON object that a command writes."""
     found: dict[str, object] = json.loads(_run(folder, "-m", "embertide", *args).splitlines()[-1])
@@ -88,4 +151,5 @@ def _run(folder: Path, *args: str) -> str:
         timeout=300,
     )
     assert ended.returncode == 0, ended.stderr
+    assert "Warning" not in ended.stderr
     return ended.stdout

@@ -1,4 +1,7 @@
-"""Programs over several node types give, on every grid, what the float64 reference gives."""
+"""Programs over several node types give, on every grid, what the float64 reference gives.
+
+Those of described models take turns, but with ``--thorough``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from embertide.grid import RowRanges
 from embertide.models.order import order_steps
 from embertide.steps import Aggregate, Elementwise, Step
 from tests.support.exact import TOLERANCE, relative_error
+from tests.support.hetero_programs import described
 from tests.support.ranks import on_grid
 from tests.support.typed_programs import (
     BUYS,
@@ -39,10 +43,12 @@ PROGRAMS = [relational(), attending(), from_files(), sharing(), normed()]
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)
-def test_every_type_is_exact(p: int, m: int) -> None:
-    ordered = [order_steps(one, p * m) for one in PROGRAMS]
+def test_every_type_is_exact(p: int, m: int, pytestconfig: pytest.Config) -> None:
+    turns = 1 if pytestconfig.getoption("--thorough") else len(GRIDS)
+    programs = [*PROGRAMS, *described(GRIDS.index((p, m)) % turns, turns)]
+    ordered = [order_steps(one, p * m) for one in programs]
     by_rank = on_grid(p, m, embed_types, ordered)
-    for number, one in enumerate(PROGRAMS):
+    for number, one in enumerate(programs):
         for of_type, expected in expected_of(one).items():
             found = np.concatenate([answers[number][of_type] for answers in by_rank])
             assert len(found) == COUNTS[of_type]

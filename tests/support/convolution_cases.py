@@ -15,7 +15,13 @@ from torch import nn
 from embertide.models.description import Description, parse_description
 from embertide.models.options.layer import Layer, Library
 from embertide.steps import Program
-from tests.support import conv_cases_dgl, conv_cases_pyg, model_page
+from tests.support import (
+    conv_cases_dgl,
+    conv_cases_pyg,
+    hetero_cases_dgl,
+    hetero_cases_pyg,
+    model_page,
+)
 from tests.support.model_examples_dgl import dgl
 from tests.support.models import program_of
 from tests.support.pyg import pyg
@@ -70,9 +76,18 @@ def _models() -> Iterator[Model]:
         yield "pyg", text, whole.make(), whole.weighted
     for make, text in test_models_layers.DGL.values():
         yield "dgl", f"library: dgl\n{text}", make(dgl), False
+    yield from _of_several_types()
     for library, examples in model_page.EXAMPLES.items():
         for example in examples.values():
             yield library, example.yaml, example.make(), example.weighted
+
+
+def _of_several_types() -> Iterator[Model]:
+    """Those of several node types or relations."""
+    for one in hetero_cases_pyg.CASES.values():
+        yield "pyg", f"library: pyg\n{one.text}", one.make(pyg), one.weighted
+    for other in hetero_cases_dgl.CASES.values():
+        yield "dgl", f"library: dgl\n{other.text}", other.make(dgl.nn.pytorch), other.weighted
 
 
 def _steps(description: Description, program: Program) -> list[tuple[str, ...]]:

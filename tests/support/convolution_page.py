@@ -12,8 +12,10 @@ from pathlib import Path
 from torch import nn
 
 from embertide.models.alternatives import choices
+from embertide.models.options.hetero import Hetero
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
+from embertide.models.options.typed_kinds import kinds_of
 from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.model_examples_dgl import dgl
 from tests.support.model_page import NAMES, modules_of
@@ -40,7 +42,8 @@ EVERY = set(Layer.model_fields) - {"bias"}
 def page(layers: list[HeldLayer]) -> str:
     """The whole page."""
     lines = [INTRODUCTION]
-    for library, kinds in LAYERS.items():
+    for library in LAYERS:
+        kinds = kinds_of(library)
         lines.append(f"## {NAMES[library]}\n")
         lines.append("| module | `conv` | steps | tested with | edge weights | not supported |")
         lines.append("|---|---|---|---|---|---|")
@@ -54,8 +57,8 @@ def page(layers: list[HeldLayer]) -> str:
 def untested(layers: list[HeldLayer]) -> list[str]:
     """Options, and values of those that have few, that no case has."""
     missing = []
-    for library, kinds in LAYERS.items():
-        for conv, kind in kinds.items():
+    for library in LAYERS:
+        for conv, kind in kinds_of(library).items():
             tested = [one for one in layers if one.library == library and one.layer.conv == conv]
             given = {name for one in tested for name in one.given}
             for name in _options(kind):
@@ -69,7 +72,7 @@ def untested(layers: list[HeldLayer]) -> list[str]:
 
 def _others(library: Library) -> str:
     """The library's convolutions that are no kind of layer."""
-    kinds = {name for kind in LAYERS[library].values() for name in modules_of(library, kind)}
+    kinds = {name for kind in kinds_of(library).values() for name in modules_of(library, kind)}
     known = {name.rpartition(".")[2] for name in kinds}
     package = pyg.conv if library == "pyg" else dgl.nn.pytorch.conv
     names = sorted(
@@ -112,6 +115,8 @@ def _said(kind: type[Layer], name: str) -> str:
 def _weights(kind: type[Layer], tested: list[HeldLayer]) -> str:
     if not kind.reads_edges:
         return "reads no edges"
+    if issubclass(kind, Hetero):
+        return "as each convolution has it"
     if kind.weighted is None:
         return "no"
     assert any(one.weighted for one in tested), kind

@@ -127,6 +127,22 @@ class HGT(torch.nn.Module):
         return self.lin(x_dict["author"])
 
 
+class HAN(torch.nn.Module):
+    """examples/hetero/han_imdb.py."""
+
+    def __init__(self, hidden_channels=HIDDEN, heads=2) -> None:
+        super().__init__()
+        widths = {name: width for name, width in NODES.items() if width}
+        self.han_conv = pyg.HANConv(
+            widths, hidden_channels, (list(widths), TRIPLES), heads=heads, dropout=0.6
+        )
+        self.lin = nn.Linear(hidden_channels, OUT)
+
+    def forward(self, x_dict, edge_index_dict):
+        out = self.han_conv(x_dict, edge_index_dict)
+        return self.lin(out["paper"])
+
+
 class RGCN(torch.nn.Module):
     """examples/rgcn.py, with features: the edges of all relations together."""
 
@@ -207,6 +223,7 @@ HETERO = {
     "to_hetero_mag": lambda: pyg.to_hetero(GNN(), METADATA, aggr="sum"),
     "to_hetero mean": lambda: pyg.to_hetero(GAT(), METADATA, aggr="mean"),
     "hgt_dblp": HGT,
+    "han_imdb": HAN,
     "own": Own,
 }
 RELATIONAL = {

@@ -129,6 +129,14 @@ HETERO = {
         " item:bought_by:user: {conv: gatv2, residual: true},"
         " item:has:tag: {conv: dotgat, num_heads: 2}, user:follows:user: {conv: gat}}}]",
     ),
+    "hetero-each": HeteroCase(
+        lambda n: DglChain(
+            conv=n.HeteroGraphConv(
+                {name: n.GraphConv(WIDTHS[source], 4) for source, name, _ in RELATIONS}
+            )
+        ),
+        f"{LISTED}layers: [{{conv: hetero, each: {{conv: gcn}}}}]",
+    ),
     "hetero-deep": HeteroCase(_deep, _DEEP),
 }
 
@@ -176,4 +184,28 @@ RGCN = {
     **_rgcn("basis-many", ", regularizer: basis", 6, 4, regularizer="basis"),
     **_rgcn("blocks", ", regularizer: bdd, num_bases: 2", 6, 4, regularizer="bdd", num_bases=2),
 }
-CASES = {**HETERO, **RGCN}
+
+
+def by_types(conv: Any, x: Tensor, edges: Tensor, relation: Tensor, kinds: Tensor) -> Tensor:
+    """HGTConv's forward."""
+    graph = load_dgl().graph(tuple(edges), num_nodes=len(x))
+    return conv(graph, x, kinds, relation)
+
+
+def _hgt(name: str, options: str, width: int, **more: Any) -> Cases:
+    """HGTConv with two heads of three columns behind a projection of each type."""
+
+    def make(n: Any) -> nn.Module:
+        conv = n.HGTConv(width, 3, 2, len(WIDTHS), len(RELATIONS), **more)
+        return OneGraph(n.HeteroLinear(WIDTHS, width), [conv], by_types)
+
+    text = f"{LISTED}layers: [{{conv: linear, prefix: lins}}, {{conv: hgt{options}}}]"
+    return {f"hgt-{name}": HeteroCase(make, text)}
+
+
+HGT = {
+    **_hgt("plain", "", 6),
+    **_hgt("projected", "", 5),
+    **_hgt("norm", ", use_norm: true", 6, use_norm=True),
+}
+CASES = {**HETERO, **RGCN, **HGT}

@@ -158,14 +158,16 @@ HETERO = {
             conv=n.HeteroConv(
                 {
                     BUYS: n.LEConv(_pair(BUYS), 3),
-                    OF: n.GATConv(_pair(OF), 4, heads=2, concat=False, add_self_loops=False),
+                    BOUGHT_BY: n.GATConv(
+                        _pair(BOUGHT_BY), 4, heads=2, concat=False, add_self_loops=False
+                    ),
                     FOLLOWS: n.GATConv(7, 2, residual=True),
                 },
                 aggr="cat",
             )
         ),
         "layers: [{conv: hetero, aggr: cat, convs: {user:buys:item: {conv: le},"
-        " tag:of:item: {conv: gat, concat: false, add_self_loops: false},"
+        " item:bought_by:user: {conv: gat, concat: false, add_self_loops: false},"
         " user:follows:user: {conv: gat, residual: true}}}]",
     ),
     "hetero-deep": HeteroCase(_deep, _DEEP),
@@ -241,4 +243,45 @@ RGCN = {
     **_rgcn("fast-bases", "", 6, 4, num_bases=2, tolerance=FOLDED),
     **_rgcn("fast-blocks", ", aggr: sum", 6, 4, aggr="sum", num_blocks=2),
 }
-CASES = {**HETERO, **RGCN}
+
+
+class OfSome(nn.Module):
+    """A layer that is given some relations alone."""
+
+    def __init__(self, relations: tuple[tuple[str, str, str], ...], conv: nn.Module) -> None:
+        super().__init__()
+        self.relations, self.conv = relations, conv
+
+    def forward(self, x: Any, graph: Any) -> dict[str, Tensor]:
+        return self.conv(x, {one: graph[one] for one in self.relations})
+
+
+METADATA = list(WIDTHS), list(RELATIONS)
+
+TRANSFORMERS = {
+    "hgt": HeteroCase(
+        lambda n: Chain(conv=n.HGTConv(WIDTHS, 6, METADATA, heads=2)),
+        f"{LISTED}layers: [{{conv: hgt}}]",
+    ),
+    "hgt-deep": HeteroCase(
+        lambda n: Chain(
+            lins=ByType(n.HeteroDictLinear(WIDTHS, 8).lins),
+            conv1=n.HGTConv(8, 8, METADATA, heads=4),
+            conv2=n.HGTConv(8, 8, METADATA),
+        ),
+        f"{LISTED}layers: [{{conv: linear, prefix: lins}}, {{conv: hgt}}, {{conv: hgt}}]",
+    ),
+    "han": HeteroCase(
+        lambda n: Chain(conv=n.HANConv(WIDTHS, 6, METADATA, heads=2)),
+        f"{LISTED}layers: [{{conv: han}}]",
+    ),
+    "han-slope": HeteroCase(
+        lambda n: OfSome(
+            (BUYS, OF, FOLLOWS),
+            n.HANConv(WIDTHS, 4, (list(WIDTHS), [BUYS, OF, FOLLOWS]), negative_slope=0.4),
+        ),
+        "layers: [{conv: han, negative_slope: 0.4}]\n"
+        "relations: [user:buys:item, tag:of:item, user:follows:user]\n",
+    ),
+}
+CASES = {**HETERO, **RGCN, **TRANSFORMERS}

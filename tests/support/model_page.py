@@ -19,12 +19,15 @@ from pydantic.fields import FieldInfo
 from embertide.models.description import Description
 from embertide.models.options import parts
 from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
+from embertide.models.options.hetero import Hetero
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
+from embertide.models.options.typed_kinds import TYPED_LAYERS
 from embertide.models.unknown import ARGUMENTS
 from tests.support import (
     model_examples_dgl,
     model_examples_dgl_filters,
+    model_examples_hetero,
     model_examples_pyg,
     model_examples_pyg_convs,
     model_examples_pyg_filters,
@@ -87,7 +90,7 @@ FORMS: dict[type[BaseModel], str] = {
     GraphNormOptions: "true, false, kind or [mapping](#graph_norm)",
     parts.SkipOptions: "true, false or [mapping](#skip)",
     parts.MlpModule: "names or [mappings](#mlp)",
-    Layer: "mappings",
+    Layer: "mapping",
 }
 WEIGHTS = {
     True: "Stored edge weights count, unless `edge_weight: false`.",
@@ -98,7 +101,7 @@ PLAIN = {bool: "true, false", int: "whole number", float: "number", str: "text"}
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([INTRODUCTION, *_general(), *_libraries(), *_arguments()])
+    return "\n".join([INTRODUCTION, *_general(), *_libraries(), *_typed(), *_arguments()])
 
 
 def _general() -> Iterator[str]:
@@ -123,6 +126,45 @@ def _libraries() -> Iterator[str]:
             if own:
                 yield from _table(own)
             yield from _example(EXAMPLES[library][conv])
+
+
+SEVERAL = """\
+## Several node types
+
+A model that lists `relations`, or has a layer below, names its node types as the manifest does.
+Every layer reads one tensor of each type and makes one of each:
+
+- `linear` passes each type through its own Linear. What is stored for a type lies behind the prefix
+  and the type's name (`lins.user`), in PyG's HeteroDictLinear in `lins.lins.user`, in DGL's
+  HeteroLinear in `lins.linears.user`, or where `{type}` stands in the prefix (`{type}.lin`). A
+  Linear that all types share is told by the weights. `types` says which types pass through it.
+- Norms, activations and links follow for each type; the prefix of a norm is required, and is read
+  in the same way.
+- A type to which no relation of a `hetero` layer leads has no tensor behind it, as in the
+  libraries.
+- Steps that the `outputs` do not need are left out, and so are features that nothing reads.
+
+The first example below says everything once. Whatever does not fit is one error: a relation that
+`relations` does not list, a relation without a module among the weights, a module that no relation
+reads, a type of which there is no tensor.
+"""
+
+
+def _typed() -> Iterator[str]:
+    yield SEVERAL
+    for library, kinds in reversed(TYPED_LAYERS.items()):
+        for conv, kind in kinds.items():
+            modules = ", ".join(f"`{name}`" for name in modules_of(library, kind))
+            yield f"### {library}: {conv}, several relations\n"
+            yield textwrap.fill(f"{_about(kind)} ({modules})", 100) + "\n"
+            rest = (inspect.getdoc(kind) or "").split("\n\n")[1:]
+            yield from (textwrap.fill(part, 100) + "\n" for part in rest)
+            weights = "Each convolution takes its relation's edge weights as on its own."
+            yield (weights if issubclass(kind, Hetero) else _edges(kind)) + "\n"
+            own = [(name, field) for name, field in _fields(kind) if _is_own(kind, name, field)]
+            if own:
+                yield from _table(own)
+            yield from _example(model_examples_hetero.EXAMPLES[library][conv])
 
 
 def modules_of(library: Library, kind: type[Layer]) -> list[str]:
@@ -181,7 +223,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.default
-    if value is None or value == ():
+    if value is None or value in ((), {}):
         return ""
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
@@ -196,8 +238,10 @@ def _type(annotation: Any) -> str:
         return ", ".join(f"`{str(value).lower() if value is False else value}`" for value in inner)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_type(one) for one in inner if one is not type(None))
+    if origin is dict:
+        return f"mapping: {_type(inner[0])} to {_type(inner[1])}"
     if origin in (tuple, list):
-        return f"list: {_type(inner[0])}"
+        return "list: mappings" if inner[0] is Layer else f"list: {_type(inner[0])}"
     if inner:
         return _type(inner[0])
     return FORMS[annotation]

@@ -50,6 +50,7 @@ LEFT_OUT = {
     "make cluster": "the cluster's tests start the same, and .ci/run the packages",
     "embertide check job.yaml": "tests/unit/test_check.py runs it on many models",
     "embertide export shop/models.py:Net": "tests/distributed/test_export_runs.py exports and runs",
+    "embertide export hetero.py:Net": "tests/unit/test_export_hetero.py exports such models",
     "pip install '.": "a second environment takes minutes; setup installs the same extras",
     "docker build --file docker/worker": "the cluster's images are built from the same file",
     "docker push registry.example": "tests/unit/test_publishing.py pushes to a registry",

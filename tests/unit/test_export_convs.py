@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,11 @@ from embertide.tracing.convs_dgl import DGL
 from embertide.tracing.convs_pyg import PYG
 from embertide.tracing.export import export_module
 from embertide.tracing.proof import TOLERANCE
+from embertide.tracing.respelled import RESPELLED
 from tests.support.models import shake
 from tests.support.pyg import pyg
+
+ROOT = Path(__file__).parents[2]
 
 PYG_CASES: dict[str, Callable[[], nn.Module]] = {
     "GCNConv": lambda: pyg.GCNConv(5, 3, improved=True, add_self_loops=False, bias=False),
@@ -39,7 +44,13 @@ PYG_CASES: dict[str, Callable[[], nn.Module]] = {
     "ChebConv": lambda: pyg.ChebConv(5, 3, K=3, normalization="rw", bias=False),
     "ARMAConv": lambda: pyg.ARMAConv(5, 3, 2, 2, act=nn.ELU(0.7), bias=False),
     "GCN2Conv": lambda: pyg.GCN2Conv(5, 0.3, theta=0.4, layer=2, shared_weights=False),
-}
+    "LEConv": lambda: pyg.LEConv(5, 3, bias=False),
+    "FAConv": lambda: pyg.FAConv(5, eps=0.3, add_self_loops=False),
+    "PNAConv": lambda: pyg.PNAConv(
+        6, 4, ["mean", "std", "max"], ["identity", "attenuation"], torch.tensor([0, 3, 5, 2]),
+        towers=2, divide_input=True, pre_layers=2, act="elu", act_kwargs={"alpha": 0.7},
+    ),
+}  # fmt: skip
 
 DGL_CASES: dict[str, Callable[[Any], nn.Module]] = {
     "GraphConv": lambda c: c.GraphConv(5, 3, norm="right", bias=False, activation=torch.tanh),
@@ -85,8 +96,11 @@ class OnDgl(One):
 
 @pytest.mark.parametrize("name", PYG_CASES)
 def test_options_of_pyg(name: str) -> None:
-    conv = PYG[name]
-    done = export_module(shake(OnPyg(PYG_CASES[name](), conv.weight, conv.earlier)), width=5)
+    conv, module = PYG[name], PYG_CASES[name]()
+    # FAConv demands weights where it does not normalise, and only there.
+    weight = "" if name == "FAConv" else conv.weight
+    width = getattr(module, "in_channels", 5)
+    done = export_module(shake(OnPyg(module, weight, conv.earlier)), width=width)
     assert done.proof.largest_error <= TOLERANCE
     assert [layer.kind for layer in done.exported.layers] == [name]
 
@@ -101,6 +115,13 @@ def test_options_of_dgl(name: str) -> None:
     assert [layer.kind for layer in done.exported.layers] == [name]
 
 
-def test_every_entry_has_a_case() -> None:
+def test_every_entry_has_a_case_and_is_in_the_document() -> None:
     assert set(PYG_CASES) == set(PYG)
     assert set(DGL_CASES) == set(DGL)
+    text = " ".join((ROOT / "docs" / "export.md").read_text().split())
+    pyg_list = re.search(r"- \*\*Convolutions as a whole\.\*\* PyG: (.*?)\. DGL: (.*?)\. ", text)
+    assert pyg_list is not None
+    assert [names.split(", ") for names in pyg_list.groups()] == [list(PYG), list(DGL)]
+    respelled = re.search(r"relation by relation: (.*?)\. ", text)
+    assert respelled is not None
+    assert respelled[1].split(", ") == list(RESPELLED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from embertide.errors import ModelError
 from embertide.models.dgl_interop import why_no_dgl
@@ -16,15 +18,18 @@ from embertide.models.read import read_files
 from embertide.models.reference import run_typed_reference
 from embertide.models.summary import summarise
 from embertide.steps import Attend, Message
+from embertide.storage.opening import open_storage
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.proof import TOLERANCE
 from embertide.tracing.run import quiet
 from tests.support import export_mistakes_hetero as mistakes
+from tests.support import export_models_hetero
 from tests.support.exact import relative_error
-from tests.support.export_models_hetero import GRAPH, HETERO, RELATIONAL, OwnGat
+from tests.support.export_models_hetero import GRAPH, HETERO, NODES, RELATIONAL, TRIPLES, OwnGat
 from tests.support.models import Files, shake
+from tests.support.typed_files import write_typed_job
 
 NUMBERED = {"nodes": {"page": 6}, "edges": [f"page:{name}:page" for name in "abc"]}
 
@@ -67,6 +72,13 @@ def test_models_of_pyg(name: str) -> None:
     done = export_module(module, graph=graph.types)
     with quiet():
         assert_program_gives(done, graph, module.double()(graph.x, edges_of(graph)))
+
+
+def test_relations_may_be_named_in_another_order() -> None:
+    graph = random_graph(types_of(GRAPH), 23, seed=9)
+    module = initialised(HETERO["hgt_dblp"], graph)
+    turned = types_of({"nodes": NODES, "edges": TRIPLES[::-1]})
+    assert export_module(module, graph=turned).proof.largest_error <= TOLERANCE
 
 
 @pytest.mark.parametrize("name", RELATIONAL)
@@ -142,6 +154,33 @@ def test_a_summary_has_types() -> None:
     relations = {step.relation for step in model.layers[1].steps} - {""}
     assert relations == set(types_of(GRAPH).relations) - {"paper:to:term"}
     assert {step.node_type for step in model.layers[0].steps} == {"author", "paper", "term"}
+
+
+def test_a_job_names_its_types(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(write_typed_job(tmp_path)))
+    types = named_types(tmp_path / "job.yaml", open_storage(None))
+    assert types.nodes == {"user": 7, "item": 5, "tag": 4, "lone": 0}
+    assert types.relations[:2] == ("user:buys:item", "item:bought_by:user")
+
+
+def test_the_commands_tell_types(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    torch.save(shake(OwnGat()).state_dict(), tmp_path / "best.pt")
+    graph = json.dumps({"nodes": GRAPH["nodes"], "edges": [":".join(one) for one in TRIPLES]})
+    code, out, _ = cli(
+        *("export", f"{export_models_hetero.__file__}:OwnGat", "--graph", graph),
+        *("--weights", str(tmp_path / "best.pt"), "--out", str(tmp_path / "model")),
+    )
+    assert code == 0
+    assert re.search(r"largest error \S+ for paper \(up to", out)
+    proof = json.loads((tmp_path / "model" / "proof.json").read_text())
+    assert set(proof["errors"]) == {"paper"}
+    code, out, _ = cli("show", str(tmp_path / "model"), "--steps")
+    assert code == 0
+    assert "paper 6 → 6" in out
+    code, out, _ = cli("show", str(tmp_path / "model"), "--json")
+    steps = [(one["node_type"], one["relation"]) for one in json.loads(out)["layers"][0]["steps"]]
+    assert code == 0
+    assert {("author", ""), ("paper", ""), ("paper", "author:to:paper")} == set(steps)
 
 
 # ---- what goes wrong

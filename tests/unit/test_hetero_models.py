@@ -19,7 +19,6 @@ ONE_GRAPH = ("rgcn", "hgt")
 
 
 @pytest.mark.parametrize("name", hetero_cases_pyg.CASES)
-@pytest.mark.filterwarnings("ignore:There exist node types")
 def test_pyg(name: str) -> None:
     case = hetero_cases_pyg.CASES[name]
     more = {"edge_weight_dict": weights()} if case.weighted else {}

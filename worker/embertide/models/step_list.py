@@ -27,6 +27,7 @@ class StepList:
         node_type: of the rows that are being written.
         place: what names of steps begin with, behind the layer's number.
         results: of each finished layer, node type -> tensor.
+        outputs: of each finished layer its result; of several node types, its last tensor.
         convolved: those of the layers that read edges, one for each layer graph.
     """
 
@@ -36,6 +37,7 @@ class StepList:
         self.steps: list[Step] = []
         self.widths = {self.inputs[name]: width for name, width in by_type.items()}
         self.results: list[dict[str, str]] = []
+        self.outputs: list[str] = []
         self.convolved: list[dict[str, str]] = []
         self.relation = self.node_type = self.place = ""
         self._graphs = 0
@@ -45,11 +47,6 @@ class StepList:
         """The layer graph that new steps belong to."""
         return max(0, self._graphs - 1)
 
-    @property
-    def outputs(self) -> list[str]:
-        """The result of each finished layer; of several node types, that of the last."""
-        return [next(reversed(made.values())) for made in self.results]
-
     def begin(self, reads_edges: bool) -> None:
         """Start the next layer; one that reads edges has a layer graph of its own."""
         self._graphs += reads_edges
@@ -58,6 +55,7 @@ class StepList:
         """Name the layer's result: a tensor, or one for each node type."""
         made = {"": out} if isinstance(out, str) else dict(out)
         self.results.append(made)
+        self.outputs.append(made[""] if "" in made else self.steps[-1].out)
         if self._graphs > len(self.convolved):
             self.convolved.append(made)
 

@@ -86,7 +86,9 @@ class Message(EdgeStep, kind="message"):
         if self.reduce != "softmax":
             return _reduced(edges, made[RESULT], self.reduce)
         share, out = edges.softmax(made[SCORE]), made[RESULT]
-        weighed = share[:, :, None] * out.reshape(len(out), share.shape[1], -1)
+        heads = share.shape[1]
+        apart = out.reshape(len(out), heads, out.shape[1] // heads)
+        weighed = share[:, :, None] * apart
         total = edges.sum_at(edges.dst, weighed.flatten(1))
         if not self.log_sum:
             return total

@@ -67,6 +67,20 @@ def lower_attention_together(
     return Rows(low.b.merge_softmax(tuple(made), width, heads))
 
 
+def lower_semantic(
+    low: Lowering, node: Node, parts: Sequence[Node], weight: Tensor, vector: Tensor, bias: Tensor
+) -> Rows:
+    """Results of several relations, weighed by shares that are the same for all nodes."""
+    names = tuple(low.name(low.rows(node, low.values.get(one))) for one in parts)
+    out = low.b.semantic_attend(
+        names,
+        low.constant(weight, "weight"),
+        low.constant(vector, "vector"),
+        low.constant(bias, "bias"),
+    )
+    return Rows(out)
+
+
 def _step(
     ends: Ends, score: Node, name: str, message: Node, scope: Called, *, log_sum: bool
 ) -> str:

@@ -31,12 +31,25 @@ def _transformer(m: Any) -> str:
     return "beta=True, a gate" if m.beta else _edge_features(m)
 
 
-def _activation(m: Any) -> ActivationOptions | None:
-    """ARMA's own; what is not listed here is refused by its options."""
-    if m.act is None:
+def _activation(act: Any) -> ActivationOptions | None:
+    """An activation's module; what is not listed here is refused by the options."""
+    if act is None:
         return None
-    slope = getattr(m.act, "alpha", getattr(m.act, "negative_slope", None))
-    return ActivationOptions(kind=_ACTIVATIONS.get(type(m.act), m.act), slope=slope)
+    slope = getattr(act, "alpha", getattr(act, "negative_slope", None))
+    return ActivationOptions(kind=_ACTIVATIONS.get(type(act), act), slope=slope)
+
+
+def _pna_activation(m: Any) -> ActivationOptions | None:
+    """That between the Linears of a tower; where none has several, there is none."""
+    tower = max((m.pre_nns[0], m.post_nns[0]), key=len)
+    return _activation(tower[1]) if len(tower) > 1 else None
+
+
+def _aggregators(m: Any) -> list[str]:
+    """By the names of their classes, such as ``MeanAggregation``."""
+    aggr = m.aggr_module.aggr
+    several = getattr(aggr, "aggrs", [aggr])
+    return [type(one).__name__.removesuffix("Aggregation").lower() for one in several]
 
 
 def _theta(m: Any) -> float | None:
@@ -63,13 +76,28 @@ PYG: dict[str, Conv] = {
         weight=_WEIGHT,
         given={"lambda_max": ""},
     ),
-    "ARMAConv": Conv(pyg_filters.PygArma, told={"act": _activation}, weight=_WEIGHT),
+    "ARMAConv": Conv(
+        pyg_filters.PygArma, told={"act": lambda m: _activation(m.act)}, weight=_WEIGHT
+    ),
     "GCN2Conv": Conv(
         pyg_filters.PygGcn2,
         bias="",
         told={"theta": _theta, "layer": lambda m: None if m.beta == 1.0 else 1},
         weight=_WEIGHT,
         earlier="x_0",
+    ),
+    "LEConv": Conv(pyg.PygLe, bias="lin1.bias", weight=_WEIGHT),
+    "FAConv": Conv(pyg_filters.PygFa, bias="", weight=_WEIGHT, earlier="x_0"),
+    "PNAConv": Conv(
+        pyg_filters.PygPna,
+        told={
+            "aggregators": _aggregators,
+            "scalers": lambda m: m.aggr_module.scaler,
+            "act": _pna_activation,
+            "bias": lambda _m: True,
+        },
+        bias="",
+        problem=_edge_features,
     ),
 }
 """By class."""

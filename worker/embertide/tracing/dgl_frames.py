@@ -73,10 +73,6 @@ class Together:
         for of, tensor in values.items():
             self._frames[of][name] = tensor
 
-    def pop(self, name: str) -> dict[str, Any]:
-        """As dict's."""
-        return {of: frame.pop(name) for of, frame in self._frames.items() if name in frame}
-
 
 class View:
     """``g.nodes[ntype].data`` and ``g.edges[etype].data``."""

@@ -22,6 +22,7 @@ from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
 from embertide.tracing.prepare import find_width, prepare
 from embertide.tracing.proof import Proof, prove
+from embertide.tracing.relations import in_order
 from embertide.tracing.row_wise import emit
 from embertide.tracing.run import Subject, quiet
 
@@ -76,7 +77,10 @@ def export_module(
     """
     with quiet():
         subject = prepare(module, inputs or {}, graph)
-        types = graph or GraphTypes({"": find_width(subject, width, init or {})})
+        if graph is None:
+            types = GraphTypes({"": find_width(subject, width, init or {})})
+        else:
+            types = in_order(graph, module)
 
         def lower(random: RandomGraph) -> Lowered:
             return _lower(subject, random)

@@ -15,7 +15,7 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.tracing import arithmetic as do
 from embertide.tracing import layers
-from embertide.tracing.attention import lower_attention_together
+from embertide.tracing.attention import lower_attention_together, lower_semantic
 from embertide.tracing.calls import lower_conv
 from embertide.tracing.graph_norms import lower_graph_norm
 from embertide.tracing.lower import Lowering
@@ -38,6 +38,8 @@ def lower_function(low: Lowering, node: Node) -> Any:
         return lower_aggregate(low, *node.args)
     if node.op == "attend":
         return lower_attention_together(low, *node.args)
+    if node.op == "semantic":
+        return lower_semantic(low, node, *node.args)
     if node.op == "degree":
         return lower_degree(low, *node.args)
     if node.op == "conv":

@@ -23,7 +23,7 @@ from embertide.tracing.graph_norms import NormCall, graph_norm_of
 from embertide.tracing.known import known
 from embertide.tracing.propagation import Propagate
 from embertide.tracing.recording import Recording
-from embertide.tracing.relations import RELATIONS_OF, check_relations
+from embertide.tracing.relations import watch_relations
 from embertide.tracing.respelled import RESPELLED
 from embertide.tracing.roles import ALL, is_weight, relation_of
 from embertide.tracing.scopes import Called
@@ -50,8 +50,7 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
                 patched.append((one, "forward"))
                 continue
             handles += recording.scopes.watch(path, one)
-            if type(one).__name__ in RELATIONS_OF:
-                handles.append(one.register_forward_pre_hook(partial(check_relations, recording)))
+            handles += watch_relations(recording, one)
             if respelled is not None and is_message_passing(one):
                 one.forward = partial(respelled, recording, one)
                 patched.append((one, "forward"))

@@ -3,29 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
+from torch import nn
+
+from embertide.spec.relations import Relation
+from embertide.tracing.graphs import GraphTypes
 from embertide.tracing.recording import Recording
 from embertide.tracing.source import here, refuse
 
-RELATIONS_OF: dict[str, Callable[[Any], Iterable[Any]]] = {
-    "HeteroConv": lambda m: m.convs.keys(),
-    "HGTConv": lambda m: m.edge_types,
-    "HeteroGraphConv": lambda m: m.mod_dict,
+_RELATIONS: dict[tuple[str, str], Callable[[Any], Iterable[Any]]] = {
+    ("torch_geometric", "HeteroConv"): lambda m: m.convs.keys(),
+    ("torch_geometric", "HGTConv"): lambda m: m.edge_types,
+    ("torch_geometric", "HANConv"): lambda m: m.metadata[1],
+    ("dgl", "HeteroGraphConv"): lambda m: m.mod_dict,
 }
-"""By class: its relations, as triples or as edge types alone."""
+"""By package and class: its relations, as triples or as edge types alone."""
+_TOGETHER = "puts the nodes of all types into one tensor, which no program has; "
+_REFUSED = {
+    ("dgl", "HGTConv"): _TOGETHER + "PyG's HGTConv is known",
+    ("dgl", "RelGraphConv"): _TOGETHER + "HeteroGraphConv with a GraphConv for each relation says"
+    " the same",
+}
+"""What cannot be exported, and what can in its place."""
 
 
-def check_relations(recording: Recording, module: Any, _args: Any) -> None:
+def watch_relations(recording: Recording, module: nn.Module) -> list[Any]:
+    """Check a module's relations whenever it is called; returns what removes the hooks again."""
+    key = _key(module)
+
+    def check(one: nn.Module, _args: Any) -> None:
+        if key in _REFUSED:
+            raise refuse(here(), f"{key[1]} {_REFUSED[key]}")
+        check_relations(recording.types, one)
+
+    if key not in _REFUSED and key not in _RELATIONS:
+        return []
+    return [module.register_forward_pre_hook(check)]
+
+
+def in_order(types: GraphTypes, module: nn.Module) -> GraphTypes:
+    """The graph with its relations in the order of the module's, which HGTConv relies on."""
+    known = [
+        str(Relation(*triple))
+        for one in module.modules()
+        if _key(one) == ("torch_geometric", "HGTConv")
+        for triple in _RELATIONS[_key(one)](one)
+    ]
+    first = [relation for relation in dict.fromkeys(known) if relation in types.relations]
+    return replace(types, relations=tuple(dict.fromkeys((*first, *types.relations))))
+
+
+def _key(module: nn.Module) -> tuple[str, str]:
+    kind = type(module)
+    return kind.__module__.partition(".")[0], kind.__name__
+
+
+def check_relations(types: GraphTypes, module: nn.Module) -> None:
     """Refuse a module with a relation that the graph has not, which it would pass over in silence.
 
     Raises:
         ModelError: names the relations of both.
     """
     kind = type(module).__name__
-    triples = [recording.types.triple(relation) for relation in recording.types.relations]
+    triples = [types.triple(relation) for relation in types.relations]
     names = [name for _, name, _ in triples]
-    wanted = [tuple(one) if isinstance(one, list) else one for one in RELATIONS_OF[kind](module)]
+    wanted = [
+        tuple(one) if isinstance(one, list) else one for one in _RELATIONS[_key(module)](module)
+    ]
     for one in wanted:
         if one not in (triples if isinstance(one, tuple) else names):
             raise refuse(

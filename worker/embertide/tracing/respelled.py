@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import gelu, leaky_relu, linear
 
 from embertide.tracing.messages import REDUCES, reduced, shares
 from embertide.tracing.recording import Recording
@@ -89,6 +89,38 @@ def _attended(recording: Recording, name: str, parts: list[tuple[str, Any, Any]]
     return recording.tape.wrap(recording.tape.add("attend", args, {}, value, name))
 
 
+def han(
+    recording: Recording, m: Any, x_dict: Mapping[str, Any], edge_index_dict: Mapping[Any, Any]
+) -> dict[str, Any]:
+    """HANConv: attention within each relation, then shares of relations for all nodes alike."""
+    rows = {
+        name: m.proj[name](x).view(-1, m.heads, m.out_channels // m.heads)
+        for name, x in x_dict.items()
+    }
+    parts: dict[str, list[Any]] = {}
+    for triple, edge_index in edge_index_dict.items():
+        edges, stored = recording.edges[_relation(m, edge_index)], "__".join(triple)
+        source, target = rows[triple[0]], rows[triple[2]]
+        own = (source * m.lin_src[stored]).sum(dim=-1), (target * m.lin_dst[stored]).sum(dim=-1)
+        score = leaky_relu(edges.source(own[0]) + edges.target(own[1]), m.negative_slope)
+        message = edges.source(source) * edges.softmax(score).unsqueeze(-1)
+        total = edges.aggregate(message, "sum", recording.scopes.current())
+        parts.setdefault(triple[2], []).append(total.flatten(1).relu())
+    return {name: _shared(recording, m, name, made) for name, made in parts.items()}
+
+
+def _shared(recording: Recording, m: Any, name: str, made: list[Any]) -> Any:
+    """[N, D] relations' results, weighed by one share for each, of a mean over all nodes."""
+    if len(made) == 1:
+        return made[0]
+    stacked, weight, bias = torch.stack(plain(made)), m.k_lin.weight, m.k_lin.bias
+    keys = linear(stacked, weight, bias).tanh().mean(dim=1)
+    share = (m.q * keys).sum(dim=-1).softmax(dim=0)
+    value = (share.view(-1, 1, 1) * stacked).sum(dim=0)
+    args = (tuple(made), weight, m.q, bias)
+    return recording.tape.wrap(recording.tape.add("semantic", args, {}, value, name))
+
+
 def rgcn(recording: Recording, m: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
     """RGCNConv and FastRGCNConv on the edges of all relations, by their numbers."""
     found = relation_of(edge_index.node) if isinstance(edge_index, Traced) else None
@@ -138,14 +170,14 @@ def _relation(m: Any, edge_index: Any) -> str:
     if found is None:
         raise refuse(
             here(),
-            f"{type(m).__name__} is not given the graph's own edges of each of its relations,"
-            f" {', '.join('__'.join(one) for one in m.edge_types)}",
+            f"{type(m).__name__} is not given the graph's own edges of each of its relations",
         )
     return found
 
 
 RESPELLED: dict[str, Callable[..., Any]] = {
     "HGTConv": hgt,
+    "HANConv": han,
     "RGCNConv": rgcn,
     "FastRGCNConv": rgcn,
 }

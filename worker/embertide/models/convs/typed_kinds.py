@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.convs import hetero, rgcn
+from embertide.models.convs import han, hetero, hgt, rgcn
 from embertide.models.node_types import NodeTypes
 from embertide.models.options import hetero as hetero_options
 from embertide.models.options import relational
@@ -26,4 +26,7 @@ TYPED_CONVS: dict[
     hetero_options.DglHetero: hetero.dgl_hetero,
     relational.PygRgcn: rgcn.pyg_rgcn,
     relational.DglRgcn: rgcn.dgl_rgcn,
+    relational.PygHgt: hgt.pyg_hgt,
+    relational.DglHgt: hgt.dgl_hgt,
+    relational.PygHan: han.pyg_han,
 }

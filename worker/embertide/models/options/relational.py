@@ -101,3 +101,47 @@ class DglRgcn(Relational):
         if not blocks and self.num_bases is not None:
             return [(("num_bases",), "is told by the weights; remove it")]
         return []
+
+
+class PygHgt(SeveralTypes):
+    """Attention with one softmax over the edges of all relations, and weights by node type.
+
+    It needs the features of all node types that `relations` name.
+    """
+
+    marks = ("k_rel.weight",)
+    module = "torch_geometric.nn.HGTConv"
+    conv: Literal["hgt"] = Field(description="heterogeneous graph transformer")
+    bias: Literal[True] = Field(default=True, description="the module has them")
+
+
+class DglHgt(SeveralTypes):
+    """Attention with one softmax over the edges of all relations, and weights by node type.
+
+    Weights are numbered in the order of `types` and of `relations`.
+    """
+
+    marks = ("linear_a.W",)
+    module = "dgl.nn.HGTConv"
+    conv: Literal["hgt"] = Field(description="heterogeneous graph transformer")
+    bias: Literal[False] = Field(default=False, description="the module has none")
+    use_norm: bool = Field(default=False, description="a layer norm in the module (norm)")
+
+    def makes(self, listed: Relations, have: set[str]) -> set[str]:
+        """Of every type, by its gate."""
+        return super().makes(listed, have) | have
+
+
+class PygHan(SeveralTypes):
+    """Attention within each relation, then over the relations that lead to a type.
+
+    The second has one share for each relation, by a mean over all nodes of the destination type.
+    """
+
+    marks = ("k_lin.weight",)
+    module = "torch_geometric.nn.HANConv"
+    conv: Literal["han"] = Field(description="heterogeneous graph attention")
+    negative_slope: float = Field(
+        default=0.2, description="negative slope of the leaky_relu on the scores"
+    )
+    bias: Literal[True] = Field(default=True, description="the module has them")

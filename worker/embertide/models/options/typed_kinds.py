@@ -8,8 +8,13 @@ from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
 
 TYPED_LAYERS: dict[Library, dict[str, type[SeveralTypes]]] = {
-    "dgl": {"hetero": DglHetero, "rgcn": relational.DglRgcn},
-    "pyg": {"hetero": PygHetero, "rgcn": relational.PygRgcn},
+    "dgl": {"hetero": DglHetero, "rgcn": relational.DglRgcn, "hgt": relational.DglHgt},
+    "pyg": {
+        "hetero": PygHetero,
+        "rgcn": relational.PygRgcn,
+        "hgt": relational.PygHgt,
+        "han": relational.PygHan,
+    },
 }
 
 
