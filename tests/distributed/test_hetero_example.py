@@ -1,4 +1,4 @@
-"""The example of several node types: its module, exported and run, and the model that it ships."""
+"""Jobs of several node types in the box: the example with its module, and made-up ones."""
 
 from __future__ import annotations
 
@@ -94,3 +94,19 @@ def test_its_data_is_what_the_read_me_says() -> None:
         for name in ("depends", "recommends", "suggests")
     ]
     assert sum(parts) == len(homogeneous)
+
+
+def test_a_made_up_job_runs(tmp_path: Path) -> None:
+    """Users and items have features; tags have none and get embeddings all the same."""
+    commands, job = Commands(tmp_path), tmp_path / "job"
+    size = ("--nodes", "200", "--edges", "1000", "--width", "8", "--hidden", "8", "--layers", "2")
+    made = commands.run("synth", str(job), "--hetero", *size, "--embedding", "4", "-q")
+    assert made.code == 0, made.err
+    done = commands.run("run", str(job / "job.yaml"), "--grid", "2x1", "-q")
+    assert done.code == 0, done.err
+    for name, count in {"user": 122, "item": 75, "tag": 3}.items():
+        ids, vectors = embertide.read(job / "embeddings", node_type=name).to_numpy()
+        assert sorted(ids.tolist()) == list(range(count))
+        assert vectors.shape == (count, 4)
+        assert np.isfinite(vectors).all()
+        assert len(np.unique(vectors, axis=0)) > 1
