@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -82,9 +82,6 @@ class DglGcn2(Layer):
         return [*super().earlier(), *own]
 
 
-_MOMENT = "no step has the moments of messages"
-
-
 class DglPna(Layer):
     """Several aggregators at once, each scaled by functions of the degree.
 
@@ -93,12 +90,11 @@ class DglPna(Layer):
 
     marks = ("towers.0.M.weight",)
     module = "dgl.nn.PNAConv"
-    refused: ClassVar[dict[str, dict[str, str]]] = {
-        "aggregators": dict.fromkeys(("moment3", "moment4", "moment5"), _MOMENT)
-    }
     conv: Literal["pna"] = Field(description="principal neighbourhood aggregation")
     aggregators: tuple[Literal["mean", "max", "min", "std", "var", "sum"], ...] = Field(
-        strict=False, min_length=1, description="as the module was given them, in order"
+        strict=False,
+        min_length=1,
+        description="as the module was given them, in order; `moment3` to `moment5` have no step",
     )
     scalers: tuple[Literal["identity", "amplification", "attenuation"], ...] = Field(
         strict=False, min_length=1, description="as the module was given them, in order"
