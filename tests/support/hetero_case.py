@@ -53,7 +53,7 @@ class HeteroCase:
         """What the program makes of the graph in float64."""
         layer = layer_of(make_edges())
         if not self.weighted:
-            layer = {name: (src, dst, None) for name, (src, dst, _) in layer.items()}
+            layer = {name: (graph[0], graph[1], None) for name, graph in layer.items()}
         return run_typed_reference(program, [layer] * program.layers, self.features(), COUNTS)
 
 

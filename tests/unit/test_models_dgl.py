@@ -284,9 +284,18 @@ def test_places_of_the_bias_before_dgl_1(dgl: Any, name: str) -> None:
 
 @pytest.mark.parametrize("conv", get_args(Conv))
 def test_random_models_load_into_dgl(dgl: Any, conv: Conv) -> None:
-    files = Files()
+    files, columns_of_edges = Files(), 4 if conv == "edge_gat" else 0
     write_random_model(
-        files, "file:///r", conv, layers=2, width_in=5, hidden=12, out=6, heads=3, seed=8
+        files,
+        "file:///r",
+        conv,
+        layers=2,
+        width_in=5,
+        hidden=12,
+        out=6,
+        heads=3,
+        edge_features=columns_of_edges,
+        seed=8,
     )
     tensors = safetensors.torch.load(files.read("file:///r/weights.safetensors"))
     c, zero = dgl.nn.pytorch, {"allow_zero_in_degree": True}
@@ -299,6 +308,7 @@ def test_random_models_load_into_dgl(dgl: Any, conv: Conv) -> None:
             "gat": lambda: c.GATConv(columns, rows // 3, 3, **zero),
             "gatv2": lambda: c.GATv2Conv(columns, rows // 3, 3, **zero),
             "gin": lambda: c.GINConv(function),
+            "edge_gat": lambda: c.EdgeGATConv(columns, columns_of_edges, rows // 3, 3, **zero),
             "dotgat": lambda: c.DotGatConv(columns, rows // 3, 3, **zero),
             "sg": lambda: c.SGConv(columns, rows, k=2, **zero),
             "tag": lambda: c.TAGConv(columns, rows),
@@ -308,8 +318,10 @@ def test_random_models_load_into_dgl(dgl: Any, conv: Conv) -> None:
     module.load_state_dict(tensors, strict=True)
     program = read_model(files, "file:///r")
     graph, x = dgl_graph(dgl, "directed"), features(5)
-    act = functional.elu if conv in ("gat", "gatv2", "dotgat") else torch.relu
+    act = functional.elu if conv in ("gat", "gatv2", "dotgat", "edge_gat") else torch.relu
     one, two = module.double()["layers"]
+    own = GRAPHS["directed"].features(columns_of_edges)
+    given = () if own is None else (own.double(),)
     with torch.no_grad():
-        expected = two(graph, act(one(graph, x).flatten(1))).flatten(1)
+        expected = two(graph, act(one(graph, x, *given).flatten(1)), *given).flatten(1)
     assert_same(run_program(program, GRAPHS["directed"], x, weighted=False), expected)

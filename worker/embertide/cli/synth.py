@@ -123,7 +123,7 @@ def synth(
       embertide synth s3://bucket/strings --ids string
       embertide synth /data/gat --conv gat --heads 4
       embertide synth /data/shop --hetero
-      embertide synth /data/priced --conv edge_gat --edge-features 8
+      embertide synth /data/e --conv edge_gat --edge-features 8
     """
     nodes = _one_of("--scale", None if scale is None else 1 << scale, "--nodes", nodes)
     nodes = _DEFAULT_NODES if nodes is None else nodes

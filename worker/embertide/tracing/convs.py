@@ -32,6 +32,7 @@ class Conv:
         given: arguments of ``forward`` that are options -> why they must be given, or "".
         after: attributes that hold functions applied to the result, in this order.
         matrix: the argument that takes the place of a module's own weight; "" if it takes none.
+        unread: options that mean nothing of a module that is known.
         problem: what a module has that cannot be run; "" if nothing.
     """
 
@@ -44,6 +45,7 @@ class Conv:
     given: Mapping[str, str] = field(default_factory=dict)
     after: tuple[str, ...] = ()
     matrix: str = ""
+    unread: frozenset[str] = frozenset()
     problem: Callable[[Any], str] = lambda _module: ""
 
     def has_bias(self, module: Any) -> bool:
@@ -66,7 +68,7 @@ class Conv:
             values["bias"] = self.has_bias(module)
         if self.weight:
             values["edge_weight"] = weighted
-        for name in (own | set(self.told)) - set(values):
+        for name in (own | set(self.told)) - set(values) - self.unread:
             if name in self.told:
                 values[name] = self.told[name](module)
             elif hasattr(module, name) or hasattr(module, f"_{name}"):

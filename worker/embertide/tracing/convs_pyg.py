@@ -23,6 +23,10 @@ _ACTIVATIONS: dict[type[nn.Module], str] = {
 }
 
 
+_FILL = frozenset({"fill_value"})
+"""Features of new self-loops, of a module that has no features of edges."""
+
+
 def _edge_features(m: Any) -> str:
     return "" if m.edge_dim is None else "edge features (edge_dim)"
 
@@ -75,8 +79,8 @@ PYG: dict[str, Conv] = {
         problem=_several,
     ),
     "GraphConv": Conv(pyg.PygGraph, bias="lin_rel.bias", weight=_WEIGHT),
-    "GATConv": Conv(pyg.PygGat, problem=_edge_features),
-    "GATv2Conv": Conv(pyg.PygGatv2, bias="lin_l.bias", problem=_edge_features),
+    "GATConv": Conv(pyg.PygGat, unread=_FILL, problem=_edge_features),
+    "GATv2Conv": Conv(pyg.PygGatv2, bias="lin_l.bias", unread=_FILL, problem=_edge_features),
     "TransformerConv": Conv(pyg.PygTransformer, bias="lin_key.bias", problem=_transformer),
     "AGNNConv": Conv(pyg.PygAgnn, bias=""),
     "APPNP": Conv(pyg_filters.PygAppnp, bias="", weight=_WEIGHT),
