@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +143,10 @@ def _description(conv: str) -> dict[str, Any]:
     return {"library": "dgl", "layers": layers}
 
 
-def main() -> None:
-    """Make the files."""
+def make_from_arguments(title: str | None, make: Callable[..., Path]) -> None:
+    """Make the files that the command line asks for."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=title, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--scale", type=int, default=16, help="2^scale nodes")
@@ -153,6 +154,11 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=128, help="columns of the features")
     options = parser.parse_args()
     make(options.folder, scale=options.scale, degree=options.degree, width=options.width)
+
+
+def main() -> None:
+    """Make the files."""
+    make_from_arguments(__doc__, make)
 
 
 if __name__ == "__main__":

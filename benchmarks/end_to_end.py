@@ -11,13 +11,14 @@ processes together and compares every system's embeddings with the first one's.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,7 +43,7 @@ Embeddings = npt.NDArray[np.float32]
 class Case:
     """One graph, model and feature format; runs any system on it."""
 
-    write_job = staticmethod(ours.write_job)
+    write_job: ClassVar[Callable[..., Path]] = staticmethod(ours.write_job)
     types: ClassVar[tuple[str | None, ...]] = (None,)
     """Node types, in the order in which peers write their embeddings."""
 
@@ -75,6 +76,10 @@ class Case:
         drop_cached(self.data)
         time.sleep(self.settle)
         return run(command, watch=watch)
+
+
+Cases = Callable[[Path, Path], Iterator[tuple[Case, list[str], dict[str, str]]]]
+"""Of a data set and a folder for results: each case, its peers, and what it is."""
 
 
 def _seconds(took: Took, stages: dict[str, float], work: float) -> Run:
@@ -148,41 +153,61 @@ def show(title: str, found: dict[str, Run]) -> None:
     print(f"\n{title}\n\n" + table([*head, "peak MiB", "max error"], rows), flush=True)
 
 
-def main() -> None:
-    """Measure all asked-for cases."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def options(title: str | None, convs: Sequence[str], grids: Sequence[str]) -> ArgumentParser:
+    """What all commands that compare whole commands take."""
+    parser = ArgumentParser(description=title, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=int, nargs="+", default=[16], help="2^scale nodes")
-    parser.add_argument(
-        "--conv", nargs="+", default=["gcn", "gat"], choices=["gcn", "gat", "appnp"]
-    )
-    parser.add_argument("--features", nargs="+", default=["npy"], choices=["npy", "parquet"])
-    parser.add_argument("--grid", nargs="+", default=["1x1", "2x1", "1x2", "2x2"])
-    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
+    parser.add_argument("--conv", nargs="+", default=list(convs[:2]), choices=convs)
+    parser.add_argument("--grid", nargs="+", default=list(grids))
     parser.add_argument("--rounds", type=int, default=3, help="0: only compare the results")
     parser.add_argument("--settle", type=float, default=2.0, help="idle seconds before each run")
     parser.add_argument("--no-limits", action="store_true", help="skip the machine's limits")
     parser.add_argument("--work", type=Path, help="where data sets are kept between calls")
     parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
-    given = parser.parse_args()
+    return parser
+
+
+def compare_cases(
+    name: str, given: Namespace, data_of: Callable[[Path, int], Path], cases: Cases
+) -> None:
+    """Measure, show and keep the cases of every scale.
+
+    Args:
+        name: of the JSON file.
+        data_of: the data set of a scale, in a folder.
+        cases: of a data set: the case, its peers, and what it is.
+    """
     with tempfile.TemporaryDirectory(prefix="embertide-bench-") as folder:
         work = given.work or Path(folder)
         found: Run = {"machine": {} if given.no_limits else limits(work), "cases": []}
         for scale in given.scale:
-            data = make(work / f"rmat-{scale}", scale=scale)
+            data = data_of(work, scale)
             sizes = json.loads((data / "dataset.json").read_text())
-            for conv in given.conv:
-                peers = [name for name in given.peers if conv != "appnp" or name in OF_APPNP]
-                for features in given.features:
-                    case = Case(data, Path(folder), conv, features, given.settle)
-                    systems = measure(case, peers, given.grid, given.rounds)
-                    title = f"scale {scale}, {conv}, {features} features"
-                    about = {"scale": scale, "conv": conv, "features": features}
-                    size = {key: sizes[key] for key in ("nodes", "edges")}
-                    found["cases"].append({**about, **size, "systems": systems})
-                    show(title, systems)
-        save("end_to_end", found, given.out)
+            for case, peers, about in cases(data, Path(folder)):
+                systems = measure(case, peers, given.grid, given.rounds)
+                size = {key: sizes[key] for key in ("nodes", "edges")}
+                found["cases"].append({"scale": scale, **about, **size, "systems": systems})
+                show(f"scale {scale}, {', '.join(about.values())}", systems)
+        save(name, found, given.out)
+
+
+def main() -> None:
+    """Measure all asked-for cases."""
+    parser = options(__doc__, ["gcn", "gat", "appnp"], ["1x1", "2x1", "1x2", "2x2"])
+    parser.add_argument("--features", nargs="+", default=["npy"], choices=["npy", "parquet"])
+    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
+    given = parser.parse_args()
+
+    def data_of(folder: Path, scale: int) -> Path:
+        return make(folder / f"rmat-{scale}", scale=scale)
+
+    def cases(data: Path, work: Path) -> Iterator[tuple[Case, list[str], dict[str, str]]]:
+        for conv, features in product(given.conv, given.features):
+            peers = [name for name in given.peers if conv != "appnp" or name in OF_APPNP]
+            case = Case(data, work, conv, features, given.settle)
+            yield case, peers, {"conv": conv, "features": features}
+
+    compare_cases("end_to_end", given, data_of, cases)
 
 
 if __name__ == "__main__":

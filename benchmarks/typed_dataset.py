@@ -9,7 +9,6 @@ Models have PyG's names of parameters: RGCN (means, a root weight) and HGT (four
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from benchmarks.dataset import HEADS, LAYERS, QUADRANTS, write_edges, write_features
+from benchmarks.dataset import (
+    HEADS,
+    LAYERS,
+    QUADRANTS,
+    make_from_arguments,
+    write_edges,
+    write_features,
+)
 
 SHARES = {"item": 1, "user": 2, "shop": 2}
 """Node type -> the power of two by which it has fewer nodes than 2^scale."""
@@ -139,15 +145,7 @@ def _hgt(draw: Any, width: int) -> dict[str, Values]:
 
 def main() -> None:
     """Make the files."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--scale", type=int, default=16, help="2^scale nodes of all types")
-    parser.add_argument("--degree", type=int, default=20, help="edges drawn per node")
-    parser.add_argument("--width", type=int, default=128, help="columns of the features")
-    options = parser.parse_args()
-    make(options.folder, scale=options.scale, degree=options.degree, width=options.width)
+    make_from_arguments(__doc__, make)
 
 
 if __name__ == "__main__":

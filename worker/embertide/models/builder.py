@@ -181,6 +181,7 @@ class ProgramBuilder(RowBuilder):
         negative_slope: float = 0.2,
         scale: float = 1.0,
         loops: Loops = "keep",
+        before: str | None = None,
         log_sum: bool = False,
     ) -> str:
         """Attention that needs both ends' features; without a key, the values are the keys."""
@@ -197,6 +198,7 @@ class ProgramBuilder(RowBuilder):
             negative_slope=negative_slope,
             scale=scale,
             loops=loops,
+            before=before,
             log_sum=log_sum,
         )
         return self._append(step, self.widths[x] + (heads if log_sum else 0))

@@ -47,24 +47,42 @@ def lower_attention(
         return _attend(low, additive, relation, scope)
     ends = Ends(low, (message,), relation)
     name = _product(ends.lines, factors, message)
-    return Rows(_step(ends, share.args[0], name, message, scope, log_sum=False))
+    return Rows(_step(ends, share.args[0], name, message, scope))
 
 
 def lower_attention_together(
-    low: Lowering, parts: Sequence[tuple[Node, Node]], relations: Sequence[str], scope: Called
+    low: Lowering,
+    query: Node,
+    pairs: Sequence[tuple[Node, Node]],
+    relations: Sequence[str],
+    heads: int,
+    scope: Called,
 ) -> Rows:
-    """One softmax over the in-edges of several relations, weighing a message of each.
+    """One softmax over the in-edges of several relations, of keys times queries.
 
     Args:
-        parts: of each relation its scores [E, H] and its messages [E, H, F].
+        pairs: of each relation its keys and its values.
     """
-    made = []
-    for (score, message), relation in zip(parts, relations, strict=True):
-        ends = Ends(low, (score, message), relation)
-        name = ends.lines.of(message)
-        made.append(_step(ends, score, name, message, scope, log_sum=True))
-    heads, width = (int(one.value[0].numel()) for one in parts[0])
-    return Rows(low.b.merge_softmax(tuple(made), width, heads))
+    named = [[_rows_of(low, one) for one in pair] for pair in pairs]
+    asked, made = _rows_of(low, query), None
+    low.begin(scope)
+    for at, ((key, value), relation) in enumerate(zip(named, relations, strict=True), 1):
+        with low.over(relation):
+            made = low.b.pair_attend(
+                value,
+                asked,
+                heads,
+                kind="dot",
+                key=key,
+                before=made,
+                log_sum=at < len(named),
+            )
+    assert made is not None
+    return Rows(made)
+
+
+def _rows_of(low: Lowering, node: Node) -> str:
+    return low.name(low.rows(node, low.values.get(node)))
 
 
 def lower_semantic(
@@ -81,14 +99,12 @@ def lower_semantic(
     return Rows(out)
 
 
-def _step(
-    ends: Ends, score: Node, name: str, message: Node, scope: Called, *, log_sum: bool
-) -> str:
+def _step(ends: Ends, score: Node, name: str, message: Node, scope: Called) -> str:
     heads, width = int(score.value[0].numel()), int(message.value[0].numel())
     scores = ends.lines.of(score)
     ends.lines.finish(scores, heads, _SCORE)
     ends.lines.finish(name, width)
-    return ends.step(scope, "softmax", width + heads * log_sum, log_sum)
+    return ends.step(scope, "softmax", width)
 
 
 # What a softmax is multiplied by.
@@ -168,10 +184,7 @@ def _shaped(value: Node | Tensor | float) -> Node | None:
 
 
 def _attend(low: Lowering, found: _Additive, relation: str, scope: Called) -> Rows:
-    x, source, target = (
-        low.name(low.rows(one, low.values.get(one)))
-        for one in (found.x, found.source, found.target)
-    )
+    x, source, target = (_rows_of(low, one) for one in (found.x, found.source, found.target))
     low.begin(scope)
     with low.over(relation):
         out = low.b.attend(

@@ -43,7 +43,7 @@ class Ends:
                 if rows not in self.tensors[node.op]:
                     self.tensors[node.op].append(rows)
 
-    def step(self, scope: Called, reduce: Any, width: int, log_sum: bool = False) -> str:
+    def step(self, scope: Called, reduce: Any, width: int) -> str:
         """The step of the lines that were written; returns its tensor."""
         x, target = self._joined("source"), self._joined("target")
         params = tuple(self.low.constant(tensor, "value") for tensor in self.params)
@@ -57,7 +57,6 @@ class Ends:
                 target=target or None,
                 params=params,
                 edge_weight=self.weighted,
-                log_sum=log_sum,
             )
 
     def _any_source(self) -> str:

@@ -20,29 +20,30 @@ from embertide.tracing.roles import ALL, relation_of
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Traced, plain
 
+_KEY, _QUERY, _VALUE = 0, 1, 2
+"""Where HGTConv's one Linear of a node type has them."""
+
 
 def hgt(
     recording: Recording, m: Any, x_dict: Mapping[str, Any], edge_index_dict: Mapping[Any, Any]
 ) -> dict[str, Any]:
     """HGTConv: one softmax over the in-edges of all relations into a node type."""
-    heads, columns = m.heads, m.out_channels
-    width = columns // heads
-    queries = {}
+    count = len(m.edge_types)
     parts: dict[str, list[tuple[str, Any, Any]]] = {}
     for at, triple in enumerate(m.edge_types):
         relation = _relation(m, edge_index_dict.get(triple))
-        edges, (source, _, destination) = recording.edges[relation], triple
-        if destination not in queries:
-            queries[destination] = _projected(m, x_dict, destination, 1)
-        both = edges.source(_projected(m, x_dict, source, 0, 2, at=at))
-        key, value = both[:, :columns], both[:, columns:]
-        scale = m.p_rel["__".join(triple)] / math.sqrt(width)
-        pairs = edges.target(queries[destination]) * key
-        score = pairs.view(-1, heads, width).sum(dim=-1) * scale
-        parts.setdefault(destination, []).append((relation, score, value.view(-1, heads, width)))
+        source, _, destination = triple
+        # The relation's prior and the scale of scores are factors of its keys.
+        factors = m.p_rel["__".join(triple)].view(-1) / math.sqrt(m.out_channels // m.heads)
+        key = _projected(
+            m, x_dict, source, _KEY, _matrices(m.k_rel, at, count) * factors.view(-1, 1, 1)
+        )
+        value = _projected(m, x_dict, source, _VALUE, _matrices(m.v_rel, at, count))
+        parts.setdefault(destination, []).append((relation, key, value))
     found = {}
     for name, of_type in parts.items():
-        out = m.out_lin({name: gelu(_attended(recording, name, of_type))})[name]
+        query = _projected(m, x_dict, name, _QUERY)
+        out = m.out_lin({name: gelu(_attended(recording, name, query, of_type, m.heads))})[name]
         if out.size(-1) == x_dict[name].size(-1):
             share = m.skip[name].sigmoid()
             out = share * out + (1 - share) * x_dict[name]
@@ -50,43 +51,51 @@ def hgt(
     return found
 
 
+def _matrices(stored: Any, at: int, relations: int) -> Tensor:
+    """[H, D, D] of a relation; stored head by head."""
+    found: Tensor = stored.weight[at::relations]
+    return found
+
+
 def _projected(
-    m: Any, x_dict: Mapping[str, Any], name: str, *which: int, at: int | None = None
+    m: Any, x_dict: Mapping[str, Any], name: str, part: int, matrices: Tensor | None = None
 ) -> Any:
-    """[N, columns] a node type's keys (0), queries (1) or values (2), or several side by side.
+    """[N, columns] a node type's keys, queries or values.
 
     Args:
-        at: the relation whose own matrices multiply keys and values behind the type's; both are
-            one product.
+        matrices: [H, D, D] of a relation, which multiply them behind the type's own; both are one
+            product.
     """
-    lin, columns = m.kqv_lin.lins[name], m.out_channels
-    weights, biases = [], []
-    for part in which:
-        rows = slice(part * columns, (part + 1) * columns)
-        weight, bias = lin.weight[rows], lin.bias[rows]
-        if at is not None:
-            of_relation = (m.k_rel if part == 0 else m.v_rel).weight
-            own = [of_relation[head * len(m.edge_types) + at] for head in range(m.heads)]
-            matrix = _diagonal(*own)
-            weight, bias = matrix.t() @ weight, bias @ matrix
-        weights.append(weight)
-        biases.append(bias)
-    return linear(x_dict[name], torch.cat(weights), torch.cat(biases))
+    lin, rows = m.kqv_lin.lins[name], slice(part * m.out_channels, (part + 1) * m.out_channels)
+    weight, bias = lin.weight[rows], lin.bias[rows]
+    if matrices is not None:
+        matrix = _diagonal(*matrices)
+        weight, bias = matrix.t() @ weight, bias @ matrix
+    return linear(x_dict[name], weight, bias)
 
 
-def _attended(recording: Recording, name: str, parts: list[tuple[str, Any, Any]]) -> Traced:
-    """[N, H*D] the messages of all relations, weighed by one softmax."""
-    nodes = recording.graph.counts[name]
-    ends = torch.cat([recording.graph.edges[relation].dst for relation, _, _ in parts])
-    share = shares(torch.cat([plain(score) for _, score, _ in parts]), ends, nodes)
-    messages = torch.cat([plain(message) for _, _, message in parts])
-    value = reduced(messages * share.unsqueeze(-1), ends, nodes, "sum").flatten(1)
+def _attended(
+    recording: Recording, name: str, query: Any, parts: list[tuple[str, Any, Any]], heads: int
+) -> Traced:
+    """[N, H*D] the values of all relations, weighed by one softmax of keys times queries."""
+    nodes, scores, values, ends = recording.graph.counts[name], [], [], []
+    for relation, key, value in parts:
+        edges = recording.graph.edges[relation]
+        both = plain(key)[edges.src] * plain(query)[edges.dst]
+        scores.append(both.view(len(both), heads, -1).sum(dim=-1))
+        values.append(plain(value)[edges.src].view(len(both), heads, -1))
+        ends.append(edges.dst)
+    share = shares(torch.cat(scores), torch.cat(ends), nodes)
+    weighed = torch.cat(values) * share.unsqueeze(-1)
+    total = reduced(weighed, torch.cat(ends), nodes, "sum").flatten(1)
     args = (
-        tuple((score, message) for _, score, message in parts),
+        query,
+        tuple((key, value) for _, key, value in parts),
         tuple(relation for relation, _, _ in parts),
+        heads,
         recording.scopes.current(),
     )
-    return recording.tape.wrap(recording.tape.add("attend", args, {}, value, name))
+    return recording.tape.wrap(recording.tape.add("attend", args, {}, total, name))
 
 
 def han(
