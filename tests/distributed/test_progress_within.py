@@ -83,15 +83,25 @@ def watch(exchange: Exchange, graph: Graph, model: Program) -> list[Progress]:
 @pytest.mark.parametrize("grid", [(1, 1), (2, 2)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_layer_is_seen_to_go_on(grid: tuple[int, int], name: str) -> None:
-    for events in on_grid(*grid, watch, make_graph(), PROGRAMS[name]):
-        for values in ([e.steps for e in events], [e.fraction for e in events]):
-            assert values == sorted(values)
-        for layer in (1, 2):
-            within = [event for event in events if event.layer == layer]
-            assert len({event.fraction for event in within}) >= 5, within
-            assert len({event.steps for event in within}) >= 5
-            assert all((layer - 1) / 2 <= event.fraction <= 1.0 for event in within)
-        assert events[-1].fraction == 1.0
+    attempts = 3
+    for left in reversed(range(attempts)):
+        by_rank = on_grid(*grid, watch, make_graph(), PROGRAMS[name])
+        for events in by_rank:
+            for values in ([e.steps for e in events], [e.fraction for e in events]):
+                assert values == sorted(values)
+            assert events[-1].fraction == 1.0
+        looks = [_looks_within(events, layer) for events in by_rank for layer in (1, 2)]
+        if min(looks) >= 5:
+            return
+        # A busy machine may keep the one who looks from it for as long as a layer takes.
+        assert left, looks
+
+
+def _looks_within(events: list[Progress], layer: int) -> int:
+    """How often a layer was seen further on, by its share and by what was done."""
+    within = [event for event in events if event.layer == layer]
+    assert all((layer - 1) / 2 <= event.fraction <= 1.0 for event in within)
+    return min(len({e.fraction for e in within}), len({e.steps for e in within}))
 
 
 @pytest.mark.skipif(native.lib is None, reason=native.describe())
