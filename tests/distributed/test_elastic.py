@@ -29,7 +29,7 @@ from tests.support.world import make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 
-SOON_SECONDS = 120.0
+SOON_SECONDS = 20.0
 LONG_SECONDS = 600
 """What workers sleep; nothing that ends them in time waits for that."""
 

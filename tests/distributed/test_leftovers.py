@@ -168,8 +168,10 @@ def test_ctrl_c_ends_the_waiting_at_once(jobs: Path, start: Start) -> None:
     first = _held(start, jobs / "big", "features")
     second = start(jobs / "big")
     _await_message(second, "waiting for process")
+    began = time.monotonic()
     second.process.send_signal(signal.SIGINT)
     assert second.done(SECONDS).code == 130
+    assert time.monotonic() - began < 5.0
     first.go_on()
     assert first.done(SECONDS).code == 0
     assert not any(first.scratch.iterdir())
