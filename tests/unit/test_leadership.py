@@ -19,7 +19,7 @@ SETTINGS = Settings(
     own_namespace="tools", own_name="op", lease_seconds=120, renew_seconds=60.0, retry_seconds=0.05
 )
 """No machine is so busy that a leader cannot renew in time."""
-IMPATIENT = replace(SETTINGS, renew_seconds=1.0)
+IMPATIENT = replace(SETTINGS, lease_seconds=4, renew_seconds=1.0)
 
 
 class LeaseServer:
