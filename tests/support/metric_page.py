@@ -55,7 +55,8 @@ the layers; what becomes the output's rows counts to the last layer. `relation` 
 `user:buys:item`, `other` for all further ones, and `several` for rows that travel once for more
 than one relation. The size of a group is what was received over the number of groups.
 
-Attempts are told apart by the label `attempt`: each starts its counters at 0. There are no
+Attempts are told apart by the label `attempt`: each starts its counters at 0, before there is
+anything to count, so that `rate` sees a stage that is over between two scrapes. There are no
 checkpoints, since an attempt begins anew, and so no metric of their age. S3 is counted in the
 worker process; the planner's and rank 0's listing of the inputs is not.
 

@@ -30,6 +30,10 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 _STATES = ("starting", "running", "succeeded", "failed", "stopped")
 _BOUNDS = [*map(str, WAIT_BUCKETS), "+Inf"]
+# Counters begin at 0 before there is anything to count: a series whose first sample is its whole
+# growth has no rate, and a short stage would never be seen.
+_ROW_STAGES = ("features", "infer", "publish")
+_EDGE_STAGES = ("ingest", "infer")
 
 Values = Mapping[tuple[str, ...], float]
 """A metric's own labels -> value."""
@@ -102,8 +106,8 @@ class _Families:
         for metric, by_stage in (
             (names.STAGE_SECONDS, snapshot.stages),
             (names.STAGE_MEMORY_BYTES, memory.stage_bytes),
-            (names.ROWS, snapshot.rows_done),
-            (names.EDGES, snapshot.edges_done),
+            (names.ROWS, dict.fromkeys(_ROW_STAGES, 0) | snapshot.rows_done),
+            (names.EDGES, dict.fromkeys(_EDGE_STAGES, 0) | snapshot.edges_done),
         ):
             yield self._of(metric, {(stage,): value for stage, value in by_stage.items()})
         for metric, value in (
@@ -116,7 +120,7 @@ class _Families:
         ):
             if value:
                 yield self._of(metric, {(): value})
-        yield from self._of_traffic(snapshot.traffic)
+        yield from self._of_traffic(_begun(snapshot))
         yield from self._of_plan(snapshot.planned_traffic)
         yield from self._of_s3(snapshot.s3)
 
@@ -167,6 +171,29 @@ class _Families:
         for labels, value in values.items():
             family.add_metric((*self._who, *labels), value)
         return family
+
+
+def _begun(snapshot: Snapshot) -> list[Traffic]:
+    """What has moved, and at 0 what the plan expects and has not moved yet."""
+    moved = {_transfer(item) for item in snapshot.traffic}
+    return snapshot.traffic + [
+        Traffic(
+            axis=item.axis,
+            primitive=item.primitive,
+            layer=item.layer,
+            bytes_sent=0,
+            bytes_received=0,
+            messages=0,
+            groups=0,
+            largest_group_bytes=0,
+            wait_seconds=0.0,
+            compute_seconds=0.0,
+            waits=[0] * len(_BOUNDS),
+            relation=item.relation,
+        )
+        for item in snapshot.planned_traffic
+        if _transfer(item) not in moved
+    ]
 
 
 def _transfer(item: Traffic | PlannedTraffic) -> tuple[str, str, str, str]:
