@@ -137,6 +137,7 @@ def reduce_linear(
     last: Epilogue,
     *,
     reduce: Reduce = "sum",
+    accumulate: bool = False,
 ) -> None:
     """out = epilogue(y @ weight.T), where y are the rows that :func:`reduce_rows` makes.
 
@@ -147,6 +148,7 @@ def reduce_linear(
         block: with every row.
         source: [s, D] x.
         weight: [D', D], contiguous.
+        accumulate: the epilogue is that of the products added to what is in ``out``.
     """
     if _is_native(out, block, source):
         native.lib.spmm_linear(
@@ -158,13 +160,16 @@ def reduce_linear(
             factors.source,
             factors.target,
             _finish(last),
+            accumulate,
             reduce == "max",
         )
         return
     source = source.contiguous()
     for chunk in block.chunks():
-        values = _reduce_chunk(chunk, source, factors, reduce, 0.0)
-        out[chunk.rows] = last.part(chunk.rows).apply_(values @ weight.T)
+        product = _reduce_chunk(chunk, source, factors, reduce, 0.0) @ weight.T
+        if accumulate:
+            product += out[chunk.rows]
+        out[chunk.rows] = last.part(chunk.rows).apply_(product)
 
 
 def multiply(

@@ -1,4 +1,7 @@
-"""The order of products and sums: whichever of the two equivalent orders costs less.
+"""The order of steps: readers behind what they read, and products before or behind sums.
+
+A step that alone reads what another makes follows it as soon as all it reads is there: then the
+two can run as one (:mod:`embertide.steps.fuse`), and fewer tensors are alive.
 
 A normalised sum over in-edges acts on rows, a product on columns, so they commute:
 ``sum(x @ W.T) == sum(x) @ W.T``, whatever factors and edge weights the sum has. The order decides
@@ -16,7 +19,9 @@ from embertide.steps.program import Program
 
 
 def order_steps(program: Program, workers: int) -> Program:
-    """The program with each product before its sum where that makes rows narrower, else behind.
+    """The program with readers behind what they read, and products where they cost least.
+
+    A product stands before its sum where that makes rows narrower, else behind.
 
     Rows that several relations sum travel once for all of them, but their products for each, and
     so count that often.
@@ -29,6 +34,7 @@ def order_steps(program: Program, workers: int) -> Program:
     Args:
         workers: of the grid.
     """
+    program = replace(program, steps=_closer(program))
     steps, widths = list(program.steps), dict(program.widths)
     for at in range(len(steps) - 1):
         # As they are by now: the first may have changed places with the one before it.
@@ -58,6 +64,36 @@ def order_steps(program: Program, workers: int) -> Program:
             steps[at : at + 2] = swapped
             widths[first.out] = between
     return replace(program, steps=tuple(steps), widths=widths)
+
+
+def _closer(program: Program) -> tuple[Step, ...]:
+    """All steps, where steps on nodes do not wait for what they do not read.
+
+    They stay within their layers, and steps over edges in their order, which is that in which
+    workers send each other rows.
+    """
+    made, steps = set(program.inputs.values()), dict.fromkeys(program.steps)
+    found: list[Step] = []
+
+    def append(step: Step) -> None:
+        found.append(step)
+        made.add(step.out)
+        del steps[step]
+        readers = [other for other in steps if step.out in other.reads()]
+        if (
+            len(readers) == 1
+            and _may_follow(step, readers[0])
+            and made.issuperset(readers[0].reads())
+        ):
+            append(readers[0])
+
+    while steps:
+        append(next(iter(steps)))
+    return tuple(found)
+
+
+def _may_follow(step: Step, reader: Step) -> bool:
+    return reader.edges is None and reader.layer == step.layer
 
 
 def _sums_of(program: Program, aggregate: Step) -> int:

@@ -25,10 +25,16 @@ BLOCK_ROWS = 1 << 14
 """Rows sent at a time: what is in flight stays small however many rows a worker has."""
 
 
-def linear(x: torch.Tensor, weight: torch.Tensor, last: Epilogue) -> torch.Tensor:
-    """epilogue(x @ weight.T) for a tensor with all its columns, in any row order."""
-    out = empty_as(x, len(x), len(weight))
-    multiply(out, x, weight, last)
+def linear(
+    x: torch.Tensor, weight: torch.Tensor, last: Epilogue, onto: torch.Tensor | None = None
+) -> torch.Tensor:
+    """epilogue(x @ weight.T) for a tensor with all its columns, in any row order.
+
+    Args:
+        onto: [n, D'] what the product is added to, before the epilogue, and where the result is.
+    """
+    out = empty_as(x, len(x), len(weight)) if onto is None else onto
+    multiply(out, x, weight, last, accumulate=onto is not None)
     return out
 
 
@@ -38,6 +44,7 @@ def ring_gemm(
     tile: torch.Tensor,
     weight: torch.Tensor,
     last: Epilogue,
+    onto: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Multiply a tile with a weight into the ``rows`` layout.
 
@@ -48,19 +55,21 @@ def ring_gemm(
         tile: [N/P, D/M].
         weight: [D', D], on every rank.
         last: bias and activation of the finished rows.
+        onto: as in :func:`linear`.
 
     Returns:
         [N/(P*M), D'].
     """
     slices = ColumnSlices(weight.shape[1], channel.grid.feature)
     start, stop = ranges.within(channel.grid.rank)
-    out = empty_as(tile, stop - start, len(weight))
+    out = empty_as(tile, stop - start, len(weight)) if onto is None else onto
     axis = channel.axis
     final = (axis.index + 1) % axis.size
     for m, span, block in ring_blocks(channel, ranges, tile, slices):
         factor = weight[:, slice(*slices.bounds(m))].contiguous()
         done = last.part(span) if m == final else NOTHING
-        multiply(out[span], block, factor, done, accumulate=m != axis.index)
+        first = m == axis.index and onto is None
+        multiply(out[span], block, factor, done, accumulate=not first)
     return out
 
 

@@ -294,6 +294,7 @@ def spmm_linear(
     weight: torch.Tensor,
     reduction: Reduction,
     last: Epilogue,
+    onto: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """As :func:`spmm`, multiplied by a weight before the epilogue; the sums never exist as a whole.
 
@@ -301,14 +302,24 @@ def spmm_linear(
         sources: all held by this rank.
         operand: with all columns.
         weight: [D', D].
+        onto: as in :func:`embertide.primitives.gemm.linear`.
 
     Returns:
         [outputs, D'].
     """
-    out = empty_as(operand.local, sources.outputs, len(weight))
+    out = empty_as(operand.local, sources.outputs, len(weight)) if onto is None else onto
     block = sources.local
     factors = reduction.factors(block, operand.scale)
     with channel.computing():
-        reduce_linear(out, block, operand.local, weight, factors, last, reduce=reduction.reduce)
+        reduce_linear(
+            out,
+            block,
+            operand.local,
+            weight,
+            factors,
+            last,
+            reduce=reduction.reduce,
+            accumulate=onto is not None,
+        )
     channel.reduced(block)
     return out

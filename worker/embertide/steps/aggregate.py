@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 
 from embertide.errors import ModelError
-from embertide.kernels.spmm import NOTHING, Epilogue
+from embertide.kernels.spmm import NOTHING
 from embertide.layouts import Layout, Shard
 from embertide.primitives.directory import look_up
 from embertide.primitives.exchange import Channel
@@ -98,26 +98,28 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         if run.product is None:
             last = execution.scaling_epilogue(run, "tile")
             return Shard("tile", spmm(*over, reduction, last, depth=depth), width)
-        last, weight = execution.scaling_epilogue(run, "rows"), execution.param(run.product.weight)
         if execution.grid.world == 1:
-            return Shard("rows", spmm_linear(*over, weight, reduction, last), width)
+            weight = execution.param(run.product.weight)
+            last, onto = execution.scaling_epilogue(run, "rows"), execution.onto(run)
+            return Shard("rows", spmm_linear(*over, weight, reduction, last, onto), width)
         sums = spmm(*over, reduction, NOTHING, depth=depth)
         # What was summed makes room for the product.
         del over
         execution.tensors.read(self.x)
-        return self._multiplied(execution, run.product, sums, last)
+        return self._multiplied(execution, run, run.product, sums)
 
     def _multiplied(
-        self, execution: Execution, product: Product, sums: torch.Tensor, last: Epilogue
+        self, execution: Execution, run: Run, product: Product, sums: torch.Tensor
     ) -> Shard:
         """Sums, times the weight of a product. Collective: every rank must call."""
+        last, onto = execution.scaling_epilogue(run, "rows"), execution.onto(run)
         weight = execution.param(product.weight)
         width = len(weight)
         if execution.grid.feature == 1:
-            return Shard("rows", linear(sums, weight, last), width)
+            return Shard("rows", linear(sums, weight, last, onto), width)
         channel = execution.channel(product.layer)
         ranges = execution.ranges_of(self.out)
-        return Shard("rows", ring_gemm(channel, ranges, sums, weight, last), width)
+        return Shard("rows", ring_gemm(channel, ranges, sums, weight, last, onto), width)
 
     def _finish(self, execution: Execution, run: Run, sums: torch.Tensor) -> Shard:
         """The rest of a run whose sums are there. Collective: every rank must call."""
@@ -125,9 +127,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             last = execution.scaling_epilogue(run, "tile")
             return Shard("tile", last.apply_(sums), execution.program.widths[run.out])
         execution.tensors.read(self.x)
-        return self._multiplied(
-            execution, run.product, sums, execution.scaling_epilogue(run, "rows")
-        )
+        return self._multiplied(execution, run, run.product, sums)
 
     def _sum_together(self, execution: Execution) -> torch.Tensor | None:
         """Our sums, where those of other relations need rows of the same tensor.
@@ -236,7 +236,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         else:
             walk.moves.append(TileRows(self.edges, width / size.feature))
         if run.product is None or size.workers == 1:
-            walk.need(more + walk.tensor(run.out) + size.in_flight(width))
+            walk.need(more + walk.result(run) + size.in_flight(width))
             return "tile" if run.product is None else "rows"
         walk.need(more + walk.tensor(self.out) + size.in_flight(width))
         return self._walk_product(walk, run, run.product)
@@ -244,7 +244,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
     def _walk_product(self, walk: Walk, run: Run, product: Product) -> Layout:
         """Behind the sums; what was summed makes room for it."""
         walk.read(self.x)
-        walk.need(walk.tensor(self.out) + walk.tensor(run.out))
+        walk.need(walk.tensor(self.out) + walk.result(run))
         walk.convert(self.out, product.layer)
         return "rows"
 

@@ -154,6 +154,11 @@ class Step(ABC):
         return None
 
     @property
+    def summed(self) -> tuple[str, ...]:
+        """The tensors whose sum the step is, if that is all it does."""
+        return ()
+
+    @property
     def commutes(self) -> bool:
         """``step(x @ W.T) == step(x) @ W.T``: it acts on rows, and on all columns alike."""
         return False

@@ -49,6 +49,11 @@ class Combine(Step, kind="combine"):
         """``b`` is changed where no later step reads it."""
         return walk.together([self.a, self.b], self.out, in_place=True)
 
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """Both, where neither has a factor."""
+        return (self.a, self.b) if self.alpha == self.beta == 1.0 else ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Concat(Step, kind="concat"):

@@ -75,6 +75,11 @@ class Elementwise(Step, kind="elementwise"):
         """The last one is changed where no later step reads it."""
         return walk.together(self.reads(), self.out, in_place=True)
 
+    @property
+    def summed(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.inputs if self.op == "sum" else ()
+
 
 def _owned(data: Tensor, fresh: bool) -> Tensor:
     return data if fresh else data.clone()

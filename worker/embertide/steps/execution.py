@@ -102,6 +102,13 @@ class Execution:
         assert param is not None
         return param
 
+    def onto(self, run: Run) -> torch.Tensor | None:
+        """[N/(P*M), D'] what the run adds its product to, in place; None: it starts afresh.
+
+        Collective: every rank must call.
+        """
+        return None if run.onto is None else self.rows(run.onto, run.steps[-1].layer)
+
     def epilogue(self, run: Run, layout: Layout) -> Epilogue:
         """Bias and activation of a run, cut to our columns of its result, whatever its rows are."""
         shard = Shard(layout, torch.empty(0), self.program.widths[run.out])

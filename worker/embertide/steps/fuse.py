@@ -1,10 +1,13 @@
 """Runs of steps that are executed as one, so that what is between them never exists as a tensor.
 
 A sum, the product behind it, a bias and an activation are one pass: a row is finished while it is
-in the cache. Only names that one step reads, and nobody asks for, may disappear.
+in the cache. Of a sum of products each is added to those before it as it is made (`chains`), and
+the last one finishes the rows. Only names that one step reads, and nobody asks for, may disappear.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from embertide.steps.base import Leader, Step
 from embertide.steps.program import Program
@@ -13,15 +16,54 @@ from embertide.steps.run import Product, Run
 
 def runs(program: Program) -> list[Run]:
     """All steps in order; those that are fused with none are runs of their own."""
-    found, at = [], 0
+    found, at, links = [], 0, chains(program)
     while at < len(program.steps):
-        run = _run_at(program, at)
+        run = _run_at(program, at, links)
         found.append(run)
         at += len(run.steps)
     return found
 
 
-def _run_at(program: Program, at: int) -> Run:
+@dataclass(frozen=True)
+class Link:
+    """A product of a sum of products.
+
+    Attributes:
+        onto: the one before it; None for the first.
+        total: the sum that all are of, if this is the last of them.
+    """
+
+    onto: str | None
+    total: Step | None
+
+
+def chains(program: Program) -> dict[str, Link]:
+    """Products that are added to each other in place, by the tensors that they make.
+
+    The first of a sum may be made by any step; of each of the others the product is known as it
+    is added. The step that adds them all follows the last one.
+    """
+    numbers = {step.out: at for at, step in enumerate(program.steps)}
+    found: dict[str, Link] = {}
+    for at, total in enumerate(program.steps):
+        parts = sorted(total.summed, key=lambda name: numbers.get(name, -1))
+        makers = [program.steps[numbers[name]] for name in parts if name in numbers]
+        if (
+            len(parts) < 2
+            or len(makers) < len(parts)
+            or makers[-1].out != program.steps[at - 1].out
+        ):
+            continue
+        if all(step.product for step in makers[1:]) and all(
+            program.feeds_only(step, total) for step in makers
+        ):
+            ontos = [None, *parts[:-1]]
+            totals = [*[None] * (len(parts) - 1), total]
+            found |= dict(zip(parts, map(Link, ontos, totals), strict=True))
+    return found
+
+
+def _run_at(program: Program, at: int, links: dict[str, Link]) -> Run:
     """The longest run that starts with a step."""
     leader, rest = program.steps[at], list(program.steps[at + 1 :])
     if not isinstance(leader, Leader):
@@ -39,7 +81,9 @@ def _run_at(program: Program, at: int) -> Run:
     if leader.takes_product and (step := follows()) and step.product:
         product = step.product
         take()
-    multiplied = product or leader.product
+    multiplied, link = product or leader.product, links.get(taken[-1].out)
+    if link and link.total:
+        take()
     shift = multiplied.bias if multiplied else None
     if shift is None and (step := follows()) and step.added:
         shift = step.added
@@ -51,4 +95,6 @@ def _run_at(program: Program, at: int) -> Run:
     reader = follows()
     if not (isinstance(reader, Leader) and reader.scales_sources):
         reader = None
-    return Run(tuple(taken), leader, product, shift, activation, reader)
+    onto = link.onto if link else None
+    part = link is not None and link.total is None
+    return Run(tuple(taken), leader, product, shift, activation, reader, onto, part)

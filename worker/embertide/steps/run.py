@@ -40,6 +40,9 @@ class Run:
         activation: the last step, if it is one.
         reader: the step that alone reads the result, if the next one multiplies what it reads by
             a factor a row: the run may do that instead, and so once per node.
+        onto: the tensor that the product is added to, which becomes the result: a sum of several
+            products is made in place.
+        part: a later run adds to the result, which must be in ``rows``.
     """
 
     steps: tuple[Step, ...]
@@ -48,6 +51,8 @@ class Run:
     shift: str | None = None
     activation: RowActivation | None = None
     reader: Leader | None = None
+    onto: str | None = None
+    part: bool = False
 
     @property
     def out(self) -> str:
@@ -56,12 +61,18 @@ class Run:
 
     def lower(self, execution: Execution) -> Shard:
         """Our shard of the result. Collective: every rank must call."""
-        if self.leader is not None:
-            return self.leader.lower_run(execution, self)
-        return self.steps[0].lower(execution)
+        if self.leader is None:
+            return self.steps[0].lower(execution)
+        made = self.leader.lower_run(execution, self)
+        if self.onto is not None:
+            execution.tensors.take(self.onto)
+        return made
 
     def walk(self, walk: Walk) -> Layout:
         """Tell a walk what :meth:`lower` holds and moves; returns the result's layout."""
-        if self.leader is not None:
-            return self.leader.walk_run(walk, self)
-        return self.steps[0].walk(walk)
+        if self.leader is None:
+            return self.steps[0].walk(walk)
+        made = self.leader.walk_run(walk, self)
+        if self.onto is not None:
+            del walk.alive[self.onto]
+        return made

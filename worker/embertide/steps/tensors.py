@@ -66,6 +66,10 @@ class Tensors:
             if name in self._loaded:
                 self._loaded[name].release()
 
+    def take(self, name: str) -> None:
+        """The tensor has become another one."""
+        del self._alive[name]
+
     def dies(self, name: str) -> bool:
         """No step after this one reads the tensor, so it may be changed in place."""
         return self._last[name] <= self._at

@@ -136,6 +136,13 @@ class Walk:
             return self.get(name, "rows")
         return "rows" if self.alive[name][0] == "rows" else "tile"
 
+    def result(self, run: Run) -> float:
+        """Bytes of a run's result in ``rows``: none where it is made in what is there."""
+        if run.onto is None:
+            return self.tensor(run.out)
+        self.get(run.onto, "rows")
+        return 0.0
+
     def read(self, name: str) -> None:
         """The run is done with the tensor, which makes room where no later one reads it."""
         if self.dies(name):
@@ -146,12 +153,11 @@ class Walk:
         if self.grid.feature > 1:
             self.moves.append(Conversion(layer, name, self.width(name), primitive))
 
-    def land_product(self, x: str, width: int, out: str) -> Layout:
-        """A row-wise function [n, width] of loaded features goes to where ``out`` is wanted."""
+    def land_product(self, x: str, width: int, out: str, layout: Layout) -> Layout:
+        """A row-wise function [n, width] of loaded features arrives as ``out``."""
         made = self.tensor(out)
         batch = min(float(self.size.group_bytes), made) if self.grid.workers > 1 else 0.0
         self.need(made + _LANDING_BATCHES * batch)
-        layout: Layout = "rows" if self.program.wants_rows(out) else "tile"
         self._land(x, width, layout)
         return layout
 

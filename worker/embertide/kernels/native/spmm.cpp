@@ -116,18 +116,18 @@ std::unique_ptr<float[]> pack(const Weight& weight) {
     return packed;
 }
 
-// out = epilogue(spmm(x) @ weight.T): a few rows at a time are reduced into a buffer that stays in
+// out = epilogue(spmm(x) @ weight.T), or of that and what is in out: a few rows at a time are reduced into a buffer that stays in
 // the cache, and multiplied from there.
 void spmm_linear(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Weight weight,
                  Factors weights, Factors source_scale, Factors target_scale, Last finish,
-                 bool maximum) {
+                 bool accumulate, bool maximum) {
     const int64_t n = weight.shape(0), k = weight.shape(1);
     require(static_cast<int64_t>(x.shape(1)) == k, "weight: one column for each column of x");
     require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
     require(!pattern.scatters(), "pattern: must hold every row of out");
     Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
     g.maximum = maximum;
-    const Epilogue last = epilogue(finish, out.shape(0), n, false), none{};
+    const Epilogue last = epilogue(finish, out.shape(0), n, accumulate), none{};
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
     const int64_t out_stride = row_stride(out, "out");
     const auto packed = pack(weight);
@@ -198,8 +198,8 @@ void bind_spmm(nb::module_& m) {
     m.def("spmm_linear", spmm_linear, nb::arg("pattern"), nb::arg("out").noconvert(),
           nb::arg("x").noconvert(), nb::arg("weight").noconvert(),
           nb::arg("weights").noconvert().none(), nb::arg("source_scale").noconvert().none(),
-          nb::arg("target_scale").noconvert().none(), nb::arg("last"), nb::arg("maximum"),
-          NoGil());
+          nb::arg("target_scale").noconvert().none(), nb::arg("last"), nb::arg("accumulate"),
+          nb::arg("maximum"), NoGil());
     m.def("dense", dense, nb::arg("out").noconvert(), nb::arg("x").noconvert(),
           nb::arg("weight").noconvert(), nb::arg("last"), nb::arg("accumulate"), NoGil());
 }
