@@ -184,6 +184,42 @@ def test_a_product_over_many_tiles(kernels: str, width: int) -> None:
     close(out, exact.apply_(sums @ weight.double().T))
 
 
+@pytest.mark.parametrize("width", [1, 17, 128])
+def test_a_product_is_added_to_what_is_there(kernels: str, width: int) -> None:
+    block = random_block([3, 0, 400, 40], 50)
+    x, weight, start = torch.randn(50, 24), torch.randn(width, 24), torch.randn(4, width)
+    last = Epilogue(torch.randn(width), "relu", 0.0, torch.rand(4))
+    exact = replace(last, bias=last.bias.double(), scale=last.scale.double())
+    out = start.clone()
+    reduce_linear(out, block, x, weight, Factors(), last, accumulate=True)
+    sums = expected_rows(block, x, Factors(), "sum", None, 4)
+    close(out, exact.apply_(start.double() + sums @ weight.double().T))
+
+
+@pytest.mark.parametrize("width", [1, 17, 128])
+def test_a_share_of_other_rows_is_added(kernels: str, width: int) -> None:
+    """A hub's row, which is joined from pieces, and rows without non-zeros, too."""
+    block = random_block([3, 0, HUB, 40], 50)
+    x, other = torch.randn(50, width), torch.randn(4, width + 3)[:, 2 : width + 2]
+    factors = Factors(None, None, torch.rand(4))
+    last = Epilogue(torch.randn(width), "relu", 0.0, torch.rand(4), other, 0.3)
+    exact = replace(last, bias=last.bias.double(), scale=last.scale.double(), added=other.double())
+    out = torch.empty(4, width)
+    reduce_rows(out, block, x, factors, last)
+    close(out, exact.apply_(expected_rows(block, x, factors, "sum", None, 4)))
+
+
+def test_what_is_added_must_fit_and_goes_to_sums_alone() -> None:
+    if native.lib is None:
+        pytest.skip("torch broadcasts")
+    block, x = random_block([1, 2], 5), torch.randn(5, 4)
+    out = torch.empty(2, 4)
+    with pytest.raises(ValueError, match="added: a value for each of out"):
+        reduce_rows(out, block, x, Factors(), Epilogue(added=torch.ones(3, 4)))
+    with pytest.raises(ValueError, match="added: to sums only"):
+        multiply(out, torch.ones(2, 4), torch.ones(4, 4), Epilogue(added=out))
+
+
 def test_factors_must_fit_the_rows() -> None:
     if native.lib is None:
         pytest.skip("torch broadcasts")

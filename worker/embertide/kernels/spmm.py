@@ -49,22 +49,28 @@ class Factors:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What happens to every finished row: ``scale * activation(row + bias)``.
+    """What happens to every finished row: ``scale * activation(row + share * added + bias)``.
 
     Attributes:
         bias: [width] or None.
         activation: one that :func:`is_fusible` accepts.
         slope: leaky_relu's negative slope, or elu's alpha.
         scale: [outputs] one factor for each row, or None.
+        added: [outputs, width] or None; to sums of rows only, not to products.
+        share: the factor of what is added.
     """
 
     bias: torch.Tensor | None = None
     activation: str = "none"
     slope: float = 0.0
     scale: torch.Tensor | None = None
+    added: torch.Tensor | None = None
+    share: float = 1.0
 
     def apply_(self, rows: torch.Tensor) -> torch.Tensor:
         """The epilogue on its own, in place."""
+        if self.added is not None:
+            rows.add_(self.added, alpha=self.share)
         if self.bias is not None:
             rows += self.bias
         if self.activation != "none":
@@ -73,7 +79,8 @@ class Epilogue:
 
     def part(self, which: torch.Tensor | slice) -> Epilogue:
         """The epilogue of some of the rows."""
-        return self if self.scale is None else replace(self, scale=self.scale[which])
+        scale = None if self.scale is None else self.scale[which]
+        return replace(self, scale=scale, added=None if self.added is None else self.added[which])
 
 
 NOTHING = Epilogue()
@@ -206,8 +213,9 @@ def _is_native(out: torch.Tensor, block: Block, source: torch.Tensor) -> bool:
     )
 
 
-def _finish(last: Epilogue) -> tuple[torch.Tensor | None, int, float, torch.Tensor | None]:
-    return last.bias, _ACTIVATIONS.index(last.activation), last.slope, last.scale
+def _finish(last: Epilogue) -> tuple[torch.Tensor | float | None, ...]:
+    activation = _ACTIVATIONS.index(last.activation)
+    return last.bias, activation, last.slope, last.scale, last.added, last.share
 
 
 def _reduce_chunk(

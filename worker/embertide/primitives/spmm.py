@@ -257,8 +257,9 @@ class _Sum:
         reduce, whole = self._reduction.reduce, self._whole
         if arrived.number is None:
             block = self._sources.local
-            # With groups to come the bias goes in first and the activation waits for the last.
-            early = Epilogue(self._last.bias if reduce == "sum" else None)
+            # With groups to come what is added goes in first and the activation waits for the last.
+            last = self._last
+            early = replace(last, activation="none", scale=None) if reduce == "sum" else NOTHING
             factors = self._reduction.factors(block, self._operand.scale)
             reduce_rows(
                 self._out,
@@ -284,7 +285,7 @@ class _Sum:
         if self._reduction.reduce == "max":
             out = self._out.masked_fill_(self._out == float("-inf"), 0.0)
             return self._last.apply_(out)
-        return replace(self._last, bias=None).apply_(self._out)
+        return replace(self._last, bias=None, added=None).apply_(self._out)
 
 
 def spmm_linear(

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from embertide.errors import ModelError
-from embertide.kernels.spmm import NOTHING
+from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.sources import Sources
-from embertide.primitives.spmm import Reduction, spmm, tile_operand
+from embertide.primitives.spmm import Operand, Reduction, spmm, tile_operand
 from embertide.steps.aggregate import Aggregate
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
@@ -89,7 +89,12 @@ class Propagate(EdgeStep, kind="propagate"):
             # What is read once makes room for the second sum.
             tensors.read(self.x)
         for number in range(1, self.times + 1):
-            h = self._hop(execution, over, h, teleport)
+            # Factors of sources are multiplied once per node, by the sum before: but for the first
+            # sum, the result, and sums that are results as well.
+            inner = total is None and number < self.times
+            last = Epilogue(scale=over.source if inner else None, added=teleport, share=self.alpha)
+            scale = over.source if total is not None or number == 1 else None
+            h = self._hop(execution, over, tile_operand(h, scale), last)
             if total is not None and self.hops is not None:
                 total.add_(h, alpha=self.hops[number])
         return Shard("tile", h if total is None else total, width)
@@ -104,13 +109,10 @@ class Propagate(EdgeStep, kind="propagate"):
         weighted = self.edge_weight and graph.csr.weights is not None
         return _Over(graph.tiles(), source, Reduction("sum", weighted, target))
 
-    def _hop(self, execution: Execution, over: _Over, h: Tensor, teleport: Tensor | None) -> Tensor:
+    def _hop(self, execution: Execution, over: _Over, h: Operand, last: Epilogue) -> Tensor:
         """The next h, beside the one before. Collective: every rank must call."""
         channel = execution.channel(self.layer, "graph", "spmm", self.relation)
-        depth = execution.depth
-        operand = tile_operand(h, over.source)
-        out = spmm(channel, over.sources, operand, over.reduction, NOTHING, depth=depth)
-        return out if teleport is None else out.add_(teleport, alpha=self.alpha)
+        return spmm(channel, over.sources, h, over.reduction, last, depth=execution.depth)
 
     # -- what it costs -----------------------------------------------------------------------
 

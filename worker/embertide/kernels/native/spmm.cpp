@@ -29,15 +29,32 @@ const float* data_of(const Factors& factors, int64_t size, const char* what) {
     return factors->data();
 }
 
-// Bias, activation, its slope and the rows' factors, of an out of [rows, width].
-using Last = std::tuple<Factors, int, float, Factors>;
+using Added = std::optional<InMatrix<float>>;
+
+// Bias, activation, its slope, the rows' factors, what is added and its share, of an out of
+// [rows, width].
+using Last = std::tuple<Factors, int, float, Factors, Added, float>;
 
 Epilogue epilogue(const Last& last, int64_t rows, int64_t width, bool accumulate) {
-    const auto& [bias, activation, slope, row_scale] = last;
+    const auto& [bias, activation, slope, row_scale, added, share] = last;
     require(activation >= 0 && activation <= 3, "activation: not one of the four");
+    require(!added || (static_cast<int64_t>(added->shape(0)) == rows &&
+                       static_cast<int64_t>(added->shape(1)) == width),
+            "added: a value for each of out");
     return {data_of(bias, width, "bias: one value for each column of out"),
-            static_cast<Activation>(activation), slope, accumulate,
-            data_of(row_scale, rows, "row_scale: one for each row of out")};
+            static_cast<Activation>(activation),
+            slope,
+            accumulate,
+            data_of(row_scale, rows, "row_scale: one for each row of out"),
+            added ? added->data() : nullptr,
+            added ? row_stride(*added, "added") : 0,
+            share};
+}
+
+// That of a product, whose rows are finished where nothing else is read.
+Epilogue product_epilogue(const Last& last, int64_t rows, int64_t width, bool accumulate) {
+    require(!std::get<4>(last), "added: to sums only, not to products");
+    return epilogue(last, rows, width, accumulate);
 }
 
 // The epilogue of rows that are counted from row `at` on.
@@ -127,7 +144,7 @@ void spmm_linear(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, W
     require(!pattern.scatters(), "pattern: must hold every row of out");
     Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
     g.maximum = maximum;
-    const Epilogue last = epilogue(finish, out.shape(0), n, accumulate), none{};
+    const Epilogue last = product_epilogue(finish, out.shape(0), n, accumulate), none{};
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
     const int64_t out_stride = row_stride(out, "out");
     const auto packed = pack(weight);
@@ -169,7 +186,7 @@ void dense(Matrix<float> out, InMatrix<float> x, Weight weight, Last finish, boo
     require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
     require(x.shape(0) == out.shape(0), "out: one row for each row of x");
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
-    const Epilogue last = epilogue(finish, out.shape(0), n, accumulate);
+    const Epilogue last = product_epilogue(finish, out.shape(0), n, accumulate);
     const int64_t x_stride = row_stride(x, "x"), out_stride = row_stride(out, "out");
     const auto packed = pack(weight);
     const auto multiply = EMBERTIDE_PICK(dense_rows);

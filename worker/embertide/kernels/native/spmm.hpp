@@ -10,13 +10,17 @@ namespace embertide {
 
 enum class Activation : int { none, relu, leaky_relu, elu };
 
-// What happens to a row before it is stored: out = row_scale * activation(value [+ out] + bias).
+// What happens to a row before it is stored:
+// out = row_scale * activation(value [+ out] [+ share * added] + bias).
 struct Epilogue {
     const float* bias;       // one value per column, or null
     Activation activation;
     float slope;             // of leaky_relu; alpha of elu
     bool accumulate;         // add to (for maxima: keep the larger of) what is there
     const float* row_scale;  // factor of each output row, or null
+    const float* added;      // a row for each output row, or null; sums only
+    int64_t added_stride;
+    float share;             // of what is added
 };
 
 // The non-zeros and their sources; the same for every row of a call.

@@ -11,14 +11,16 @@ inline int64_t row_start(const Gather& g, int64_t row) {
                          : static_cast<const int32_t*>(g.indptr)[row];
 }
 
-// Factors of a row: of what was reduced, and of what is stored.
+// Factors of a row, of what was reduced and of what is stored, and what is added between.
 struct Ends {
     float first = 1.0f, last = 1.0f;
+    const float* added = nullptr;
 };
 
 inline Ends ends_of(const Gather& g, const Epilogue& last, int64_t out) {
     return {g.target_scale ? g.target_scale[out] : 1.0f,
-            last.row_scale ? last.row_scale[out] : 1.0f};
+            last.row_scale ? last.row_scale[out] : 1.0f,
+            last.added ? last.added + out * last.added_stride : nullptr};
 }
 
 // Columns [0, lanes * vectors) of non-zeros [begin, end), in registers.
@@ -57,6 +59,7 @@ inline void finish(const Gather& g, const Epilogue& last, int64_t column, Ends e
         const Vec<lanes> there = load<lanes>(to + column);
         value = g.maximum ? larger<lanes>(value, there) : value + there;
     }
+    if (ends.added) value += splat<lanes>(last.share) * load<lanes>(ends.added + column);
     if (last.bias) value += load<lanes>(last.bias + column);
     store<lanes>(to + column, activate<lanes>(value, last) * splat<lanes>(ends.last));
 }
