@@ -10,7 +10,8 @@ import torch
 
 from embertide.models.order import order_steps
 from embertide.models.reference import run_reference
-from embertide.steps import Activation, Affine, Aggregate, Linear, Program
+from embertide.steps import Activation, Affine, Aggregate, Elementwise, Linear, Program
+from embertide.steps.elementwise import ElementOp
 from embertide.steps.fuse import runs
 from tests.support.catalogue import catalogue
 from tests.support.world import make_features
@@ -61,6 +62,56 @@ def test_the_next_sum_alone_lets_its_factors_be_multiplied_early() -> None:
     assert last.reader is None
     shared = replace(gcn(8, 8, 8), outputs=("0.relu",))
     assert all(run.reader is None for run in runs(order_steps(shared, 1)))
+
+
+def of_products(op: ElementOp = "sum", *, asked: tuple[str, ...] = ()) -> Program:
+    """Two sums over in-edges and the node itself, each through a weight, and a ReLU of all."""
+    steps = [
+        Aggregate(out="s1", layer=0, x="x"),
+        Aggregate(out="s2", layer=0, x="x", reduce="max"),
+        Linear(out="p1", layer=0, x="s1", weight="w", bias="b"),
+        Linear(out="p2", layer=0, x="s2", weight="w"),
+        Linear(out="p3", layer=0, x="x", weight="w", bias="b"),
+        Elementwise(out="all", layer=0, inputs=("p3", "p1", "p2"), op=op),
+        Activation(out="out", layer=0, x="all", kind="relu"),
+    ]
+    return Program(
+        steps=tuple(steps),
+        params={"w": torch.randn(4, 4), "b": torch.randn(4)},
+        widths=dict.fromkeys(("x", *(step.out for step in steps)), 4),
+        layers=1,
+        outputs=asked,
+    )
+
+
+def test_products_of_a_sum_are_added_to_each_other() -> None:
+    """Each in a run with the sum before it; the last one is finished with the activation."""
+    ordered = order_steps(of_products(), 1)
+    assert [(run.out, run.onto, run.part) for run in runs(ordered)] == [
+        ("p1", None, True),
+        ("p2", "p1", True),
+        ("out", "p2", False),
+    ]
+    assert [len(run.steps) for run in runs(ordered)] == [2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [of_products("max"), of_products("mean"), of_products(asked=("p1",))],
+    ids=["maximum", "mean", "one is asked for"],
+)
+def test_other_products_are_tensors(program: Program) -> None:
+    assert not any(run.onto or run.part for run in runs(order_steps(program, 1)))
+
+
+def test_what_is_behind_no_product_is_not_added_to() -> None:
+    """A sum over in-edges that is no product's ends the chain, unless it is the first."""
+    first, last = of_products(), of_products()
+    bare = Aggregate(out="p2", layer=0, x="x", reduce="max")
+    first = replace(first, steps=(bare, *(s for s in first.steps if s.out not in ("s2", "p2"))))
+    last = replace(last, steps=(*last.steps[:3], last.steps[4], bare, *last.steps[5:]))
+    assert [run.onto for run in runs(order_steps(first, 1))] == [None, "p2", "p1"]
+    assert not any(run.onto for run in runs(order_steps(last, 1)))
 
 
 def test_every_model_gives_the_same_numbers() -> None:

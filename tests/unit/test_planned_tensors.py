@@ -14,6 +14,7 @@ from embertide.steps import (
     Affine,
     Aggregate,
     Attend,
+    Elementwise,
     Linear,
     Message,
     Program,
@@ -56,6 +57,12 @@ SUM_AND_PRODUCT = program(sum_of("x", "sums"), product_of("sums", "out"), x=10, 
 
 def test_alone_a_sum_and_its_product_make_one_tensor() -> None:
     assert peak(SUM_AND_PRODUCT, size(), placed=True) == 17 * ONE
+
+
+def test_a_product_of_a_sum_is_made_in_those_before_it() -> None:
+    total = Elementwise(out="out", layer=0, inputs=("a", "b", "c"), op="sum")
+    steps = product_of("x", "a"), product_of("x", "b"), product_of("x", "c"), total
+    assert peak(program(*steps, x=10, a=7, b=7, c=7, out=7), size(), placed=True) == 17 * ONE
 
 
 def test_rows_that_are_not_placed_are_put_in_order_first() -> None:
