@@ -12,7 +12,8 @@ import numpy as np
 import torch
 import yaml
 
-from embertide.models.folder import LayerName, folder_files
+from embertide.models.folder import LayerName
+from embertide.models.folder_writing import folder_files
 from embertide.steps import Aggregate, Elementwise, Linear, Program, Step
 
 WIDTH = 8

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from embertide.launch.local import run_job
-from embertide.models.folder import LayerName, folder_files
+from embertide.models.folder import LayerName
+from embertide.models.folder_writing import folder_files
 from embertide.models.read import read_model
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from embertide.models.folder import LayerName, folder_files
+from embertide.models.folder import LayerName
+from embertide.models.folder_writing import folder_files
 from embertide.steps import Program
 
 

@@ -11,7 +11,8 @@ import torch
 from embertide.errors import ModelError
 from embertide.models.assemble import assemble
 from embertide.models.description import Description, parse_description
-from embertide.models.folder import Exported, parse_folder, parse_text
+from embertide.models.folder import Exported
+from embertide.models.folder_reading import parse_folder, parse_text
 from embertide.models.tables import PROGRAM_NAME
 from embertide.models.weights import Weights, load_tensors
 from embertide.steps import Program

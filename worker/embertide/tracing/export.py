@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from embertide.models.builder import ProgramBuilder
-from embertide.models.folder import Exported, FolderFiles, folder_files, parse_folder
+from embertide.models.folder import Exported, FolderFiles
+from embertide.models.folder_reading import parse_folder
+from embertide.models.folder_writing import folder_files
 from embertide.models.read import ExportedModel
 from embertide.models.summary import ModelSummary, summarise
 from embertide.models.weights import Weights, load_tensors

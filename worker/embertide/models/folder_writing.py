@@ -1,0 +1,112 @@
+"""Write a program as the files of a folder, see :mod:`embertide.models.folder`."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+import yaml
+
+from embertide.models.folder import FORMAT, FolderFiles, LayerName, Library
+from embertide.steps import Program, Step
+
+_HEAD = """\
+# A model as a program: every step makes one tensor with a row for each node.
+# docs/export.md of embertide says what this file is; `embertide show` draws it.
+"""
+
+
+def folder_files(
+    program: Program,
+    layers: tuple[LayerName, ...],
+    module: str,
+    library: Library,
+    tables: Mapping[str, torch.Tensor] | None = None,
+) -> FolderFiles:
+    """The text, the weights and the embedding tables of a program.
+
+    Parameters are stored in float32 where that loses nothing, else as they are.
+
+    Args:
+        tables: node type -> [N, D] the rows that its input has without features of the job's.
+    """
+    stored = {kind: _npy(table) for kind, table in (tables or {}).items()}
+    named = {kind: _table_name(kind, data) for kind, data in stored.items()}
+    weights = safetensors.torch.save({n: _narrow(t) for n, t in _read_params(program).items()})
+    digest = hashlib.sha256(weights).hexdigest()
+    name = f"weights-{digest[:12]}.safetensors"
+    head = {
+        "format": FORMAT,
+        "module": module,
+        "library": library,
+        "weights": {"file": name, "sha256": digest},
+    }
+    lines = [_HEAD + _yaml(head, flow=None), "inputs:\n"]
+    for kind, tensor in program.inputs.items():
+        entry = _typed(kind) | {"name": tensor, "columns": program.widths[tensor]}
+        entry |= {"table": named[kind]} if kind in named else {}
+        lines.append("- " + _yaml(entry, flow=True))
+    lines.append("outputs:\n")
+    for kind, tensor in program.results.items():
+        lines.append("- " + _yaml(_typed(kind) | {"name": tensor}, flow=True))
+    lines.append("layers:\n")
+    for layer, out in zip(layers, program.outputs, strict=True):
+        entry = {"name": layer.name, "kind": layer.kind, "graph": layer.graph, "out": out}
+        lines.append("- " + _yaml(entry, flow=True))
+    lines.append("steps:\n")
+    lines += ["- " + _yaml(step_entry(step, program), flow=True) for step in program.steps]
+    files = {named[kind]: data for kind, data in stored.items()}
+    return FolderFiles("".join(lines).encode(), weights, name, tables=files)
+
+
+def _npy(table: torch.Tensor) -> bytes:
+    data = io.BytesIO()
+    np.save(data, _narrow(table.detach()).numpy(), allow_pickle=False)
+    return data.getvalue()
+
+
+def _table_name(kind: str, data: bytes) -> str:
+    digest = hashlib.sha256(data).hexdigest()[:12]
+    return f"table-{kind}-{digest}.npy" if kind else f"table-{digest}.npy"
+
+
+def _typed(kind: str) -> dict[str, Any]:
+    """A node type's name, which a program of one type does not have."""
+    return {"type": kind} if kind else {}
+
+
+def step_entry(step: Step, program: Program) -> dict[str, Any]:
+    """A step as plain values; fields with their default value are left out."""
+    entry: dict[str, Any] = {
+        "out": step.out,
+        "columns": program.widths[step.out],
+        "layer": step.layer,
+        "step": step.kind_name,
+    }
+    for one in fields(step):
+        value = getattr(step, one.name)
+        if one.name in ("out", "layer") or (one.default is not MISSING and value == one.default):
+            continue
+        entry[one.name] = list(value) if isinstance(value, tuple) else value
+    return entry
+
+
+def _read_params(program: Program) -> dict[str, torch.Tensor]:
+    names = dict.fromkeys(name for step in program.steps for name in step.param_names())
+    return {name: program.params[name] for name in names}
+
+
+def _narrow(tensor: torch.Tensor) -> torch.Tensor:
+    narrow = tensor.float()
+    return (narrow if torch.equal(narrow.to(tensor.dtype), tensor) else tensor).contiguous().clone()
+
+
+def _yaml(value: Any, flow: bool | None) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=flow, sort_keys=False, width=1 << 20)
+    return text
