@@ -15,11 +15,12 @@ from embertide.steps.program import Program
 
 _START_SECONDS = 4.0
 """Imports, listing the inputs, starting workers."""
-_INGESTED_EDGES = 4e6
-_SUMMED_VALUES = 1e9
-_MULTIPLIED_FLOPS = 5e10
-_READ_BYTES = 2e8
-_WRITTEN_BYTES = 1e8
+_INGESTED_EDGES = 9e6
+"""Read, sent to their owners and sorted."""
+_SUMMED_VALUES = 3.5e9
+_MULTIPLIED_FLOPS = 6e10
+_READ_BYTES = 2.5e8
+_WRITTEN_BYTES = 2.5e8
 """Written, read back and verified."""
 _EXCHANGED_BYTES = 1e9
 """Of all workers, which share the machine's memory."""
@@ -92,7 +93,7 @@ def basis(cores: int) -> str:
     """The assumptions of `seconds_range`, for people."""
     return (
         f"assumes {_START_SECONDS:.0f} s to start; of each of {cores} cores"
-        f" {_INGESTED_EDGES / 1e6:.0f} M edges/s ingested, {_SUMMED_VALUES / 1e9:.0f} G values/s"
+        f" {_INGESTED_EDGES / 1e6:.0f} M edges/s ingested, {_SUMMED_VALUES / 1e9:.1f} G values/s"
         f" summed along edges, {_MULTIPLIED_FLOPS / 1e9:.0f} GFLOP/s multiplied,"
         f" {_READ_BYTES / 1e6:.0f} MB/s read and {_WRITTEN_BYTES / 1e6:.0f} MB/s written; of all"
         f" together {_EXCHANGED_BYTES / 1e9:.0f} GB/s exchanged; then half to double of that."
