@@ -108,6 +108,10 @@ TAKEN = (
     Case("npy edges", INT_NPY),
     Case("features of edges", {f"{EDGE}.features": {"columns": ["price", "age"]}}),
     Case("vectors of edges", {f"{EDGE}.features": {"vectorColumn": "x"}}),
+    Case(
+        "a weight that is a feature, too",
+        {f"{EDGE}.columns.weight": "p", f"{EDGE}.features": {"columns": ["p", "q"]}},
+    ),
     Case("features of npy edges", INT_NPY | {f"{EDGE}.features": {"columns": [2, 3]}}),
     Case("npy features in the order of dense ids", {NODE: {"count": 7, "features": NPY}}),
     Case(
@@ -163,6 +167,16 @@ TAKEN = (
             "spec.input.edges": [
                 PLAIN_EDGE | {"sourceType": "user", "destinationType": "item", "reverse": "back"},
                 PLAIN_EDGE | {"sourceType": "item", "destinationType": "item", "selfLoops": "add"},
+            ],
+        },
+    ),
+    Case(
+        "reverses of one name between other types",
+        {
+            "spec.input.nodes": [a_node("user"), a_node("item"), a_node("tag")],
+            "spec.input.edges": [
+                PLAIN_EDGE | {"sourceType": "user", "destinationType": "item", "reverse": "back"},
+                PLAIN_EDGE | {"sourceType": "item", "destinationType": "tag", "reverse": "back"},
             ],
         },
     ),
@@ -240,6 +254,58 @@ BOUNDS = (
     Case("a scale of zero", {SCALING: {"scale": [1, 0]}}, "greater than 0"),
     Case("a mean in words", {SCALING: {"mean": ["0"]}}, "scaling.mean[0]"),
     Case("no means", {SCALING: {"mean": []}}, "should have at least 1 items"),
+    Case(
+        "a feature of edges twice",
+        {f"{EDGE}.features": {"columns": ["p", "q", "p"]}},
+        "Duplicate value",
+    ),
+    Case(
+        "an index of a feature twice",
+        INT_NPY | {f"{EDGE}.features": {"columns": [2, 3, 2]}},
+        "Duplicate value",
+    ),
+    Case(
+        "features of edges of no column",
+        {f"{EDGE}.features": {"columns": []}},
+        "features.columns in body should have at least 1 items",
+    ),
+    Case(
+        "too many features of edges",
+        {f"{EDGE}.features": {"columns": [f"f{k}" for k in range(257)]}},
+        "must have at most 256 items",
+    ),
+    Case(
+        "a feature of edges with a negative index",
+        INT_NPY | {f"{EDGE}.features": {"columns": [-2]}},
+        "features.columns[0] in body should be greater than or equal to 0",
+    ),
+    Case(
+        "vectors of edges without a name",
+        {f"{EDGE}.features": {"vectorColumn": ""}},
+        "features.vectorColumn in body should be at least 1 chars",
+    ),
+    Case(
+        "features of edges scaled",
+        {f"{EDGE}.features": {"columns": ["p"], "scaling": {"scale": [2]}}},
+        'unknown field "spec.input.edges[0].features.scaling"',
+    ),
+    Case("a reverse with a space", {f"{EDGE}.reverse": "bought by"}, "edges[0].reverse in body"),
+    Case(
+        "a type with a colon, which relations are written with",
+        {f"{NODE}.name": "shop:user"},
+        "nodes[0].name in body should match",
+    ),
+    Case("embeddings of no type", {"spec.output.nodeTypes": []}, "should have at least 1 items"),
+    Case(
+        "embeddings of too many types",
+        {"spec.output.nodeTypes": [f"t{k}" for k in range(65)]},
+        "spec.output.nodeTypes: Too many: 65: must have at most 64 items",
+    ),
+    Case(
+        "one type's embeddings, not in a list",
+        {"spec.output.nodeTypes": "node"},
+        "nodeTypes in body must be of type array",
+    ),
     Case("recursive in words", {f"{EDGE}.recursive": "yes"}, "recursive"),
     Case("fanout misspelt", {"spec.inference.fanout": "ful"}, "should match '^full$'"),
     Case("fanout of no neighbours", {"spec.inference.fanout": [5, 0]}, "fanout[1]"),
