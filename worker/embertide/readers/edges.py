@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from embertide.errors import InputError
+from embertide.footprint import FLOAT_BYTES
 from embertide.readers.columns import (
     Column,
     Float32s,
@@ -32,6 +33,8 @@ from embertide.storage.protocol import Storage
 EndKinds = tuple[IdKind, IdKind]
 """The kinds of ids of sources and of destinations."""
 EndCounts = tuple[int | None, int | None]
+_ENDS_BYTES = 16
+"""Of an edge's two ids, as they are read."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ def read_edges(
 ) -> Iterator[EdgeBatch]:
     """The edges of a split, each exactly once and in order, at most ``batch_rows`` a batch.
 
+    A batch of edges with features has fewer, so that it takes as much memory as one without.
     ``counts`` are the nodes of the source type and the destination type, where they are known and
     ids are dense; ``features`` is `edge_feature_width`'s result (found again when left out).
 
@@ -98,7 +102,8 @@ def read_edges(
     source, destination, *carried = table.columns
     weights = 0 if edges.columns.weight is None else 1
     width = edge_feature_width(storage, edges) if features is None else features
-    for arrays, where in read_table(storage, table, split, batch_rows):
+    rows = max(1, batch_rows * _ENDS_BYTES // (_ENDS_BYTES + FLOAT_BYTES * width))
+    for arrays, where in read_table(storage, table, split, rows):
         values = arrays[2 + weights :]
         yield EdgeBatch(
             to_ids(arrays[0], source, ids[0], where, counts[0]),
