@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.crd_bound_cases import BOUNDS
 from tests.support.crd_cases import (
     ABSENT,
-    BOUNDS,
     EDGE,
     INT_NPY,
     NODE,

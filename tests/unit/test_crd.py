@@ -15,7 +15,8 @@ from embertide.errors import ManifestError
 from embertide.spec import EmbeddingJob, load_manifest
 from embertide.spec.crd import crd, crd_yaml
 from embertide.spec.status import Condition, JobStatus, ProgressStatus
-from tests.support.crd_cases import BASE, BOUNDS, FROZEN, TAKEN, THAWED, Case
+from tests.support.crd_bound_cases import BOUNDS
+from tests.support.crd_cases import BASE, FROZEN, TAKEN, THAWED, Case
 from tests.support.crd_rule_cases import RULES
 from tests.support.paths import ROOT
 
