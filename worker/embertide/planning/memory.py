@@ -12,6 +12,7 @@ from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.planning.graph import PlannedGraph, PlannedRelation, PlannedType
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.primitives.shuffle import round_edges
+from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.steps.program import Program
 
@@ -195,7 +196,8 @@ def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:
     largest = max((split.size for split in relation.splits), default=0)
     fetched = min(largest, UNBUFFERED_BYTES)
     decoded = min(largest, _PAGE_BYTES * len(features.columns or [features.vector_column]))
-    readers = min(threads, -(-len(relation.splits) // size.workers))
+    at_once = splits_at_once(relation.splits, threads)
+    readers = min(at_once, -(-len(relation.splits) // size.workers))
     return float(readers * (fetched + decoded))
 
 

@@ -6,7 +6,7 @@ which, and each reads its own in batches (`read_edges`): memory does not depend 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from embertide.errors import InputError
@@ -22,6 +22,7 @@ from embertide.readers.columns import (
 )
 from embertide.readers.feature_schema import vector_width
 from embertide.readers.objects import list_objects
+from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.text import Dialect
@@ -35,6 +36,8 @@ EndKinds = tuple[IdKind, IdKind]
 EndCounts = tuple[int | None, int | None]
 _ENDS_BYTES = 16
 """Of an edge's two ids, as they are read."""
+_FETCHED_BYTES = 1 << 30
+"""Of splits that are read at once, on machines of many cores."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,12 @@ def read_edges(
             where,
             finite_vectors(values, carried[weights:], width, where) if values else None,
         )
+
+
+def splits_at_once(splits: Sequence[Split], threads: int) -> int:
+    """How many of some splits are read at once: one a thread, as long as 1 GiB holds them."""
+    largest = max((split.size for split in splits), default=0)
+    return max(1, min(threads, _FETCHED_BYTES // max(1, min(largest, UNBUFFERED_BYTES))))
 
 
 def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:
