@@ -13,9 +13,11 @@ the version already.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from embertide.spec.reports import OutputReport, ProgressReport
 from embertide.spec.run_status import RunStatus
+from embertide.spec.status import OutputStatus
 from embertide_operator.conditions import NOT_CURRENT
 from embertide_operator.decision import Decision, stop_pods
 from embertide_operator.failures import published_by
@@ -27,6 +29,8 @@ from embertide_operator.tracking import set_progress
 _REPORT_SECONDS = 5.0
 """How long a version that only the termination message tells of waits for the run's report."""
 _REPORT_REQUEUE_SECONDS = 0.5
+_MOST_TYPES_SHOWN = 4
+"""In a message or a column; the list of the status has all."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +89,41 @@ def _note_output(job: Object, draft: Draft, found: Publication) -> None:
     uri = output.uri or f"{output_of(job)}/versions/{output.version}"
     if found.progress is not None:
         set_progress(found.progress, draft)
-    draft["output"] = {
-        "version": output.version,
-        "uri": uri,
-        "rows": output.rows,
-        "dim": output.dim,
-        "manifestDigest": output.manifest_digest,
-    }
+    draft["output"] = _output_object(output, uri)
     draft["report"] = found.report.to_object() if found.report is not None else None
-    where = f"{output.rows} rows x {output.dim} at {uri}"
+    where = f"{_contents(output)} at {uri}"
     if draft.set("Published", True, "Published" if output.current else NOT_CURRENT, where):
         draft.add_event("Published", f"version {output.version}: {where}")
+
+
+def _output_object(output: OutputReport, uri: str) -> dict[str, Any]:
+    """``status.output``."""
+    found = OutputStatus(
+        version=output.version,
+        uri=uri,
+        rows=output.rows,
+        dim=output.dim,
+        types=output.types or None,
+        summary=_by_type(output) if output.types else f"{output.rows} x {output.dim}",
+        manifest_digest=output.manifest_digest,
+    )
+    return found.to_object()
+
+
+def _contents(output: OutputReport) -> str:
+    """What a version holds, as a message says it."""
+    if not output.types:
+        return f"{output.rows} rows x {output.dim}"
+    return f"{output.rows} rows ({_by_type(output)})"
+
+
+def _by_type(output: OutputReport) -> str:
+    """Such as ``item 40 x 6, user 61 x 6``; of many types the first ones by name."""
+    types = sorted(output.types or [], key=lambda of_type: of_type.name)
+    shown = [f"{of_type.name} {of_type.rows} x {of_type.dim}" for of_type in types]
+    if len(shown) > _MOST_TYPES_SHOWN:
+        shown[_MOST_TYPES_SHOWN:] = [f"{len(shown) - _MOST_TYPES_SHOWN} more"]
+    return ", ".join(shown)
 
 
 def _complete(seen: Observed, draft: Draft) -> Decision:

@@ -56,6 +56,7 @@ def check_output(status: WorkerStatus, job: JobFiles, version: str) -> None:
         "current": True,
         "job_uid": "9c2f",
         "attempt": status.attempt,
+        "types": None,
     }
 
 

@@ -108,6 +108,10 @@ TAKEN = (
     Case("npy edges", INT_NPY),
     Case("features of edges", {f"{EDGE}.features": {"columns": ["price", "age"]}}),
     Case("vectors of edges", {f"{EDGE}.features": {"vectorColumn": "x"}}),
+    Case(
+        "a weight that is a feature, too",
+        {f"{EDGE}.columns.weight": "p", f"{EDGE}.features": {"columns": ["p", "q"]}},
+    ),
     Case("features of npy edges", INT_NPY | {f"{EDGE}.features": {"columns": [2, 3]}}),
     Case("npy features in the order of dense ids", {NODE: {"count": 7, "features": NPY}}),
     Case(
@@ -167,6 +171,16 @@ TAKEN = (
         },
     ),
     Case(
+        "reverses of one name between other types",
+        {
+            "spec.input.nodes": [a_node("user"), a_node("item"), a_node("tag")],
+            "spec.input.edges": [
+                PLAIN_EDGE | {"sourceType": "user", "destinationType": "item", "reverse": "back"},
+                PLAIN_EDGE | {"sourceType": "item", "destinationType": "tag", "reverse": "back"},
+            ],
+        },
+    ),
+    Case(
         "sampled, on a grid", {"spec.inference.fanout": [50, 25], "spec.workers.grid": {"graph": 4}}
     ),
     Case(
@@ -206,60 +220,6 @@ TAKEN = (
     Case("an output in another bucket", {"spec.output.uri": "s3://other/features"}),
 )
 """Changes to ``BASE`` that give a job which both sides take, and read alike."""
-
-BOUNDS = (
-    Case("no spec", {"spec": ABSENT}, "spec"),
-    Case("no output", {"spec.output": ABSENT}, "spec.output"),
-    Case("an unknown field", {"spec.backofLimit": 3}, 'unknown field "spec.backofLimit"'),
-    Case("an unknown inner field", {f"{EDGE}.formt": "csv"}, "formt"),
-    Case("an unknown format", {f"{EDGE}.format": "orc"}, 'supported values: "parquet"'),
-    Case("a number in quotes", {"spec.backoffLimit": "3"}, "spec.backoffLimit"),
-    Case("no edges", {"spec.input.edges": []}, "should have at least 1 item"),
-    Case(
-        "too many edge types", {"spec.input.edges": [PLAIN_EDGE] * 65}, "must have at most 64 items"
-    ),
-    Case("a type's name with a space", {f"{EDGE}.name": "a b"}, "should match"),
-    Case("a long uri", {"spec.model.uri": "s3://shop/" + "m" * 2048}, "may not be more than 2048"),
-    Case(
-        "a long delimiter",
-        {f"{EDGE}.format": "csv", f"{EDGE}.delimiter": ";;"},
-        "may not be more than 1",
-    ),
-    Case("a negative index", {f"{EDGE}.columns.source": -1}, "greater than or equal to 0"),
-    Case("a column without name", {f"{EDGE}.columns.source": ""}, "should be at least 1 chars"),
-    Case(
-        "a column that is true",
-        {f"{EDGE}.columns.source": True},
-        "spec.input.edges[0].columns.source",
-    ),
-    Case(
-        "a column twice",
-        {f"{NODE}.features": {"uri": "s3://shop/x", "columns": ["a", "b", "a"]}},
-        "Duplicate value",
-    ),
-    Case("a scale of zero", {SCALING: {"scale": [1, 0]}}, "greater than 0"),
-    Case("a mean in words", {SCALING: {"mean": ["0"]}}, "scaling.mean[0]"),
-    Case("no means", {SCALING: {"mean": []}}, "should have at least 1 items"),
-    Case("recursive in words", {f"{EDGE}.recursive": "yes"}, "recursive"),
-    Case("fanout misspelt", {"spec.inference.fanout": "ful"}, "should match '^full$'"),
-    Case("fanout of no neighbours", {"spec.inference.fanout": [5, 0]}, "fanout[1]"),
-    Case("fanout of no layer", {"spec.inference.fanout": []}, "should have at least 1 items"),
-    Case("a grid of none", {"spec.workers.grid": {"graph": 0}}, "spec.workers.grid.graph"),
-    Case("a grid in words", {"spec.workers.grid": "2x2"}, "should match '^auto$'"),
-    Case("a negative seed", {"spec.inference.seed": -1}, "greater than or equal to 0"),
-    Case("no version kept", {"spec.output.keepVersions": 0}, "greater than or equal to 1"),
-    Case("no time to connect", {"spec.storage.connectTimeoutSeconds": 0}, "greater than 0"),
-    Case("an endpoint without scheme", {"spec.storage.endpointUrl": "minio:9000"}, "should match"),
-    Case("a controller without a domain", {"spec.managedBy": "multikueue"}, "should match"),
-    Case("no time to start", {"spec.preRunningDeadlineSeconds": 0}, "greater than or equal to 1"),
-    Case("a class in capitals", {"spec.operatorClass": "GPU"}, "should match"),
-    Case(
-        "a service account in capitals",
-        {"spec.workers.serviceAccountName": "Reader"},
-        "should match",
-    ),
-)
-"""Changes to ``BASE`` that types and bounds refuse; the messages are the API server's own."""
 
 _FROZEN = "cannot change once the job is accepted; create a job with another name"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.crd_bound_cases import BOUNDS
 from tests.support.crd_cases import (
     ABSENT,
-    BOUNDS,
     EDGE,
     INT_NPY,
     NODE,
@@ -24,6 +24,10 @@ _DIFFERENT = "source, destination and weight must be different columns"
 _DELIMITER = "must be one ASCII character that does not end a line or quote"
 _NO_COLUMNS = "npy has no columns; omit it (idsUri gives the ids)"
 _APART = "must be a prefix of its own: it is, contains or lies inside "
+
+BUYS = {"name": "buys", "sourceType": "user", "destinationType": "item"}
+SOLD = {"name": "sold", "sourceType": "item", "destinationType": "user"}
+FOLLOWS = {"name": "follows", "sourceType": "user", "destinationType": "user"}
 
 RULES = (
     Case("a name too long for its pods", {"metadata.name": "p" * 53}, "at most 52 characters"),
@@ -108,11 +112,35 @@ RULES = (
         {EDGE: PLAIN_EDGE | {"features": {"vectorColumn": "x"}}},
         "of edges is for format parquet; give columns",
     ),
+    *(
+        Case(f"a feature of edges that is {name}", changes, "cannot be their source or destination")
+        for name, changes in {
+            "the source": {f"{EDGE}.features": {"columns": ["p", "a"]}},
+            "the destination by default": {EDGE: PLAIN_EDGE | {"features": {"columns": ["dst"]}}},
+            "the source by index": INT_NPY | {f"{EDGE}.features": {"columns": [2, 0]}},
+            "the destination, of vectors": {f"{EDGE}.features": {"vectorColumn": "b"}},
+        }.items()
+    ),
     # Edges and nodes together.
     Case(
         "two edge types of one name",
         {"spec.input.edges": [PLAIN_EDGE, PLAIN_EDGE | {"uri": "s3://shop/f"}]},
         "spec.input.edges: Invalid value: names must be unique between the same two node types",
+    ),
+    *(
+        Case(
+            f"a reverse called like {name}",
+            {
+                "spec.input.nodes": [a_node("user"), a_node("item")],
+                "spec.input.edges": [PLAIN_EDGE | BUYS | first, PLAIN_EDGE | second],
+            },
+            "every reverse must have a name of its own",
+        )
+        for name, first, second in (
+            ("an edge type", {"reverse": "sold"}, SOLD),
+            ("another's reverse", {"reverse": "back"}, BUYS | {"name": "sees", "reverse": "back"}),
+            ("its own edge type", {}, FOLLOWS | {"reverse": "follows"}),
+        )
     ),
     Case(
         "two node types of one name",

@@ -14,8 +14,14 @@ import pyarrow.parquet as pq
 import torch
 
 from embertide.steps import Program
+from embertide.storage.opening import open_storage
+from embertide.versions.reading import read_version
+from tests.support.exact import assert_exact
 from tests.support.program_files import write_program
-from tests.support.typed_world import COUNTS, make_edges, make_typed_features
+from tests.support.typed_world import COUNTS, EDGE_FEATURES, make_edges, make_typed_features
+
+FEATURE_COLUMNS = [f"f{number}" for number in range(EDGE_FEATURES)]
+"""Of ``buys``, where its edges have features."""
 
 
 def names_of(node_type: str) -> list[Any]:
@@ -28,8 +34,14 @@ def names_of(node_type: str) -> list[Any]:
     )
 
 
-def write_typed_job(folder: Path, program: Program | None = None) -> dict[str, Any]:
-    """Write all inputs, and a program as the model; returns the manifest."""
+def write_typed_job(
+    folder: Path, program: Program | None = None, *, edge_features: bool = False
+) -> dict[str, Any]:
+    """Write all inputs, and a program as the model; returns the manifest.
+
+    Args:
+        edge_features: whether the edges of ``buys`` have theirs, in columns ``f0``, ``f1``.
+    """
     if program is not None:
         write_program(folder / "model", program)
     return {
@@ -37,7 +49,7 @@ def write_typed_job(folder: Path, program: Program | None = None) -> dict[str, A
         "kind": "EmbeddingJob",
         "metadata": {"name": "typed"},
         "spec": {
-            "input": {"edges": _write_edges(folder), "nodes": _write_nodes(folder)},
+            "input": {"edges": _write_edges(folder, edge_features), "nodes": _write_nodes(folder)},
             "model": {"uri": f"file://{folder}/model"},
             "inference": {"groupBytes": 4096},
             "output": {"uri": f"file://{folder}/out", "format": "npy"},
@@ -74,7 +86,7 @@ def _write_nodes(folder: Path) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _write_edges(folder: Path) -> list[dict[str, Any]]:
+def _write_edges(folder: Path, edge_features: bool) -> list[dict[str, Any]]:
     ends = {
         "buys": ("user", "item", "csv"), "follows": ("user", "user", "parquet"),
         "has": ("item", "tag", "npy"), "never": ("tag", "user", "tsv"),
@@ -87,6 +99,8 @@ def _write_edges(folder: Path) -> list[dict[str, Any]]:
         columns = {"src": src, "dst": dst}
         if edges.weight is not None:
             columns["w"] = edges.weight.tolist()
+        if edges.features is not None and edge_features:
+            columns |= dict(zip(FEATURE_COLUMNS, edges.features.T.tolist(), strict=True))
         path = folder / f"{name}.{form}"
         if form == "npy":
             np.save(path, np.array([src, dst]).T)
@@ -104,6 +118,8 @@ def _write_edges(folder: Path) -> list[dict[str, Any]]:
         )  # fmt: skip
     given[0] |= {"columns": {"weight": "w"}, "reverse": "bought_by"}
     given[2] |= {"reverse": "of"}
+    if edge_features:
+        given[0] |= {"features": {"columns": FEATURE_COLUMNS}}
     return given
 
 
@@ -111,3 +127,12 @@ def positions(node_type: str, ids: Any) -> torch.Tensor:
     """[n] the nodes of published ids."""
     at = {name: number for number, name in enumerate(names_of(node_type))}
     return torch.tensor([at[name] for name in ids.tolist()])
+
+
+def check_rows(folder: Path, node_type: str, expected: torch.Tensor) -> np.ndarray:
+    """[N, D] the rows of a type as the job published them: those expected, one for each node."""
+    found = read_version(open_storage(None), f"file://{folder}/out", node_type=node_type)
+    ids, vectors = found.to_numpy()
+    assert sorted(ids.tolist()) == sorted(names_of(node_type))
+    assert_exact(vectors, expected[positions(node_type, ids)])
+    return vectors

@@ -157,6 +157,22 @@ def carrying() -> Program:
     return program(steps, shapes, widths, {"item": "item.m", "user": "user.m"}, layers=1)
 
 
+def carrying_on() -> Program:
+    """The same, and sums of what came of it over a second list of edges, and over a third."""
+    first = carrying()
+    steps = [
+        *first.steps,
+        Aggregate(out="user.sum", layer=1, x="user.m", norm="in", relation=FOLLOWS),
+        Aggregate(out="tag.sum", layer=1, x="item.m", norm="none", relation=HAS),
+    ]
+    shapes = {name: tuple(values.shape) for name, values in first.params.items()}
+    widths = {"item.m": WIDTHS["user"], "user.m": WIDTHS["item"]}
+    widths |= {"user.sum": widths["user.m"], "tag.sum": widths["item.m"]}
+    return program(
+        steps, shapes, widths, {"item": "item.m", "user": "user.sum", "tag": "tag.sum"}, layers=2
+    )
+
+
 def normed() -> Program:
     """Statistics over the nodes of a type, of which some workers own none; one tensor or more."""
     shapes = {"t": (HIDDEN, WIDTHS["tag"]), "i": (HIDDEN, WIDTHS["item"]),

@@ -15,7 +15,8 @@ from embertide.errors import ManifestError
 from embertide.spec import EmbeddingJob, load_manifest
 from embertide.spec.crd import crd, crd_yaml
 from embertide.spec.status import Condition, JobStatus, ProgressStatus
-from tests.support.crd_cases import BASE, BOUNDS, FROZEN, TAKEN, THAWED, Case
+from tests.support.crd_bound_cases import BOUNDS
+from tests.support.crd_cases import BASE, FROZEN, TAKEN, THAWED, Case
 from tests.support.crd_rule_cases import RULES
 from tests.support.paths import ROOT
 
@@ -107,7 +108,7 @@ def test_columns_show_what_the_status_has() -> None:
             continue
         assert fields[path]["type"] == column["type"], path
     wide = [c["name"] for c in version()["additionalPrinterColumns"] if c.get("priority")]
-    assert wide == ["Output", "Operator", "Failure"]
+    assert wide == ["Output", "Embeddings", "Operator", "Failure"]
 
 
 def test_items_of_lists_have_no_defaults() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from embertide.errors import ModelError
 from embertide.steps import Message, RowWise
@@ -33,6 +36,21 @@ def width(*lines: str) -> int:
 )
 def test_widths_follow_from_the_lines(lines: tuple[str, ...], expected: int) -> None:
     assert width(*lines) == expected
+
+
+class OnCpu(TorchFunctionMode):
+    """Refuses tensors elsewhere."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        assert not isinstance(made, torch.Tensor) or made.device.type == "cpu"
+        return made
+
+
+def test_widths_are_found_without_the_compiler_of_torch() -> None:
+    """With the first operation on "meta" torch imports it: seconds, and 80 MiB of each worker."""
+    with OnCpu():
+        assert width("h = mul(x0, 0.5)", "out = linear(h, p0)") == 5
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from embertide.errors import InputError
 from embertide.readers import text_lines
+from embertide.readers.edges import splits_at_once
 from embertide.readers.splits import Split, assign_splits, map_objects, split_ranges
 from embertide.readers.text_lines import codec_of, count_lines_before, first_line, line_blocks
 from embertide.readers.where import Where
@@ -33,6 +34,13 @@ def test_assigned_splits_keep_their_order_and_balance(sizes: list[int], world: i
     weights = [sum(max(1, split.size) for split in rank) for rank in assigned]
     largest = max([max(1, size) for size in sizes], default=0)
     assert max(weights) <= sum(weights) / world + largest
+
+
+@pytest.mark.parametrize(("mib", "at_once"), [(0, 64), (16, 64), (40, 25), (64, 16), (900, 16)])
+def test_splits_that_are_read_at_once_are_bounded(mib: int, at_once: int) -> None:
+    """Of one that is larger than 64 MiB, no more is in memory."""
+    splits = [_split(0, 1 << 10), _split(1, mib << 20)]
+    assert [splits_at_once(splits, threads) for threads in (1, 4, 64)] == [1, 4, at_once]
 
 
 def test_equal_splits_are_assigned_evenly() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -51,7 +51,7 @@ class Inputs:
     storage: Storage
 
     @classmethod
-    def make(cls, cluster: KubernetesCluster, name: str, *size: str) -> Inputs:
+    def make(cls, cluster: KubernetesCluster, name: str, *size: str) -> Self:
         """``size``: options of ``embertide synth``."""
         place = f"s3://{cluster.s3.bucket}/{name}"
         command = [sys.executable, "-m", "embertide", "synth", place, "-q", *size]

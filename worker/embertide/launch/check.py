@@ -12,18 +12,24 @@ from typing import Any
 import torch
 
 from embertide.context import RunContext
+from embertide.errors import InputError
 from embertide.grid import Grid
 from embertide.launch.comparison import Check, prepare_check
+from embertide.launch.samples import read_samples
 from embertide.models.diagnose import Difference, Tried, first_difference
 from embertide.models.read import Model, ModelFiles, read_files
-from embertide.planning.inputs import list_inputs
-from embertide.planning.matching import chosen_result, match_types
+from embertide.planning.inputs import Inputs, list_inputs, with_tables
+from embertide.planning.matching import check_model, chosen_result, match_types, narrow
 from embertide.primitives.exchange import Exchange
 from embertide.readers.reference import ReferenceColumns, split_reference
+from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.nodes import NodeInput
 from embertide.stages.verify import Agreement
+from embertide.steps import Program
 from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import NullRecorder
 
@@ -33,6 +39,7 @@ class Checked:
     """What a check found.
 
     Attributes:
+        node_type: whose embeddings are compared; "" where the graph has one type.
         agreement: None where the reference's vectors have another width than the model's.
         difference: what mends the description; None where it agrees, or nothing was tried.
     """
@@ -40,6 +47,7 @@ class Checked:
     uri: str
     reference_width: int
     width: int
+    node_type: str
     agreement: Agreement | None
     difference: Difference | None
 
@@ -65,9 +73,10 @@ class Checked:
         """The verdict in lines, as an error's message has it."""
         if self.agreement is not None:
             return "\n".join([self.agreement.summary, *_explained(self.difference)])
+        of = f" for node type {self.node_type!r}" if self.node_type else ""
         first = (
             f"the vectors of {self.uri} have {self.reference_width} columns, but the model gives"
-            f" {self.width}."
+            f" {self.width}{of}."
         )
         return "\n".join([first, *_explained(self.difference)])
 
@@ -109,7 +118,8 @@ def check_job(
 ) -> Checked:
     """Compute the embeddings of all nodes with all neighbours and compare some with a reference.
 
-    Needs memory for the whole graph in this process.
+    Needs memory for the whole graph in this process. What can be refused by the widths of the
+    inputs and by their first rows is refused before all of them is read.
 
     Args:
         against: URI of the reference.
@@ -129,12 +139,43 @@ def check_job(
     program = files.program()
     of_type = chosen_result(job, program, node_type)
     node = job.spec.input.node(match_types(job, program)[of_type])
-    splits = split_reference(storage, against, node.ids, columns)
+    several = len(job.spec.input.nodes) > 1
+    splits = _split_reference(storage, against, node, columns, several=several)
+    _check_inputs(storage, job, inputs, program)
     compared = replace(inputs.by_nodes[node.name], reference=splits)
     inputs = replace(inputs, by_nodes=inputs.by_nodes | {node.name: compared})
     check = prepare_check(ctx, inputs, program, columns, of_type)
     limit = files.reference_tolerance if tolerance is None else tolerance
-    return _check(check, files, limit, search, on_progress)
+    found = _check(check, files, limit, search, on_progress)
+    return replace(found, node_type=node.name if several else "")
+
+
+def _split_reference(
+    storage: Storage,
+    uri: str,
+    node: NodeInput,
+    columns: ReferenceColumns | None,
+    *,
+    several: bool,
+) -> list[Split]:
+    """The reference's splits; what does not fit is told with the node type among several."""
+    try:
+        return split_reference(storage, uri, node.ids, columns)
+    except InputError as error:
+        if not several:
+            raise
+        raise InputError(
+            f"{error}. It is read as vectors of node type {node.name!r}; --node-type says whose"
+            " they are"
+        ) from error
+
+
+def _check_inputs(storage: Storage, job: EmbeddingJob, inputs: Inputs, program: Program) -> None:
+    """Refuse inputs of another width than the model's, and those with bad first rows."""
+    whole = with_tables(job, inputs.model_tables)
+    counts = {node.name: inputs.by_nodes[node.name].count(node) for node in whole.spec.input.nodes}
+    check_model(whole, inputs, program, GridShape.of(1, 1), counts)
+    read_samples(storage, narrow(whole, program).spec.input, inputs)
 
 
 def _check(
@@ -157,6 +198,7 @@ def _check(
         uri=reference.uri,
         reference_width=reference.values.shape[1],
         width=width,
+        node_type="",
         agreement=agreement,
         difference=difference,
     )

@@ -157,10 +157,11 @@ def estimate_program(
     check_model(job, inputs, program, grid, counts)
     graph, given = plan_graph(job, inputs, program, grid), job.spec.inference.fanout
     fanout = None if given == "full" else given
-    memory = planned_memory(graph, program, fanout)
+    cores, notes = os.cpu_count() or 1, []
+    memory = planned_memory(graph, program, fanout, threads=max(1, cores // grid.workers))
     traffic = planned_traffic(graph, program, fanout)
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers
-    output, cores, notes = _output_bytes(job, graph, program), os.cpu_count() or 1, []
+    output = _output_bytes(job, graph, program)
     if cores < grid.workers:
         notes.append(f"{grid.workers} workers share {cores} cores of this machine")
     work = work_of(

@@ -98,9 +98,10 @@ def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) ->
         )
     found = inputs.by_nodes[name].width
     if found != width:
+        of = f" for node type {name!r}" if len(job.spec.input.nodes) > 1 else ""
         raise ModelError(
             f"{features.uri}: the features have {found} columns, but the model {model} takes"
-            f" {width}; give the features or the model that belong together"
+            f" {width}{of}; give the features or the model that belong together"
         )
 
 
@@ -121,8 +122,8 @@ def _check_edge_features(job: EmbeddingJob, inputs: Inputs, relation: str, colum
     found = inputs.edge_features[str(edge.relation)]
     if found != columns:
         raise ModelError(
-            f"{edge.uri}: each edge has {found} features, but the model {model} takes {columns};"
-            " give the features or the model that belong together"
+            f"{edge.uri}: each edge{named} has {found} feature{'' if found == 1 else 's'}, but the"
+            f" model {model} takes {columns}; give the features or the model that belong together"
         )
 
 

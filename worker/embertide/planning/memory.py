@@ -12,6 +12,8 @@ from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.planning.graph import PlannedGraph, PlannedRelation, PlannedType
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.primitives.shuffle import round_edges
+from embertide.readers.edges import splits_at_once
+from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.steps.program import Program
 
 _OVERHEAD = 56 << 20
@@ -20,6 +22,8 @@ _MAPPING_BYTES = 128 << 20
 """At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
 _MAPPED_EDGE_BYTES = 64
 """Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
+_PAGE_BYTES = 2 << 20
+"""Of a parquet column that is being read: a page of 1 MiB, stored and decoded."""
 _TEXT_BYTES = 16
 """Of a string id: assumed, since metadata do not say it."""
 _OFFSET_BYTES = 8
@@ -48,9 +52,13 @@ class _IdBytes:
 
 
 def planned_memory(
-    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None
+    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, *, threads: int = 1
 ) -> dict[str, int]:
-    """Bytes of the fullest worker per stage, beyond its imports."""
+    """Bytes of the fullest worker per stage, beyond its imports.
+
+    Args:
+        threads: of a worker, each of which reads a split.
+    """
     held = [_type_bytes(name, graph, program) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in held)
     inputs = [of_type for of_type in held if of_type.is_input]
@@ -69,7 +77,7 @@ def planned_memory(
     )
     stages = {
         "features": _loading(held),
-        "ingest": loaded + _ingesting(graph),
+        "ingest": loaded + _ingesting(graph, threads),
         "csr": loaded + max(_sorting(graph), csrs + own),
         "infer": kept + max(gathering, layers),
         "publish": sum(of_type.named for of_type in held) + results,
@@ -164,7 +172,7 @@ def _chunks(relation: PlannedRelation, size: Size) -> float:
     return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
 
 
-def _ingesting(graph: PlannedGraph) -> float:
+def _ingesting(graph: PlannedGraph, threads: int) -> float:
     """Edge types are read one after another."""
     kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
     peak = before = 0.0
@@ -173,8 +181,24 @@ def _ingesting(graph: PlannedGraph) -> float:
         ends = (relation.relation.source, relation.relation.destination)
         hashed = any(kinds[name] != "dense" for name in ends)
         mapped = min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * size.edges / size.workers)
-        peak = max(peak, before + (mapped if hashed else 0.0))
+        peak = max(peak, before + (mapped if hashed else 0.0) + _reading(relation, size, threads))
     return peak
+
+
+def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:
+    """Bytes of row groups with features of edges that are being read, by as many threads at once.
+
+    They are large, and fetched whole; a page of each column is decoded.
+    """
+    features = relation.edge.features
+    if relation.edge.format != "parquet" or features is None:
+        return 0.0
+    largest = max((split.size for split in relation.splits), default=0)
+    fetched = min(largest, UNBUFFERED_BYTES)
+    decoded = min(largest, _PAGE_BYTES * len(features.columns or [features.vector_column]))
+    at_once = splits_at_once(relation.splits, threads)
+    readers = min(at_once, -(-len(relation.splits) // size.workers))
+    return float(readers * (fetched + decoded))
 
 
 def _csr(relation: PlannedRelation, size: Size) -> float:

@@ -24,7 +24,7 @@ from embertide.pod.memory import usable_cores
 from embertide.pod.progress import ProgressReporter
 from embertide.pod.rendezvous import find_rank_0, rendezvous_of
 from embertide.pod.settings import WorkSettings
-from embertide.pod.summary import run_status
+from embertide.pod.summary import published_types, run_status
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
 from embertide.spec.run_digest import run_digest
@@ -225,6 +225,7 @@ class WorkerAttempt:
             current=info.current,
             job_uid=self._settings.job_uid,
             attempt=self._settings.attempt,
+            types=published_types(info) if len(self._job.spec.input.nodes) > 1 else None,
         )
 
     def clean_up(self) -> OutputReport | None:

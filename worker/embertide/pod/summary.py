@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from embertide.spec.run_status import (
     MAX_ENTRIES,
     ExchangeReport,
     MemoryReport,
+    RelationReport,
     RunStatus,
     S3Report,
     StageReport,
+    TypeOutput,
+    TypeReport,
 )
-from embertide.telemetry.report import PlannedTraffic, RunReport, Traffic
+from embertide.telemetry.recorder import MOST_RELATIONS, OTHER
+from embertide.telemetry.report import PlannedTraffic, RelationCount, RunReport, Traffic
+
+if TYPE_CHECKING:
+    from embertide.versions.catalog import VersionInfo
 
 Pair = tuple[str, str]
 """Axis and primitive."""
@@ -31,6 +39,8 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         seconds=_seconds(report.total_seconds),
         nodes=report.nodes,
         edges=report.edges,
+        node_types=_node_types(report),
+        relations=_relations(report.relations),
         stages=stages[:MAX_ENTRIES],
         exchange=_exchange(report)[:MAX_ENTRIES],
         memory=MemoryReport(peak_bytes=fullest.used_bytes, planned_bytes=fullest.planned_bytes),
@@ -42,6 +52,38 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
             errors=s3.errors,
         ),
     )
+
+
+def published_types(info: VersionInfo | RunReport) -> list[TypeOutput]:
+    """Rows and width of the embeddings of each node type that was published."""
+    if isinstance(info, RunReport):
+        return [
+            TypeOutput(name=of_type.name, rows=of_type.nodes, dim=of_type.output_width)
+            for of_type in info.types
+            if of_type.output_width
+        ]
+    return [
+        TypeOutput(name=name, rows=of_type.rows, dim=of_type.dim)
+        for name, of_type in info.types.items()
+    ]
+
+
+def _node_types(report: RunReport) -> list[TypeReport] | None:
+    """None for a graph of one node type, whose nodes the report has in total."""
+    if len(report.types) <= 1:
+        return None
+    return [TypeReport(name=of_type.name, nodes=of_type.nodes) for of_type in report.types]
+
+
+def _relations(counts: list[RelationCount]) -> list[RelationReport] | None:
+    """The first 32, as in metrics, then the rest together; None for a single relation."""
+    if len(counts) <= 1:
+        return None
+    own, rest = counts[:MOST_RELATIONS], counts[MOST_RELATIONS:]
+    found = [RelationReport(name=count.name, edges=count.edges) for count in own]
+    if rest:
+        found.append(RelationReport(name=OTHER, edges=sum(count.edges for count in rest)))
+    return found
 
 
 def _exchange(report: RunReport) -> list[ExchangeReport]:

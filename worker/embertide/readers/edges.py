@@ -6,10 +6,11 @@ which, and each reads its own in batches (`read_edges`): memory does not depend 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from embertide.errors import InputError
+from embertide.footprint import FLOAT_BYTES
 from embertide.readers.columns import (
     Column,
     Float32s,
@@ -21,6 +22,7 @@ from embertide.readers.columns import (
 )
 from embertide.readers.feature_schema import vector_width
 from embertide.readers.objects import list_objects
+from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.text import Dialect
@@ -32,6 +34,10 @@ from embertide.storage.protocol import Storage
 EndKinds = tuple[IdKind, IdKind]
 """The kinds of ids of sources and of destinations."""
 EndCounts = tuple[int | None, int | None]
+_ENDS_BYTES = 16
+"""Of an edge's two ids, as they are read."""
+_FETCHED_BYTES = 1 << 30
+"""Of splits that are read at once, on machines of many cores."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ def read_edges(
 ) -> Iterator[EdgeBatch]:
     """The edges of a split, each exactly once and in order, at most ``batch_rows`` a batch.
 
+    A batch of edges with features has fewer, so that it takes as much memory as one without.
     ``counts`` are the nodes of the source type and the destination type, where they are known and
     ids are dense; ``features`` is `edge_feature_width`'s result (found again when left out).
 
@@ -98,7 +105,8 @@ def read_edges(
     source, destination, *carried = table.columns
     weights = 0 if edges.columns.weight is None else 1
     width = edge_feature_width(storage, edges) if features is None else features
-    for arrays, where in read_table(storage, table, split, batch_rows):
+    rows = max(1, batch_rows * _ENDS_BYTES // (_ENDS_BYTES + FLOAT_BYTES * width))
+    for arrays, where in read_table(storage, table, split, rows):
         values = arrays[2 + weights :]
         yield EdgeBatch(
             to_ids(arrays[0], source, ids[0], where, counts[0]),
@@ -107,6 +115,12 @@ def read_edges(
             where,
             finite_vectors(values, carried[weights:], width, where) if values else None,
         )
+
+
+def splits_at_once(splits: Sequence[Split], threads: int) -> int:
+    """How many of some splits are read at once: one a thread, as long as 1 GiB holds them."""
+    largest = max((split.size for split in splits), default=0)
+    return max(1, min(threads, _FETCHED_BYTES // max(1, min(largest, UNBUFFERED_BYTES))))
 
 
 def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:

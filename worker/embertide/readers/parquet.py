@@ -21,7 +21,7 @@ from embertide.storage.protocol import ObjectInfo, Storage
 
 CheckNames = Callable[[str, Sequence[str]], None]
 
-_UNBUFFERED_BYTES = 64 << 20
+UNBUFFERED_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
 """Column chunks are fetched whole, in few requests, unless a split is over 64 MiB: that is one
 huge row group, and reading it through small buffers keeps memory bounded."""
@@ -107,7 +107,7 @@ def read_parquet(
     """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long."""
     names = [column.name for column in columns]
     where = Where(split.uri, split.start)
-    buffer_bytes = _BUFFER_BYTES if split.size > _UNBUFFERED_BYTES else 0
+    buffer_bytes = _BUFFER_BYTES if split.size > UNBUFFERED_BYTES else 0
     with parquet_file(storage, split.info, columns, buffer_bytes) as file:
         batches = file.iter_batches(
             batch_rows,

@@ -37,6 +37,7 @@ _COLUMNS = (
     ("Attempt", "integer", ".status.attempt", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Output", "string", ".status.output.version", 1),
+    ("Embeddings", "string", ".status.output.summary", 1),
     ("Operator", "string", ".status.operator", 1),
     ("Failure", "string", ".status.lastFailure.message", 1),
 )

@@ -93,6 +93,7 @@ class EdgeFeatures(SpecModel):
         description="Numeric columns that together form an edge's feature vector, in this order. "
         "0-based indexes for npy and for csv and tsv without a header. Exclusive with "
         "vectorColumn.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     vector_column: ColumnName | None = Field(
         default=None,

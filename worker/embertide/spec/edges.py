@@ -15,7 +15,7 @@ from embertide.spec.base import (
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default
-from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
+from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures
 from embertide.spec.relations import Relation
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
@@ -47,6 +47,17 @@ def _columns_differ() -> str:
     weight = "self.columns.weight"
     differs = f"{weight} != {source} && {weight} != {destination}"
     return f"{source} != {destination} && (!has(self.columns) || !has({weight}) || ({differs}))"
+
+
+def _features_are_no_ends() -> str:
+    """Neither of an edge's ends is a feature of it, given or by default."""
+    source, destination = _column("source", "src", 0), _column("destination", "dst", 1)
+    columns, vectors = "self.features.columns", "self.features.vectorColumn"
+    return (
+        "!has(self.features) || ("
+        f"(!has({columns}) || !({source} in {columns} || {destination} in {columns})) && "
+        f"(!has({vectors}) || ({vectors} != {source} && {vectors} != {destination})))"
+    )
 
 
 _SOURCE, _DESTINATION = (
@@ -82,6 +93,11 @@ _EDGE_RULES = (
         "of edges is for format parquet; give columns",
         ".features.vectorColumn",
         "FieldValueForbidden",
+    ),
+    Rule(
+        _features_are_no_ends(),
+        "of edges cannot be their source or destination column; name other columns",
+        ".features",
     ),
     Rule(_columns_differ(), "source, destination and weight must be different columns", ".columns"),
     Rule(
@@ -221,8 +237,9 @@ class EdgeInput(SpecModel):
         wanted, kind = (str, "a column name") if self.named_columns else (int, "a 0-based index")
         about = self.format if self.named_columns or self.format == "npy" else "csv without header"
         given = [(("columns", name), value) for name, value in columns.items()]
-        features = [] if self.features is None else self.features.columns or []
-        given += [(("features", "columns"), value) for value in features]
+        features = self._feature_columns()
+        field = self._features_field
+        given += [(("features", field), value) for value in features]
         problems: list[Problem] = [
             (place, f"is {value!r}; must be {kind} in {about}")
             for place, value in given
@@ -230,7 +247,7 @@ class EdgeInput(SpecModel):
         ]
         problems += [
             (
-                ("features", "columns"),
+                ("features", field),
                 f"names {columns[end]!r}, which is columns.{end}; leave it out",
             )
             for end in ("source", "destination")
@@ -246,6 +263,19 @@ class EdgeInput(SpecModel):
                     message = f"is {columns[name]!r}, the same as columns.{other}; must differ"
                     problems.append((("columns", name), message))
         return problems
+
+    @property
+    def _features_field(self) -> str:
+        """The field that says where the features are."""
+        vectors = self.features is not None and self.features.vector_column
+        return "vectorColumn" if vectors else "columns"
+
+    def _feature_columns(self) -> list[Column]:
+        """The columns that hold the features; none without features."""
+        if self.features is None:
+            return []
+        vectors = self.features.vector_column
+        return [vectors] if vectors else self.features.columns or []
 
     def _text_problems(self) -> list[Problem]:
         problems: list[Problem] = []

@@ -70,8 +70,32 @@ def _unique_relations() -> Rule:
     )
 
 
+def _unique_reverses() -> Rule:
+    """A reverse is no edge type of the files, nor another one's reverse."""
+    name, source, destination = (
+        {item: or_default(f"{item}.{field}", default) for item in "ab"}
+        for field, default in (
+            ("name", "'edge'"),
+            ("sourceType", "'node'"),
+            ("destinationType", "'node'"),
+        )
+    )
+    own = f"{name['b']} == a.reverse"
+    turned = f"{source['b']} == {destination['a']} && {destination['b']} == {source['a']}"
+    same = f"{source['b']} == {source['a']} && {destination['b']} == {destination['a']}"
+    other = f"has(b.reverse) && b.reverse == a.reverse && {same}"
+    return Rule(
+        f"self.edges.all(a, !has(a.reverse) || (!self.edges.exists(b, {own} && {turned}) && "
+        f"self.edges.exists_one(b, {other})))",
+        "every reverse must have a name of its own: no edge type, nor another's reverse, between "
+        "the same two node types may have it",
+        ".edges",
+    )
+
+
 _INPUT_RULES = (
     _unique_relations(),
+    _unique_reverses(),
     _unique_names("nodes", "node"),
     _end_exists("sourceType"),
     _end_exists("destinationType"),

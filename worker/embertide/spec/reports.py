@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from embertide.spec.grid import GridShape
-from embertide.spec.run_status import RunStatus
+from embertide.spec.run_status import MAX_ENTRIES, RunStatus, TypeOutput
 
 _LONGEST_BYTES = 4000
 
@@ -92,6 +92,9 @@ class OutputReport(ReportModel):
             follows from the job's ``output.uri`` and the version.
         current: False where ``LATEST`` names a later run's.
         job_uid, attempt: whose it is; "" and 0 from workers that did not say so yet.
+        types: of a graph of several node types those that were published, None for one of a single
+            type, from workers that did not say so yet, and in a termination message that would be
+            too long with them.
     """
 
     version: str
@@ -102,13 +105,15 @@ class OutputReport(ReportModel):
     current: bool = True
     job_uid: str = ""
     attempt: int = 0
+    types: list[TypeOutput] | None = Field(default=None, max_length=MAX_ENTRIES)
 
     def to_text(self) -> str:
-        """Compact JSON of at most 4000 bytes; without the URI where it does not fit."""
+        """Compact JSON of at most 4000 bytes; without URI, then types, where it does not fit."""
         text = super().to_text()
         if len(text.encode()) <= _LONGEST_BYTES:
             return text
-        return self.model_copy(update={"uri": ""}).to_text()
+        left_out = {"uri": ""} if self.uri else {"types": None}
+        return self.model_copy(update=left_out).to_text()
 
 
 class WorkerStatus(ReportModel):

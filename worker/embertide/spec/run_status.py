@@ -1,7 +1,8 @@
 """``status.report``: what an attempt that published did, kept after its workers are gone.
 
 Rank 0 sends it with its last ``/status``, the operator copies it. It has one entry for each axis
-and primitive and one for each stage, so its size does not grow with the graph or the grid.
+and primitive, one for each stage, and a bounded number for node types and relations, so its size
+does not grow with the graph or the grid. A graph of one node type or relation has no list of them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,33 @@ class StatusModel(BaseModel):
 
 
 Name = Annotated[str, Field(max_length=63)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class TypeOutput(StatusModel):
+    """The embeddings of one of several node types."""
+
+    name: Name = Field(description="Name of the node type.")
+    rows: Count = Field(description="Number of embeddings (rows) of the type.")
+    dim: Count = Field(description="Dimension of an embedding of the type.")
+
+
+class TypeReport(StatusModel):
+    """One of several node types that the run read."""
+
+    name: Name = Field(description="Name of the node type.")
+    nodes: Count = Field(description="Number of nodes of the type.")
+
+
+class RelationReport(StatusModel):
+    """One of several relations that the run read."""
+
+    name: str = Field(
+        max_length=255,
+        description="The relation as source type, edge type and destination type, such as "
+        "user:buys:item; other stands for all beyond the first 32.",
+    )
+    edges: Count = Field(description="Number of edges of the relation.")
 
 
 class StageReport(StatusModel):
@@ -96,6 +124,16 @@ class RunStatus(StatusModel):
     seconds: float | None = Field(default=None, description="Duration of the run, in seconds.")
     nodes: int | None = Field(default=None, description="Number of nodes of the graph.")
     edges: int | None = Field(default=None, description="Number of edges of the graph.")
+    node_types: list[TypeReport] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="The node types that were read, where the graph has several.",
+    )
+    relations: list[RelationReport] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="The relations that were read, where the graph has several.",
+    )
     stages: list[StageReport] = Field(
         default_factory=list, max_length=MAX_ENTRIES, description="Duration of every stage."
     )

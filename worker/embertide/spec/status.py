@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from embertide.spec.run_status import RunStatus, StatusModel
+from embertide.spec.run_status import MAX_ENTRIES, RunStatus, StatusModel, TypeOutput
 
 Phase = Literal[
     "Pending",
@@ -164,8 +164,22 @@ class OutputStatus(StatusModel):
 
     version: str | None = Field(default=None, description="Name of the version.")
     uri: str | None = Field(default=None, description="Prefix of the version's objects.")
-    rows: int | None = Field(default=None, description="Number of embeddings (rows).")
-    dim: int | None = Field(default=None, description="Dimension of an embedding.")
+    rows: int | None = Field(
+        default=None, description="Number of embeddings (rows), of all node types."
+    )
+    dim: int | None = Field(
+        default=None, description="Dimension of an embedding; of several node types, the largest."
+    )
+    types: list[TypeOutput] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="The node types that were published, where the graph has several.",
+    )
+    summary: str | None = Field(
+        default=None,
+        description="Rows and dimension, by node type where there are several, such as "
+        "item 40 x 6, user 61 x 6, for display.",
+    )
     manifest_digest: str | None = Field(
         default=None, description="SHA-256 of the version's manifest."
     )

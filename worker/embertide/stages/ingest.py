@@ -20,7 +20,13 @@ from embertide.errors import InputError
 from embertide.kernels.reading import count_ids, narrow_ids
 from embertide.primitives.idmap import NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size
-from embertide.readers.edges import EdgeBatch, EndCounts, EndKinds, read_edges
+from embertide.readers.edges import (
+    EdgeBatch,
+    EndCounts,
+    EndKinds,
+    read_edges,
+    splits_at_once,
+)
 from embertide.readers.pool import map_splits, read_ahead
 from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
@@ -120,7 +126,7 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
             ctx.progress("ingest", done / max(1, total))
         return chunks
 
-    for chunks in map_splits(splits, read, ctx.threads):
+    for chunks in map_splits(splits, read, splits_at_once(splits, ctx.threads)):
         for chunk in chunks:
             _append(edges, chunk)
 
@@ -196,7 +202,8 @@ def _batches(ctx: RunContext, splits: list[Split], ends: Ends) -> Iterator[Sized
             yield batch, size
             size = 0
 
-    return read_ahead([read(split) for split in splits], ctx.threads, lambda item: item[0].nbytes)
+    readers = splits_at_once(splits, ctx.threads)
+    return read_ahead([read(split) for split in splits], readers, lambda item: item[0].nbytes)
 
 
 def _refuse_unknown(

@@ -98,9 +98,10 @@ def read_expected(
     if len(unknown):
         names = ", ".join(repr(_name(reference, int(at))) for at in unknown[:_WORST])
         more = f" and {len(unknown) - _WORST} more" if len(unknown) > _WORST else ""
+        of = f"type {node.name!r}" if len(ctx.job.spec.input.nodes) > 1 else "the graph"
         raise InputError(
             f"{reference.uri}: {len(unknown)} of {len(dense)} ids are not among the {ids.count}"
-            f" nodes of the graph: {names}{more}. Write the ids as they are in the features"
+            f" nodes of {of}: {names}{more}. Write the ids as they are in the features"
         )
     return Expected(reference, dense)
 

@@ -87,7 +87,7 @@ class RowShapes:
 def shapes_of(
     lines: tuple[str, ...], rows: Mapping[str, int], params: Mapping[str, Tensor]
 ) -> RowShapes:
-    """Try the lines on tensors without values.
+    """Try the lines on a few rows of zeros.
 
     Args:
         rows: columns of each tensor of rows that lines may read.
@@ -132,7 +132,8 @@ def _tried(
     # Of one type, whatever parameters are stored in.
     shapes = {name: tuple(param.shape) for name, param in params.items()}
     shapes |= {name: (count, width) for name, width in rows.items()}
-    known = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+    # One number each, which looks like all: torch would import its compiler for tensors on "meta".
+    known = {name: torch.zeros(()).expand(shape) for name, shape in shapes.items()}
     for one in parse(lines):
         unknown = [name for name in _names((one.args, one.kwargs)) if name not in known]
         if unknown:
