@@ -35,7 +35,9 @@ PYG_CASES: dict[str, Callable[[], nn.Module]] = {
     "GATv2Conv": lambda: pyg.GATv2Conv(
         5, 3, heads=2, concat=False, negative_slope=0.4, residual=True, share_weights=True
     ),
-    "TransformerConv": lambda: pyg.TransformerConv(5, 3, heads=2, concat=False, bias=False),
+    "TransformerConv": lambda: pyg.TransformerConv(
+        5, 3, heads=2, concat=False, beta=True, bias=False
+    ),
     "AGNNConv": lambda: pyg.AGNNConv(add_self_loops=False),
     "APPNP": lambda: pyg.APPNP(2, 0.3, add_self_loops=False),
     "SGConv": lambda: pyg.SGConv(5, 3, K=2, add_self_loops=False, bias=False),
@@ -60,6 +62,9 @@ DGL_CASES: dict[str, Callable[[Any], nn.Module]] = {
     ),
     "GATConv": lambda c: c.GATConv(5, 3, 2, negative_slope=0.4, residual=True, bias=False),
     "GATv2Conv": lambda c: c.GATv2Conv(5, 3, 2, negative_slope=0.4, share_weights=True),
+    "EdgeGATConv": lambda c: c.EdgeGATConv(
+        5, 3, 3, 2, negative_slope=0.4, residual=False, bias=False
+    ),
     "DotGatConv": lambda c: c.DotGatConv(5, 3, 2),
     "AGNNConv": lambda c: c.AGNNConv(),
     "APPNPConv": lambda c: c.APPNPConv(2, 0.3),
@@ -92,6 +97,8 @@ class OnDgl(One):
         # DGL's ChebConv asks for the largest eigenvalue where it is not told.
         given = {"lambda_max": [2.0]} if hasattr(self.conv, "linear") else {}
         weight = g.edata["w"] if self.weight and not hasattr(self.conv, "norm") else None
+        if hasattr(self.conv, "fc_edge"):
+            given = {"edge_feat": g.edata["feat"]}
         return self.conv(g, x, **given, **self.more(x, weight)).flatten(1)
 
 

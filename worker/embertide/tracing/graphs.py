@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -22,10 +23,12 @@ class GraphTypes:
     Attributes:
         nodes: node type -> columns of its features; 0 of a type without.
         relations: each as ``source:name:destination``.
+        edge_features: relation -> features of each of its edges, of those that have some.
     """
 
     nodes: dict[str, int]
     relations: tuple[str, ...] = ("",)
+    edge_features: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def typed(self) -> bool:
@@ -46,7 +49,12 @@ class GraphTypes:
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{name} ({width or 'no'} columns)" for name, width in self.nodes.items())
-        return f"node types {nodes} and relations {', '.join(self.relations)}"
+        relations = ", ".join(map(self._told, self.relations))
+        return f"node types {nodes} and relations {relations}"
+
+    def _told(self, relation: str) -> str:
+        columns = self.edge_features.get(relation)
+        return f"{relation} ({columns} columns)" if columns else relation
 
 
 @dataclass(frozen=True)
@@ -56,11 +64,13 @@ class RandomEdges:
     Attributes:
         src, dst: [E] the ends of each edge.
         weight: [E] positive, float64.
+        features: [E, K] float64, or None.
     """
 
     src: Tensor
     dst: Tensor
     weight: Tensor
+    features: Tensor | None = None
 
     @property
     def edge_index(self) -> Tensor:
@@ -112,7 +122,13 @@ def random_graph(types: GraphTypes, nodes: int, seed: int) -> RandomGraph:
     edges = {}
     for relation in types.relations:
         source, destination = types.ends(relation)
-        edges[relation] = _edges(g, counts[source], counts[destination], source == destination)
+        made = _edges(g, counts[source], counts[destination], source == destination)
+        columns = types.edge_features.get(relation)
+        if columns:
+            shape = len(made.src), columns
+            values = torch.randn(shape, generator=g, dtype=torch.float64)
+            made = replace(made, features=values)
+        edges[relation] = made
     x = {
         name: torch.randn(counts[name], width, generator=g, dtype=torch.float64)
         for name, width in types.nodes.items()

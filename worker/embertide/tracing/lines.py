@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
+from embertide.tracing.line_layers import LAYERS
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 
@@ -100,8 +102,8 @@ class Lines:
             return self._reduced(node)
         if op == "item":
             return self._item(node)
-        if op in ("linear", "matmul", "mm"):
-            return self._product(node)
+        if op in LAYERS:
+            return LAYERS[op](self, node)
         if op in _UNARY:
             return self.add(f"{op}({self._arguments(node)})")
         special = {
@@ -131,7 +133,7 @@ class Lines:
             return repr(float(value)) if value.dim() == 0 else self._constant(value)
         if isinstance(value, (list, tuple)):
             return f"[{', '.join(self._value(one) for one in value)}]"
-        return repr(value)
+        return repr(value.item() if isinstance(value, np.generic) else value)
 
     def _constant(self, tensor: Tensor) -> str:
         at = self._at
@@ -203,18 +205,6 @@ class Lines:
             size = whole.value[place].shape[dim]
             return self.add(f"narrow({self.of(whole.args[0])}, {dim}, {before}, {size})")
         raise refuse(whole.where, f"result {place} of {whole.op} is not known here")
-
-    def _product(self, node: Node) -> str:
-        x, weight, *bias = node.args
-        if not isinstance(x, Node) or not isinstance(weight, Tensor) or weight.dim() != 2:
-            raise refuse(
-                node.where,
-                "a product is known of rows with a matrix of the module's, from the right",
-            )
-        matrix = weight if node.op == "linear" else weight.t()
-        last = bias[0] if bias else node.kwargs.get("bias")
-        more = "" if last is None else f", {self.param(last)}"
-        return self.add(f"linear({self.of(x)}, {self.param(matrix)}{more})")
 
     def _joined(self, node: Node) -> str:
         dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)

@@ -9,12 +9,14 @@ from typing import Any
 from torch import nn
 
 from embertide.errors import ModelError
-from embertide.tracing.arguments import is_by_type, roles_of
+from embertide.tracing.arguments import is_by_type, roles_of, takes_edge_features
 from embertide.tracing.graphs import GraphTypes, random_graph
 from embertide.tracing.run import Subject
 
 _WIDTHS = ("in_channels", "_in_src_feats", "_in_feats", "in_feats", "in_features")
 """Attributes of modules that tell the columns of their input."""
+_EDGE_WIDTHS = ("edge_dim", "_edge_feats", "edge_feats")
+"""Attributes of modules that tell the features of each edge."""
 _TRIED = 7
 
 
@@ -23,6 +25,8 @@ def prepare(
     inputs: Mapping[str, str],
     graph: GraphTypes | None,
     tables: Mapping[str, str] | None = None,
+    *,
+    edge_features: bool = False,
 ) -> Subject:
     """What is traced; the user's own module stays as it is.
 
@@ -30,6 +34,7 @@ def prepare(
 
     Args:
         tables: node type -> the name of its table, which is not copied.
+        edge_features: the graph's edges have features.
 
     Raises:
         ModelError: an argument of ``forward`` is not known, or the module is for a graph with
@@ -43,7 +48,7 @@ def prepare(
         _forget_graph(one)
         if "_allow_zero_in_degree" in vars(one):
             vars(one)["_allow_zero_in_degree"] = True
-    roles = roles_of(copied, inputs, tables=bool(tables))
+    roles = roles_of(copied, inputs, tables=bool(tables), edge_features=edge_features)
     return Subject(copied, roles, _is_by_type(copied, roles, graph), tables)
 
 
@@ -60,6 +65,11 @@ def _is_by_type(module: nn.Module, roles: Mapping[str, str], graph: GraphTypes |
         raise ModelError(
             f"{kind} is for a graph with types; name its node types and relations with --graph: a"
             """ job's file, or '{"nodes": {"user": 64}, "edges": ["user:follows:user"]}'"""
+        )
+    if numbered and "edge_features" in roles.values():
+        raise ModelError(
+            f"{kind}.forward takes features of edges beside edge_type; what is known with edge_type"
+            " reads none: give each relation a convolution of its own (HeteroConv)"
         )
     if numbered and graph is not None and len(graph.nodes) > 1:
         raise ModelError(
@@ -78,8 +88,40 @@ def _forget_graph(module: nn.Module) -> None:
             setattr(module, name, None)
 
 
-def find_width(subject: Subject, given: int | None, init: Mapping[str, Any]) -> int:
+def edge_columns(
+    module: nn.Module, inputs: Mapping[str, str], graph: GraphTypes | None, given: int | None
+) -> Mapping[str, int]:
+    """Relation -> features of each of its edges: the graph's, as given, or what a module tells.
+
+    Raises:
+        ModelError: they are given, but the graph has its own, or ``forward`` cannot read any.
+    """
+    kind = type(module).__name__
+    if graph is not None:
+        if given is not None:
+            raise ModelError(
+                "--edge-features is for a graph of one type; with --graph each relation has its"
+                ' own: a job has them, or {"edges": {"user:buys:item": 3}}'
+            )
+        return graph.edge_features
+    takes = takes_edge_features(module, inputs)
+    if given is not None and not takes:
+        raise ModelError(
+            f"--edge-features is {given}, but {kind}.forward has no argument for them; call it"
+            " edge_attr, or say which one it is with --inputs"
+        )
+    sizes = (getattr(one, name, None) for one in module.modules() for name in _EDGE_WIDTHS)
+    told = given or next((size for size in sizes if takes and _is_size(size)), None)
+    return {"": told} if told else {}
+
+
+def find_width(
+    subject: Subject, given: int | None, init: Mapping[str, Any], edges: Mapping[str, int]
+) -> int:
     """Columns of the features: as given, or the first that the module's own sizes allow.
+
+    Args:
+        edges: relation -> features of each of its edges.
 
     Raises:
         ModelError: ``forward`` fails with each of them.
@@ -87,7 +129,8 @@ def find_width(subject: Subject, given: int | None, init: Mapping[str, Any]) -> 
     problem: ModelError | None = None
     for width in dict.fromkeys([given] if given else _candidates(subject.module, init)):
         try:
-            subject.record(random_graph(GraphTypes({"": width}), _TRIED, seed=0))
+            types = GraphTypes({"": width}, edge_features=edges)
+            subject.record(random_graph(types, _TRIED, seed=0))
         except ModelError as error:
             if error.__cause__ is None:
                 return width  # It is no matter of sizes.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from embertide.errors import EmbertideError
 from embertide.models.dgl_interop import load_dgl
 from embertide.models.folder import Library
-from embertide.tracing.arguments import arguments_of
+from embertide.tracing.arguments import PLAIN_WEIGHTS, arguments_of
 from embertide.tracing.dgl_frames import Field
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.given import by_type, data_of, of_one_type
@@ -74,6 +74,10 @@ class Subject:
             "edge_weight": {name: one.weight for name, one in edges.items()},
         }
         merged = dict(zip(_MERGED, graph.merged, strict=True))
+        if graph.types.edge_features:
+            values["edge_features"] = {
+                name: one.features for name, one in edges.items() if one.features is not None
+            }
         if not weighted:
             del values["edge_weight"], merged["edge_weight"]
         real = self._dgl(graph)
@@ -82,7 +86,8 @@ class Subject:
                 (real.nodes[of].data if of else real.ndata)[name] = graph.x[of]
             else:
                 of_edges = real.edges[graph.types.triple(of)].data if of else real.edata
-                of_edges[name] = edges[of].weight
+                weights = kind == "edge_weight"
+                of_edges[name] = edges[of].weight if weights else edges[of].features
         with filled(self.module, self.tables, graph.x):
             return self._call(graph.types, values, merged, real)
 
@@ -98,6 +103,8 @@ class Subject:
             "edge_index": recording.edge_index,
             "edge_weight": recording.edge_weight,
         }
+        if graph.types.edge_features:
+            values["edge_features"] = recording.edge_features
         merged = {
             role: recording.tape.input(role, value, ALL)
             for role, value in zip(_MERGED, graph.merged, strict=True)
@@ -130,6 +137,13 @@ class Subject:
             and one.shape[:1] == (graph.counts.get(of),)
             for of, one in found.items()
         ]
+        of_edges = [one for one in found.values() if isinstance(one, Traced) and one.node.edges]
+        if of_edges:
+            raise refuse(
+                of_edges[0].node.where,
+                "a tensor of the edges is returned, or used among those of the nodes; sum it up at"
+                " the nodes first (propagate, update_all)",
+            )
         if not found or not all(fit):
             what = (
                 "one tensor with a row for each node of a type, or a dict of them by node type"
@@ -184,8 +198,32 @@ class Subject:
             raise refuse(
                 place_of(error.__traceback__),
                 f"{name}.forward failed on a small random graph with {type(error).__name__}:"
-                f" {error}",
+                f" {error}{self._hint(types, graph)}",
             ) from error
+
+    def _hint(self, types: GraphTypes, graph: Any) -> str:
+        """What an error of ``forward`` may come from: how many features edges have.
+
+        Args:
+            graph: of DGL's, which records.
+        """
+        if types.typed:
+            return ""
+        if types.edge_features:
+            return (
+                f" (each edge has {types.edge_features['']} features; --edge-features says another"
+                " number)"
+            )
+        fields: Mapping[Field, str] = getattr(graph, "fields", {})
+        read = [name for (kind, _), name in fields.items() if kind == "edge_weight"]
+        named = [name for name, role in self.roles.items() if role == "edge_weight"]
+        known = [one for one in (*read, *named) if one not in PLAIN_WEIGHTS]
+        if not known:
+            return ""
+        return (
+            f" ({known[0]} is one number for each edge; --edge-features says how many features"
+            " edges have)"
+        )
 
 
 _MERGED = ("edge_index", "edge_type", "edge_weight")
