@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,10 @@ from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.proof import TOLERANCE, layer_graphs
 from embertide.tracing.run import quiet
 from tests.support import export_mistakes_edges as mistakes
+from tests.support import export_models_edges
 from tests.support.exact import relative_error
 from tests.support.export_models import IN, OUT
-from tests.support.export_models_edges import HETERO_GRAPH, PYG, Attention, HeteroEdges, K
+from tests.support.export_models_edges import HETERO_GRAPH, PYG, Attention, HeteroEdges, K, Own
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg
 
@@ -177,6 +180,17 @@ def test_a_job_tells_them(tmp_path: Path) -> None:
     types = named_types(tmp_path / "job.yaml", open_storage(None))
     both = {"user:knows:user": 2, "user:known_by:user": 2}
     assert types == GraphTypes({"user": IN}, tuple(both), both)
+
+
+def test_the_command_says_them(tmp_path: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    torch.save(shake(Own()).state_dict(), tmp_path / "best.pt")
+    command = ("export", f"{export_models_edges.__file__}:Own", "--edge-features", str(K))
+    out = str(tmp_path / "model")
+    code, told, _ = cli(*command, "--weights", str(tmp_path / "best.pt"), "--out", out, "--json")
+    assert code == 0
+    assert json.loads(told)["proof"]["largest_error"] <= TOLERANCE
+    program = read_files(open_storage(None), f"file://{out}").program()
+    assert program.edge_columns() == {"": K}
 
 
 # ---- what goes wrong
