@@ -17,7 +17,7 @@ from embertide.tracing.convs_dgl import DGL
 from embertide.tracing.convs_pyg import PYG
 from embertide.tracing.export import export_module
 from embertide.tracing.proof import TOLERANCE
-from embertide.tracing.respelled import RESPELLED
+from embertide.tracing.respelling import BY_NUMBER, BY_RELATION
 from tests.support.models import shake
 from tests.support.pyg import pyg
 
@@ -132,7 +132,11 @@ def test_every_entry_has_a_case_and_is_in_the_document() -> None:
     assert [names.split(", ") for names in pyg_list.groups()] == [list(PYG), list(DGL)]
     respelled = re.search(r"relation by relation: (.*?)\. ", text)
     assert respelled is not None
-    assert respelled[1].split(", ") == list(RESPELLED)
+    assert respelled[1].split(", ") == [name for _, name in BY_RELATION]
+    numbered = re.search(r"told by numbers\*\*, (.*?) of PyG, (.*?) of DGL\. ", text)
+    assert numbered is not None
+    for package, names in zip(("torch_geometric", "dgl"), numbered.groups(), strict=True):
+        assert names.split(", ") == [name for one, name in BY_NUMBER if one == package]
 
 
 def test_several_aggregators_of_pyg() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import nn
@@ -11,14 +11,15 @@ from torch import nn
 from embertide.errors import ModelError
 
 ROLES = (
-    *("x", "edge_index", "edge_weight", "edge_features", "edge_type"),
-    *("graph", "blocks", "data"),
+    *("x", "edge_index", "edge_weight", "edge_features"),
+    *("edge_type", "node_type", "norm", "graph", "blocks", "data"),
 )
 """What an argument may be; ``data`` is PyG's, ``graph`` and ``blocks`` are DGL's.
 
 ``x`` and what edges have are dicts by type in a graph with types; ``edge_weight`` is one number for
-each edge, ``edge_features`` are several columns; ``edge_type`` is the number of each edge's
-relation, where all edges come together.
+each edge, ``edge_features`` are several columns. Where all types come together ``edge_type`` is the
+number of each edge's relation, ``node_type`` that of each node's type, and ``norm`` one divided by
+the in-edges along the relation.
 """
 _BY_TYPE = "_dict"
 """What PyG's examples add to the name of such an argument."""
@@ -36,7 +37,9 @@ _NAMES = {
     "edge_attr": "edge_features",
     **dict.fromkeys(("g", "graph", "block"), "graph"),
     **dict.fromkeys(("blocks", "mfgs", "bipartites"), "blocks"),
-    **dict.fromkeys(("edge_type", "edge_types", "rel_type"), "edge_type"),
+    **dict.fromkeys(("edge_type", "edge_types", "rel_type", "etype", "etypes"), "edge_type"),
+    **dict.fromkeys(("node_type", "node_types", "ntype", "ntypes"), "node_type"),
+    "norm": "norm",
     "data": "data",
 }
 
@@ -78,6 +81,8 @@ def roles_of(
                     " say it with --edge-features, or with --graph where the graph has types"
                 )
             continue
+        if known == "norm" and name not in given and not _numbers(parameters):
+            known = None
         if known is not None and known not in found.values():
             found[name] = known
         elif required:
@@ -95,6 +100,11 @@ def roles_of(
             " table that takes the features' place is named by --table"
         )
     return found
+
+
+def _numbers(names: Iterable[str]) -> bool:
+    """Whether one of some arguments has relations' numbers."""
+    return any(_role(name, False) == "edge_type" for name in names)
 
 
 def takes_edge_features(module: nn.Module, given: Mapping[str, str]) -> bool:

@@ -11,13 +11,14 @@ from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Traced
 
 Field = tuple[str, str]
-"""``ndata``, or of edges ``edge_weight`` or ``edge_features``; and the node type or relation."""
+"""``ndata``, or of edges ``edge_weight``, ``edge_features`` or ``norm``; and of what."""
 Given = Mapping[str, Traced]
 """The job's own tensors of a node type or relation, by such a word."""
 _WHAT = {
     "ndata": "features",
     "edge_weight": "edge weights",
     "edge_features": "features of the edges",
+    "norm": "norm of the edges",
 }
 
 
@@ -50,6 +51,8 @@ class Frame(dict[str, Any]):
 
     def _kind(self, name: str) -> str | None:
         """What a name that was never set stands for: features of edges, unless it says weights."""
+        if name == "norm" and name in self.given:
+            return name
         if "edge_features" in self.given and name not in PLAIN_WEIGHTS:
             return "edge_features"
         return next(iter(self.given), None)

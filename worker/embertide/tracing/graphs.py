@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -99,16 +100,34 @@ class RandomGraph:
         return sum(len(edges.src) for edges in self.edges.values())
 
     @property
-    def merged(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The edges of all relations, one after another.
+    def merged(self) -> dict[str, Tensor]:
+        """What all nodes have, type after type, and all edges, relation after relation.
 
         Returns:
-            [2, E] their ends, [E] the number of each edge's relation, [E] their weights.
+            Role -> [2, E] the ends of edges, [E] their weights, [E] the number of each one's
+            relation, [E, 1] one divided by the in-edges of its end along it (``norm``), [N] the
+            number of each node's type; with several node types [N, D] the features, where all
+            have as many.
         """
-        every = list(self.edges.values())
-        kinds = [torch.full_like(edges.src, at) for at, edges in enumerate(every)]
-        ends = torch.cat([edges.edge_index for edges in every], dim=1)
-        return ends, torch.cat(kinds), torch.cat([edges.weight for edges in every])
+        first = dict(zip(self.counts, accumulate(self.counts.values(), initial=0), strict=False))
+        found: dict[str, list[Tensor]] = {}
+        for at, (relation, edges) in enumerate(self.edges.items()):
+            source, destination = self.types.ends(relation)
+            ends = edges.src + first[source], edges.dst + first[destination]
+            found.setdefault("edge_index", []).append(torch.stack(ends))
+            found.setdefault("edge_weight", []).append(edges.weight)
+            found.setdefault("edge_type", []).append(torch.full_like(edges.src, at))
+            share = 1.0 / torch.bincount(edges.dst).double()[edges.dst]
+            found.setdefault("norm", []).append(share.unsqueeze(1))
+        kinds = [torch.full((count,), at) for at, count in enumerate(self.counts.values())]
+        merged = {
+            role: torch.cat(parts, dim=-1 if role == "edge_index" else 0)
+            for role, parts in found.items()
+        }
+        merged["node_type"] = torch.cat(kinds)
+        if len(self.x) > 1 and len({x.shape[1] for x in self.x.values()}) == 1:
+            merged["x"] = torch.cat(list(self.x.values()))
+        return merged
 
 
 def random_graph(types: GraphTypes, nodes: int, seed: int) -> RandomGraph:

@@ -19,12 +19,13 @@ from torch import nn
 from embertide.models.convs.kinds import BETWEEN_TYPES
 from embertide.tracing.convs import Conv
 from embertide.tracing.dgl_graph import RecordingGraph
+from embertide.tracing.dgl_together import TogetherGraph
 from embertide.tracing.graph_norms import NormCall, graph_norm_of
 from embertide.tracing.known import known
 from embertide.tracing.propagation import Propagate
 from embertide.tracing.recording import Recording
 from embertide.tracing.relations import watch_relations
-from embertide.tracing.respelled import RESPELLED
+from embertide.tracing.respelling import RESPELLED, key_of
 from embertide.tracing.roles import ALL, is_features, is_weight, relation_of
 from embertide.tracing.scopes import Called
 from embertide.tracing.softmaxes import softmaxes_recorded
@@ -39,7 +40,7 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
     handles = []
     try:
         for path, one in module.named_modules():
-            conv, respelled = known(one), RESPELLED.get(type(one).__name__)
+            conv, respelled = known(one), RESPELLED.get(key_of(one))
             if conv is not None:
                 one.forward = _Call(path, one, conv, recording)
                 patched.append((one, "forward"))
@@ -51,7 +52,7 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
                 continue
             handles += recording.scopes.watch(path, one)
             handles += watch_relations(recording, one)
-            if respelled is not None and is_message_passing(one):
+            if respelled is not None:
                 one.forward = partial(respelled, recording, one)
                 patched.append((one, "forward"))
             elif is_message_passing(one):
@@ -194,6 +195,11 @@ class _Call:
                 continue
             if isinstance(value, RecordingGraph):
                 relation = value.relation
+            elif isinstance(value, TogetherGraph):
+                raise self._refuse(
+                    "is given a graph with all node types together; known on it are RelGraphConv"
+                    " and HGTConv: give each relation a convolution of its own (HeteroGraphConv)"
+                )
             elif name == "edge_index":
                 relation = self._relation(value)
             elif value is None:

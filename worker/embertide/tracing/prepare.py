@@ -11,6 +11,7 @@ from torch import nn
 from embertide.errors import ModelError
 from embertide.tracing.arguments import is_by_type, roles_of, takes_edge_features
 from embertide.tracing.graphs import GraphTypes, random_graph
+from embertide.tracing.respelling import BY_NUMBER, key_of
 from embertide.tracing.run import Subject
 
 _WIDTHS = ("in_channels", "_in_src_feats", "_in_feats", "in_feats", "in_features")
@@ -49,18 +50,29 @@ def prepare(
         if "_allow_zero_in_degree" in vars(one):
             vars(one)["_allow_zero_in_degree"] = True
     roles = roles_of(copied, inputs, tables=bool(tables), edge_features=edge_features)
-    return Subject(copied, roles, _is_by_type(copied, roles, graph), tables)
+    by_type, numbered = _is_by_type(copied, roles, graph, tables)
+    return Subject(copied, roles, by_type, numbered, tables)
 
 
-_OF_TYPES = ("HeteroConv", "HeteroGraphConv", "HGTConv", "HANConv", "GraphModule")
-"""Classes of modules that take dicts by type; the last is what ``to_hetero`` makes."""
+_OF_TYPES = {
+    *(("torch_geometric", name) for name in ("HeteroConv", "HGTConv", "HANConv")),
+    ("dgl", "HeteroGraphConv"),
+    ("torch", "GraphModule"),
+}
+"""Modules that take dicts by type, by package and class; the last is what ``to_hetero`` makes."""
 
 
-def _is_by_type(module: nn.Module, roles: Mapping[str, str], graph: GraphTypes | None) -> bool:
-    """Whether ``forward`` takes dicts by type."""
-    kind = type(module).__name__
-    numbered = "edge_type" in roles.values()
-    wanted = is_by_type(module) or any(type(one).__name__ in _OF_TYPES for one in module.modules())
+def _is_by_type(
+    module: nn.Module,
+    roles: Mapping[str, str],
+    graph: GraphTypes | None,
+    tables: Mapping[str, str],
+) -> tuple[bool, bool]:
+    """Whether ``forward`` takes dicts by type, or all types together, told apart by numbers."""
+    kind, keys = type(module).__name__, {key_of(one) for one in module.modules()}
+    wanted = is_by_type(module) or bool(keys & _OF_TYPES)
+    numbers = {"edge_type", "node_type"} & set(roles.values())
+    numbered = bool(numbers) or (not wanted and bool(keys & set(BY_NUMBER)))
     if graph is None and (wanted or numbered):
         raise ModelError(
             f"{kind} is for a graph with types; name its node types and relations with --graph: a"
@@ -72,11 +84,25 @@ def _is_by_type(module: nn.Module, roles: Mapping[str, str], graph: GraphTypes |
             " reads none: give each relation a convolution of its own (HeteroConv)"
         )
     if numbered and graph is not None and len(graph.nodes) > 1:
+        _check_together(kind, graph, tables)
+    by_type = not numbered and graph is not None and (wanted or len(graph.nodes) > 1)
+    return by_type, numbered
+
+
+def _check_together(kind: str, graph: GraphTypes, tables: Mapping[str, str]) -> None:
+    """Refuse features of all nodes in one tensor where types' columns differ, and tables."""
+    told = ", ".join(f"{name} {width or 'none'}" for name, width in graph.nodes.items())
+    if len(set(graph.nodes.values())) > 1 or not all(graph.nodes.values()):
         raise ModelError(
-            f"{kind}.forward takes edge_type, so that all nodes are of one type, but the graph has"
-            f" {', '.join(graph.nodes)}; name one node type, and a relation for each number"
+            f"{kind} has the nodes of all types in one tensor, but their features have different"
+            f" columns: {told}; give all types as many, or name one node type and a relation for"
+            " each number"
         )
-    return not numbered and graph is not None and (wanted or len(graph.nodes) > 1)
+    if tables:
+        raise ModelError(
+            f"{kind} has the nodes of all types in one tensor, so that no table is of one type;"
+            " name one node type, and a relation for each number"
+        )
 
 
 def _forget_graph(module: nn.Module) -> None:

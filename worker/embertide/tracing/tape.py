@@ -133,7 +133,7 @@ class Tape:
         """
         node = Node(op, as_nodes(args), as_nodes(kwargs), value, here())
         node.number, node.within = len(self.nodes), self.within()
-        node.edges = op in _TO_EDGES or (op == "input" and args[0] != "x")
+        node.edges = op in _TO_EDGES or (op == "input" and args[0] not in ("x", "node_type"))
         node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
         node.of = _common(node) if of is None else of
         self.nodes.append(node)
@@ -244,6 +244,13 @@ def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, slice):
         return slice(change(value.start), change(value.stop), change(value.step))
     return value
+
+
+def map_nodes(change: Callable[[Node], Node], value: Any) -> Any:
+    """The same with other nodes in place of nodes."""
+    if isinstance(value, Node):
+        return change(value)
+    return _mapped(lambda one: map_nodes(change, one), value)
 
 
 def _nodes_in(value: Any) -> Iterable[Node]:
