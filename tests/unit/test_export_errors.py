@@ -23,7 +23,8 @@ AT_A_LINE = {
     "InPlace": "__setitem__ changes a tensor in place.*make a new tensor",
     "Dropout": r"dropout stays active in eval mode.*training=self\.training",
     "Batches": r"norm \(GraphNorm\) is given batch; all nodes here are of one graph",
-    "Pooling": "mean over all nodes needs the whole graph",
+    "Pooling": "amax over all nodes needs the whole graph at once; known are mean, sum, var, std",
+    "Statistic": "__getitem__ of a statistic over all nodes is not known",
     "Picked": "rows are picked out by number.*return all rows",
     "Loops": r"conv \(SAGEConv\) is given edges that were changed at .*py:\d+.*change those",
     "Rows": r"a constant of shape \[\d+, 1\] has a row for each node of one graph",
@@ -38,6 +39,7 @@ AT_A_LINE = {
 ANYWHERE = {
     "Hidden": "the module gives something else when it is called again.*changes a tensor in place",
     "Random": r"The first step that differs is 0\.affine .*export_mistakes\.py:\d+ \(mul\)",
+    "Pooled": "forward returns a tensor .*; it must return one tensor with a row for each node",
     "Several": "forward returns a tuple; it must return one tensor with a row for each node",
     "NoGraph": "forward has x; it must take the features and the graph",
     "Arguments": "forward needs temperature.*--inputs",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from embertide.tracing.known import known
 from embertide.tracing.propagation import Propagate
 from embertide.tracing.recording import Recording
 from embertide.tracing.relations import watch_relations
-from embertide.tracing.respelling import RESPELLED, key_of
+from embertide.tracing.respelling import respelled
 from embertide.tracing.roles import ALL, is_features, is_weight, relation_of
 from embertide.tracing.scopes import Called
 from embertide.tracing.softmaxes import softmaxes_recorded
@@ -40,7 +39,7 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
     handles = []
     try:
         for path, one in module.named_modules():
-            conv, respelled = known(one), RESPELLED.get(key_of(one))
+            conv, instead = known(one), respelled(recording, one)
             if conv is not None:
                 one.forward = _Call(path, one, conv, recording)
                 patched.append((one, "forward"))
@@ -52,8 +51,8 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
                 continue
             handles += recording.scopes.watch(path, one)
             handles += watch_relations(recording, one)
-            if respelled is not None:
-                one.forward = partial(respelled, recording, one)
+            if instead is not None:
+                one.forward = instead
                 patched.append((one, "forward"))
             elif is_message_passing(one):
                 patched += _hook(one, recording)

@@ -20,7 +20,7 @@ class Recording:
 
     def __init__(self, graph: RandomGraph, scopes: Scopes) -> None:
         self.graph, self.scopes = graph, scopes
-        self.tape = tape = Tape(scopes.names)
+        self.tape = tape = Tape(scopes.names, graph.counts)
         self.edges = {relation: Edges(tape, graph, relation) for relation in graph.edges}
         self.x = {name: tape.input("x", x, name) for name, x in graph.x.items()}
         self.edge_index = self._of_edges("edge_index", "edge_index")

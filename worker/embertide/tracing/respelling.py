@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from embertide.tracing.jumping import jump
 from embertide.tracing.numbered import dgl_hgt, hetero_linear, rel_graph, rgcn, typed_linear
+from embertide.tracing.recording import Recording
 from embertide.tracing.respelled import han, hgt
 
 Key = tuple[str, str]
@@ -25,7 +28,16 @@ BY_NUMBER: dict[Key, Callable[..., Any]] = {
     ("dgl", "TypedLinear"): typed_linear,
 }
 """With types told by numbers."""
-RESPELLED = BY_RELATION | BY_NUMBER
+_JUMPS = {("torch_geometric", "JumpingKnowledge"), ("dgl", "JumpingKnowledge")}
+
+
+def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
+    """What takes the place of a module's ``forward``; None of most modules."""
+    key = key_of(module)
+    if key in _JUMPS and module.mode == "lstm":
+        return partial(jump, module)
+    found = BY_RELATION.get(key) or BY_NUMBER.get(key)
+    return None if found is None else partial(found, recording, module)
 
 
 def key_of(module: object) -> Key:

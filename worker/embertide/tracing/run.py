@@ -153,6 +153,7 @@ class Subject:
         fit = [
             isinstance(one, Traced)
             and not one.node.edges
+            and not one.node.whole
             and one.node.of == of
             and one.shape[:1] == (graph.counts.get(of),)
             for of, one in found.items()
