@@ -18,6 +18,7 @@ from embertide.tracing.convs_pyg import PYG
 from embertide.tracing.export import export_module
 from embertide.tracing.proof import TOLERANCE
 from embertide.tracing.respelling import BY_NUMBER, BY_RELATION
+from tests.support import export_convs
 from tests.support.models import shake
 from tests.support.pyg import pyg
 
@@ -121,6 +122,47 @@ def test_options_of_dgl(name: str) -> None:
     done = export_module(shake(OnDgl(module, conv.weight, conv.earlier)), width=5)
     assert done.proof.largest_error <= TOLERANCE
     assert [layer.kind for layer in done.exported.layers] == [name]
+
+
+class Edged(nn.Module):
+    """A module around one convolution that may read features of edges."""
+
+    def __init__(self, conv: nn.Module, *, edges: bool) -> None:
+        super().__init__()
+        self.conv, self.edges = conv, edges
+
+
+class EdgedPyg(Edged):
+    def forward(self, x, edge_index, edge_attr):
+        return self.conv(x, edge_index, *([edge_attr] if self.edges else []))
+
+
+class EdgedDgl(Edged):
+    def forward(self, g, x, efeat):
+        return self.conv(g, x, *([efeat] if self.edges else []))
+
+
+@pytest.mark.parametrize("name", export_convs.PYG)
+def test_messages_of_pyg(name: str) -> None:
+    module = EdgedPyg(export_convs.PYG[name](pyg), edges=name not in export_convs.WITHOUT_EDGES)
+    check_traced(name, module, 3)
+
+
+@pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
+@pytest.mark.parametrize("name", export_convs.DGL)
+def test_messages_of_dgl(name: str) -> None:
+    made = export_convs.DGL[name](load_dgl().nn.pytorch)
+    module = EdgedDgl(made, edges=name not in export_convs.WITHOUT_EDGES)
+    # DGL's GINEConv adds features of edges to those of nodes.
+    check_traced(name, module, 5 if name == "GINEConv" else 3)
+
+
+def check_traced(name: str, module: Edged, columns: int) -> None:
+    done = export_module(shake(module), width=5, edge_features=columns)
+    assert done.proof.largest_error <= TOLERANCE
+    assert [layer.kind for layer in done.exported.layers if layer.graph] == [name]
+    read = done.exported.program.edge_columns()
+    assert read == ({"": columns} if module.edges else {})
 
 
 def test_every_entry_has_a_case_and_is_in_the_document() -> None:

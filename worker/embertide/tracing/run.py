@@ -209,16 +209,18 @@ class Subject:
             raise refuse(
                 place_of(error.__traceback__),
                 f"{name}.forward failed on a small random graph with {type(error).__name__}:"
-                f" {error}{self._hint(types, graph)}",
+                f" {error}{self._hint(types, graph, error)}",
             ) from error
 
-    def _hint(self, types: GraphTypes, graph: Any) -> str:
+    def _hint(self, types: GraphTypes, graph: Any, error: Exception) -> str:
         """What an error of ``forward`` may come from: how many features edges have.
 
         Args:
             graph: of DGL's, which records.
         """
-        if types.typed:
+        if not types.edge_features and "data" in self.roles.values() and "NoneType" in str(error):
+            return " (edge_attr is None; --edge-features says how many features edges have)"
+        if types.typed or not isinstance(error, RuntimeError | ValueError | AssertionError):
             return ""
         if types.edge_features:
             return (
