@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 
 WITHOUT_EDGES = ("GINConv", "EdgeConv", "FeaStConv", "FiLMConv", "SimpleConv")
@@ -22,6 +23,16 @@ PYG: dict[str, Callable[[Any], nn.Module]] = {
     "GMMConv": lambda c: c.GMMConv(5, 3, 3, 2, separate_gaussians=True),
     "GENConv": lambda c: c.GENConv(5, 3, aggr="mean", edge_dim=3),
     "PDNConv": lambda c: c.PDNConv(5, 3, 3, 4, add_self_loops=False, normalize=False),
+    "PNAConv": lambda c: c.PNAConv(
+        5,
+        4,
+        ["mean", "std", "min", "max", "sum", "var"],
+        ["identity", "amplification", "attenuation", "linear", "inverse_linear"],
+        torch.tensor([0, 3, 5, 2]),
+        edge_dim=3,
+        towers=2,
+        pre_layers=2,
+    ),
     "EdgeConv": lambda c: c.EdgeConv(nn.Linear(10, 3)),
     "FeaStConv": lambda c: c.FeaStConv(5, 3, 2, add_self_loops=False),
     "FiLMConv": lambda c: c.FiLMConv(5, 3, act=None),

@@ -87,6 +87,26 @@ class OverEdges(Base):
         return self.conv(x, edge_index, edge_attr)
 
 
+class Median(Base):
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.GINEConv(nn.Linear(5, 3), edge_dim=3, aggr="median")
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.conv(x, edge_index, edge_attr)  # Median
+
+
+class OwnAggregate(pyg.MessagePassing):
+    def forward(self, x, edge_index, edge_attr):
+        return self.propagate(edge_index, x=x, edge_attr=edge_attr)  # OwnAggregate
+
+    def message(self, x_j, edge_attr):
+        return x_j * edge_attr[:, :1]
+
+    def aggregate(self, inputs, index):
+        return inputs
+
+
 class Unread(Base):
     def forward(self, x, edge_index, edge_attr):
         return self.own(x, edge_index) + edge_attr.sum()  # Unread

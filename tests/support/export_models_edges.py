@@ -91,8 +91,8 @@ class EdgeNetwork(torch.nn.Module):
 class OwnConv(pyg.MessagePassing):
     """A convolution of a user's own: several columns of edges, both ends, a gate."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__(aggr="max")
+    def __init__(self, width: int, aggr="max") -> None:
+        super().__init__(aggr=aggr)
         self.mlp = Sequential(Linear(2 * width + K, width), torch.nn.LayerNorm(width), ReLU())
         self.gate = Linear(1, width)
 
@@ -119,6 +119,21 @@ class Own(torch.nn.Module):
         return self.gated(x, edge_index, edge_attr)
 
 
+class Several(torch.nn.Module):
+    """Several aggregators side by side, and one with the scalers of PNA."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.several = OwnConv(IN, aggr=["min", "std", pyg.aggr.MeanAggregation()])
+        self.lin = Linear(3 * IN, 4)
+        degrees = torch.tensor([2, 7, 5, 3])
+        self.pna = pyg.PNAConv(4, OUT, ["mean", "var"], ["identity", "linear"], degrees, edge_dim=K)
+
+    def forward(self, x, edge_index, edge_attr):
+        x = self.lin(self.several(x, edge_index, edge_attr)).relu()
+        return self.pna(x, edge_index, edge_attr)
+
+
 class Both(torch.nn.Module):
     """Features and a weight of each edge."""
 
@@ -138,6 +153,7 @@ PYG = {
     "encoded": Encoded,
     "edge network": EdgeNetwork,
     "own": Own,
+    "several aggregators": Several,
     "both": Both,
 }
 """By name; "unimp" and "edge network" take a Data."""

@@ -24,6 +24,7 @@ class Centred(nn.Module):
         x = x / torch.sqrt(x.var(dim=0, unbiased=False) + 1e-5)
         x = x + x / (x.norm(p=2, dim=0, keepdim=True) + 1e-6)
         x = F.normalize(self.conv2(x, edge_index), dim=0)
+        x = x + x.mean(0)
         return x / torch.linalg.norm(x, dim=0)
 
 

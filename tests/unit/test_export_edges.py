@@ -207,6 +207,8 @@ AT_A_LINE = {
     "Mixed": "view mixes rows of edges",
     "AllEdges": "batch norm of edges is known with running statistics",
     "OverEdges": "mean over all rows needs the whole graph at once",
+    "Median": "GINEConv aggregates by MedianAggregation; known are sum, mean, max, min, var, std",
+    "OwnAggregate": "OwnAggregate has an aggregate of its own; known are PyG's",
     "Unread": "a tensor of the edges is returned, or used among those of the nodes",
 }
 ANYWHERE = {
@@ -237,6 +239,7 @@ def test_messages_of_the_whole_module() -> None:
     assert "with --graph each relation has its own" in failure(
         "Numbered", graph=types, edge_features=3
     )
+    assert "--edge-features is 257; edges have 1 to 256" in failure("Columns", edge_features=257)
     assert "but Plain.forward has no argument for them" in failure("Plain", edge_features=3)
     told = failure("Columns", width=5, inputs={"edge_attr": "edge_weight"})
     assert "(edge_attr is one number for each edge; --edge-features says how many" in told

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from embertide.cli.options import EndpointOption, JsonOption, endpoint_settings, location
-from embertide.spec.base import MAX_EDGE_FEATURES
 
 
 def export(
@@ -59,7 +58,6 @@ def export(
         int | None,
         typer.Option(
             min=1,
-            max=MAX_EDGE_FEATURES,
             metavar="K",
             help="Features of each edge, where the module does not tell; with --graph a job has "
             "them.",

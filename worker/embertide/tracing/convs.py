@@ -33,6 +33,7 @@ class Conv:
         given: arguments of ``forward`` that are options -> why they must be given, or "".
         after: attributes that hold functions applied to the result, in this order.
         matrix: the argument that takes the place of a module's own weight; "" if it takes none.
+        columns: the option that says how many; "" if it is written by its messages with them.
         projection: the attribute by which features of edges are read; a module without it passes
             them over.
         of_features: options that mean nothing where it reads no features of edges.
@@ -49,6 +50,7 @@ class Conv:
     given: Mapping[str, str] = field(default_factory=dict)
     after: tuple[str, ...] = ()
     matrix: str = ""
+    columns: str = ""
     projection: str = ""
     of_features: frozenset[str] = frozenset()
     problem: Callable[[Any], str] = lambda _module: ""

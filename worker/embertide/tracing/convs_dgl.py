@@ -77,6 +77,7 @@ DGL: dict[str, Conv] = {
         },
         x="feat",
         features="edge_feat",
+        columns="edge_feats",
         projection="fc_edge",
         after=("activation",),
     ),

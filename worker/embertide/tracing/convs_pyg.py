@@ -25,14 +25,11 @@ _ACTIVATIONS: dict[type[nn.Module], str] = {
 
 _EDGE_DIM: dict[str, Any] = {
     "features": "edge_attr",
+    "columns": "edge_dim",
     "projection": "lin_edge",
     "of_features": frozenset({"edge_dim", "fill_value"}),
 }
 _PROJECTED = {"edge_dim": lambda m: m.lin_edge.weight.shape[1]}
-
-
-def _edge_features(m: Any) -> str:
-    return "" if m.edge_dim is None else "edge features (edge_dim)"
 
 
 def _several(m: Any) -> str:
@@ -115,7 +112,8 @@ PYG: dict[str, Conv] = {
             "bias": lambda _m: True,
         },
         bias="",
-        problem=_edge_features,
+        features="edge_attr",
+        projection="edge_encoder",
     ),
 }
 """By class."""

@@ -166,7 +166,8 @@ class RecordingGraph(GraphView):
         if reduce is None:
             raise refuse(
                 here(),
-                "a reduce function of your own is not known; use dgl.function.sum, mean or max",
+                "a reduce function of your own is not known; use dgl.function.sum, mean, max or"
+                " min",
             )
         message = messages.get(reduce_func.msg_field)
         if message is None:

@@ -115,6 +115,7 @@ class Lines:
             "transpose": self._plain,
             "expand_as": self._expanded,
             "expand": self._expanded,
+            "repeat": self._repeated,
             **dict.fromkeys(_WITHIN, self._within),
         }
         if op not in special:
@@ -175,6 +176,18 @@ class Lines:
         if sizes[:1] != list(node.args[0].value.shape[:1]):
             raise refuse(node.where, f"{node.op} repeats rows; keep the first dimension")
         return self.add(f"expand({self.of(node.args[0])}, {sizes[1:]})")
+
+    def _repeated(self, node: Node) -> str:
+        x, *sizes = node.args
+        if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+            sizes = list(sizes[0])
+        if len(sizes) != x.value.dim() or sizes[0] != 1:
+            raise refuse(node.where, "repeat is known within a row; say 1 for the first dimension")
+        name = self.of(x)
+        for dim, times in enumerate(sizes):
+            if times > 1:
+                name = self.add(f"cat([{', '.join([name] * times)}], {dim})")
+        return name
 
     def _reduced(self, node: Node) -> str:
         x = node.args[0]

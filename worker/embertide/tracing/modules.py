@@ -143,7 +143,7 @@ class _Call:
             raise self._refuse("is given features of edges that do not come from the graph's edges")
         if not self.conv.projects(self.module):
             return False
-        if is_features(features.node) and features.dim() <= 2:
+        if self.conv.columns and is_features(features.node) and features.dim() <= 2:
             return False
         if getattr(self.module, "add_self_loops", False):
             raise self._refuse(

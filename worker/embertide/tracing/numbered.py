@@ -37,7 +37,11 @@ def rgcn(recording: Recording, m: Any, x: Any, edge_index: Any, edge_type: Any =
         )
     _check_count(m, recording.types.relations, m.num_relations, "relations")
     parts = parts_of(recording, x)
-    reduce = REDUCES[str(m.aggr)]
+    reduce = REDUCES.get(str(m.aggr))
+    if reduce is None:
+        raise refuse(
+            here(), f"{type(m).__name__} aggregates by {m.aggr!r}; known are {', '.join(REDUCES)}"
+        )
     found = _relational(recording, parts, lambda at: _pyg_weight(m, at), m.out_channels, reduce)
     out = joined(recording, found)
     if m.root is not None:

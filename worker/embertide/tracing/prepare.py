@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from embertide.errors import ModelError
+from embertide.spec.base import MAX_EDGE_FEATURES
 from embertide.tracing.arguments import is_by_type, roles_of, takes_edge_features
 from embertide.tracing.graphs import GraphTypes, random_graph
 from embertide.tracing.respelling import BY_NUMBER, key_of
@@ -130,6 +131,8 @@ def edge_columns(
                 ' own: a job has them, or {"edges": {"user:buys:item": 3}}'
             )
         return graph.edge_features
+    if given is not None and not 1 <= given <= MAX_EDGE_FEATURES:
+        raise ModelError(f"--edge-features is {given}; edges have 1 to {MAX_EDGE_FEATURES}")
     takes = takes_edge_features(module, inputs)
     if given is not None and not takes:
         raise ModelError(
