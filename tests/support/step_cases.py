@@ -354,7 +354,9 @@ def column_statistics() -> dict[str, Program]:
             statistic("c", "v", "norm"),
             statistic("d", "v", "var"),
             statistic("e", "c", "sum"),
-            Elementwise(out="out", layer=0, inputs=("a", "b", "d", "e"), op="sum"),
+            Elementwise(out="f", layer=0, inputs=("a", "b", "d"), op="sum"),
+            # Far larger than the others, which count, too.
+            Combine(out="out", layer=0, a="f", b="e", beta=1e-3),
         ),
         "column_statistic of features": program(
             statistic("n", "x", "mean"),

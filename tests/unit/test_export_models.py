@@ -68,7 +68,8 @@ def test_models_of_pyg(name: str) -> None:
 
 @pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
 @pytest.mark.parametrize(
-    "name", ["gcn", "sage", "gat", "gin", "jknet", "appnp", "weighted sage", "scores"]
+    "name",
+    ["gcn", "sage", "gat", "gin", "jknet", "jknet lstm", "appnp", "weighted sage", "scores"],
 )
 def test_models_of_dgl(name: str) -> None:
     from tests.support.export_models_dgl import DGL, dgl
