@@ -23,6 +23,7 @@ from tests.support.ranks import on_grid
 from tests.support.small_job import NODES, WIDTH, SmallJob
 from tests.support.typed_programs import BOUGHT_BY, BUYS, FOLLOWS, HAS, NEVER, OF
 from tests.support.typed_world import (
+    EDGE_FEATURES,
     WIDTHS,
     embed_types,
     layer_of,
@@ -93,15 +94,16 @@ def test_a_trained_module_becomes_embeddings(tmp_path: Path) -> None:
 
 
 class Typed(torch.nn.Module):
-    """Several kinds of convolutions, one softmax over all relations, and outputs for two types."""
+    """Several kinds of convolutions, of which one reads features of edges and one such that were
+    encoded, one softmax over all relations, and outputs for two types."""
 
     def __init__(self) -> None:
         super().__init__()
         triples = [tuple(name.split(":")) for name in RELATIONS]
         self.conv = pyg.HeteroConv(
             {
-                ("user", "buys", "item"): pyg.GATConv((7, 5), 4, add_self_loops=False),
-                ("item", "bought_by", "user"): pyg.SAGEConv((5, 7), 4),
+                ("user", "buys", "item"): pyg.GATConv((7, 5), 4, edge_dim=2, add_self_loops=False),
+                ("item", "bought_by", "user"): pyg.NNConv((5, 7), 4, torch.nn.Linear(2, 20)),
                 ("user", "follows", "user"): pyg.GCNConv(7, 4),
                 ("tag", "never", "user"): pyg.SAGEConv((4, 7), 4),
                 ("item", "has", "tag"): pyg.GraphConv((5, 4), 4, aggr="max"),
@@ -110,15 +112,17 @@ class Typed(torch.nn.Module):
         )
         self.hgt = pyg.HGTConv(4, 4, (["user", "item", "tag"], triples), heads=2)
 
-    def forward(self, x_dict, edge_index_dict):
-        x_dict = {name: x.relu() for name, x in self.conv(x_dict, edge_index_dict).items()}
+    def forward(self, x_dict, edge_index_dict, edge_attr_dict):
+        made = self.conv(x_dict, edge_index_dict, edge_attr_dict)
+        x_dict = {name: x.relu() for name, x in made.items()}
         x_dict = self.hgt(x_dict, edge_index_dict)
         return {"item": x_dict["item"], "user": x_dict["user"]}
 
 
 def test_a_module_of_several_types_runs_on_a_grid() -> None:
     module = shake(Typed())
-    types = named_types({"nodes": {**WIDTHS, "lone": 0}, "edges": RELATIONS}, open_storage(None))
+    columns = dict.fromkeys(RELATIONS, 0) | dict.fromkeys((BUYS, BOUGHT_BY), EDGE_FEATURES)
+    types = named_types({"nodes": {**WIDTHS, "lone": 0}, "edges": columns}, open_storage(None))
     files = Files()
     export_module(module, graph=types).write(files, "file:///m")  # type: ignore[arg-type]
     program = read_files(files, "file:///m").program()  # type: ignore[arg-type]
@@ -129,7 +133,8 @@ def test_a_module_of_several_types_runs_on_a_grid() -> None:
     edges = {tuple(name.split(":")): torch.stack(layer[name][:2]) for name in RELATIONS}
     features = {name: x.double() for name, x in make_typed_features().items()}
     with torch.no_grad():
-        expected = module.double()(features, edges)
+        carried = {tuple(name.split(":")): layer[name][3].double() for name in (BUYS, BOUGHT_BY)}
+        expected = module.double()(features, edges, carried)
     assert set(by_rank[0][0]) == set(expected) == {"item", "user"}
     for name, own in expected.items():
         assert_exact(np.concatenate([answers[0][name] for answers in by_rank]), own)

@@ -16,6 +16,10 @@ from embertide.models.options.hetero import Hetero
 from embertide.models.options.kinds import LAYERS
 from embertide.models.options.layer import Layer, Library
 from embertide.models.options.typed_kinds import kinds_of
+from embertide.tracing.convs_dgl import DGL
+from embertide.tracing.convs_pyg import PYG
+from embertide.tracing.respelling import BY_NUMBER, BY_RELATION
+from tests.support import export_convs
 from tests.support.convolution_cases import HeldLayer, held_layers
 from tests.support.model_examples_dgl import dgl
 from tests.support.model_page import NAMES, modules_of
@@ -35,6 +39,15 @@ edges between two nodes, self-loops, isolated nodes and nodes without in-edges.
 What each option means, the norms, activations and links that may follow any layer, and the
 arguments that are refused are in [model.yaml](model.md).
 """
+EXPORTED = """\
+## In `embertide export`
+
+Modules that are exported as they are ([export.md](export.md)). Those known as a whole become the
+steps above; others become messages, lines of torch's operations on each edge; those for several
+types are told by dicts or by numbers.
+
+| library | as a whole | by what they do | type by type |
+|---|---|---|---|"""
 EVERY = set(Layer.model_fields) - {"bias"}
 """Options of every layer, which are tested apart."""
 
@@ -51,7 +64,19 @@ def page(layers: list[HeldLayer]) -> str:
             tested = [one for one in layers if one.library == library and one.layer.conv == conv]
             lines.append(_row(library, conv, kind, tested))
         lines.append(f"\n{textwrap.fill(f'No kinds of layer: {_others(library)}.', 100)}\n")
-    return "\n".join(lines)
+    return "\n".join([*lines, EXPORTED, *_exported()])
+
+
+def _exported() -> Iterator[str]:
+    """How the convolutions of each library are exported."""
+    of = {"dgl": (DGL, export_convs.DGL), "pyg": (PYG, export_convs.PYG)}
+    for library, (known, traced) in of.items():
+        package = "torch_geometric" if library == "pyg" else library
+        several = [name for one, name in (*BY_RELATION, *BY_NUMBER) if one == package]
+        lists = [known, traced, several]
+        cells = [", ".join(f"`{name}`" for name in names) for names in lists]
+        yield f"| {NAMES[library]} | {' | '.join(cells)} |"
+    yield ""
 
 
 def untested(layers: list[HeldLayer]) -> list[str]:

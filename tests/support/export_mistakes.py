@@ -61,7 +61,17 @@ class Batches(Base):
 
 class Pooling(Base):
     def forward(self, x, edge_index):
-        return self.conv(x, edge_index) - x.mean(dim=0)[:3]  # Pooling
+        return self.conv(x, edge_index) - x.amax(dim=0)[:3]  # Pooling
+
+
+class Statistic(Base):
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index) - x.mean(dim=0)[:3]  # Statistic
+
+
+class Pooled(Base):
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index).mean(dim=0)
 
 
 class Picked(Base):

@@ -128,14 +128,14 @@ class GIN(nn.Module):
 class JKNet(nn.Module):
     """examples/pytorch/jknet/model.py."""
 
-    def __init__(self) -> None:
+    def __init__(self, mode="cat") -> None:
         super().__init__()
         self.dropout = nn.Dropout(0.5)
         self.layers = nn.ModuleList()
         self.layers.append(dglnn.GraphConv(IN, HIDDEN, activation=F.relu))
         self.layers.append(dglnn.GraphConv(HIDDEN, HIDDEN, activation=F.relu))
-        self.jump = dglnn.JumpingKnowledge("cat")
-        self.output = nn.Linear(2 * HIDDEN, OUT)
+        self.jump = dglnn.JumpingKnowledge(mode, HIDDEN, 2)
+        self.output = nn.Linear(2 * HIDDEN if mode == "cat" else HIDDEN, OUT)
 
     def forward(self, g, feats):
         feat_lst = []
@@ -208,6 +208,7 @@ DGL = {
     "gat": GAT,
     "gin": GIN,
     "jknet": JKNet,
+    "jknet lstm": lambda: JKNet("lstm"),
     "appnp": APPNP,
     "weighted sage": WeightedSAGE,
     "scores": Scores,

@@ -12,6 +12,7 @@ import torch
 from embertide.models.builder import ProgramBuilder
 from embertide.steps import (
     Aggregate,
+    ColumnStatistic,
     Combine,
     Concat,
     Degree,
@@ -337,6 +338,34 @@ def semantic() -> dict[str, Program]:
     }
 
 
+def column_statistics() -> dict[str, Program]:
+    """Of tiles, of rows and of the features themselves, in place and of what is read again."""
+
+    def statistic(out: str, x: str, of: Any, correction: int = 0) -> ColumnStatistic:
+        return ColumnStatistic(out=out, layer=0, x=x, of=of, correction=correction)
+
+    return {
+        "column_statistic": program(
+            linear("h"),
+            summed("s", "h"),
+            statistic("a", "s", "mean"),
+            statistic("b", "s", "std", 1),
+            linear("v", weight="v"),
+            statistic("c", "v", "norm"),
+            statistic("d", "v", "var"),
+            statistic("e", "c", "sum"),
+            Elementwise(out="f", layer=0, inputs=("a", "b", "d"), op="sum"),
+            # Far larger than the others, which count, too.
+            Combine(out="out", layer=0, a="f", b="e", beta=1e-3),
+        ),
+        "column_statistic of features": program(
+            statistic("n", "x", "mean"),
+            Combine(out="c", layer=0, a="x", b="n", beta=-1.0),
+            summed("out", "c"),
+        ),
+    }
+
+
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
     return {
@@ -351,4 +380,5 @@ def step_cases() -> dict[str, Program]:
         **weighted_norms(),
         **graph_norms(),
         **semantic(),
+        **column_statistics(),
     }

@@ -17,7 +17,8 @@ from embertide.tracing.convs_dgl import DGL
 from embertide.tracing.convs_pyg import PYG
 from embertide.tracing.export import export_module
 from embertide.tracing.proof import TOLERANCE
-from embertide.tracing.respelled import RESPELLED
+from embertide.tracing.respelling import BY_NUMBER, BY_RELATION
+from tests.support import export_convs
 from tests.support.models import shake
 from tests.support.pyg import pyg
 
@@ -35,7 +36,9 @@ PYG_CASES: dict[str, Callable[[], nn.Module]] = {
     "GATv2Conv": lambda: pyg.GATv2Conv(
         5, 3, heads=2, concat=False, negative_slope=0.4, residual=True, share_weights=True
     ),
-    "TransformerConv": lambda: pyg.TransformerConv(5, 3, heads=2, concat=False, bias=False),
+    "TransformerConv": lambda: pyg.TransformerConv(
+        5, 3, heads=2, concat=False, beta=True, bias=False
+    ),
     "AGNNConv": lambda: pyg.AGNNConv(add_self_loops=False),
     "APPNP": lambda: pyg.APPNP(2, 0.3, add_self_loops=False),
     "SGConv": lambda: pyg.SGConv(5, 3, K=2, add_self_loops=False, bias=False),
@@ -60,6 +63,9 @@ DGL_CASES: dict[str, Callable[[Any], nn.Module]] = {
     ),
     "GATConv": lambda c: c.GATConv(5, 3, 2, negative_slope=0.4, residual=True, bias=False),
     "GATv2Conv": lambda c: c.GATv2Conv(5, 3, 2, negative_slope=0.4, share_weights=True),
+    "EdgeGATConv": lambda c: c.EdgeGATConv(
+        5, 3, 3, 2, negative_slope=0.4, residual=False, bias=False
+    ),
     "DotGatConv": lambda c: c.DotGatConv(5, 3, 2),
     "AGNNConv": lambda c: c.AGNNConv(),
     "APPNPConv": lambda c: c.APPNPConv(2, 0.3),
@@ -92,6 +98,8 @@ class OnDgl(One):
         # DGL's ChebConv asks for the largest eigenvalue where it is not told.
         given = {"lambda_max": [2.0]} if hasattr(self.conv, "linear") else {}
         weight = g.edata["w"] if self.weight and not hasattr(self.conv, "norm") else None
+        if hasattr(self.conv, "fc_edge"):
+            given = {"edge_feat": g.edata["feat"]}
         return self.conv(g, x, **given, **self.more(x, weight)).flatten(1)
 
 
@@ -116,6 +124,47 @@ def test_options_of_dgl(name: str) -> None:
     assert [layer.kind for layer in done.exported.layers] == [name]
 
 
+class Edged(nn.Module):
+    """A module around one convolution that may read features of edges."""
+
+    def __init__(self, conv: nn.Module, *, edges: bool) -> None:
+        super().__init__()
+        self.conv, self.edges = conv, edges
+
+
+class EdgedPyg(Edged):
+    def forward(self, x, edge_index, edge_attr):
+        return self.conv(x, edge_index, *([edge_attr] if self.edges else []))
+
+
+class EdgedDgl(Edged):
+    def forward(self, g, x, efeat):
+        return self.conv(g, x, *([efeat] if self.edges else []))
+
+
+@pytest.mark.parametrize("name", export_convs.PYG)
+def test_messages_of_pyg(name: str) -> None:
+    module = EdgedPyg(export_convs.PYG[name](pyg), edges=name not in export_convs.WITHOUT_EDGES)
+    check_traced(name, module, 3)
+
+
+@pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
+@pytest.mark.parametrize("name", export_convs.DGL)
+def test_messages_of_dgl(name: str) -> None:
+    made = export_convs.DGL[name](load_dgl().nn.pytorch)
+    module = EdgedDgl(made, edges=name not in export_convs.WITHOUT_EDGES)
+    # DGL's GINEConv adds features of edges to those of nodes.
+    check_traced(name, module, 5 if name == "GINEConv" else 3)
+
+
+def check_traced(name: str, module: Edged, columns: int) -> None:
+    done = export_module(shake(module), width=5, edge_features=columns)
+    assert done.proof.largest_error <= TOLERANCE
+    assert [layer.kind for layer in done.exported.layers if layer.graph] == [name]
+    read = done.exported.program.edge_columns()
+    assert read == ({"": columns} if module.edges else {})
+
+
 def test_every_entry_has_a_case_and_is_in_the_document() -> None:
     assert set(PYG_CASES) == set(PYG)
     assert set(DGL_CASES) == set(DGL)
@@ -125,7 +174,11 @@ def test_every_entry_has_a_case_and_is_in_the_document() -> None:
     assert [names.split(", ") for names in pyg_list.groups()] == [list(PYG), list(DGL)]
     respelled = re.search(r"relation by relation: (.*?)\. ", text)
     assert respelled is not None
-    assert respelled[1].split(", ") == list(RESPELLED)
+    assert respelled[1].split(", ") == [name for _, name in BY_RELATION]
+    numbered = re.search(r"told by numbers\*\*, (.*?) of PyG, (.*?) of DGL\. ", text)
+    assert numbered is not None
+    for package, names in zip(("torch_geometric", "dgl"), numbered.groups(), strict=True):
+        assert names.split(", ") == [name for one, name in BY_NUMBER if one == package]
 
 
 def test_several_aggregators_of_pyg() -> None:

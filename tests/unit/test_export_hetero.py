@@ -87,7 +87,7 @@ def test_models_with_numbered_relations(name: str) -> None:
     module = shake(RELATIONAL[name]())
     done = export_module(module, graph=graph.types)
     with quiet():
-        edge_index, edge_type, _ = graph.merged
+        edge_index, edge_type = graph.merged["edge_index"], graph.merged["edge_type"]
         assert_program_gives(done, graph, module.double()(graph.x["page"], edge_index, edge_type))
 
 
@@ -201,7 +201,7 @@ AT_A_LINE = {
     "ShiftedSoftmax": "add of a softmax over edges is not known here; multiply it",
 }
 ANYWHERE = {
-    "Numbered": "takes edge_type, so that all nodes are of one type, but the graph has user, item",
+    "Numbered": "has the nodes of all types in one tensor, .* different columns: user 5, item 4",
     "OtherTypes": "forward returns a dict of 'user'; it must return one tensor .* of a type",
 }
 

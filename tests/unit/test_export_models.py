@@ -13,8 +13,9 @@ from embertide.models.reference import run_reference
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.proof import TOLERANCE
 from embertide.tracing.run import quiet
+from tests.support import export_models, export_models_nodes
 from tests.support.exact import relative_error
-from tests.support.export_models import IN, OUT, PYG
+from tests.support.export_models import IN, OUT
 from tests.support.models import GRAPHS, Files, features, shake
 
 GRAPH = GRAPHS["directed"]
@@ -43,7 +44,12 @@ def forward(module: torch.nn.Module, name: str) -> torch.Tensor:
         return module(x, edges, weight) if name in WEIGHTED else module(x, edges)
 
 
-WEIGHTED = ("gcn", "own messages", "models.GCN jk=cat", "models.GCN jk=max")
+PYG = export_models.PYG | export_models_nodes.PYG
+WEIGHTED = (
+    "gcn",
+    "own messages",
+    *(f"models.GCN jk={mode}" for mode in ("cat", "max", "lstm")),
+)
 
 
 @pytest.mark.parametrize("name", PYG)
@@ -62,7 +68,8 @@ def test_models_of_pyg(name: str) -> None:
 
 @pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
 @pytest.mark.parametrize(
-    "name", ["gcn", "sage", "gat", "gin", "jknet", "appnp", "weighted sage", "scores"]
+    "name",
+    ["gcn", "sage", "gat", "gin", "jknet", "jknet lstm", "appnp", "weighted sage", "scores"],
 )
 def test_models_of_dgl(name: str) -> None:
     from tests.support.export_models_dgl import DGL, dgl

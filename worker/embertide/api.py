@@ -168,6 +168,7 @@ def export(
     width: int | None = None,
     graph: Job | None = None,
     tables: Mapping[str, str] | str | None = None,
+    edge_features: int | None = None,
     endpoint_url: str | None = None,
     region: str | None = None,
     path_style: bool | None = None,
@@ -185,15 +186,18 @@ def export(
     Args:
         module: as it was trained, with its weights.
         out: the folder, which a job's ``model.uri`` then names.
-        inputs: argument of ``forward`` -> ``x``, ``edge_index``, ``edge_weight``, ``graph``,
-            ``blocks`` or ``data``, where its name does not tell.
+        inputs: argument of ``forward`` -> ``x``, ``edge_index``, ``edge_weight``,
+            ``edge_features``, ``edge_type``, ``graph``, ``blocks`` or ``data``, where its name
+            does not tell.
         width: columns of the features, where the module does not tell.
         graph: node types and relations of a module that knows several: a job, or a mapping
             ``{"nodes": {"user": 64}, "edges": [("user", "follows", "user")]}`` with the columns of
             each type's features (of PyG's ``data``: ``data.num_node_features`` and
-            ``data.edge_types``).
+            ``data.edge_types``, or ``data.num_edge_features`` where edges have features).
         tables: node type -> an ``nn.Embedding`` or parameter with a row for each of its nodes,
             which the model brings as their features; its name alone in a graph of one type.
+        edge_features: columns of the edges' features in a graph of one type, where the module
+            does not tell them.
         endpoint_url, region, path_style: as for `read`.
 
     Raises:
@@ -208,7 +212,14 @@ def export(
     uri, storage = _uri(out, "model"), open_storage(settings)
     types = None if graph is None else named_types(graph, storage)
     named = {"": tables} if isinstance(tables, str) else tables
-    done = export_module(module, inputs=inputs, width=width, graph=types, tables=named)
+    done = export_module(
+        module,
+        inputs=inputs,
+        width=width,
+        graph=types,
+        tables=named,
+        edge_features=edge_features,
+    )
     done.write(storage, uri)
     return done
 

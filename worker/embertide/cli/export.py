@@ -42,7 +42,7 @@ def export(
         typer.Option(
             metavar="JSON",
             help="What arguments of forward are, where their names do not tell: x, edge_index, "
-            "edge_weight, edge_type, graph, blocks or data.",
+            "edge_weight, edge_features, edge_type, graph, blocks or data.",
         ),
     ] = "{}",
     width: Annotated[
@@ -54,12 +54,23 @@ def export(
             show_default=False,
         ),
     ] = None,
+    edge_features: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="K",
+            help="Features of each edge, where the module does not tell; with --graph a job has "
+            "them.",
+            show_default=False,
+        ),
+    ] = None,
     graph: Annotated[
         str | None,
         typer.Option(
             metavar="JOB.yaml|JSON",
             help="Node types and relations, where the module knows several: a job's file, or "
-            '{"nodes": {"user": 64}, "edges": ["user:follows:user"]}.',
+            '{"nodes": {"user": 64}, "edges": ["user:follows:user"]}, and {"user:follows:user": 3} '
+            "where edges have features.",
             show_default=False,
         ),
     ] = None,
@@ -86,6 +97,7 @@ def export(
       embertide export net.py:Net --weights w.pt --out model
       embertide export net.py:Net --init '{"dim": 128}' ...
       embertide export net.py:Net ... --out s3://shop/model
+      embertide export net.py:Net --edge-features 3 ...
       embertide export hetero.py:Net --graph job.yaml ...
     """
     arguments, roles = _mapping("--init", init), _mapping("--inputs", inputs)
@@ -105,6 +117,7 @@ def export(
         width=width,
         graph=graph,
         tables=_tables(table or []),
+        edge_features=edge_features,
     )
     if json_output:
         from embertide.cli.progress_view import write_json

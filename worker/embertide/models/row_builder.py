@@ -7,6 +7,7 @@ from embertide.steps import (
     Activation,
     ActivationKind,
     Affine,
+    ColumnStatistic,
     Combine,
     Concat,
     Elementwise,
@@ -20,6 +21,7 @@ from embertide.steps import (
     RowWise,
     SemanticAttend,
     SizeNorm,
+    Statistic,
 )
 from embertide.steps.elementwise import ElementOp
 
@@ -108,6 +110,13 @@ class RowBuilder(StepList):
             mean_scale=mean_scale,
             factor=factor,
             eps=eps,
+        )
+        return self._append(step, self.widths[x])
+
+    def column_statistic(self, x: str, of: Statistic, correction: int = 0) -> str:
+        """What each column comes to over all nodes; as many columns."""
+        step = ColumnStatistic(
+            out=self._fresh(of), layer=self.layer, x=x, of=of, correction=correction
         )
         return self._append(step, self.widths[x])
 

@@ -6,6 +6,7 @@ from embertide.steps.affine import Affine
 from embertide.steps.aggregate import Aggregate
 from embertide.steps.attend import Attend
 from embertide.steps.base import EdgeStep, Leader, Step
+from embertide.steps.column_statistic import ColumnStatistic, Statistic
 from embertide.steps.combine import Combine, Concat
 from embertide.steps.degree import Degree, DivideByDegree
 from embertide.steps.elementwise import Elementwise
@@ -27,6 +28,7 @@ __all__ = [
     "Affine",
     "Aggregate",
     "Attend",
+    "ColumnStatistic",
     "Combine",
     "Concat",
     "Degree",
@@ -50,5 +52,6 @@ __all__ = [
     "RowWise",
     "SemanticAttend",
     "SizeNorm",
+    "Statistic",
     "Step",
 ]

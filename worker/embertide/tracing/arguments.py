@@ -3,44 +3,61 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import nn
 
 from embertide.errors import ModelError
 
-ROLES = ("x", "edge_index", "edge_weight", "edge_type", "graph", "blocks", "data")
+ROLES = (
+    *("x", "edge_index", "edge_weight", "edge_features"),
+    *("edge_type", "node_type", "norm", "graph", "blocks", "data"),
+)
 """What an argument may be; ``data`` is PyG's, ``graph`` and ``blocks`` are DGL's.
 
-``x``, ``edge_index`` and ``edge_weight`` of a graph with types are dicts by type; ``edge_type`` is
-the number of each edge's relation, where all edges come together.
+``x`` and what edges have are dicts by type in a graph with types; ``edge_weight`` is one number for
+each edge, ``edge_features`` are several columns. Where all types come together ``edge_type`` is the
+number of each edge's relation, ``node_type`` that of each node's type, and ``norm`` one divided by
+the in-edges along the relation.
 """
 _BY_TYPE = "_dict"
 """What PyG's examples add to the name of such an argument."""
 
+PLAIN_WEIGHTS = ("edge_weight", "edge_weights", "eweight", "w", "weight", "weights")
+"""Names that mean one number for each edge, whatever else edges have."""
 _NAMES = {
     **dict.fromkeys(("x", "h", "feat", "feats", "feature", "features"), "x"),
     **dict.fromkeys(("in_feat", "in_feats", "input", "inputs", "n_feat"), "x"),
-    **dict.fromkeys(("node_feat", "node_feats", "node_features"), "x"),
+    **dict.fromkeys(("node_feat", "node_feats", "node_features", "nfeat", "nfeats"), "x"),
     **dict.fromkeys(("edge_index", "adj", "adj_t", "edges"), "edge_index"),
-    **dict.fromkeys(
-        ("edge_weight", "edge_weights", "eweight", "edge_attr", "w", "weight"), "edge_weight"
-    ),
+    **dict.fromkeys(PLAIN_WEIGHTS, "edge_weight"),
+    **dict.fromkeys(("edge_feat", "edge_feats", "edge_feature", "edge_features"), "edge_features"),
+    **dict.fromkeys(("e_feat", "e_feats", "efeat", "efeats", "edge_attrs"), "edge_features"),
+    "edge_attr": "edge_features",
     **dict.fromkeys(("g", "graph", "block"), "graph"),
     **dict.fromkeys(("blocks", "mfgs", "bipartites"), "blocks"),
-    **dict.fromkeys(("edge_type", "edge_types", "rel_type"), "edge_type"),
+    **dict.fromkeys(("edge_type", "edge_types", "rel_type", "etype", "etypes"), "edge_type"),
+    **dict.fromkeys(("node_type", "node_types", "ntype", "ntypes"), "node_type"),
+    "norm": "norm",
     "data": "data",
 }
 
 
 def roles_of(
-    module: nn.Module, given: Mapping[str, str], *, tables: bool = False
+    module: nn.Module,
+    given: Mapping[str, str],
+    *,
+    tables: bool = False,
+    edge_features: bool = False,
 ) -> dict[str, str]:
     """Name of each argument of ``forward`` that is passed -> its role.
 
+    PyG's ``edge_attr`` are features where edges have some, else weights.
+
     Args:
         tables: the module has features of its own, so that it need not take any.
+        edge_features: the graph's edges have features.
 
     Raises:
         ModelError: an argument without a default has no known role, or there is none for the
@@ -56,7 +73,16 @@ def roles_of(
             )
     found: dict[str, str] = {}
     for name, required in parameters.items():
-        known = given.get(name) or _NAMES.get(name.lower().removesuffix(_BY_TYPE))
+        known = given.get(name) or _role(name, edge_features)
+        if known == "edge_features" and not edge_features:
+            if required or name in given:
+                raise ModelError(
+                    f"{kind}.forward takes {name}, but nothing tells how many features edges have;"
+                    " say it with --edge-features, or with --graph where the graph has types"
+                )
+            continue
+        if known == "norm" and name not in given and not _numbers(parameters):
+            known = None
         if known is not None and known not in found.values():
             found[name] = known
         elif required:
@@ -74,6 +100,26 @@ def roles_of(
             " table that takes the features' place is named by --table"
         )
     return found
+
+
+def _numbers(names: Iterable[str]) -> bool:
+    """Whether one of some arguments has relations' numbers."""
+    return any(_role(name, False) == "edge_type" for name in names)
+
+
+def takes_edge_features(module: nn.Module, given: Mapping[str, str]) -> bool:
+    """Whether edges' features can reach ``forward``, by an argument or with the graph."""
+    wanted = ("edge_features", "graph", "blocks", "data")
+    names = arguments_of(module)
+    return any((given.get(name) or _role(name, True)) in wanted for name in names)
+
+
+def _role(name: str, edge_features: bool) -> str | None:
+    """What an argument is by its name."""
+    plain = name.lower().removesuffix(_BY_TYPE)
+    if plain == "edge_attr" and not edge_features:
+        return "edge_weight"
+    return _NAMES.get(plain)
 
 
 def is_by_type(module: nn.Module) -> bool:

@@ -80,6 +80,8 @@ def total(low: Lowering, node: Node, parts: Sequence[Rows]) -> Rows:
 
 def _sum_of(low: Lowering, node: Node, a: Rows, b: Rows) -> Rows:
     _check_widths(low, node, a, b)
+    if low.means.get(b.name) == a.name and a.factor == -b.factor:
+        return Rows(low.b.graph_norm(a.name, "none"), a.factor)
     return Rows(low.b.combine(a.name, b.name, alpha=a.factor, beta=b.factor))
 
 

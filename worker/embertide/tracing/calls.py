@@ -28,6 +28,7 @@ def lower_conv(
     relation: str,
     scope: Called,
     weighted: bool,
+    featured: bool,
     given: dict[str, float],
     earlier: Node | None,
     source: Node,
@@ -42,7 +43,7 @@ def lower_conv(
     if earlier is not None:
         more[conv.earlier] = _place(low, node, path, start)
     try:
-        options = conv.options_of(module, weighted, **more)
+        options = conv.options_of(module, weighted, featured, **more)
     except ValidationError as error:
         told = "; ".join(f"{dotted(one['loc'])} {one['msg']}" for one in error.errors())
         raise refuse(

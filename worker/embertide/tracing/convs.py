@@ -28,11 +28,15 @@ class Conv:
         told: option -> what it is, from the module.
         x: the argument of ``forward`` that has the features.
         weight: the argument that has edge weights; "" if it takes none.
+        features: the argument that has features of edges; "" if it takes none.
         earlier: the argument, and option, that is an earlier layer's output; "" if none.
         given: arguments of ``forward`` that are options -> why they must be given, or "".
         after: attributes that hold functions applied to the result, in this order.
         matrix: the argument that takes the place of a module's own weight; "" if it takes none.
-        unread: options that mean nothing of a module that is known.
+        columns: the option that says how many; "" if it is written by its messages with them.
+        projection: the attribute by which features of edges are read; a module without it passes
+            them over.
+        of_features: options that mean nothing where it reads no features of edges.
         problem: what a module has that cannot be run; "" if nothing.
     """
 
@@ -41,22 +45,30 @@ class Conv:
     told: Mapping[str, Told] = field(default_factory=dict)
     x: str = "x"
     weight: str = ""
+    features: str = ""
     earlier: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     after: tuple[str, ...] = ()
     matrix: str = ""
-    unread: frozenset[str] = frozenset()
+    columns: str = ""
+    projection: str = ""
+    of_features: frozenset[str] = frozenset()
     problem: Callable[[Any], str] = lambda _module: ""
 
     def has_bias(self, module: Any) -> bool:
         """Whether a module adds one to its result."""
         return bool(self.bias) and _at(module, self.bias) is not None
 
-    def options_of(self, module: Any, weighted: bool, **more: Any) -> Layer:
+    def projects(self, module: Any) -> bool:
+        """Whether a module reads features of edges."""
+        return bool(self.projection) and getattr(module, self.projection, None) is not None
+
+    def options_of(self, module: Any, weighted: bool, featured: bool, **more: Any) -> Layer:
         """What ``model.yaml`` would say of a module.
 
         Args:
             weighted: whether it is given edge weights.
+            featured: whether it reads features of edges that it is given.
             more: options that the call tells.
 
         Raises:
@@ -68,7 +80,8 @@ class Conv:
             values["bias"] = self.has_bias(module)
         if self.weight:
             values["edge_weight"] = weighted
-        for name in (own | set(self.told)) - set(values) - self.unread:
+        left = frozenset() if featured else self.of_features
+        for name in (own | set(self.told)) - set(values) - left:
             if name in self.told:
                 values[name] = self.told[name](module)
             elif hasattr(module, name) or hasattr(module, f"_{name}"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from embertide.models.options import dgl, dgl_filters
+from embertide.models.options import dgl, dgl_edges, dgl_filters
 from embertide.tracing.convs import Conv
 
 _ATTENTION = {
@@ -65,6 +65,20 @@ DGL: dict[str, Conv] = {
         bias="fc_src.bias",
         told=_ATTENTION,
         x="feat",
+        after=("activation",),
+    ),
+    "EdgeGATConv": Conv(
+        dgl_edges.DglEdgeGat,
+        told={
+            "negative_slope": lambda m: m.leaky_relu.negative_slope,
+            "residual": lambda m: m.res_fc is not None,
+            "edge_feats": lambda m: m.fc_edge.in_features,
+            "num_heads": lambda m: m._num_heads,
+        },
+        x="feat",
+        features="edge_feat",
+        columns="edge_feats",
+        projection="fc_edge",
         after=("activation",),
     ),
     "DotGatConv": Conv(dgl.DglDotGat, bias="", x="feat"),

@@ -23,16 +23,13 @@ _ACTIVATIONS: dict[type[nn.Module], str] = {
 }
 
 
-_FILL = frozenset({"fill_value"})
-"""Features of new self-loops, of a module that has no features of edges."""
-
-
-def _edge_features(m: Any) -> str:
-    return "" if m.edge_dim is None else "edge features (edge_dim)"
-
-
-def _transformer(m: Any) -> str:
-    return "beta=True, a gate" if m.beta else _edge_features(m)
+_EDGE_DIM: dict[str, Any] = {
+    "features": "edge_attr",
+    "columns": "edge_dim",
+    "projection": "lin_edge",
+    "of_features": frozenset({"edge_dim", "fill_value"}),
+}
+_PROJECTED = {"edge_dim": lambda m: m.lin_edge.weight.shape[1]}
 
 
 def _several(m: Any) -> str:
@@ -79,9 +76,9 @@ PYG: dict[str, Conv] = {
         problem=_several,
     ),
     "GraphConv": Conv(pyg.PygGraph, bias="lin_rel.bias", weight=_WEIGHT),
-    "GATConv": Conv(pyg.PygGat, unread=_FILL, problem=_edge_features),
-    "GATv2Conv": Conv(pyg.PygGatv2, bias="lin_l.bias", unread=_FILL, problem=_edge_features),
-    "TransformerConv": Conv(pyg.PygTransformer, bias="lin_key.bias", problem=_transformer),
+    "GATConv": Conv(pyg.PygGat, told=_PROJECTED, **_EDGE_DIM),
+    "GATv2Conv": Conv(pyg.PygGatv2, bias="lin_l.bias", told=_PROJECTED, **_EDGE_DIM),
+    "TransformerConv": Conv(pyg.PygTransformer, bias="lin_key.bias", told=_PROJECTED, **_EDGE_DIM),
     "AGNNConv": Conv(pyg.PygAgnn, bias=""),
     "APPNP": Conv(pyg_filters.PygAppnp, bias="", weight=_WEIGHT),
     "SGConv": Conv(pyg_filters.PygSg, bias="lin.bias", weight=_WEIGHT),
@@ -115,7 +112,8 @@ PYG: dict[str, Conv] = {
             "bias": lambda _m: True,
         },
         bias="",
-        problem=_edge_features,
+        features="edge_attr",
+        projection="edge_encoder",
     ),
 }
 """By class."""

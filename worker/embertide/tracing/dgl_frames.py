@@ -6,43 +6,61 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from embertide.tracing.arguments import PLAIN_WEIGHTS
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Traced
 
 Field = tuple[str, str]
-"""``ndata`` or ``edata``, and the node type or relation."""
+"""``ndata``, or of edges ``edge_weight``, ``edge_features`` or ``norm``; and of what."""
+Given = Mapping[str, Traced]
+"""The job's own tensors of a node type or relation, by such a word."""
+_WHAT = {
+    "ndata": "features",
+    "edge_weight": "edge weights",
+    "edge_features": "features of the edges",
+    "norm": "norm of the edges",
+}
 
 
 class Frame(dict[str, Any]):
-    """Tensors by name; one name that was never set is the job's own input."""
+    """Tensors by name; a name that was never set is one of the job's own.
 
-    def __init__(self, of: Field, given: Traced | None, values: dict[str, Any] | None = None):
+    Attributes:
+        given: what the job has.
+        inputs: which of it was read, and by what name.
+    """
+
+    def __init__(self, of: str, given: Given, values: dict[str, Any] | None = None):
         super().__init__(values or {})
-        self.of, self._given = of, given
-        self.inputs: list[str] = []
+        self.of, self.given = of, given
+        self.inputs: dict[str, str] = {}
 
     def copy(self) -> Frame:
         """The same tensors and the same input."""
-        frame = Frame(self.of, self._given, dict(self))
+        frame = Frame(self.of, self.given, dict(self))
         frame.inputs = self.inputs
         return frame
 
     def __missing__(self, name: str) -> Any:
-        kind, of = self.of
-        what = "features" if kind == "ndata" else "edge weights"
-        if name not in self.inputs:
-            if self._given is None or self.inputs:
-                where = f" of {of}" if of else ""
-                raise refuse(
-                    here(), f"{kind}[{name!r}]{where} was never set, and is not the {what}"
-                )
-            self.inputs.append(name)
-        return self._given
+        kind = self._kind(name)
+        if kind is None or self.inputs.setdefault(kind, name) != name:
+            where = f" of {self.of}" if self.of else ""
+            what = " or ".join(_WHAT[one] for one in self.given) or "an input"
+            raise refuse(here(), f"{name!r}{where} was never set, and is not the {what}")
+        return self.given[kind]
+
+    def _kind(self, name: str) -> str | None:
+        """What a name that was never set stands for: features of edges, unless it says weights."""
+        if name == "norm" and name in self.given:
+            return name
+        if "edge_features" in self.given and name not in PLAIN_WEIGHTS:
+            return "edge_features"
+        return next(iter(self.given), None)
 
     @property
     def known(self) -> bool:
         """Whether the job gives it something."""
-        return self._given is not None
+        return bool(self.given)
 
 
 class Frames(dict[str, Frame]):

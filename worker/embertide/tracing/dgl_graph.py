@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -37,8 +37,12 @@ class RecordingGraph(GraphView):
     ) -> None:
         super().__init__(real, recording, relations)
         self._nodes, self._of_edges = frames or (
-            _frames("ndata", recording.types.nodes, recording.x),
-            _frames("edata", recording.edges, recording.edge_weight),
+            _frames(recording.types.nodes, ndata=recording.x),
+            _frames(
+                recording.edges,
+                edge_weight=recording.edge_weight,
+                edge_features=recording.edge_features,
+            ),
         )
 
     def __getitem__(self, etype: Any) -> RecordingGraph:
@@ -70,7 +74,7 @@ class RecordingGraph(GraphView):
 
     @property
     def edata(self) -> Frame:
-        """Tensors of the edges; one that was never set is the job's edge weights."""
+        """Tensors of the edges; one that was never set is their features, or weights."""
         return self._of_edges[self.relation]
 
     @property
@@ -89,7 +93,7 @@ class RecordingGraph(GraphView):
     def fields(self) -> dict[Field, str]:
         """The names under which the job's own tensors were read."""
         both = (*self._nodes.values(), *self._of_edges.values())
-        return {one.of: one.inputs[0] for one in both if one.inputs}
+        return {(kind, one.of): name for one in both for kind, name in one.inputs.items()}
 
     @property
     def device(self) -> Any:
@@ -162,7 +166,8 @@ class RecordingGraph(GraphView):
         if reduce is None:
             raise refuse(
                 here(),
-                "a reduce function of your own is not known; use dgl.function.sum, mean or max",
+                "a reduce function of your own is not known; use dgl.function.sum, mean, max or"
+                " min",
             )
         message = messages.get(reduce_func.msg_field)
         if message is None:
@@ -198,8 +203,14 @@ class RecordingGraph(GraphView):
         )
 
 
-def _frames(kind: str, names: Mapping[str, Any], given: Mapping[str, Any]) -> Frames:
-    return Frames({name: Frame((kind, name), given.get(name)) for name in names})
+def _frames(names: Iterable[str], **given: Mapping[str, Any]) -> Frames:
+    """By node type or relation, with what the job gives each of them."""
+    return Frames(
+        {
+            name: Frame(name, {kind: of[name] for kind, of in given.items() if name in of})
+            for name in names
+        }
+    )
 
 
 def _copied(frames: Frames) -> Frames:

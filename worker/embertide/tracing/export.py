@@ -22,7 +22,7 @@ from embertide.tracing.graph_types import named_types
 from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
-from embertide.tracing.prepare import find_width, prepare
+from embertide.tracing.prepare import edge_columns, find_width, prepare
 from embertide.tracing.proof import Proof, prove
 from embertide.tracing.relations import in_order
 from embertide.tracing.row_wise import emit
@@ -65,6 +65,7 @@ def export_module(
     init: Mapping[str, Any] | None = None,
     graph: GraphTypes | None = None,
     tables: Mapping[str, str] | None = None,
+    edge_features: int | None = None,
 ) -> Export:
     """Trace a module and prove the program that comes out.
 
@@ -76,6 +77,8 @@ def export_module(
         graph: node types and relations; None of a graph with one of each.
         tables: node type ("" in a graph of one) -> the parameter, or `nn.Embedding`, whose rows
             are the features of its nodes.
+        edge_features: columns of the edges' features in a graph of one type, where the module
+            does not tell them.
 
     Raises:
         ModelError: the module does what no program can say, or the proof fails; names the
@@ -84,13 +87,15 @@ def export_module(
     with quiet():
         names = find_tables(module, tables or {})
         rows = {name: module.get_parameter(table) for name, table in names.items()}
-        subject = prepare(module, inputs or {}, graph, names)
+        columns = edge_columns(module, inputs or {}, graph, edge_features)
+        subject = prepare(module, inputs or {}, graph, names, edge_features=bool(columns))
         if graph is not None:
             types = in_order(graph, module)
         elif rows:
-            types = GraphTypes({"": 0})
+            types = GraphTypes({"": 0}, edge_features=columns)
         else:
-            types = GraphTypes({"": find_width(subject, width, init or {})})
+            found = find_width(subject, width, init or {}, columns)
+            types = GraphTypes({"": found}, edge_features=columns)
         types = with_widths(types, rows)
 
         def lower(random: RandomGraph) -> Lowered:
@@ -115,12 +120,13 @@ def export_file(
     width: int | None,
     graph: str | None = None,
     tables: Mapping[str, str] | None = None,
+    edge_features: int | None = None,
 ) -> Export:
     """Import ``FILE.py:NAME``, load the weights, export and write.
 
     Args:
         graph: node types and relations, as `named_types` reads them.
-        tables: as for :func:`export_module`.
+        tables, edge_features: as for :func:`export_module`.
 
     Raises:
         ModelError: as :func:`export_module`, or the file or the weights do not fit.
@@ -129,7 +135,15 @@ def export_file(
     types = None if graph is None else named_types(graph, storage)
     module = build(target, init)
     load_weights(module, load_tensors(storage.read(weights), weights), weights)
-    done = export_module(module, inputs=inputs, width=width, init=init, graph=types, tables=tables)
+    done = export_module(
+        module,
+        inputs=inputs,
+        width=width,
+        init=init,
+        graph=types,
+        tables=tables,
+        edge_features=edge_features,
+    )
     done.write(storage, out)
     return done
 

@@ -17,7 +17,7 @@ from embertide.tracing import arithmetic as do
 from embertide.tracing import layers
 from embertide.tracing.attention import lower_attention_together, lower_semantic
 from embertide.tracing.calls import lower_conv
-from embertide.tracing.graph_norms import lower_graph_norm
+from embertide.tracing.graph_norms import lower_graph_norm, lower_over_nodes
 from embertide.tracing.lower import Lowering
 from embertide.tracing.row_wise import lower_row_wise
 from embertide.tracing.source import refuse
@@ -46,6 +46,8 @@ def lower_function(low: Lowering, node: Node) -> Any:
         return lower_conv(low, node, *node.args)
     if node.op == "graph_norm":
         return lower_graph_norm(low, node, *node.args)
+    if node.op == "over_nodes":
+        return lower_over_nodes(low, node, *node.args)
     if node.op == "item":
         return _item(low, node)
     if node.op in ("chunk", "split"):
@@ -115,8 +117,8 @@ def _is_over_nodes(low: Lowering, node: Node) -> bool:
     if over:
         raise refuse(
             node.where,
-            f"{node.op} over all nodes needs the whole graph at once; known are PyG's norms over"
-            " all nodes (GraphNorm, PairNorm, InstanceNorm, ...): use one, or leave it out",
+            f"{node.op} over all nodes needs the whole graph at once; known are mean, sum, var, std"
+            " and norm with dim=0, and PyG's norms over all nodes (GraphNorm, PairNorm, ...)",
         )
     return False
 

@@ -14,6 +14,11 @@ OfTypes = Mapping[str, Mapping[str, Tensor]]
 """Role -> node type or relation -> its tensor."""
 
 
+_WHAT = {"edge_weight": "weights", "edge_features": "features of edges"}
+_PYG = {"edge_features": "edge_attr"}
+"""What PyG's data call a role."""
+
+
 class Given(dict[Any, Any]):
     """Tensors by node type, or by relation as a triple."""
 
@@ -25,7 +30,7 @@ class Given(dict[Any, Any]):
         if self._role == "x":
             what = f"features of a node type {key!r}"
         else:
-            what = f"{'weights' if self._role == 'edge_weight' else 'edges'} of a relation {key!r}"
+            what = f"{_WHAT.get(self._role, 'edges')} of a relation {key!r}"
         raise refuse(here(), f"there are no {what}; the graph that was given has {self._types}")
 
 
@@ -52,11 +57,11 @@ def data_of(values: Mapping[str, Any], types: GraphTypes) -> Any:
     from torch_geometric.data import Data, HeteroData
 
     if not isinstance(values["x"], Given):
-        return Data(**values)
+        return Data(**{_PYG.get(role, role): value for role, value in values.items()})
     data = HeteroData()
     for name in types.nodes:
         data[name].x = values["x"].get(name)
-    for role in ("edge_index", "edge_weight"):
+    for role in ("edge_index", "edge_weight", "edge_features"):
         for triple, tensor in values.get(role, {}).items():
-            data[triple][role] = tensor
+            data[triple][_PYG.get(role, role)] = tensor
     return data

@@ -10,6 +10,7 @@ from torch import nn
 from embertide.models.after import graph_norm, layer_norm
 from embertide.models.options.graph_norm import GraphNormOptions, LayerNormOptions
 from embertide.models.weights import Scope
+from embertide.steps import Statistic
 from embertide.tracing.lower import Lowering
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Node, Tape, Traced, plain
@@ -84,3 +85,12 @@ def lower_graph_norm(
     if isinstance(options, LayerNormOptions):
         return Rows(layer_norm(low.b, stored, options, x))
     return Rows(graph_norm(low.b, stored, options, x))
+
+
+def lower_over_nodes(low: Lowering, node: Node, of: Statistic, correction: int, x: Node) -> Rows:
+    """A statistic over all nodes as a row for each."""
+    name = low.name(low.rows(node, low.values.get(x)))
+    made = low.b.column_statistic(name, of, correction)
+    if of == "mean":
+        low.means[made] = name
+    return Rows(made)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from embertide.errors import ModelError
+from embertide.readers.edges import edge_feature_width
 from embertide.readers.feature_schema import feature_schema
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.relations import Relation
@@ -17,7 +18,8 @@ from embertide.tracing.graphs import GraphTypes
 
 _SHAPE = (
     'write {"nodes": {"user": 64, "item": 0}, "edges": ["user:buys:item"]}: columns of each type\'s'
-    " features, 0 without any, and source:name:destination of each relation"
+    " features, 0 without any, and source:name:destination of each relation; where edges have"
+    ' features, {"user:buys:item": 3} tells their columns'
 )
 
 
@@ -28,7 +30,8 @@ def named_types(
 
     Args:
         given: a job or its file, whose features tell their columns; or ``nodes`` (type -> columns)
-            and ``edges`` (relations as text or as triples), as a mapping or as JSON.
+            and ``edges`` (relations as text or as triples, in a list or, where edges have
+            features, as relation -> columns), as a mapping or as JSON.
 
     Raises:
         ModelError: it is neither, or a relation is of a node type that is not named.
@@ -48,7 +51,14 @@ def named_types(
         else feature_schema(storage, node.features, f"spec.input.nodes[{at}].features").width
         for at, node in enumerate(job.spec.input.nodes)
     }
-    return GraphTypes(nodes, tuple(str(relation) for relation in job.spec.input.relations))
+    features = {
+        str(relation): columns
+        for edge in job.spec.input.edges
+        if (columns := edge_feature_width(storage, edge))
+        for relation in edge.relations
+    }
+    relations = tuple(str(relation) for relation in job.spec.input.relations)
+    return GraphTypes(nodes, relations, features)
 
 
 def _written(given: Mapping[str, Any]) -> GraphTypes:
@@ -56,18 +66,26 @@ def _written(given: Mapping[str, Any]) -> GraphTypes:
     if (
         set(given) != {"nodes", "edges"}
         or not isinstance(nodes, Mapping)
-        or not isinstance(edges, Sequence)
+        or not isinstance(edges, Sequence | Mapping)
         or not nodes
-        or not all(type(width) is int and width >= 0 for width in nodes.values())
+        or not all(map(_is_width, nodes.values()))
+        or (isinstance(edges, Mapping) and not all(map(_is_width, edges.values())))
     ):
         raise ModelError(f"the graph is {given!r}; {_SHAPE}")
+    relations = tuple(_relation(edge, nodes) for edge in edges)
+    columns = edges.values() if isinstance(edges, Mapping) else [0] * len(relations)
     types = GraphTypes(
         {str(name): width for name, width in nodes.items()},
-        tuple(_relation(edge, nodes) for edge in edges),
+        relations,
+        {name: width for name, width in zip(relations, columns, strict=True) if width},
     )
     if len(set(types.relations)) < len(types.relations) or not types.relations:
         raise ModelError(f"the graph's relations are {list(edges)!r}; name each once, and one")
     return types
+
+
+def _is_width(value: Any) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _relation(edge: Any, nodes: Mapping[str, Any]) -> str:

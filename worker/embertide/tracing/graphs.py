@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -22,10 +24,12 @@ class GraphTypes:
     Attributes:
         nodes: node type -> columns of its features; 0 of a type without.
         relations: each as ``source:name:destination``.
+        edge_features: relation -> features of each of its edges, of those that have some.
     """
 
     nodes: dict[str, int]
     relations: tuple[str, ...] = ("",)
+    edge_features: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def typed(self) -> bool:
@@ -46,7 +50,12 @@ class GraphTypes:
 
     def __str__(self) -> str:
         nodes = ", ".join(f"{name} ({width or 'no'} columns)" for name, width in self.nodes.items())
-        return f"node types {nodes} and relations {', '.join(self.relations)}"
+        relations = ", ".join(map(self._told, self.relations))
+        return f"node types {nodes} and relations {relations}"
+
+    def _told(self, relation: str) -> str:
+        columns = self.edge_features.get(relation)
+        return f"{relation} ({columns} columns)" if columns else relation
 
 
 @dataclass(frozen=True)
@@ -56,11 +65,13 @@ class RandomEdges:
     Attributes:
         src, dst: [E] the ends of each edge.
         weight: [E] positive, float64.
+        features: [E, K] float64, or None.
     """
 
     src: Tensor
     dst: Tensor
     weight: Tensor
+    features: Tensor | None = None
 
     @property
     def edge_index(self) -> Tensor:
@@ -89,16 +100,34 @@ class RandomGraph:
         return sum(len(edges.src) for edges in self.edges.values())
 
     @property
-    def merged(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The edges of all relations, one after another.
+    def merged(self) -> dict[str, Tensor]:
+        """What all nodes have, type after type, and all edges, relation after relation.
 
         Returns:
-            [2, E] their ends, [E] the number of each edge's relation, [E] their weights.
+            Role -> [2, E] the ends of edges, [E] their weights, [E] the number of each one's
+            relation, [E, 1] one divided by the in-edges of its end along it (``norm``), [N] the
+            number of each node's type; with several node types [N, D] the features, where all
+            have as many.
         """
-        every = list(self.edges.values())
-        kinds = [torch.full_like(edges.src, at) for at, edges in enumerate(every)]
-        ends = torch.cat([edges.edge_index for edges in every], dim=1)
-        return ends, torch.cat(kinds), torch.cat([edges.weight for edges in every])
+        first = dict(zip(self.counts, accumulate(self.counts.values(), initial=0), strict=False))
+        found: dict[str, list[Tensor]] = {}
+        for at, (relation, edges) in enumerate(self.edges.items()):
+            source, destination = self.types.ends(relation)
+            ends = edges.src + first[source], edges.dst + first[destination]
+            found.setdefault("edge_index", []).append(torch.stack(ends))
+            found.setdefault("edge_weight", []).append(edges.weight)
+            found.setdefault("edge_type", []).append(torch.full_like(edges.src, at))
+            share = 1.0 / torch.bincount(edges.dst).double()[edges.dst]
+            found.setdefault("norm", []).append(share.unsqueeze(1))
+        kinds = [torch.full((count,), at) for at, count in enumerate(self.counts.values())]
+        merged = {
+            role: torch.cat(parts, dim=-1 if role == "edge_index" else 0)
+            for role, parts in found.items()
+        }
+        merged["node_type"] = torch.cat(kinds)
+        if len(self.x) > 1 and len({x.shape[1] for x in self.x.values()}) == 1:
+            merged["x"] = torch.cat(list(self.x.values()))
+        return merged
 
 
 def random_graph(types: GraphTypes, nodes: int, seed: int) -> RandomGraph:
@@ -112,7 +141,13 @@ def random_graph(types: GraphTypes, nodes: int, seed: int) -> RandomGraph:
     edges = {}
     for relation in types.relations:
         source, destination = types.ends(relation)
-        edges[relation] = _edges(g, counts[source], counts[destination], source == destination)
+        made = _edges(g, counts[source], counts[destination], source == destination)
+        columns = types.edge_features.get(relation)
+        if columns:
+            shape = len(made.src), columns
+            values = torch.randn(shape, generator=g, dtype=torch.float64)
+            made = replace(made, features=values)
+        edges[relation] = made
     x = {
         name: torch.randn(counts[name], width, generator=g, dtype=torch.float64)
         for name, width in types.nodes.items()

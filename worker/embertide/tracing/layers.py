@@ -94,10 +94,15 @@ def layer_norm(
 def normalize(
     low: Lowering, node: Node, x: Value, p: float = 2.0, dim: int = 1, eps: float = 1e-12
 ) -> Rows:
-    """Rows divided by their length."""
-    if p != 2.0 or node.value.dim() != 2 or dim not in (1, -1):
-        raise refuse(node.where, "normalize is known for p=2 over the columns of [N, D]")
+    """Rows divided by their length, or columns by theirs."""
+    if p != 2.0 or node.value.dim() != 2:
+        raise refuse(node.where, "normalize is known for p=2 over a dimension of [N, D]")
     rows = low.rows(node, x)
+    if dim in (0, -2):
+        name = low.name(rows)
+        lines = (f"least = clamp(x1, {eps!r})", "out = div(x0, least)")
+        both = name, low.b.column_statistic(name, "norm")
+        return Rows(low.b.row_wise(both, lines, (), low.b.widths[name]))
     return Rows(low.b.row_normalize(low.name(rows), eps))
 
 

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
+from embertide.tracing.line_layers import LAYERS
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 
@@ -100,8 +102,8 @@ class Lines:
             return self._reduced(node)
         if op == "item":
             return self._item(node)
-        if op in ("linear", "matmul", "mm"):
-            return self._product(node)
+        if op in LAYERS:
+            return LAYERS[op](self, node)
         if op in _UNARY:
             return self.add(f"{op}({self._arguments(node)})")
         special = {
@@ -113,6 +115,7 @@ class Lines:
             "transpose": self._plain,
             "expand_as": self._expanded,
             "expand": self._expanded,
+            "repeat": self._repeated,
             **dict.fromkeys(_WITHIN, self._within),
         }
         if op not in special:
@@ -131,7 +134,7 @@ class Lines:
             return repr(float(value)) if value.dim() == 0 else self._constant(value)
         if isinstance(value, (list, tuple)):
             return f"[{', '.join(self._value(one) for one in value)}]"
-        return repr(value)
+        return repr(value.item() if isinstance(value, np.generic) else value)
 
     def _constant(self, tensor: Tensor) -> str:
         at = self._at
@@ -174,6 +177,18 @@ class Lines:
             raise refuse(node.where, f"{node.op} repeats rows; keep the first dimension")
         return self.add(f"expand({self.of(node.args[0])}, {sizes[1:]})")
 
+    def _repeated(self, node: Node) -> str:
+        x, *sizes = node.args
+        if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+            sizes = list(sizes[0])
+        if len(sizes) != x.value.dim() or sizes[0] != 1:
+            raise refuse(node.where, "repeat is known within a row; say 1 for the first dimension")
+        name = self.of(x)
+        for dim, times in enumerate(sizes):
+            if times > 1:
+                name = self.add(f"cat([{', '.join([name] * times)}], {dim})")
+        return name
+
     def _reduced(self, node: Node) -> str:
         x = node.args[0]
         dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
@@ -203,18 +218,6 @@ class Lines:
             size = whole.value[place].shape[dim]
             return self.add(f"narrow({self.of(whole.args[0])}, {dim}, {before}, {size})")
         raise refuse(whole.where, f"result {place} of {whole.op} is not known here")
-
-    def _product(self, node: Node) -> str:
-        x, weight, *bias = node.args
-        if not isinstance(x, Node) or not isinstance(weight, Tensor) or weight.dim() != 2:
-            raise refuse(
-                node.where,
-                "a product is known of rows with a matrix of the module's, from the right",
-            )
-        matrix = weight if node.op == "linear" else weight.t()
-        last = bias[0] if bias else node.kwargs.get("bias")
-        more = "" if last is None else f", {self.param(last)}"
-        return self.add(f"linear({self.of(x)}, {self.param(matrix)}{more})")
 
     def _joined(self, node: Node) -> str:
         dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)

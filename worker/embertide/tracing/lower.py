@@ -48,6 +48,7 @@ class Lowering:
         types: of the graph.
         emit: makes the step of operations that wait for it.
         last: node type -> what was made last for it, since the layer began.
+        means: name of a mean over all nodes -> the tensor that it is of.
     """
 
     module: nn.Module
@@ -60,6 +61,7 @@ class Lowering:
     layers: list[LayerName] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     last: dict[str, str] = field(default_factory=dict)
+    means: dict[str, str] = field(default_factory=dict)
     _scope: str | None = None
 
     def rows(self, node: Node, value: Any) -> Rows:

@@ -9,7 +9,7 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.tracing.lines import Lines
 from embertide.tracing.lower import Lowering, along_edges
-from embertide.tracing.roles import is_weight
+from embertide.tracing.roles import is_features, is_weight, shaped
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
@@ -29,13 +29,13 @@ def lower_message(low: Lowering, message: Node, reduce: Any, relation: str, scop
 
 
 class Ends:
-    """What lines of a message read: ``s``, ``t``, ``w`` and parameters."""
+    """What lines of a message read: ``s``, ``t``, ``w``, ``e`` and parameters."""
 
     def __init__(self, low: Lowering, messages: tuple[Node, ...], relation: str) -> None:
         self.low, self.relation = low, relation
         self.lines = Lines(self.leaf, self.param)
         self.params: list[Tensor] = []
-        self.weighted = False
+        self.weighted, self.features = False, 0
         self.tensors: dict[str, list[Rows]] = {"source": [], "target": []}
         for node in (one for message in messages for one in along_edges(message)):
             if node.op in self.tensors:
@@ -57,6 +57,7 @@ class Ends:
                 target=target or None,
                 params=params,
                 edge_weight=self.weighted,
+                edge_features=self.features,
             )
 
     def _any_source(self) -> str:
@@ -75,12 +76,17 @@ class Ends:
         shape = list(node.value.shape[1:]) if isinstance(node.value, Tensor) else []
         if node.op in self.tensors:
             return self._end(node, shape)
-        if is_weight(node):
+        whole = _values(node) == _values(shaped(node))
+        if is_weight(node) and whole:
             self.weighted = True
             return self.lines.add(f"reshape(w, {shape})")
+        if is_features(node) and whole:
+            self.features = shaped(node).value.shape[1]
+            return "e" if shape == [self.features] else self.lines.add(f"reshape(e, {shape})")
         if not node.edges or node.op == "input":
             raise refuse(
-                node.where, "a message reads something else than its edge's ends and weight"
+                node.where,
+                "a message reads something else than its edge's ends, weight and features",
             )
         return None
 
@@ -106,3 +112,8 @@ class Ends:
         """A constant's name in lines."""
         self.params.append(tensor)
         return f"p{len(self.params) - 1}"
+
+
+def _values(node: Node) -> int:
+    """Numbers in a row."""
+    return int(node.value[:1].numel())

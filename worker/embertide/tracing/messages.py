@@ -13,8 +13,15 @@ from embertide.tracing.scopes import Called
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Tape, Traced, plain
 
-Reduce = Literal["sum", "mean", "max"]
-REDUCES: dict[str, Reduce] = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max"}
+Reduce = Literal["sum", "mean", "max", "min", "var"]
+REDUCES: dict[str, Reduce] = {
+    "add": "sum",
+    "sum": "sum",
+    "mean": "mean",
+    "max": "max",
+    "min": "min",
+    "var": "var",
+}
 
 
 @dataclass(frozen=True)
@@ -98,9 +105,12 @@ class Edges:
 def reduced(values: Tensor, ends: Tensor, nodes: int, reduce: Reduce) -> Tensor:
     """[N, ...] of values [E, ...]."""
     out = torch.zeros(nodes, *values.shape[1:], dtype=values.dtype)
-    if reduce == "max":
+    if reduce == "var":
+        mean = reduced(values, ends, nodes, "mean")
+        return reduced((values - mean[ends]).square(), ends, nodes, "mean")
+    if reduce in ("max", "min"):
         index = ends.reshape(-1, *[1] * (values.dim() - 1)).expand_as(values)
-        return out.scatter_reduce(0, index, values, "amax", include_self=False)
+        return out.scatter_reduce(0, index, values, f"a{reduce}", include_self=False)
     out.index_add_(0, ends, values)
     if reduce == "mean":
         degree = torch.bincount(ends, minlength=nodes).clamp(min=1)

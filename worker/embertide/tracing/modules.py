@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,13 +18,14 @@ from torch import nn
 from embertide.models.convs.kinds import BETWEEN_TYPES
 from embertide.tracing.convs import Conv
 from embertide.tracing.dgl_graph import RecordingGraph
+from embertide.tracing.dgl_together import TogetherGraph
 from embertide.tracing.graph_norms import NormCall, graph_norm_of
 from embertide.tracing.known import known
 from embertide.tracing.propagation import Propagate
 from embertide.tracing.recording import Recording
 from embertide.tracing.relations import watch_relations
-from embertide.tracing.respelled import RESPELLED
-from embertide.tracing.roles import ALL, is_weight, relation_of
+from embertide.tracing.respelling import respelled
+from embertide.tracing.roles import ALL, is_features, is_weight, relation_of
 from embertide.tracing.scopes import Called
 from embertide.tracing.softmaxes import softmaxes_recorded
 from embertide.tracing.source import here, refuse
@@ -39,7 +39,7 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
     handles = []
     try:
         for path, one in module.named_modules():
-            conv, respelled = known(one), RESPELLED.get(type(one).__name__)
+            conv, instead = known(one), respelled(recording, one)
             if conv is not None:
                 one.forward = _Call(path, one, conv, recording)
                 patched.append((one, "forward"))
@@ -51,8 +51,8 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
                 continue
             handles += recording.scopes.watch(path, one)
             handles += watch_relations(recording, one)
-            if respelled is not None and is_message_passing(one):
-                one.forward = partial(respelled, recording, one)
+            if instead is not None:
+                one.forward = instead
                 patched.append((one, "forward"))
             elif is_message_passing(one):
                 patched += _hook(one, recording)
@@ -101,11 +101,15 @@ class _Call:
             self._check_features(x)
         called = self.recording.scopes.called(self.path, self.module)
         matrix = bound.pop(self.conv.matrix, None)
-        if (pair[1] is not pair[0] and not self._knows(pair)) or (
-            matrix is not None and self.conv.has_bias(self.module)
+        features = bound.get(self.conv.features)
+        if (
+            (pair[1] is not pair[0] and not self._knows(pair))
+            or (matrix is not None and self.conv.has_bias(self.module))
+            or (features is not None and self._computes(features))
         ):
             return self._traced(called, args, kwargs)
         relation, weighted, given = *self._check_edges(bound), self._given(bound)
+        featured = features is not None and self.conv.projects(self.module)
         after = [getattr(self.module, name) for name in self.conv.after]
         del bound["self"]
         value = self._run((), plain_graphs(bound))
@@ -116,8 +120,8 @@ class _Call:
                 f"is given features of {' and '.join(given_ends)}, but {relation} leads from"
                 f" {ends[0]} to {ends[1]}"
             )
-        how = (self.path, self.module, self.conv, relation, called, weighted, given)
-        node = tape.add("conv", (*how, earlier, *pair), {}, value, ends[1])
+        how = (self.path, self.module, self.conv, relation, called, weighted, featured)
+        node = tape.add("conv", (*how, given, earlier, *pair), {}, value, ends[1])
         out: Any = tape.wrap(node)
         # Sums are linear, so that the matrix may come behind them.
         out = out if matrix is None else out @ matrix
@@ -128,6 +132,26 @@ class _Call:
     def _knows(self, pair: Any) -> bool:
         """Whether it is known as a whole with other rows at the destinations."""
         return self.conv.options in BETWEEN_TYPES and isinstance(pair[1], Traced)
+
+    def _computes(self, features: Any) -> bool:
+        """Whether features of edges are not as the graph has them, so that messages must say them.
+
+        Raises:
+            ModelError: they come from no edges, or new self-loops would be filled with them.
+        """
+        if not isinstance(features, Traced) or not features.node.edges:
+            raise self._refuse("is given features of edges that do not come from the graph's edges")
+        if not self.conv.projects(self.module):
+            return False
+        if self.conv.columns and is_features(features.node) and features.dim() <= 2:
+            return False
+        if getattr(self.module, "add_self_loops", False):
+            raise self._refuse(
+                "is given features of edges that were computed, and fills in those of new"
+                " self-loops by them, which no step does; give it the graph's own features, or make"
+                " it with add_self_loops=False"
+            )
+        return True
 
     def _check_features(self, x: Any) -> None:
         if x is None and self.recording.types.typed:
@@ -164,12 +188,17 @@ class _Call:
 
     def _check_edges(self, bound: dict[str, Any]) -> tuple[str, bool]:
         """The relation, and whether edge weights are passed; all else but features is refused."""
-        relation, weights = "", []
+        relation, own = "", dict[str, str]()
         for name, value in bound.items():
             if name in ("self", self.conv.x, self.conv.earlier, *self.conv.given):
                 continue
             if isinstance(value, RecordingGraph):
                 relation = value.relation
+            elif isinstance(value, TogetherGraph):
+                raise self._refuse(
+                    "is given a graph with all node types together; known on it are RelGraphConv"
+                    " and HGTConv: give each relation a convolution of its own (HeteroGraphConv)"
+                )
             elif name == "edge_index":
                 relation = self._relation(value)
             elif value is None:
@@ -177,12 +206,15 @@ class _Call:
             elif name == self.conv.weight:
                 if not isinstance(value, Traced) or not is_weight(value.node):
                     raise self._refuse("is given edge weights that are not the graph's own")
-                weights.append(value.node.of)
+                own["weights"] = value.node.of
+            elif name == self.conv.features:
+                own["features"] = value.node.of
             elif isinstance(value, Traced) or value is not False:
                 raise self._refuse(f"is given {name}, which is not known here; leave it out")
-        if weights and weights != [relation]:
-            raise self._refuse(f"is given edge weights of {weights[0]}, but edges of {relation}")
-        return relation, bool(weights)
+        for what, of in own.items():
+            if of != relation:
+                raise self._refuse(f"is given edge {what} of {of}, but edges of {relation}")
+        return relation, "weights" in own
 
     def _relation(self, value: Any) -> str:
         if value is None:

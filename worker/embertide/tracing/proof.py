@@ -97,7 +97,7 @@ def by_node_type(out: Any, program: Program) -> dict[str, Any]:
 def layer_graphs(program: Program, graph: RandomGraph, weighted: bool) -> list[Any]:
     """The same graph for every layer: by relation."""
     edges = {
-        relation: (one.src, one.dst, one.weight if weighted else None)
+        relation: (one.src, one.dst, one.weight if weighted else None, one.features)
         for relation, one in graph.edges.items()
     }
     return [edges] * program.layers

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from embertide.tracing.messages import REDUCES, Edges
+from embertide.tracing.aggregations import aggregated
+from embertide.tracing.messages import Edges
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import ALL, relation_of
 from embertide.tracing.source import here, refuse
@@ -24,13 +25,15 @@ class Propagate:
         kwargs.pop("size", None)
         m, edges = self.module, self._edges(edge_index)
         base: Any = next(kind for kind in type(m).__mro__ if kind.__name__ == "MessagePassing")
-        reduce = REDUCES.get(str(m.aggr))
-        if type(m).aggregate is not base.aggregate or reduce is None:
+        if type(m).aggregate is not base.aggregate:
             raise refuse(
-                here(), f"{self.name} aggregates by {m.aggr!r}; known are sum, mean and max"
+                here(),
+                f"{self.name} has an aggregate of its own; known are PyG's: give the name of one as"
+                " aggr",
             )
         message = m.message(**self._arguments("message", edges, kwargs))
-        out = edges.aggregate(message, reduce, self.recording.scopes.current())
+        scope = self.recording.scopes.current()
+        out = aggregated(edges, message, m.aggr_module, scope, self.name)
         return m.update(out, **self._arguments("update", edges, kwargs, skip=1))
 
     def update_edges(self, edge_index: Any, _size: Any = None, /, **kwargs: Any) -> Any:

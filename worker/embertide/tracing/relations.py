@@ -11,6 +11,7 @@ from torch import nn
 from embertide.spec.relations import Relation
 from embertide.tracing.graphs import GraphTypes
 from embertide.tracing.recording import Recording
+from embertide.tracing.respelling import key_of
 from embertide.tracing.source import here, refuse
 
 _RELATIONS: dict[tuple[str, str], Callable[[Any], Iterable[Any]]] = {
@@ -20,25 +21,15 @@ _RELATIONS: dict[tuple[str, str], Callable[[Any], Iterable[Any]]] = {
     ("dgl", "HeteroGraphConv"): lambda m: m.mod_dict,
 }
 """By package and class: its relations, as triples or as edge types alone."""
-_TOGETHER = "puts the nodes of all types into one tensor, which no program has; "
-_REFUSED = {
-    ("dgl", "HGTConv"): _TOGETHER + "PyG's HGTConv is known",
-    ("dgl", "RelGraphConv"): _TOGETHER + "HeteroGraphConv with a GraphConv for each relation says"
-    " the same",
-}
-"""What cannot be exported, and what can in its place."""
 
 
 def watch_relations(recording: Recording, module: nn.Module) -> list[Any]:
     """Check a module's relations whenever it is called; returns what removes the hooks again."""
-    key = _key(module)
 
     def check(one: nn.Module, _args: Any) -> None:
-        if key in _REFUSED:
-            raise refuse(here(), f"{key[1]} {_REFUSED[key]}")
         check_relations(recording.types, one)
 
-    if key not in _REFUSED and key not in _RELATIONS:
+    if key_of(module) not in _RELATIONS:
         return []
     return [module.register_forward_pre_hook(check)]
 
@@ -48,16 +39,11 @@ def in_order(types: GraphTypes, module: nn.Module) -> GraphTypes:
     known = [
         str(Relation(*triple))
         for one in module.modules()
-        if _key(one) == ("torch_geometric", "HGTConv")
-        for triple in _RELATIONS[_key(one)](one)
+        if key_of(one) == ("torch_geometric", "HGTConv")
+        for triple in _RELATIONS[key_of(one)](one)
     ]
     first = [relation for relation in dict.fromkeys(known) if relation in types.relations]
     return replace(types, relations=tuple(dict.fromkeys((*first, *types.relations))))
-
-
-def _key(module: nn.Module) -> tuple[str, str]:
-    kind = type(module)
-    return kind.__module__.partition(".")[0], kind.__name__
 
 
 def check_relations(types: GraphTypes, module: nn.Module) -> None:
@@ -70,7 +56,7 @@ def check_relations(types: GraphTypes, module: nn.Module) -> None:
     triples = [types.triple(relation) for relation in types.relations]
     names = [name for _, name, _ in triples]
     wanted = [
-        tuple(one) if isinstance(one, list) else one for one in _RELATIONS[_key(module)](module)
+        tuple(one) if isinstance(one, list) else one for one in _RELATIONS[key_of(module)](module)
     ]
     for one in wanted:
         if one not in (triples if isinstance(one, tuple) else names):

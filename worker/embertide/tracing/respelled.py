@@ -1,4 +1,4 @@
-"""PyG's convolutions over several relations at once, relation by relation.
+"""PyG's convolutions over dicts by type, relation by relation.
 
 Their own code puts nodes or edges of all types into one tensor, which no program has. Each function
 takes the place of ``forward`` while a module is recorded; the proof holds it to the module's own.
@@ -7,16 +7,16 @@ takes the place of ``forward`` while a module is recorded; the proof holds it to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, leaky_relu, linear
 
-from embertide.tracing.messages import REDUCES, reduced, shares
+from embertide.tracing.messages import reduced, shares
 from embertide.tracing.recording import Recording
-from embertide.tracing.roles import ALL, relation_of
+from embertide.tracing.roles import relation_of
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Traced, plain
 
@@ -43,7 +43,7 @@ def hgt(
     found = {}
     for name, of_type in parts.items():
         query = _projected(m, x_dict, name, _QUERY)
-        out = m.out_lin({name: gelu(_attended(recording, name, query, of_type, m.heads))})[name]
+        out = m.out_lin({name: gelu(attended(recording, name, query, of_type, m.heads))})[name]
         if out.size(-1) == x_dict[name].size(-1):
             share = m.skip[name].sigmoid()
             out = share * out + (1 - share) * x_dict[name]
@@ -69,12 +69,12 @@ def _projected(
     lin, rows = m.kqv_lin.lins[name], slice(part * m.out_channels, (part + 1) * m.out_channels)
     weight, bias = lin.weight[rows], lin.bias[rows]
     if matrices is not None:
-        matrix = _diagonal(*matrices)
+        matrix = torch.block_diag(*matrices)
         weight, bias = matrix.t() @ weight, bias @ matrix
     return linear(x_dict[name], weight, bias)
 
 
-def _attended(
+def attended(
     recording: Recording, name: str, query: Any, parts: list[tuple[str, Any, Any]], heads: int
 ) -> Traced:
     """[N, H*D] the values of all relations, weighed by one softmax of keys times queries."""
@@ -130,50 +130,6 @@ def _shared(recording: Recording, m: Any, name: str, made: list[Any]) -> Any:
     return recording.tape.wrap(recording.tape.add("semantic", args, {}, value, name))
 
 
-def rgcn(recording: Recording, m: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
-    """RGCNConv and FastRGCNConv on the edges of all relations, by their numbers."""
-    found = relation_of(edge_index.node) if isinstance(edge_index, Traced) else None
-    kinds = edge_type.node if isinstance(edge_type, Traced) else None
-    relations = recording.types.relations
-    merged = found == ALL and kinds is not None and kinds.args == ("edge_type", ALL)
-    if not merged or not isinstance(x, Traced):
-        raise refuse(
-            here(),
-            f"{type(m).__name__} is known with the features of all nodes as x, and with edge_index"
-            " and edge_type as the graph has them; name the graph's one node type and its"
-            " relations, in the order of their numbers, by --graph",
-        )
-    if len(relations) != m.num_relations:
-        raise refuse(
-            here(),
-            f"{type(m).__name__} has {m.num_relations} relations, but the graph has"
-            f" {len(relations)}: {', '.join(relations)}",
-        )
-    out: Any = 0
-    for at, relation in enumerate(relations):
-        edges = recording.edges[relation]
-        reduce = REDUCES[str(m.aggr)]
-        total = edges.aggregate(edges.source(x), reduce, recording.scopes.current())
-        out = out + total @ _weight(m, at)
-    if m.root is not None:
-        out = out + x @ m.root
-    return out if m.bias is None else out + m.bias
-
-
-def _weight(m: Any, at: int) -> Tensor:
-    """[D, D'] of a relation."""
-    weight: Tensor = m.weight
-    if m.num_bases is not None:
-        basis: Tensor = m.comp[at] @ weight.flatten(1)
-        return basis.view(weight.shape[1:])
-    return _diagonal(*weight[at]) if m.num_blocks is not None else weight[at]
-
-
-def _diagonal(*blocks: Tensor) -> Tensor:
-    found: Tensor = torch.block_diag(*blocks)
-    return found
-
-
 def _relation(m: Any, edge_index: Any) -> str:
     found = relation_of(edge_index.node) if isinstance(edge_index, Traced) else None
     if found is None:
@@ -182,12 +138,3 @@ def _relation(m: Any, edge_index: Any) -> str:
             f"{type(m).__name__} is not given the graph's own edges of each of its relations",
         )
     return found
-
-
-RESPELLED: dict[str, Callable[..., Any]] = {
-    "HGTConv": hgt,
-    "HANConv": han,
-    "RGCNConv": rgcn,
-    "FastRGCNConv": rgcn,
-}
-"""By class; of PyG."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
 
 ALL = "*"
@@ -17,6 +18,19 @@ SHAPING = (
 def is_weight(node: Node) -> bool:
     """Whether it is the stored edge weight of a relation."""
     return _input(node, "edge_weight") is not None
+
+
+def is_features(node: Node) -> bool:
+    """Whether it is the stored features of a relation's edges, an edge's still in one row.
+
+    Raises:
+        ModelError: rows of edges were mixed.
+    """
+    if _input(node, "edge_features") is None:
+        return False
+    if len(node.value) != len(shaped(node).value):
+        raise refuse(node.where, f"{node.op} mixes rows of edges; keep the first dimension")
+    return True
 
 
 def relation_of(node: Node) -> str | None:

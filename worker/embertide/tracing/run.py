@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from embertide.errors import EmbertideError
-from embertide.models.dgl_interop import load_dgl
 from embertide.models.folder import Library
-from embertide.tracing.arguments import arguments_of
+from embertide.tracing.arguments import PLAIN_WEIGHTS, arguments_of
 from embertide.tracing.dgl_frames import Field
 from embertide.tracing.dgl_graph import RecordingGraph
+from embertide.tracing.dgl_real import real_graph
+from embertide.tracing.dgl_together import TogetherGraph
 from embertide.tracing.given import by_type, data_of, of_one_type
 from embertide.tracing.graphs import GraphTypes, RandomGraph
 from embertide.tracing.modules import recorded
@@ -26,6 +27,9 @@ from embertide.tracing.scopes import Scopes
 from embertide.tracing.source import place_of, refuse
 from embertide.tracing.tables import filled
 from embertide.tracing.tape import Node, Traced
+from embertide.tracing.together import separated, spans
+
+_NORM: Field = ("norm", ALL)
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Subject:
         module: in eval mode and float64.
         roles: argument -> role (`arguments.ROLES`).
         by_type: whether tensors are passed as dicts by type.
+        numbered: whether those of all types are passed together, told apart by numbers.
         tables: node type -> the name of the parameter that is its embedding table.
         fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded.
     """
@@ -43,6 +48,7 @@ class Subject:
     module: nn.Module
     roles: dict[str, str]
     by_type: bool = False
+    numbered: bool = False
     tables: Mapping[str, str] = field(default_factory=dict)
     fields: dict[Field, str] = field(default_factory=dict)
 
@@ -73,18 +79,20 @@ class Subject:
             "edge_index": {name: one.edge_index for name, one in edges.items()},
             "edge_weight": {name: one.weight for name, one in edges.items()},
         }
-        merged = dict(zip(_MERGED, graph.merged, strict=True))
+        merged = graph.merged if self.numbered else {}
+        if graph.types.edge_features:
+            values["edge_features"] = {
+                name: one.features for name, one in edges.items() if one.features is not None
+            }
         if not weighted:
-            del values["edge_weight"], merged["edge_weight"]
-        real = self._dgl(graph)
-        for (kind, of), name in self.fields.items():
-            if kind == "ndata":
-                (real.nodes[of].data if of else real.ndata)[name] = graph.x[of]
-            else:
-                of_edges = real.edges[graph.types.triple(of)].data if of else real.edata
-                of_edges[name] = edges[of].weight
+            values.pop("edge_weight")
+            merged.pop("edge_weight", None)
+        real = real_graph(graph, self.fields, numbered=self.numbered) if self._takes_dgl else None
         with filled(self.module, self.tables, graph.x):
-            return self._call(graph.types, values, merged, real)
+            out = self._call(graph.types, values, merged, real)
+        if self.numbered and len(graph.counts) > 1 and isinstance(out, Tensor):
+            return {name: out[span] for name, span in spans(graph).items()}
+        return out
 
     def record(self, graph: RandomGraph) -> dict[str, Node]:
         """What it does on a graph with edge weights: for each node type that gets something, what.
@@ -92,23 +100,42 @@ class Subject:
         Raises:
             ModelError: it raised an error, or does what cannot be recorded.
         """
+        normed = _NORM in self.fields
+        found = self._record(graph)
+        # That edges have a norm shows when it is read, which convolutions before may rely on.
+        return self._record(graph) if _NORM in self.fields and not normed else found
+
+    def _record(self, graph: RandomGraph) -> dict[str, Node]:
         recording = Recording(graph, Scopes(self.module, graph.types.typed))
         values: dict[str, Any] = {
             "x": self._passed(recording.x),
             "edge_index": recording.edge_index,
             "edge_weight": recording.edge_weight,
         }
-        merged = {
-            role: recording.tape.input(role, value, ALL)
-            for role, value in zip(_MERGED, graph.merged, strict=True)
-        }
-        real = self._dgl(graph)
-        stands_for = None if real is None else RecordingGraph(real, recording)
+        if graph.types.edge_features:
+            values["edge_features"] = recording.edge_features
+        merged: dict[str, Any] = {}
+        if self.numbered:
+            merged = {
+                role: recording.tape.input(role, value, ALL) for role, value in graph.merged.items()
+            }
+        stands_for = self._stands_for(recording, merged) if self._takes_dgl else None
         with recorded(self.module, recording), filled(self.module, self.tables, recording.x):
             out = self._call(graph.types, values, merged, stands_for)
         if stands_for is not None:
             self.fields.update(stands_for.fields)
+        if isinstance(out, Traced) and out.node.of == ALL and not out.node.edges:
+            return separated(recording, out.node)
         return self._outputs(graph, out)
+
+    def _stands_for(
+        self, recording: Recording, merged: dict[str, Any]
+    ) -> RecordingGraph | TogetherGraph:
+        """What ``forward`` is given as DGL's graph."""
+        if self.numbered:
+            given = {"x": next(iter(recording.x.values()), None)} | merged
+            return TogetherGraph(recording, given, normed=_NORM in self.fields)
+        return RecordingGraph(real_graph(recording.graph, {}), recording)
 
     def _passed(self, x: Mapping[str, Tensor]) -> dict[str, Any]:
         """The features that ``forward`` is given: by type, without those of tables."""
@@ -126,10 +153,18 @@ class Subject:
         fit = [
             isinstance(one, Traced)
             and not one.node.edges
+            and not one.node.whole
             and one.node.of == of
             and one.shape[:1] == (graph.counts.get(of),)
             for of, one in found.items()
         ]
+        of_edges = [one for one in found.values() if isinstance(one, Traced) and one.node.edges]
+        if of_edges:
+            raise refuse(
+                of_edges[0].node.where,
+                "a tensor of the edges is returned, or used among those of the nodes; sum it up at"
+                " the nodes first (propagate, update_all)",
+            )
         if not found or not all(fit):
             what = (
                 "one tensor with a row for each node of a type, or a dict of them by node type"
@@ -143,15 +178,9 @@ class Subject:
             )
         return {of: one.node for of, one in found.items()}
 
-    def _dgl(self, graph: RandomGraph) -> Any:
-        """DGL's graph, where the module takes one."""
-        if not {"graph", "blocks"} & set(self.roles.values()):
-            return None
-        if not graph.types.typed:
-            edges = graph.edges[""]
-            return load_dgl().graph((edges.src, edges.dst), num_nodes=graph.counts[""])
-        ends = {graph.types.triple(name): (one.src, one.dst) for name, one in graph.edges.items()}
-        return load_dgl().heterograph(ends, num_nodes_dict=graph.counts)
+    @property
+    def _takes_dgl(self) -> bool:
+        return bool({"graph", "blocks"} & set(self.roles.values()))
 
     def _call(
         self,
@@ -160,11 +189,7 @@ class Subject:
         merged: Mapping[str, Any],
         graph: Any,
     ) -> Any:
-        if self.by_type:
-            values = by_type(of_types, types)
-        else:
-            together = merged if "edge_type" in self.roles.values() else {}
-            values = of_one_type(of_types, together)
+        values = by_type(of_types, types) if self.by_type else of_one_type(of_types, merged)
         given = {}
         for name, role in self.roles.items():
             if role == "edge_weight" and role not in values:
@@ -184,11 +209,34 @@ class Subject:
             raise refuse(
                 place_of(error.__traceback__),
                 f"{name}.forward failed on a small random graph with {type(error).__name__}:"
-                f" {error}",
+                f" {error}{self._hint(types, graph, error)}",
             ) from error
 
+    def _hint(self, types: GraphTypes, graph: Any, error: Exception) -> str:
+        """What an error of ``forward`` may come from: how many features edges have.
 
-_MERGED = ("edge_index", "edge_type", "edge_weight")
+        Args:
+            graph: of DGL's, which records.
+        """
+        if not types.edge_features and "data" in self.roles.values() and "NoneType" in str(error):
+            return " (edge_attr is None; --edge-features says how many features edges have)"
+        if types.typed or not isinstance(error, RuntimeError | ValueError | AssertionError):
+            return ""
+        if types.edge_features:
+            return (
+                f" (each edge has {types.edge_features['']} features; --edge-features says another"
+                " number)"
+            )
+        fields: Mapping[Field, str] = getattr(graph, "fields", {})
+        read = [name for (kind, _), name in fields.items() if kind == "edge_weight"]
+        named = [name for name, role in self.roles.items() if role == "edge_weight"]
+        known = [one for one in (*read, *named) if one not in PLAIN_WEIGHTS]
+        if not known:
+            return ""
+        return (
+            f" ({known[0]} is one number for each edge; --edge-features says how many features"
+            " edges have)"
+        )
 
 
 class _Blocks(list[Any]):

@@ -16,7 +16,7 @@ from embertide.tracing.values import Rows
 def lower_aggregate(
     low: Lowering, message: Node, reduce: Reduce, relation: str, scope: Called
 ) -> Rows:
-    """A sum, mean or maximum of the sources' rows, weighted or not; or of any message."""
+    """A sum, mean or maximum of the sources' rows, weighted or not; or any of any message."""
     share = softmax_in(message)
     if share is not None:
         if reduce != "sum":
@@ -25,7 +25,7 @@ def lower_aggregate(
             )
         return lower_attention(low, message, share, relation, scope)
     found = _linear_message(message)
-    if found is None:
+    if found is None or reduce in ("min", "var"):
         return lower_message(low, message, reduce, relation, scope)
     x, weighted = found
     name = low.name(low.rows(x, low.values.get(x)))

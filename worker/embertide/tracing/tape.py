@@ -8,42 +8,21 @@ parameters alone) are constants and leave no nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from embertide.tracing.operations import DECIDES, IN_PLACE, SAME_WAY, SHAPES, SHOWN
+from embertide.tracing.over_nodes import (
+    ON_STATISTICS,
+    is_shape_for_rows,
+    over_nodes,
+    statistic_of,
+)
 from embertide.tracing.source import here, refuse
-
-_SHAPES = (
-    *("shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "__len__", "stride"),
-    *("dtype", "device", "layout", "names", "type", "is_cuda", "is_cpu", "is_sparse", "is_leaf"),
-    *("is_floating_point", "is_contiguous", "is_complex", "is_quantized", "is_nested", "grad_fn"),
-    *("requires_grad", "requires_grad_", "element_size", "get_device", "is_signed"),
-)
-"""What may be asked of a tensor without looking at its numbers."""
-
-_SHOWN = ("__repr__", "__format__", "__str__")
-"""To print a tensor decides nothing."""
-
-_DECIDES = {
-    "__bool__": "if, while or assert on a tensor",
-    "__contains__": "`in` on a tensor",
-    **dict.fromkeys(("item", "__float__", "__int__", "__index__"), "a tensor becomes a number"),
-    **dict.fromkeys(("tolist", "numpy", "__array__"), "a tensor leaves torch"),
-}
-_SAME_WAY = (
-    ", so that what is done depends on the graph; a program does the same for every graph: choose"
-    " with torch.where, or decide by an argument of the module"
-)
-
-_IN_PLACE = (
-    *("relu_", "elu_", "leaky_relu_", "silu_", "tanh_", "sigmoid_", "dropout_"),
-    *("add_", "sub_", "mul_", "div_", "neg_", "squeeze_", "unsqueeze_"),
-)
-"""Operations in place that are the same as a new value for the same name."""
 
 _TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree")
 """Operations that take rows of nodes to edges, and back."""
@@ -62,6 +41,7 @@ class Node:
         number: of operations before it.
         of: the node type whose rows it has, or the relation; "" where a graph has one of each.
         within: names of the calls of modules that were under way.
+        whole: whether every node has the same row, which is a statistic over all of them.
     """
 
     op: str
@@ -73,6 +53,7 @@ class Node:
     number: int = 0
     of: str = ""
     within: tuple[str, ...] = ()
+    whole: bool = False
 
     def sources(self) -> list[Node]:
         """The nodes that it reads."""
@@ -101,9 +82,11 @@ class Tape:
 
     Attributes:
         within: names of the calls of modules that are under way.
+        counts: node type -> N.
     """
 
     within: Callable[[], tuple[str, ...]] = tuple
+    counts: Mapping[str, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
 
     def input(self, role: str, value: Tensor, of: str = "") -> Traced:
@@ -133,9 +116,11 @@ class Tape:
         """
         node = Node(op, as_nodes(args), as_nodes(kwargs), value, here())
         node.number, node.within = len(self.nodes), self.within()
-        node.edges = op in _TO_EDGES or (op == "input" and args[0] != "x")
+        node.edges = op in _TO_EDGES or (op == "input" and args[0] not in ("x", "node_type"))
         node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
         node.of = _common(node) if of is None else of
+        sources = node.sources()
+        node.whole = op == "over_nodes" or (bool(sources) and all(one.whole for one in sources))
         self.nodes.append(node)
         return node
 
@@ -149,13 +134,13 @@ class Tape:
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of torch and record what it gives."""
         name = _name_of(func)
-        if name in _SHAPES or name in _SHOWN:
+        if name in SHAPES or name in SHOWN:
             return func(*plain(args), **plain(kwargs))
         kwargs = {key: value for key, value in kwargs.items() if key != "_stacklevel"}
         if kwargs.get("out") is not None:
             raise refuse(here(), f"{name}(out=...) writes into a tensor; use what it returns")
         kwargs.pop("out", None)
-        if name in _IN_PLACE or kwargs.pop("inplace", False):
+        if name in IN_PLACE or kwargs.pop("inplace", False):
             return self._replace(func, name.rstrip("_"), args, kwargs)
         if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
             raise refuse(
@@ -163,7 +148,31 @@ class Tape:
                 f"{name} changes a tensor in place, so that it cannot be told what other names"
                 " of it see; make a new tensor (torch.cat, torch.where, an operator)",
             )
+        found = self._over_nodes(name, args, kwargs)
+        if found is not None:
+            return found
         return self._results(name, args, kwargs, func(*plain(args), **plain(kwargs)))
+
+    def _over_nodes(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A statistic over all nodes, which stands for a row of each; None of other calls."""
+        given = list(_traced_in((args, tuple(kwargs.values()))))
+        x = given[0]
+        if not x.node.edges and x.shape[:1] == (self.counts.get(x.node.of),) and x is args[0]:
+            found = statistic_of(op, args, kwargs)
+            if found is not None and not x.node.whole:
+                value = over_nodes(plain(x), *found)
+                return self.wrap(self.add("over_nodes", (*found, x), {}, value))
+        if not all(one.node.whole for one in given):
+            return None
+        if is_shape_for_rows(op, x, args[1:]):
+            return x
+        if op not in ON_STATISTICS:
+            raise refuse(
+                here(),
+                f"{op} of a statistic over all nodes is not known; known are sums, products,"
+                " activations and Linear, before it is put beside the rows of nodes",
+            )
+        return None
 
     def _replace(
         self, func: Callable[..., Any], op: str, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -194,7 +203,7 @@ class Tape:
                 for place, one in enumerate(value)
             ]
             return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
-        raise refuse(here(), _DECIDES.get(op, f"{op} reads the numbers in a tensor") + _SAME_WAY)
+        raise refuse(here(), DECIDES.get(op, f"{op} reads the numbers in a tensor") + SAME_WAY)
 
 
 def _common(node: Node) -> str:
@@ -244,6 +253,13 @@ def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, slice):
         return slice(change(value.start), change(value.stop), change(value.step))
     return value
+
+
+def map_nodes(change: Callable[[Node], Node], value: Any) -> Any:
+    """The same with other nodes in place of nodes."""
+    if isinstance(value, Node):
+        return change(value)
+    return _mapped(lambda one: map_nodes(change, one), value)
 
 
 def _nodes_in(value: Any) -> Iterable[Node]:

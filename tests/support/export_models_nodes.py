@@ -1,0 +1,92 @@
+"""Models with statistics over all nodes and constants of their own; not shaped for export."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.support.export_models import HIDDEN, IN, OUT
+from tests.support.pyg import pyg
+
+
+class Centred(nn.Module):
+    """Centring, standardising and scaling as users write them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = pyg.SAGEConv(IN, HIDDEN), pyg.SAGEConv(HIDDEN, OUT)
+
+    def forward(self, x, edge_index):
+        x = (x - x.mean(dim=0, keepdim=True)) / (x.std(dim=0) + 1e-6)
+        x = self.conv1(x, edge_index)
+        x = x - x.mean(0)
+        x = x / torch.sqrt(x.var(dim=0, unbiased=False) + 1e-5)
+        x = x + x / (x.norm(p=2, dim=0, keepdim=True) + 1e-6)
+        x = F.normalize(self.conv2(x, edge_index), dim=0)
+        x = x + x.mean(0)
+        return x / torch.linalg.norm(x, dim=0)
+
+
+class VirtualNode(nn.Module):
+    """OGB's virtual node: what all nodes come to goes through an MLP, and back to each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([pyg.GCNConv(IN, IN), pyg.GCNConv(IN, IN)])
+        self.mlp = nn.Sequential(nn.Linear(IN, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, IN))
+        self.out = nn.Linear(2 * IN, OUT)
+
+    def forward(self, x, edge_index):
+        for conv in self.convs:
+            x = conv(x, edge_index).relu()
+            virtual = self.mlp(x.mean(dim=0, keepdim=True))
+            x = x + virtual
+        pooled = x.sum(dim=0).unsqueeze(0).repeat(x.size(0), 1) / 50
+        return self.out(torch.cat([x, pooled], dim=1))
+
+
+class Constants(nn.Module):
+    """Buffers, parameters and constants of shape [D], [1, D] and []."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(IN, OUT)
+        self.register_buffer("mean", torch.rand(IN))
+        self.register_buffer("std", torch.rand(1, IN) + 1)
+        self.register_buffer("share", torch.tensor(0.5))
+        self.bias = nn.Parameter(torch.zeros(1, OUT))
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x, edge_index):
+        x = (x - self.mean) / (self.std.abs() + 1)
+        h = self.share * self.conv(x, edge_index) + (1 - self.share) * self.bias
+        h = torch.full((1, OUT), 2.0) / (1 + h.abs()) - h * self.scale
+        return torch.ones(OUT) - h
+
+
+class Jumping(nn.Module):
+    """JumpingKnowledge by an LSTM."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([pyg.SAGEConv(IN, HIDDEN)])
+        self.convs.extend(pyg.SAGEConv(HIDDEN, HIDDEN) for _ in range(2))
+        self.jump = pyg.JumpingKnowledge("lstm", HIDDEN, num_layers=3)
+        self.lin = nn.Linear(HIDDEN, OUT)
+
+    def forward(self, x, edge_index):
+        xs = []
+        for conv in self.convs:
+            x = conv(x, edge_index).relu()
+            xs.append(x)
+        return self.lin(self.jump(xs))
+
+
+PYG = {
+    "centred": Centred,
+    "virtual node": VirtualNode,
+    "constants": Constants,
+    "jumping lstm": Jumping,
+    "models.GCN jk=lstm": lambda: pyg.GCN(IN, HIDDEN, 2, OUT, jk="lstm"),
+}

@@ -1,0 +1,56 @@
+"""How PyG's modules aggregate messages: one way, several side by side, scaled by degrees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from embertide.tracing.messages import REDUCES, Edges
+from embertide.tracing.scopes import Called
+from embertide.tracing.source import here, refuse
+
+_SMALLEST = 1e-5
+"""Variances up to it have a standard deviation of zero (torch_geometric.nn.aggr.StdAggregation)."""
+
+
+def aggregated(edges: Edges, message: Any, aggr: Any, scope: Called, name: str) -> Any:
+    """[N, ...] of messages [E, ...], by one of PyG's aggregations.
+
+    Args:
+        aggr: ``aggr_module`` of a MessagePassing, or a part of it.
+        scope, name: of the module that does it.
+
+    Raises:
+        ModelError: the aggregation is not known.
+    """
+    kind = type(aggr).__name__.removesuffix("Aggregation").lower()
+    if kind in REDUCES:
+        return edges.aggregate(message, REDUCES[kind], scope)
+    if kind == "std":
+        spread = edges.aggregate(message, "var", scope)
+        return torch.where(spread > _SMALLEST, spread.clamp(min=_SMALLEST).sqrt(), 0.0)
+    if kind == "multi" and aggr.mode == "cat":
+        parts = [aggregated(edges, message, one, scope, name) for one in aggr.aggrs]
+        return torch.cat(parts, dim=-1)
+    if kind == "degreescaler":
+        total = aggregated(edges, message, aggr.aggr, scope, name)
+        return _scaled(edges.degree("in").view(-1, *[1] * (total.dim() - 1)), total, aggr)
+    known = ", ".join(one for one in (*REDUCES, "std") if one != "add")
+    raise refuse(
+        here(),
+        f"{name} aggregates by {type(aggr).__name__}; known are {known}, and several side by side",
+    )
+
+
+def _scaled(degree: Any, total: Any, aggr: Any) -> Any:
+    """PNA's scalers (torch_geometric.nn.aggr.DegreeScalerAggregation), side by side."""
+    least = degree.clamp(min=1)
+    factors = {
+        "amplification": lambda: (degree + 1).log() / aggr.avg_deg_log,
+        "attenuation": lambda: aggr.avg_deg_log / (least + 1).log(),
+        "linear": lambda: degree / aggr.avg_deg_lin,
+        "inverse_linear": lambda: aggr.avg_deg_lin / least,
+    }
+    parts = [total if one == "identity" else total * factors[one]() for one in aggr.scaler]
+    return torch.cat(parts, dim=-1)

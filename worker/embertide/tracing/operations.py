@@ -1,0 +1,31 @@
+"""What may be asked of a recorded tensor, and what decides by its numbers: torch's short names."""
+
+from __future__ import annotations
+
+SHAPES = (
+    *("shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "__len__", "stride"),
+    *("dtype", "device", "layout", "names", "type", "is_cuda", "is_cpu", "is_sparse", "is_leaf"),
+    *("is_floating_point", "is_contiguous", "is_complex", "is_quantized", "is_nested", "grad_fn"),
+    *("requires_grad", "requires_grad_", "element_size", "get_device", "is_signed"),
+)
+"""What may be asked of a tensor without looking at its numbers."""
+
+SHOWN = ("__repr__", "__format__", "__str__")
+"""To print a tensor decides nothing."""
+
+DECIDES = {
+    "__bool__": "if, while or assert on a tensor",
+    "__contains__": "`in` on a tensor",
+    **dict.fromkeys(("item", "__float__", "__int__", "__index__"), "a tensor becomes a number"),
+    **dict.fromkeys(("tolist", "numpy", "__array__"), "a tensor leaves torch"),
+}
+SAME_WAY = (
+    ", so that what is done depends on the graph; a program does the same for every graph: choose"
+    " with torch.where, or decide by an argument of the module"
+)
+
+IN_PLACE = (
+    *("relu_", "elu_", "leaky_relu_", "silu_", "tanh_", "sigmoid_", "dropout_"),
+    *("add_", "sub_", "mul_", "div_", "neg_", "squeeze_", "unsqueeze_"),
+)
+"""Operations in place that are the same as a new value for the same name."""

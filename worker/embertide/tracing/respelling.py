@@ -1,0 +1,46 @@
+"""Which modules are spelled out anew while they are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from embertide.tracing.jumping import jump
+from embertide.tracing.numbered import dgl_hgt, hetero_linear, rel_graph, rgcn, typed_linear
+from embertide.tracing.recording import Recording
+from embertide.tracing.respelled import han, hgt
+
+Key = tuple[str, str]
+"""Package and class of a module."""
+
+BY_RELATION: dict[Key, Callable[..., Any]] = {
+    ("torch_geometric", "HGTConv"): hgt,
+    ("torch_geometric", "HANConv"): han,
+}
+"""Over dicts by type."""
+BY_NUMBER: dict[Key, Callable[..., Any]] = {
+    ("torch_geometric", "RGCNConv"): rgcn,
+    ("torch_geometric", "FastRGCNConv"): rgcn,
+    ("torch_geometric", "HeteroLinear"): hetero_linear,
+    ("dgl", "RelGraphConv"): rel_graph,
+    ("dgl", "HGTConv"): dgl_hgt,
+    ("dgl", "TypedLinear"): typed_linear,
+}
+"""With types told by numbers."""
+_JUMPS = {("torch_geometric", "JumpingKnowledge"), ("dgl", "JumpingKnowledge")}
+
+
+def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
+    """What takes the place of a module's ``forward``; None of most modules."""
+    key = key_of(module)
+    if key in _JUMPS and module.mode == "lstm":
+        return partial(jump, module)
+    found = BY_RELATION.get(key) or BY_NUMBER.get(key)
+    return None if found is None else partial(found, recording, module)
+
+
+def key_of(module: object) -> Key:
+    """Package and class of a module."""
+    kind = type(module)
+    return kind.__module__.partition(".")[0], kind.__name__
