@@ -11,11 +11,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from embertide.models.gathering import gather_steps
 from embertide.steps.base import Step
 from embertide.steps.program import Program
 
 
 def order_steps(program: Program, workers: int) -> Program:
+    """The program with its steps in the order in which they are planned and run.
+
+    Args:
+        workers: of the grid.
+    """
+    return gather_steps(_order_products(program, workers), workers)
+
+
+def _order_products(program: Program, workers: int) -> Program:
     """The program with each product before its sum where that makes rows narrower, else behind.
 
     Rows that several relations sum travel once for all of them, but their products for each, and
@@ -25,9 +35,6 @@ def order_steps(program: Program, workers: int) -> Program:
     carries the bias. The exception is a sum over the input features on several workers: there
     the product comes first, since it sends each row where it belongs, and the sum uses the
     exchange pattern that all other layers use.
-
-    Args:
-        workers: of the grid.
     """
     steps, widths = list(program.steps), dict(program.widths)
     for at in range(len(steps) - 1):

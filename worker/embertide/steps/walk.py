@@ -33,7 +33,7 @@ class Walk:
         layer: of the run's first step.
         peak: bytes of the fullest moment so far.
         alive: the layouts of every tensor that is alive; ``loaded`` is one of them.
-        ahead: step -> bytes of its sums, which were made with those of another step.
+        ahead: step -> bytes of its result, or sums, which were made with those of another step.
         moves: what has moved, in order.
     """
 
