@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from embertide.models.gathering import gather_steps
+from embertide.models.scores import narrow_scores
 from embertide.steps.base import Step
 from embertide.steps.program import Program
 
@@ -22,7 +23,7 @@ def order_steps(program: Program, workers: int) -> Program:
     Args:
         workers: of the grid.
     """
-    return gather_steps(_order_products(program, workers), workers)
+    return gather_steps(narrow_scores(_order_products(program, workers)), workers)
 
 
 def _order_products(program: Program, workers: int) -> Program:

@@ -45,7 +45,9 @@ from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
 
 _SOURCE_BYTES = 14
-"""Of a source whose row is looked up at its loader."""
+"""Of a source while its row is looked up at its loader."""
+_REQUEST_BYTES = 4
+"""Of a row that was asked for: its number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,8 +236,9 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         union = walk.size.of_relations(names)
         loaded, held = self._from_loaders(walk), union.in_flight(width)
         if loaded:
-            held += sum(walk.block.get(name, 0.0) for name in names)
-            held += _SOURCE_BYTES * union.unique()
+            blocks = sum(walk.block.get(name, 0.0) for name in names)
+            walk.need(blocks + _SOURCE_BYTES * union.unique())
+            held += blocks + _REQUEST_BYTES * union.unique()
             held += walk.tensor(self.x) if union.feature > 1 else 0.0
         else:
             walk.get(self.x, "tile")

@@ -56,6 +56,10 @@ class Attend(TogetherStep, kind="attend"):
         """The values; each relation has scores of its own."""
         return (self.x,)
 
+    def wants_rows(self, name: str) -> bool:
+        """Of scores, which slices get from whole rows."""
+        return name in (self.source, self.target)
+
     def moves_rows(self, grid: GridShape) -> bool:
         """Between partitions."""
         return grid.graph > 1

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional
 
+from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.gemm import linear, ring_gemm
 from embertide.steps.base import Leader, Param, Read
@@ -43,25 +44,11 @@ class Linear(Leader, kind="linear"):
 
         Collective: every rank must call.
         """
-        tensors, channel = execution.tensors, execution.channel(self.layer)
-        weight = execution.param(self.weight)
-        if tensors.is_loaded(self.x):
-            landed = execution.epilogue(run, "rows")
-            layout: Layout = "rows" if tensors.wants_rows(run.out) else "tile"
-            return tensors.land(
-                self.x,
-                lambda x: linear(x, weight, landed),
-                layout=layout,
-                width=len(weight),
-                layer=self.layer,
-            )
-        last = execution.scaling_epilogue(run, "rows")
-        if tensors.has(self.x, "rows") or execution.grid.feature == 1:
-            data = linear(tensors.get(self.x, "rows", channel).data, weight, last)
-        else:
-            tile = tensors.get(self.x, "tile", channel).data
-            data = ring_gemm(channel, execution.ranges_of(self.x), tile, weight, last)
-        return Shard("rows", data, len(weight))
+        loaded = execution.tensors.is_loaded(self.x)
+        finish = execution.epilogue if loaded else execution.scaling_epilogue
+        last, weight = finish(run, "rows"), execution.param(self.weight)
+        layout: Layout = "rows" if execution.tensors.wants_rows(run.out) else "tile"
+        return multiply(execution, self.x, self.layer, weight, last, landed=layout)
 
     def wants_rows(self, _name: str) -> bool:
         """A product reads whole rows."""
@@ -69,12 +56,8 @@ class Linear(Leader, kind="linear"):
 
     def walk_run(self, walk: Walk, run: Run) -> Layout:
         """The result beside what is read; a tile is multiplied on its way to rows."""
-        if walk.has(self.x, "loaded"):
-            return walk.land_product(self.x, walk.width(self.out), run.out)
-        walk.need(walk.tensor(run.out))
-        if not walk.has(self.x, "rows"):
-            walk.convert(self.x, self.layer)
-        return "rows"
+        layout: Layout = "rows" if walk.program.wants_rows(run.out) else "tile"
+        return walk_product(walk, self.x, self.layer, run.out, landed=layout)
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """Two for each value of the weight."""
@@ -84,3 +67,45 @@ class Linear(Leader, kind="linear"):
     def product(self) -> Product:
         """The step itself."""
         return Product(self.weight, self.bias, self.layer)
+
+
+def multiply(
+    execution: Execution, x: str, layer: int, weight: Tensor, last: Epilogue, *, landed: Layout
+) -> Shard:
+    """epilogue(x @ weight.T) as ``rows``; of loaded features where they were loaded.
+
+    Collective: every rank must call.
+
+    Args:
+        landed: the layout of a product of loaded features.
+    """
+    tensors, channel = execution.tensors, execution.channel(layer)
+    if tensors.is_loaded(x):
+        return tensors.land(
+            x,
+            lambda rows: linear(rows, weight, last),
+            layout=landed,
+            width=len(weight),
+            layer=layer,
+        )
+    if tensors.has(x, "rows") or execution.grid.feature == 1:
+        data = linear(tensors.get(x, "rows", channel).data, weight, last)
+    else:
+        tile = tensors.get(x, "tile", channel).data
+        data = ring_gemm(channel, execution.ranges_of(x), tile, weight, last)
+    return Shard("rows", data, len(weight))
+
+
+def walk_product(walk: Walk, x: str, layer: int, out: str, *, landed: Layout) -> Layout:
+    """As :func:`multiply` does: the result beside what is read; a tile is multiplied on its way.
+
+    Args:
+        out: the product, or what is made of it element by element.
+        landed: the layout of a product of loaded features.
+    """
+    if walk.has(x, "loaded"):
+        return walk.land_product(x, out, landed)
+    walk.need(walk.tensor(out))
+    if not walk.has(x, "rows"):
+        walk.convert(x, layer)
+    return "rows"

@@ -146,13 +146,12 @@ class Walk:
         if self.grid.feature > 1:
             self.moves.append(Conversion(layer, name, self.width(name), primitive))
 
-    def land_product(self, x: str, width: int, out: str) -> Layout:
-        """A row-wise function [n, width] of loaded features goes to where ``out`` is wanted."""
+    def land_product(self, x: str, out: str, layout: Layout) -> Layout:
+        """A row-wise function of loaded features, which ``out`` is, goes to its place."""
         made = self.tensor(out)
         batch = min(float(self.size.group_bytes), made) if self.grid.workers > 1 else 0.0
         self.need(made + _LANDING_BATCHES * batch)
-        layout: Layout = "rows" if self.program.wants_rows(out) else "tile"
-        self._land(x, width, layout)
+        self._land(x, self.width(out), layout)
         return layout
 
     def _land(self, x: str, width: int, layout: Layout) -> None:
