@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
+from embertide.errors import ModelError
 from embertide.footprint import GraphSize
 from embertide.models.order import order_steps
 from embertide.models.reference import run_typed_reference
@@ -16,6 +18,7 @@ from embertide.spec.grid import GridShape
 from embertide.steps import HeadDot, Linear, Program
 from embertide.steps.heads import fold_heads
 from embertide.steps.moves import Landing
+from embertide.steps.shapes import Shapes
 from tests.support.sharing_programs import HEADS, additive
 from tests.support.typed_world import COUNTS, layer_of, make_edges, make_typed_features
 
@@ -89,3 +92,22 @@ def test_a_product_that_anything_else_needs_stays(keep: str) -> None:
         ]
         program = replace(program, steps=(*program.steps, *more))
     assert "item" in kinds(narrow_scores(program))
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ({"bias": "b"}, "bias is that of a weight"),
+        ({"weight": "w", "heads": 4}, "6 columns are made, which 4 heads do not divide"),
+        ({"weight": "w", "vector": "short"}, "short"),
+        ({"weight": "v"}, "v"),
+    ],
+)
+def test_what_does_not_fit_is_refused(step: dict[str, Any], says: str) -> None:
+    params = {
+        "w": torch.zeros(6, 5), "v": torch.zeros(2, 3), "b": torch.zeros(6),
+        "short": torch.zeros(2, 2),
+    }  # fmt: skip
+    given = {"out": "o", "layer": 0, "x": "x", "vector": "v", "heads": 2} | step
+    with pytest.raises(ModelError, match=says):
+        HeadDot(**given).width(Shapes({"x": 5 if "weight" in step else 6}, params))

@@ -106,14 +106,11 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         """Scores, their softmax, sums. Collective: every rank must call."""
         if execution.grid.world == 1:
             return [self._alone(execution)]
-        scores, logs = self._scores(execution, steps), list[torch.Tensor | None]()
-        for step, own in zip(steps, scores, strict=True):
-            logs.append(step._softmax_(execution, own))
-        sums = self._weigh(execution, steps, scores)
-        found = []
-        for step, own_logs in zip(steps, logs, strict=True):
-            found.append(step._finish(execution, sums.pop(0), own_logs))
-        return found
+        shares = self._scores(execution, steps)
+        logs = [step._softmax_(execution, own) for step, own in zip(steps, shares, strict=True)]
+        sums = self._weigh(execution, steps, shares)
+        ends = zip(steps, logs, strict=True)
+        return [step._finish(execution, sums.pop(0), own) for step, own in ends]
 
     def _alone(self, execution: Execution) -> Shard:
         """With everything on one worker, a softmax goes on where the one before ended."""
@@ -158,9 +155,10 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         return attention.sddmm(channel, key, parts, depth=execution.depth)
 
     def _softmax_(self, execution: Execution, scores: torch.Tensor) -> torch.Tensor | None:
-        """Turn scores into shares, in place: [rows, H] logarithms of a softmax that has parts.
+        """Scores [nnz of our sub-range, H] become shares, in place.
 
-        Those of the part before are in both. Collective: every rank must call.
+        Where the softmax has parts, returns [rows, H] the logarithms of the sums of our own; shares
+        are those of our edges and of the edges before together. Collective: every rank must call.
         """
         indptr = execution.graph(self.edges).sub_range().indptr
         if not self.in_parts:
