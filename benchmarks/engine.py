@@ -167,26 +167,28 @@ class Engine:
     def tile_sources(self, ranges: RowRanges, csr: Csr, group_rows: int) -> Sources:
         """The exchange pattern of a partition's rows over tiles."""
         channel = self.channel("graph")
-        return find_sources(
+        (found,) = find_sources(
             channel,
-            csr,
+            [csr],
             RangeHolders.tiles(ranges, channel.axis),
             nodes=ranges.nodes,
             group_rows=group_rows,
-            edges=True,
+            edges=[True],
         )
+        return found
 
     def row_sources(self, ranges: RowRanges, csr: Csr, group_rows: int) -> Sources:
         """The exchange pattern of any rows over whole rows, with positions of non-zeros."""
         channel = self.channel("world")
-        return find_sources(
+        (found,) = find_sources(
             channel,
-            csr,
+            [csr],
             RangeHolders.rows(ranges, channel.axis),
             nodes=ranges.nodes,
             group_rows=group_rows,
-            edges=True,
+            edges=[True],
         )
+        return found
 
     def spmm(self, sources: Sources, tile: torch.Tensor) -> torch.Tensor:
         """[N/P, D/M] sums over in-neighbours."""
@@ -197,22 +199,23 @@ class Engine:
         self, sources: Sources, tile: torch.Tensor, values: torch.Tensor, width: int
     ) -> torch.Tensor:
         """[N/P, D/M] sums weighted per head by ``values`` [nnz, H], in the CSR's order."""
-        return attention.weigh(
-            self.channel("graph"),
-            sources,
-            tile,
-            self.own_heads(values, width),
+        part = attention.Weighing(
+            sources=sources,
+            shares=self.own_heads(values, width),
             heads=self.heads(values.shape[1], width),
-            depth=DEPTH,
             weighted=False,
         )
+        (found,) = attention.weigh(self.channel("graph"), tile, [part], depth=DEPTH)
+        return found
 
     def sddmm(
         self, sources: Sources, keys: torch.Tensor, queries: torch.Tensor, heads: int
     ) -> torch.Tensor:
         """[nnz, H] dot products of keys [N/(P*M), D] and the rows' queries [rows, D]."""
         score = PairScore(kind="dot", heads=heads)
-        return attention.sddmm(self.channel("world"), sources, keys, queries, score, depth=DEPTH)
+        part = attention.Scoring(sources=sources, queries=queries, score=score)
+        (found,) = attention.sddmm(self.channel("world"), keys, [part], depth=DEPTH)
+        return found
 
     def gather_scores(self, scores: torch.Tensor, width: int) -> torch.Tensor:
         """[nnz of the partition, heads of our columns] from the scores of its M sub-ranges."""

@@ -249,10 +249,10 @@ def moved(f: Formulas, move: Move) -> tuple[tuple[str, str], int]:
                 f.rows(rank) * (width - f.columns(rank, width)) for rank in range(f.grid.world)
             )
             return ("feature", "gemm"), 4 * size
-        case TileRows(columns=columns):
+        case TileRows(columns=columns, primitive=primitive):
             bounds = [f.ranges.partition(rank // feature) for rank, *_ in partitions]
             unique = sum(outside(f, *span) for span in bounds)
-            return ("graph", "spmm"), round(4 * columns * feature * unique)
+            return ("graph", primitive), round(4 * columns * feature * unique)
         case WholeRows(width=width):
             unique = sum(outside(f, *f.ranges.worker(rank)) for rank in range(f.grid.world))
             return ("world", "sddmm"), 4 * width * unique
@@ -286,7 +286,7 @@ def test_what_a_step_plans_to_move_is_what_it_moves() -> None:
         group_bytes=GROUP_BYTES,
         depth=1,
     )
-    kinds = [("feature", "gemm"), ("graph", "spmm"), ("world", "sddmm")]
+    kinds = [("feature", "gemm"), ("graph", "spmm"), ("graph", "scalars"), ("world", "sddmm")]
     formulas = Formulas(Grid(shape), answers[0][0], FEATURED, GROUP_BYTES)
     kinds += [(axis, "statistics") for axis in ("feature", "graph", "world")]
     for name, of in cases.items():

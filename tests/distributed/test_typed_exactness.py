@@ -17,6 +17,7 @@ from embertide.steps import Aggregate, Elementwise, Step
 from tests.support.exact import TOLERANCE, relative_error
 from tests.support.hetero_programs import described
 from tests.support.ranks import on_grid
+from tests.support.sharing_programs import additive, messages, pairs, read
 from tests.support.typed_programs import (
     BUYS,
     FOLLOWS,
@@ -40,7 +41,10 @@ from tests.support.typed_world import (
 pytestmark = pytest.mark.distributed
 
 GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
-PROGRAMS = [relational(), attending(), from_files(), sharing(), normed(), carrying()]
+PROGRAMS = [
+    relational(), attending(), from_files(), sharing(), normed(), carrying(),
+    additive(), pairs(), messages(), read(),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("p", "m"), GRIDS)

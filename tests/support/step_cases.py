@@ -12,12 +12,14 @@ import torch
 from embertide.models.builder import ProgramBuilder
 from embertide.steps import (
     Aggregate,
+    Attend,
     ColumnStatistic,
     Combine,
     Concat,
     Degree,
     Elementwise,
     GraphNorm,
+    HeadDot,
     Linear,
     Message,
     PairAttend,
@@ -42,6 +44,8 @@ PARAMS = {
     "even": (6, 10),
     "other": (6, 10),
     "values": (8, 10),
+    "sums": (6, 8),
+    "score_bias": (6,),
     "pair": (1, 2, 3),
     "a": (7,),
     "b": (7,),
@@ -366,6 +370,23 @@ def column_statistics() -> dict[str, Program]:
     }
 
 
+def scores() -> dict[str, Program]:
+    """Of the features' product, of a tile's, and of rows', none of which is made."""
+    dots = {"layer": 0, "heads": 2, "vector": "pair"}
+    return {
+        "scores of products": program(
+            HeadDot(out="left", x="x", weight="even", **dots),
+            linear("a", weight="values"),
+            summed("b", "a"),
+            HeadDot(out="right", x="b", weight="sums", bias="score_bias", **dots),
+            Attend(out="c", layer=0, x="a", source="left", target="right", heads=2, loops="single"),
+            RowWise(out="d", layer=0, inputs=("c",), lines=("out = tanh(x0)",)),
+            HeadDot(out="e", x="d", weight="sums", **dots),
+            Concat(out="out", layer=0, inputs=("d", "e")),
+        )
+    }
+
+
 def step_cases() -> dict[str, Program]:
     """Name -> program."""
     return {
@@ -381,4 +402,5 @@ def step_cases() -> dict[str, Program]:
         **graph_norms(),
         **semantic(),
         **column_statistics(),
+        **scores(),
     }

@@ -136,8 +136,22 @@ Sent = dict[tuple[str, int, str], int]
 
 def count_types(exchange: Exchange, program: Program) -> tuple[dict[str, RowRanges], Sent]:
     """Row ranges of each type, and what this rank received."""
+    (found,) = count_each(exchange, [program])
+    return found
+
+
+def count_each(
+    exchange: Exchange, programs: list[Program]
+) -> list[tuple[dict[str, RowRanges], Sent]]:
+    """As :func:`count_types`, of several programs."""
     exchange.recorder = recorder = GroupRecorder()
     rank = TypedRank(exchange)
+    return [_count(rank, recorder, program) for program in programs]
+
+
+def _count(
+    rank: TypedRank, recorder: GroupRecorder, program: Program
+) -> tuple[dict[str, RowRanges], Sent]:
     recorder.totals = {}
     rank.embed(program)
     found: Sent = {}
@@ -181,6 +195,11 @@ class TypedRank:
         graphs = layer_graphs(self.ctx, program, self.graph, clock)
         found = infer(self.ctx, program, ranges, graphs, loaded, locations, clock)
         return {name: values.numpy() for name, values in found.items()}
+
+
+def loaded_by(rank: int, world: int, of_type: str) -> set[int]:
+    """The nodes of a type whose features a rank has read."""
+    return set(_loaded_rows(rank, world, COUNTS[of_type]).tolist())
 
 
 def _loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

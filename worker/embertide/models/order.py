@@ -14,14 +14,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from embertide.models.gathering import gather_steps
+from embertide.models.scores import narrow_scores
 from embertide.steps.base import Step
 from embertide.steps.program import Program
 
 
 def order_steps(program: Program, workers: int) -> Program:
-    """The program with readers behind what they read, and products where they cost least.
+    """The program with its steps in the order in which they are planned and run.
 
-    A product stands before its sum where that makes rows narrower, else behind.
+    Args:
+        workers: of the grid.
+    """
+    near = replace(program, steps=_closer(program))
+    return gather_steps(narrow_scores(_order_products(near, workers)), workers)
+
+
+def _order_products(program: Program, workers: int) -> Program:
+    """The program with each product before its sum where that makes rows narrower, else behind.
 
     Rows that several relations sum travel once for all of them, but their products for each, and
     so count that often.
@@ -30,11 +40,7 @@ def order_steps(program: Program, workers: int) -> Program:
     carries the bias. The exception is a sum over the input features on several workers: there
     the product comes first, since it sends each row where it belongs, and the sum uses the
     exchange pattern that all other layers use.
-
-    Args:
-        workers: of the grid.
     """
-    program = replace(program, steps=_closer(program))
     steps, widths = list(program.steps), dict(program.widths)
     for at in range(len(steps) - 1):
         # As they are by now: the first may have changed places with the one before it.

@@ -50,7 +50,8 @@ def layers_bytes(
         sampled = {name: size.of_relation(name, most).edges for name in size.edges}
         graph = replace(graph, size=replace(size, edges=sampled))
     costs = {name: _layer_graph(graph, program, name) for name in graph.relations}
-    patterns = sum(_pattern(graph, program, together) for together in _together(graph, program))
+    patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
+    patterns += sum(_pairs(graph, names) for names in _together(program, tiles=False))
     peak = tensor_peak(
         program,
         graph.size,
@@ -89,8 +90,6 @@ def _layer_graph(graph: PlannedGraph, program: Program, name: str) -> _GraphByte
     steps = _over(program, name)
     features, filling = _features(relation, size, steps)
     held, building = held + features, building + filling
-    if any(step.pairs for step in steps) and size.workers > 1:
-        held += size.edges / size.workers * (index + weight + _POSITION_BYTES)
     if any(step.edges.loops != "keep" for step in steps if step.edges is not None):
         held += rows * (index + weight) + partition_bytes(relation, size)
         if not needs.again:
@@ -119,16 +118,28 @@ def _over(program: Program, relation: str) -> list[Step]:
     ]
 
 
-def _together(graph: PlannedGraph, program: Program) -> list[tuple[str, ...]]:
-    """The relations whose sources are found together, once for each way of it."""
-    if graph.size.grid.graph == 1:
-        return []
-    found = [step.together(program) for step in program.steps if step.edges is not None]
-    return list(dict.fromkeys(found))
+def _together(program: Program, *, tiles: bool) -> list[tuple[str, ...]]:
+    """The relations whose sources are found together, once for each way of it.
+
+    Args:
+        tiles: for the edges of partitions; else whole rows for those of sub-ranges.
+    """
+    reads = [step for step in program.steps if step.edges is not None]
+    wanted = [step for step in reads if (step.tiles or not step.pairs if tiles else step.pairs)]
+    return list(dict.fromkeys(_found_with(program, step) for step in wanted))
 
 
-def _pattern(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> float:
+def _found_with(program: Program, step: Step) -> tuple[str, ...]:
+    """The relations whose sources are found with those of a step over edges."""
+    if step.out in program.groups:
+        return program.together(step.out)
+    return () if step.edges is None else (step.edges.relation,)
+
+
+def _tiles(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> float:
     """Bytes of the blocks of relations whose sources are found together, and of what is asked."""
+    if graph.size.grid.graph == 1:
+        return 0.0
     union, widest = graph.size.of_relations(together), max(program.widths.values())
     found = _REQUEST_BYTES * union.unique()
     for name in together:
@@ -137,4 +148,16 @@ def _pattern(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -
         edge = size.index_bytes + relation.weight_bytes + positions
         found += edge * size.edges / size.graph + _LOCAL_ROW_BYTES * size.nodes / size.graph
         found += size.pattern(widest)
+    return found
+
+
+def _pairs(graph: PlannedGraph, together: tuple[str, ...]) -> float:
+    """As :func:`_tiles`, of the blocks of sub-ranges over whole rows, with positions."""
+    if graph.size.workers == 1:
+        return 0.0
+    found = 0.0
+    for name in together:
+        relation, size = graph.relations[name], graph.size.of_relation(name)
+        edge = size.index_bytes + relation.weight_bytes + _POSITION_BYTES
+        found += edge * size.edges / size.workers
     return found

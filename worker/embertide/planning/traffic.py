@@ -219,6 +219,12 @@ class _Plan:
             self.add("feature", "csr", -1, sent, parts, view.relation)
         return size
 
+    def _union(self, view: EdgeView, together: tuple[str, ...]) -> Size:
+        """The edges of relations whose sources' rows travel once for all, in a layer."""
+        for name in together:
+            self._layer_graph(view._replace(relation=name))
+        return self._over(view.layer, together)
+
     def _over(self, layer: int, relations: Sequence[str]) -> Size:
         """The edges of relations in a layer."""
         fanout = None if self.fanout is None else self.fanout[layer]
@@ -252,11 +258,9 @@ class _Plan:
 
     def _fetch(self, move: TileRows) -> None:
         """Unique rows of a tile, in groups."""
-        view, together = move.view, move.together or (move.view.relation,)
-        for name in together:
-            self._layer_graph(view._replace(relation=name))
-        self._find(view._replace(relation=together[0]), together, "graph", self.grid.graph)
-        size = self._over(view.layer, together)
+        view, together = move.view, move.together
+        size = self._union(view, together)
+        self._find(view, together, "graph", self.grid.graph)
         unique, row = size.unique(), FLOAT_BYTES * move.columns
         groups = _rounds(unique, size.group_rows(self.widest, size.feature))
         messages = groups * (size.graph - 1)
@@ -274,28 +278,28 @@ class _Plan:
 
     def _whole_rows(self, move: WholeRows) -> None:
         """Unique whole rows to where the edges of a sub-range are, in groups."""
-        size = self._layer_graph(move.view)
-        self._find(move.view, (move.view.relation,), "world", size.workers)
+        size = self._union(move.view, move.together)
+        self._find(move.view, move.together, "world", size.workers)
         unique, others = size.unique(size.workers), size.workers - 1
         groups = _rounds(unique, size.group_rows(self.widest, 1))
         sent = FLOAT_BYTES * move.width * unique
-        self.add("world", "sddmm", move.view.layer, sent, groups * others, move.view.relation)
+        self.add("world", "sddmm", move.view.layer, sent, groups * others, *move.together)
 
     def _from_loaders(self, move: LoadedRows) -> None:
         """Where features are, which of them we need, and then their rows, in groups."""
-        size, loads = self._layer_graph(move.view), self._loads_of(move.x)
-        layer, relation = move.view.layer, move.view.relation
+        size, loads = self._union(move.view, move.together), self._loads_of(move.x)
+        layer, names = move.view.layer, move.together
         others, away = size.workers - 1, 1 - 1 / size.workers
         if move.scaled:
             asked = size.columns / size.workers * away
             scaled = (ID_BYTES + FLOAT_BYTES) * asked + 16 * others
-            self.add("world", "features", layer, scaled, 4 * others, relation)
+            self.add("world", "features", layer, scaled, 4 * others, *names)
         sources, parts = size.sources(size.graph) * away, _rounds(size.columns, LOOK_UP_NODES)
         look_up = (ID_BYTES + 2 * size.index_bytes) * sources + 16 * others * parts
-        self.add("world", "features", layer, look_up, 4 * others * parts, relation)
+        self.add("world", "features", layer, look_up, 4 * others * parts, *names)
         ids = 8 * size.workers * others + size.index_bytes * sources
         _, readers = loads.rounds(size.columns)
-        self.add("world", "ids", -1, ids, others * (1 + readers), relation)
+        self.add("world", "ids", -1, ids, others * (1 + readers), *names)
         row = FLOAT_BYTES * move.width / size.feature
         groups = _rounds(sources, size.group_rows(self.widest, size.feature))
-        self.add("world", "features", layer, row * sources, groups * others, relation)
+        self.add("world", "features", layer, row * sources, groups * others, *names)

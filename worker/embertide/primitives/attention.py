@@ -11,6 +11,9 @@ whole rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 
 from embertide.grid import ColumnSlices, Grid
@@ -18,7 +21,7 @@ from embertide.kernels import attention as kernels
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.primitives.exchange import Channel
 from embertide.primitives.sources import Sources
-from embertide.primitives.spmm import arriving, tile_operand
+from embertide.primitives.spmm import arriving, arriving_rows, tile_operand
 
 
 def head_columns(grid: Grid, heads: int, width: int, m: int) -> HeadColumns:
@@ -45,56 +48,79 @@ def scatter_heads(channel: Channel, rows: torch.Tensor, width: int) -> torch.Ten
 
 
 def fetch_scalars(
-    channel: Channel, sources: Sources, scores: torch.Tensor, depth: int
-) -> list[torch.Tensor]:
-    """Each group's source scalars: ours first, then [slots, H'] per remote group.
+    channel: Channel, sources: Sources, scores: Sequence[torch.Tensor], depth: int
+) -> list[list[torch.Tensor]]:
+    """Of each of several scores, each group's: ours first, then [slots, H'] per remote group.
 
-    Collective: every rank of the graph axis must call.
+    All scores of a row travel together. Collective: every rank of the graph axis must call.
 
     Args:
         channel: of the graph axis.
-        scores: [N/P, H'] of our partition, for the heads of our columns.
+        scores: [N/P, H'] of our partition each, for the heads of our columns.
     """
-    operand = tile_operand(scores)
-    groups = arriving(channel, sources, scores, operand.pick, width=scores.shape[1], depth=depth)
-    return [arrived.source for arrived in groups]
+    beside = scores[0] if len(scores) == 1 else torch.cat(list(scores), 1)
+    pick = tile_operand(beside).pick
+    groups = arriving(channel, sources, beside, pick, width=beside.shape[1], depth=depth)
+    widths = [score.shape[1] for score in scores]
+    cut = ([part.contiguous() for part in one.source.split(widths, 1)] for one in groups)
+    return [list(of_one) for of_one in zip(*cut, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Additive:
+    """Additive attention over one matrix.
+
+    Attributes:
+        scalars: of the sources, of :func:`fetch_scalars`.
+        target: [N/P, H'] for the heads of our columns.
+        slope: of the leaky ReLU.
+        weighted: multiply by the stored weights after the softmax.
+    """
+
+    sources: Sources
+    scalars: list[torch.Tensor]
+    target: torch.Tensor
+    heads: HeadColumns
+    slope: float
+    weighted: bool
 
 
 def attend(
-    channel: Channel,
-    sources: Sources,
-    tile: torch.Tensor,
-    scalars: list[torch.Tensor],
-    target: torch.Tensor,
-    *,
-    heads: HeadColumns,
-    slope: float,
-    depth: int,
-    weighted: bool,
-) -> torch.Tensor:
+    channel: Channel, tile: torch.Tensor, parts: Sequence[Additive], *, depth: int
+) -> list[torch.Tensor]:
     """out[i, h] = sum over j of softmax_j(leaky_relu(source_jh + target_ih)) (* w_ij) * x[j, h].
 
-    Rows without in-edges are zero. Collective: every rank of the graph axis must call.
+    Of several matrices over the same rows, each of which travels once. Rows without in-edges are
+    zero. Collective: every rank of the graph axis must call.
 
     Args:
         channel: of the graph axis.
         tile: [N/P, H*F/M].
-        scalars: of :func:`fetch_scalars`.
-        target: [N/P, H'] for the heads of our columns.
+        parts: their sources were found together, see :func:`find_sources`.
 
     Returns:
-        [N/P, H*F/M] in the ``tile`` layout.
+        [outputs, H*F/M] of each in the ``tile`` layout.
     """
-    blocks = 1 + len(sources.remote)
-    sums = RowSums.begin(tile, sources.outputs, heads, softmax_blocks=blocks)
-    operand = tile_operand(tile)
-    groups = arriving(channel, sources, tile, operand.pick, width=tile.shape[1], depth=depth)
-    for arrived, source in zip(groups, scalars, strict=True):
-        kernels.add_additive(
-            sums, arrived.block, arrived.source, source, target, slope=slope, weighted=weighted
-        )
-        channel.reduced(arrived.block)
-    return sums.out
+    blocks = 1 + len(parts[0].sources.remote)
+    every = [
+        RowSums.begin(tile, part.sources.outputs, part.heads, softmax_blocks=blocks)
+        for part in parts
+    ]
+    for arrived in arriving_rows(channel, parts[0].sources, tile, depth):
+        at = 0 if arrived.number is None else 1 + arrived.number
+        for part, sums in zip(parts, every, strict=True):
+            block = part.sources.block(arrived.number)
+            kernels.add_additive(
+                sums,
+                block,
+                arrived.source,
+                part.scalars[at],
+                part.target,
+                slope=part.slope,
+                weighted=part.weighted,
+            )
+            channel.reduced(block)
+    return [sums.out for sums in every]
 
 
 def attend_pairs(
@@ -118,65 +144,74 @@ def attend_pairs(
     kernels.add_pairs(sums, sources.local, x, key, query, score, weighted=weighted)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Weighing:
+    """Sums over one matrix, whose weights are there already.
+
+    Attributes:
+        shares: [nnz of the partition, H'] in CSR order, for the heads of our columns.
+        weighted: multiply by the stored weights, too.
+    """
+
+    sources: Sources
+    shares: torch.Tensor
+    heads: HeadColumns
+    weighted: bool
+
+
 def weigh(
-    channel: Channel,
-    sources: Sources,
-    tile: torch.Tensor,
-    shares: torch.Tensor,
-    *,
-    heads: HeadColumns,
-    depth: int,
-    weighted: bool,
-) -> torch.Tensor:
+    channel: Channel, tile: torch.Tensor, parts: Sequence[Weighing], *, depth: int
+) -> list[torch.Tensor]:
     """out[i, h] = sum over in-edges of shares_ijh (* w_ij) * x[j, h], in the ``tile`` layout.
 
-    Collective: every rank of the graph axis must call.
+    Of several matrices, as :func:`attend`. Collective: every rank of the graph axis must call.
 
     Args:
         channel: of the graph axis.
         tile: [N/P, H*F/M].
-        shares: [nnz of the partition, H'] in CSR order, for the heads of our columns.
     """
-    sums = RowSums.begin(tile, sources.outputs, heads)
-    operand = tile_operand(tile)
-    groups = arriving(
-        channel, sources, tile, operand.pick, width=tile.shape[1], depth=depth, reuse=True
-    )
-    for arrived in groups:
-        kernels.add_shares(sums, arrived.block, arrived.source, shares, weighted=weighted)
-        channel.reduced(arrived.block)
-    return sums.out
+    every = [RowSums.begin(tile, part.sources.outputs, part.heads) for part in parts]
+    for arrived in arriving_rows(channel, parts[0].sources, tile, depth):
+        for part, sums in zip(parts, every, strict=True):
+            block = part.sources.block(arrived.number)
+            kernels.add_shares(sums, block, arrived.source, part.shares, weighted=part.weighted)
+            channel.reduced(block)
+    return [sums.out for sums in every]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """Scores of one matrix's non-zeros.
+
+    Attributes:
+        sources: of our sub-range's CSR over the ``rows`` layout, with ``edges``.
+        queries: [rows, D] of the targets' ends, ``rows`` layout.
+    """
+
+    sources: Sources
+    queries: torch.Tensor
+    score: PairScore
 
 
 def sddmm(
-    channel: Channel,
-    sources: Sources,
-    keys: torch.Tensor,
-    queries: torch.Tensor,
-    score: PairScore,
-    *,
-    depth: int,
-) -> torch.Tensor:
+    channel: Channel, keys: torch.Tensor, parts: Sequence[Scoring], *, depth: int
+) -> list[torch.Tensor]:
     """Scores of our sub-range's non-zeros from full-width features of both ends.
 
-    Receives ``unique * D`` values. Collective: every rank must call.
+    Of several matrices, as :func:`attend`. Receives ``unique * D`` values. Collective: every rank
+    must call.
 
     Args:
         channel: of the world axis.
-        sources: of our sub-range's CSR over the ``rows`` layout, with ``edges``.
         keys: [N/(P*M), D] of the sources' ends, ``rows`` layout.
-        queries: [N/(P*M), D] of the targets' ends, ``rows`` layout.
 
     Returns:
-        [nnz of the sub-range, H] in CSR order.
+        [nnz of the sub-range, H] of each in CSR order.
     """
-    nnz = sources.local.nnz + sum(block.nnz for block in sources.remote)
-    out = keys.new_empty(nnz, score.heads)
-    operand = tile_operand(keys)
-    groups = arriving(
-        channel, sources, keys, operand.pick, width=keys.shape[1], depth=depth, reuse=True
-    )
-    for arrived in groups:
-        kernels.set_pair_scores(out, arrived.block, arrived.source, queries, score)
-        channel.reduced(arrived.block)
-    return out
+    every = [keys.new_empty(part.sources.nnz, part.score.heads) for part in parts]
+    for arrived in arriving_rows(channel, parts[0].sources, keys, depth):
+        for part, out in zip(parts, every, strict=True):
+            block = part.sources.block(arrived.number)
+            kernels.set_pair_scores(out, block, arrived.source, part.queries, part.score)
+            channel.reduced(block)
+    return every

@@ -26,7 +26,6 @@ from embertide.primitives.sources import (
     LoadedHolders,
     RangeHolders,
     Sources,
-    find_shared_sources,
     find_sources,
     local_sources,
 )
@@ -92,12 +91,10 @@ class LayerGraph:
     needs: EdgeNeeds
     features: torch.Tensor | None = None
     relation: str = ""
-    _tiles: Sources | None = None
-    _pairs: Sources | None = None
     _out_degree: torch.Tensor | None = None
     _weighted_in_degree: torch.Tensor | None = None
     _weighted_out_degree: torch.Tensor | None = None
-    _shared: dict[tuple[str, ...], list[Sources]] = field(default_factory=dict)
+    _patterns: dict[tuple[str, tuple[str, ...]], list[Sources]] = field(default_factory=dict)
     _variants: dict[tuple[str, float, bool], LayerGraph] = field(default_factory=dict)
     _features: dict[tuple[Loops, LoopFill], torch.Tensor] = field(default_factory=dict)
 
@@ -126,75 +123,68 @@ class LayerGraph:
 
         Collective: every rank of the graph axis must call.
         """
-        if self._tiles is None:
-            channel = self.exchange.channel("graph", "ids", relations=[self.relation])
-            if channel.axis.size == 1:
-                self._tiles = local_sources(self.csr, channel.axis, channel.device)
-            else:
-                self._tiles = find_sources(
-                    channel,
-                    self.csr,
-                    RangeHolders.tiles(self.origins, channel.axis),
-                    nodes=self.origins.nodes,
-                    group_rows=self.group_rows,
-                    edges=self.needs.positions,
-                )
-                self._drop_columns()
-        return self._tiles
+        return self.tiles_with([])[0]
 
-    def tiles_with(self, relations: tuple[str, ...], graphs: Sequence[LayerGraph]) -> list[Sources]:
-        """Sources of several graphs with the same columns, whose rows travel once for all.
+    def tiles_with(self, others: Sequence[LayerGraph]) -> list[Sources]:
+        """Sources of this graph and of others with the same columns, in the ``tile`` layout.
 
-        Collective: every rank of the graph axis must call.
-
-        Args:
-            relations: what tells the graphs apart from others of this layer.
-            graphs: this one and the others.
+        Their rows travel once for all. Collective: every rank of the graph axis must call.
         """
-        if relations not in self._shared:
-            channel = self.exchange.channel("graph", "ids", relations=relations)
-            self._shared[relations] = find_shared_sources(
-                channel,
-                [graph.csr for graph in graphs],
-                RangeHolders.tiles(self.origins, channel.axis),
-                nodes=self.origins.nodes,
-                group_rows=self.group_rows,
-                edges=False,
-            )
-        return self._shared[relations]
+        graphs, axis = [self, *others], self.exchange.grid.axis("graph")
+        holders = RangeHolders.tiles(self.origins, axis)
+        found = self._find("graph", graphs, lambda graph: graph.csr, holders)
+        if not others and axis.size > 1:
+            self._drop_columns()
+        return found
 
-    def pairs(self) -> Sources:
-        """Sources of our sub-range's rows in the ``rows`` layout, with full width.
+    def pairs_with(self, others: Sequence[LayerGraph]) -> list[Sources]:
+        """As :meth:`tiles_with`, of our sub-range's rows in the ``rows`` layout, with full width.
 
         Collective: every rank must call.
         """
-        if self._pairs is None:
-            channel = self.exchange.channel("world", "ids", relations=[self.relation])
-            if channel.axis.size == 1:
-                self._pairs = local_sources(self.sub_range(), channel.axis, channel.device)
-            else:
-                self._pairs = find_sources(
-                    channel,
-                    self.sub_range(),
-                    RangeHolders.rows(self.origins, channel.axis),
-                    nodes=self.origins.nodes,
-                    group_rows=self.pair_rows,
-                    edges=True,
-                )
-        return self._pairs
+        holders = RangeHolders.rows(self.origins, self.exchange.grid.axis("world"))
+        return self._find("world", [self, *others], LayerGraph.sub_range, holders)
 
-    def loaded(self, holders: LoadedHolders) -> Sources:
-        """Sources of our partition's rows where their features were loaded; not kept.
+    def _find(
+        self,
+        axis: Literal["graph", "world"],
+        graphs: Sequence[LayerGraph],
+        rows_of: Callable[[LayerGraph], Csr],
+        holders: RangeHolders,
+    ) -> list[Sources]:
+        """Sources of some rows of several graphs, found once. Collective: all of the axis call."""
+        relations, pairs = tuple(graph.relation for graph in graphs), axis == "world"
+        if (axis, relations) not in self._patterns:
+            channel = self.exchange.channel(axis, "ids", relations=relations)
+            csrs = [rows_of(graph) for graph in graphs]
+            if channel.axis.size == 1:
+                found = [local_sources(csr, channel.axis, channel.device) for csr in csrs]
+            else:
+                found = find_sources(
+                    channel,
+                    csrs,
+                    holders,
+                    nodes=self.origins.nodes,
+                    group_rows=self.pair_rows if pairs else self.group_rows,
+                    edges=[pairs or graph.needs.positions for graph in graphs],
+                )
+            self._patterns[axis, relations] = found
+        return self._patterns[axis, relations]
+
+    def loaded_with(self, others: Sequence[LayerGraph], holders: LoadedHolders) -> list[Sources]:
+        """As :meth:`tiles_with`, where the features of our sources were loaded; not kept.
 
         Collective: every rank must call.
         """
+        graphs = [self, *others]
+        relations = [graph.relation for graph in graphs]
         return find_sources(
-            self.exchange.channel("world", "ids", relations=[self.relation]),
-            self.csr,
+            self.exchange.channel("world", "ids", relations=relations),
+            [graph.csr for graph in graphs],
             holders,
             nodes=self.origins.nodes,
             group_rows=self.group_rows,
-            edges=False,
+            edges=[False for _ in graphs],
         )
 
     def _drop_columns(self) -> None:

@@ -114,9 +114,18 @@ class Sources:
         return int(self.cuts[:, -1].sum())
 
     @property
+    def nnz(self) -> int:
+        """Non-zeros of the matrix."""
+        return self.local.nnz + sum(block.nnz for block in self.remote)
+
+    @property
     def rounds(self) -> int:
         """Rounds in which we send or receive anything; peers may differ."""
         return max(len(cuts) - 1 for cuts in (*self.cuts, *(r.cuts for r in self._asked())))
+
+    def block(self, number: int | None) -> Block:
+        """The non-zeros of a remote group of ours; of the local one for None."""
+        return self.local if number is None else self.remote[number]
 
     def _asked(self) -> list[Request]:
         return list(self.requests.values())
@@ -146,33 +155,14 @@ class Sources:
 
 def find_sources(
     channel: Channel,
-    csr: Csr,
-    holders: RangeHolders | LoadedHolders,
-    *,
-    nodes: int,
-    group_rows: int,
-    edges: bool,
-) -> Sources:
-    """Find the unique source rows, and request those that other ranks hold.
-
-    See :func:`find_shared_sources`. Collective: every rank of the holders' axis must call.
-    """
-    (found,) = find_shared_sources(
-        channel, [csr], holders, nodes=nodes, group_rows=group_rows, edges=edges
-    )
-    return found
-
-
-def find_shared_sources(
-    channel: Channel,
     csrs: Sequence[Csr],
     holders: RangeHolders | LoadedHolders,
     *,
     nodes: int,
     group_rows: int,
-    edges: bool,
+    edges: Sequence[bool],
 ) -> list[Sources]:
-    """Find the unique source rows of several matrices with the same columns, and request them.
+    """Find the unique source rows of matrices with the same columns, and request them.
 
     All patterns that come back are of the union of these rows, which travel once for all matrices:
     a group that has arrived is read by the block of that group of each.
@@ -186,7 +176,7 @@ def find_shared_sources(
         channel: of the holders' axis.
         nodes: N.
         group_rows: slots per group.
-        edges: whether blocks carry each non-zero's position in their matrix.
+        edges: of each matrix, whether its blocks carry each non-zero's position in it.
     """
     members = NodeSet([csr.cols for csr in csrs], nodes)
     if isinstance(holders, RangeHolders):
@@ -194,8 +184,8 @@ def find_shared_sources(
     else:
         places, cuts, requests = _at_loaders(channel, members, holders, group_rows)
     found = []
-    for csr in csrs:
-        cut = cut_by_group(csr, places, edges=edges)
+    for csr, positions in zip(csrs, edges, strict=True):
+        cut = cut_by_group(csr, places, edges=positions)
         local, *groups = (block.to(channel.device) for block in cut)
         found.append(
             Sources(

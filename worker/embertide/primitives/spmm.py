@@ -165,6 +165,18 @@ def tile_operand(tile: torch.Tensor, scale: torch.Tensor | None = None) -> Opera
     return Operand(tile, Pick(lambda _peer: tile), scale)
 
 
+def arriving_rows(
+    channel: Channel, sources: Sources, rows: torch.Tensor, depth: int
+) -> Iterator[Arrived]:
+    """As :func:`arriving`, of a tensor that every peer holds its rows of, in the same columns.
+
+    A group's ``source`` is overwritten once the caller asks for the next. Collective: every rank
+    of the sources' axis must call.
+    """
+    pick = tile_operand(rows).pick
+    return arriving(channel, sources, rows, pick, width=rows.shape[1], depth=depth, reuse=True)
+
+
 @dataclass(frozen=True)
 class Reduction:
     """What is computed over the in-edges of each row.
@@ -222,7 +234,7 @@ def spmm_each(
     Collective: every rank of the sources' axis must call.
 
     Args:
-        sources: found together, see :func:`find_shared_sources`.
+        sources: found together, see :func:`find_sources`.
     """
     each = list(zip(sources, reductions, lasts, strict=True))
     sums = [_Sum(channel, own, operand, reduction, last) for own, reduction, last in each]

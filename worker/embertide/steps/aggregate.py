@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -24,6 +25,7 @@ from embertide.primitives.spmm import (
     spmm_linear,
     tile_operand,
 )
+from embertide.spec.grid import GridShape
 from embertide.steps.base import EdgeStep, Leader
 from embertide.steps.execution import Execution
 from embertide.steps.moves import LoadedRows, TileRows
@@ -43,7 +45,9 @@ from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
 
 _SOURCE_BYTES = 14
-"""Of a source whose row is looked up at its loader."""
+"""Of a source while its row is looked up at its loader."""
+_REQUEST_BYTES = 4
+"""Of a row that was asked for: its number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,23 +92,29 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     # -- how it runs -------------------------------------------------------------------------
 
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """What is summed, if rows are taken as they are: factors of sources differ by relation."""
+        return () if self.scales_sources else (self.x,)
+
     def lower_run(self, execution: Execution, run: Run) -> Shard:
         """A ``tile``; ``rows`` behind a product. Collective: every rank must call."""
-        sums = self._sum_together(execution)
-        if sums is not None:
-            return self._finish(execution, run, sums)
-        over, reduction = self._over(execution)
+        if self._sum_together(execution):
+            return self._finish(execution, run, execution.ahead.pop(self.out).data)
+        (reduction,), channel, (sources,), operand = self._over(execution, [self])
         width, depth = execution.program.widths[run.out], execution.depth
         if run.product is None:
             last = execution.scaling_epilogue(run, "tile")
-            return Shard("tile", spmm(*over, reduction, last, depth=depth), width)
+            out = spmm(channel, sources, operand, reduction, last, depth=depth)
+            return Shard("tile", out, width)
         if execution.grid.world == 1:
             weight = execution.param(run.product.weight)
             last, onto = execution.scaling_epilogue(run, "rows"), execution.onto(run)
-            return Shard("rows", spmm_linear(*over, weight, reduction, last, onto), width)
-        sums = spmm(*over, reduction, NOTHING, depth=depth)
+            out = spmm_linear(channel, sources, operand, weight, reduction, last, onto)
+            return Shard("rows", out, width)
+        sums = spmm(channel, sources, operand, reduction, NOTHING, depth=depth)
         # What was summed makes room for the product.
-        del over
+        del sources, operand
         execution.tensors.read(self.x)
         return self._multiplied(execution, run, run.product, sums)
 
@@ -129,77 +139,68 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         execution.tensors.read(self.x)
         return self._multiplied(execution, run, run.product, sums)
 
-    def _sum_together(self, execution: Execution) -> torch.Tensor | None:
-        """Our sums, where those of other relations need rows of the same tensor.
+    def _sum_together(self, execution: Execution) -> bool:
+        """Whether our sums are there, made with those of other relations that need the same rows.
 
-        The first of these steps makes the sums of all, so that each row travels once for all
-        relations. None where there are no others. Collective: every rank must call.
+        The first of these steps makes the sums of all. Collective: every rank must call.
         """
         if self.out in execution.ahead:
-            return execution.ahead.pop(self.out)
-        group = self.sharing(execution.program)
-        if execution.grid.graph == 1 or len(group) == 1:
-            return None
-        graphs = [execution.graph(step.edges) for step in group]
-        reductions = []
-        for step, graph in zip(group, graphs, strict=True):
-            weighted = step.edge_weight and graph.csr.weights is not None
-            _, target = norm_factors(step.norm, step.edges, graph)
-            reductions.append(Reduction(step.reduce, weighted, target))
-        names, lasts = self.together(execution.program), [NOTHING] * len(group)
-        channel = execution.channel(self.layer, "graph", "spmm", *names)
-        operand = tile_operand(execution.tile(self.x, self.layer))
-        sources = graphs[0].tiles_with(names, graphs)
+            return True
+        loaded = execution.tensors.is_loaded(self.x)
+        steps = self._sharing(execution.program, execution.grid.shape, loaded=loaded)
+        if len(steps) == 1:
+            return False
+        reductions, channel, sources, operand = self._over(execution, steps)
+        lasts = [NOTHING] * len(steps)
         sums = spmm_each(channel, sources, operand, reductions, lasts, depth=execution.depth)
-        execution.ahead.update(zip((step.out for step in group), sums, strict=True))
-        return execution.ahead.pop(self.out)
+        made = [Shard("tile", one, execution.program.widths[self.x]) for one in sums]
+        execution.ahead.update(zip((step.out for step in steps), made, strict=True))
+        return True
 
-    def sharing(self, program: Program) -> list[Aggregate]:
-        """The sums over relations that read rows of the same tensor, in the order of the steps.
+    def _sharing(self, program: Program, grid: GridShape, *, loaded: bool) -> list[Aggregate]:
+        """The sums that are made together: this one alone where no rows of sources travel.
 
-        Only those that take rows as they are: factors of sources differ by relation.
+        Args:
+            loaded: the rows are where they were read.
         """
-        return [
-            step
-            for step in program.steps
-            if step is self
-            or (isinstance(step, Aggregate) and step._reads_together() == self._reads_together())
-        ]
+        if (grid.workers if loaded else grid.graph) == 1:
+            return [self]
+        return [step for step in program.groups[self.out] if isinstance(step, Aggregate)]
 
-    def together(self, program: Program) -> tuple[str, ...]:
-        """Those of the sums that are made together."""
-        return tuple(step.relation for step in self.sharing(program))
-
-    def _reads_together(self) -> tuple[object, ...]:
-        """Equal for sums that are made together."""
-        alone = not self.relation or self.scales_sources or self.loops != "keep"
-        return (self.out,) if alone else (self.x, self.layer)
-
-    def _over(self, execution: Execution) -> tuple[tuple[Channel, Sources, Operand], Reduction]:
-        """What is summed, and how. Collective: every rank must call."""
-        graph = execution.graph(self.edges)
-        weighted = self.edge_weight and graph.csr.weights is not None
-        source, target = norm_factors(self.norm, self.edges, graph)
+    def _over(
+        self, execution: Execution, steps: Sequence[Aggregate]
+    ) -> tuple[list[Reduction], Channel, list[Sources], Operand]:
+        """How sums of the same rows are made, and of what. Collective: every rank must call."""
+        graphs = [execution.graph(step.edges) for step in steps]
+        reductions, source = [], None
+        for step, graph in zip(steps, graphs, strict=True):
+            weighted = step.edge_weight and graph.csr.weights is not None
+            source, target = norm_factors(step.norm, step.edges, graph)
+            reductions.append(Reduction(step.reduce, weighted, target))
         if self.x in execution.scaled:
             source = None
-        reduction = Reduction(self.reduce, weighted, target)
+        relations = [step.relation for step in steps]
         # One worker puts its rows in order instead: a pattern of its own would cost more than
         # the copy.
         if execution.grid.world > 1 and execution.tensors.is_loaded(self.x):
-            return self._over_loaded(execution, graph, source), reduction
-        x = execution.tile(self.x, self.layer)
-        channel = execution.channel(self.layer, "graph", "spmm", self.relation)
-        return (channel, graph.tiles(), tile_operand(x, source)), reduction
+            channel = execution.channel(self.layer, "world", "features", *relations)
+            return reductions, channel, *self._over_loaded(execution, channel, graphs, source)
+        operand = tile_operand(execution.tile(self.x, self.layer), source)
+        channel = execution.channel(self.layer, "graph", "spmm", *relations)
+        return reductions, channel, graphs[0].tiles_with(graphs[1:]), operand
 
     def _over_loaded(
-        self, execution: Execution, graph: LayerGraph, source: torch.Tensor | None
-    ) -> tuple[Channel, Sources, Operand]:
+        self,
+        execution: Execution,
+        channel: Channel,
+        graphs: Sequence[LayerGraph],
+        source: torch.Tensor | None,
+    ) -> tuple[list[Sources], Operand]:
         """Features on the ranks that loaded them. Collective: every rank must call.
 
         Args:
             source: [N/P] factors of our rows as sources, or None.
         """
-        channel = execution.channel(self.layer, "world", "features", self.relation)
         ranges, loaded = execution.ranges_of(self.x), execution.tensors.loaded(self.x)
         locations = execution.locations[execution.program.types[self.x]]
         scale = None
@@ -209,7 +210,8 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         holders = LoadedHolders(
             channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long()
         )
-        return channel, graph.loaded(holders), loaded_operand(execution.grid, loaded, scale)
+        sources = graphs[0].loaded_with(graphs[1:], holders)
+        return sources, loaded_operand(execution.grid, loaded, scale)
 
     def source_factors(self, execution: Execution) -> torch.Tensor | None:
         """Those of the norm. Collective: every rank must call."""
@@ -221,25 +223,37 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """Sums beside what is summed; among several a product comes when that is gone."""
         if self._walk_together(walk):
             return self._walk_finish(walk, run)
-        width, size, more = walk.width(self.x), walk.over(self.edges), 0.0
-        loaded = walk.has(self.x, "loaded") and size.workers > 1
+        beside = self._walk_rows(walk, [self])
+        if run.product is None or walk.grid.workers == 1:
+            walk.need(beside + walk.result(run))
+            return "tile" if run.product is None else "rows"
+        walk.need(beside + walk.tensor(self.out))
+        return self._walk_product(walk, run, run.product)
+
+    def _walk_rows(self, walk: Walk, steps: Sequence[Aggregate]) -> float:
+        """Rows of sources come, for all of these; the bytes of what is held of them."""
+        names, width = tuple(step.relation for step in steps), walk.width(self.x)
+        union = walk.size.of_relations(names)
+        loaded, held = self._from_loaders(walk), union.in_flight(width)
         if loaded:
-            more = walk.block.get(self.relation, 0.0) + _SOURCE_BYTES * size.unique()
-            more += walk.tensor(self.x) if size.feature > 1 else 0.0
+            blocks = sum(walk.block.get(name, 0.0) for name in names)
+            walk.need(blocks + _SOURCE_BYTES * union.unique())
+            held += blocks + _REQUEST_BYTES * union.unique()
+            held += walk.tensor(self.x) if union.feature > 1 else 0.0
         else:
             walk.get(self.x, "tile")
-        walk.build(self.edges)
+        walk.build(*(step.edges for step in steps))
         if counts_out(self.norm):
             walk.degrees(self.edges, weighted=weighs(self.norm))
         if loaded:
-            walk.moves.append(LoadedRows(self.edges, self.x, width, self.scales_sources))
+            walk.moves.append(LoadedRows(self.edges, self.x, width, self.scales_sources, names))
         else:
-            walk.moves.append(TileRows(self.edges, width / size.feature))
-        if run.product is None or size.workers == 1:
-            walk.need(more + walk.result(run) + size.in_flight(width))
-            return "tile" if run.product is None else "rows"
-        walk.need(more + walk.tensor(self.out) + size.in_flight(width))
-        return self._walk_product(walk, run, run.product)
+            walk.moves.append(TileRows(self.edges, width / union.feature, names))
+        return held
+
+    def _from_loaders(self, walk: Walk) -> bool:
+        """Whether rows come from where they were read."""
+        return walk.has(self.x, "loaded") and walk.grid.workers > 1
 
     def _walk_product(self, walk: Walk, run: Run, product: Product) -> Layout:
         """Behind the sums; what was summed makes room for it."""
@@ -250,17 +264,15 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     def _walk_together(self, walk: Walk) -> bool:
         """Whether the sums are there, made with those of other relations: as lowered."""
-        group = self.sharing(walk.program)
-        if walk.grid.graph == 1 or len(group) == 1:
+        if self.out in walk.ahead:
+            return True
+        loaded = self._from_loaders(walk)
+        steps = self._sharing(walk.program, walk.grid, loaded=loaded)
+        if len(steps) == 1:
             return False
-        if self.out not in walk.ahead:
-            width, names = walk.width(self.x), self.together(walk.program)
-            walk.get(self.x, "tile")
-            walk.build(*(step.edges for step in group))
-            columns = width / walk.grid.feature
-            walk.moves.append(TileRows(self.edges, columns, together=names))
-            walk.ahead |= {step.out: walk.tensor(step.out) for step in group}
-            walk.need(walk.size.of_relations(names).in_flight(width))
+        beside = self._walk_rows(walk, steps)
+        walk.ahead |= {step.out: walk.tensor(step.out) for step in steps}
+        walk.need(beside)
         return True
 
     def _walk_finish(self, walk: Walk, run: Run) -> Layout:

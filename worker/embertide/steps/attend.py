@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,16 +12,18 @@ from torch.nn import functional
 from embertide.footprint import FLOAT_BYTES, Size
 from embertide.layouts import Layout, Shard
 from embertide.primitives import attention
-from embertide.steps.base import EdgeStep, Read
+from embertide.spec.grid import GridShape
+from embertide.steps.base import Read
 from embertide.steps.execution import Execution
 from embertide.steps.moves import HeadScores, TileRows
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.shapes import Shapes
+from embertide.steps.together import TogetherStep
 from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attend(EdgeStep, kind="attend"):
+class Attend(TogetherStep, kind="attend"):
     """Additive attention (GAT): out[i,h] = sum_j a_ijh * x[j,h], where
     a_ij. = softmax over j in N(i) of leaky_relu(source[j] + target[i]).
 
@@ -48,47 +51,82 @@ class Attend(EdgeStep, kind="attend"):
         lit = functional.leaky_relu(scores, self.negative_slope)
         return edges.weigh(lit, run.heads(self.x, self.heads))
 
-    def lower(self, execution: Execution) -> Shard:
-        """A ``tile``: scores travel as numbers, rows as in a sum. Collective: all must call."""
-        graph, width = execution.graph(self.edges), execution.program.widths[self.x]
-        whole = execution.channel(self.layer, "feature", "scalars")
-        ends = [execution.tensors.get(n, "rows", whole).data for n in (self.source, self.target)]
-        scalars = execution.channel(self.layer, "feature", "scalars", self.relation)
-        source, target = (attention.scatter_heads(scalars, end, width) for end in ends)
-        x = execution.tile(self.x, self.layer)
-        fetched = attention.fetch_scalars(
-            execution.channel(self.layer, "graph", "scalars", self.relation),
-            graph.tiles(),
-            source,
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The values; each relation has scores of its own."""
+        return (self.x,)
+
+    def wants_rows(self, name: str) -> bool:
+        """Of scores, which slices get from whole rows."""
+        return name in (self.source, self.target)
+
+    def moves_rows(self, grid: GridShape) -> bool:
+        """Between partitions."""
+        return grid.graph > 1
+
+    def layout(self) -> Layout:
+        """As a sum has."""
+        return "tile"
+
+    def lower_all(self, execution: Execution, steps: Sequence[Attend]) -> list[Shard]:
+        """Scores travel as numbers, rows as in a sum. Collective: every rank must call."""
+        relations = [step.relation for step in steps]
+        graphs = [execution.graph(step.edges) for step in steps]
+        ends = [step._scores(execution) for step in steps]
+        tile, width = execution.tile(self.x, self.layer), execution.program.widths[self.x]
+        grid = execution.grid
+        sources = graphs[0].tiles_with(graphs[1:])
+        scalars = attention.fetch_scalars(
+            execution.channel(self.layer, "graph", "scalars", *relations),
+            sources[0],
+            [source for source, _ in ends],
             execution.depth,
         )
-        out = attention.attend(
-            execution.channel(self.layer, "graph", "spmm", self.relation),
-            graph.tiles(),
-            x,
-            fetched,
-            target,
-            heads=attention.head_columns(execution.grid, self.heads, width, execution.grid.m),
-            slope=self.negative_slope,
+        found = attention.attend(
+            execution.channel(self.layer, "graph", "spmm", *relations),
+            tile,
+            [
+                attention.Additive(
+                    sources=sources[at],
+                    scalars=scalars[at],
+                    target=ends[at][1],
+                    heads=attention.head_columns(grid, step.heads, width, grid.m),
+                    slope=step.negative_slope,
+                    weighted=step.edge_weight,
+                )
+                for at, step in enumerate(steps)
+            ],
             depth=execution.depth,
-            weighted=self.edge_weight,
         )
-        return Shard("tile", out, width)
+        return [Shard("tile", out, width) for out in found]
 
-    def walk(self, walk: Walk) -> Layout:
+    def _scores(self, execution: Execution) -> tuple[Tensor, Tensor]:
+        """[N/P, H'] of sources and of targets, for the heads of our columns. Collective."""
+        whole, width = execution.channel(self.layer, "feature", "scalars"), execution.program.widths
+        ends = [execution.tensors.get(n, "rows", whole).data for n in (self.source, self.target)]
+        scalars = execution.channel(self.layer, "feature", "scalars", self.relation)
+        source, target = (attention.scatter_heads(scalars, end, width[self.x]) for end in ends)
+        return source, target
+
+    def walk_all(self, walk: Walk, steps: Sequence[Attend]) -> None:
         """Scores of both ends, then a sum."""
-        for name in (self.source, self.target):
-            walk.get(name, "rows", "scalars")
+        for step in steps:
+            for name in (step.source, step.target):
+                walk.get(name, "rows", "scalars")
         walk.get(self.x, "tile")
-        walk.build(self.edges)
-        size, width = walk.over(self.edges), walk.width(self.x)
-        walk.moves.append(HeadScores(self.edges, self.heads, "scalars", of="source"))
-        walk.moves.append(HeadScores(self.edges, self.heads, "scalars", of="target"))
-        walk.moves.append(TileRows(self.edges, size.heads(self.heads), "scalars"))
-        walk.moves.append(TileRows(self.edges, width / size.feature))
-        scores = _score_bytes(self.heads, size)
-        walk.need(walk.tensor(self.out) + scores + size.in_flight(width))
-        return "tile"
+        walk.build(*(step.edges for step in steps))
+        for step in steps:
+            walk.moves.append(HeadScores(step.edges, step.heads, "scalars", of="source"))
+            walk.moves.append(HeadScores(step.edges, step.heads, "scalars", of="target"))
+        names, width = tuple(step.relation for step in steps), walk.width(self.x)
+        union = walk.size.of_relations(names)
+        heads = sum(union.heads(step.heads) for step in steps)
+        walk.moves.append(TileRows(self.edges, heads, names, "scalars"))
+        walk.moves.append(TileRows(self.edges, width / union.feature, names))
+        made = sum(walk.tensor(step.out) for step in steps)
+        made += sum(_score_bytes(step.heads, walk.over(step.edges)) for step in steps)
+        fetched = FLOAT_BYTES * heads * _fetched(union, len(steps))
+        walk.need(made + fetched + union.in_flight(width))
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The scores and the softmax cost as much as the sum."""
@@ -96,12 +134,18 @@ class Attend(EdgeStep, kind="attend"):
 
 
 def _score_bytes(heads: int, size: Size) -> float:
-    """Bytes of scores, and of a softmax over several blocks, beside the result."""
+    """Bytes of scores of both ends, and of a softmax over several blocks, beside the result."""
     values = 0.0
     if size.feature > 1:
         # Of both ends, which slices exchange, and of one while it is sent.
         values += (size.nodes + size.columns + max(size.nodes, size.columns)) / size.graph
     if size.graph > 1:
         # Maxima and sums, where groups follow each other.
-        values += 2 * size.nodes / size.graph + size.unique()
+        values += 2 * size.nodes / size.graph
     return FLOAT_BYTES * size.heads(heads) * values
+
+
+def _fetched(union: Size, steps: int) -> float:
+    """Scores of remote rows; of several steps, those of our rows are put together and cut again."""
+    own = 2 * union.columns / union.graph if steps > 1 else 0.0
+    return own + (union.unique() if union.graph > 1 else 0.0)

@@ -22,7 +22,6 @@ from embertide.steps.run import Product, RowActivation, Run
 
 if TYPE_CHECKING:
     from embertide.steps.execution import Execution
-    from embertide.steps.program import Program
     from embertide.steps.reference import ReferenceRun
     from embertide.steps.shapes import Shapes
     from embertide.steps.walk import Walk
@@ -95,10 +94,6 @@ class Step(ABC):
     def edge_columns(self) -> int:
         """Columns of the edges' features that the step reads."""
         return 0
-
-    def together(self, _program: Program) -> tuple[str, ...]:
-        """The relations whose rows travel once for all of them, that of the step among them."""
-        return () if self.edges is None else (self.edges.relation,)
 
     @abstractmethod
     def width(self, shapes: Shapes) -> int:
@@ -224,6 +219,14 @@ class EdgeStep(Step):
     def edges(self) -> EdgeView:
         """The layer graph as the step sees it."""
         return EdgeView(self.layer, self.loops, self.loop_weight, self.edge_weight, self.relation)
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The tensors of the source type whose rows may travel once for several such steps.
+
+        None where the step takes rows in a way of its own.
+        """
+        return ()
 
     def node_type(self, types: dict[str, str]) -> str:
         """The destination type of the relation."""

@@ -37,7 +37,7 @@ class Execution:
         sampled: layers have samples of their own: the next one's graph is not there yet.
         scaled: tensors whose rows are multiplied already by what the sum that reads them has as
             factors of sources.
-        ahead: [N/P, D/M] sums that were made with those of another step, of the same rows.
+        ahead: what was made with the result of another step, of the same rows.
     """
 
     exchange: Exchange
@@ -49,7 +49,7 @@ class Execution:
     depth: int
     sampled: bool
     scaled: set[str] = field(default_factory=set)
-    ahead: dict[str, torch.Tensor] = field(default_factory=dict)
+    ahead: dict[str, Shard] = field(default_factory=dict)
 
     @property
     def grid(self) -> Grid:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 from torch.nn import functional
 
-from embertide.kernels.spmm import NOTHING
+from embertide.kernels.spmm import NOTHING, Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.gemm import linear, ring_gemm
 from embertide.steps.base import Leader, Param, Read
@@ -44,33 +44,11 @@ class Linear(Leader, kind="linear"):
 
         Collective: every rank must call.
         """
-        tensors, channel = execution.tensors, execution.channel(self.layer)
-        weight = execution.param(self.weight)
-        if tensors.is_loaded(self.x):
-            return self._land(execution, run)
-        last, onto = execution.scaling_epilogue(run, "rows"), execution.onto(run)
-        if tensors.has(self.x, "rows") or execution.grid.feature == 1:
-            data = linear(tensors.get(self.x, "rows", channel).data, weight, last, onto)
-        else:
-            tile = tensors.get(self.x, "tile", channel).data
-            data = ring_gemm(channel, execution.ranges_of(self.x), tile, weight, last, onto)
-        return Shard("rows", data, len(weight))
-
-    def _land(self, execution: Execution, run: Run) -> Shard:
-        """Of loaded features: each product goes to its owner. Collective: every rank must call."""
-        tensors, weight = execution.tensors, execution.param(self.weight)
-        last, onto = execution.epilogue(run, "rows"), execution.onto(run)
-        alone = NOTHING if run.onto else last
-        landed = tensors.land(
-            self.x,
-            lambda x: linear(x, weight, alone),
-            layout=_landing(run, rows=tensors.wants_rows(run.out)),
-            width=len(weight),
-            layer=self.layer,
-        )
-        if onto is None:
-            return landed
-        return Shard("rows", last.apply_(onto.add_(landed.data)), len(weight))
+        loaded, onto = execution.tensors.is_loaded(self.x), execution.onto(run)
+        finish = execution.epilogue if loaded else execution.scaling_epilogue
+        last, weight = finish(run, "rows"), execution.param(self.weight)
+        layout = _landing(run, rows=execution.tensors.wants_rows(run.out))
+        return multiply(execution, self.x, self.layer, weight, last, landed=layout, onto=onto)
 
     def wants_rows(self, _name: str) -> bool:
         """A product reads whole rows."""
@@ -78,16 +56,9 @@ class Linear(Leader, kind="linear"):
 
     def walk_run(self, walk: Walk, run: Run) -> Layout:
         """The result beside what is read; a tile is multiplied on its way to rows."""
-        more = walk.result(run)
-        if walk.has(self.x, "loaded"):
-            rows = walk.program.wants_rows(run.out)
-            return walk.land_product(
-                self.x, walk.width(self.out), run.out, _landing(run, rows=rows)
-            )
-        walk.need(more)
-        if not walk.has(self.x, "rows"):
-            walk.convert(self.x, self.layer)
-        return "rows"
+        layout = _landing(run, rows=walk.program.wants_rows(run.out))
+        result = walk.result(run)
+        return walk_product(walk, self.x, self.layer, run.out, landed=layout, result=result)
 
     def flops_per_node(self, widths: dict[str, int]) -> float:
         """Two for each value of the weight."""
@@ -102,3 +73,58 @@ class Linear(Leader, kind="linear"):
 def _landing(run: Run, *, rows: bool) -> Layout:
     """The layout in which products of loaded features arrive: sums are made in rows."""
     return "rows" if rows or run.part or run.onto else "tile"
+
+
+def multiply(
+    execution: Execution,
+    x: str,
+    layer: int,
+    weight: Tensor,
+    last: Epilogue,
+    *,
+    landed: Layout,
+    onto: Tensor | None = None,
+) -> Shard:
+    """epilogue(x @ weight.T) as ``rows``; of loaded features where they were loaded.
+
+    Collective: every rank must call.
+
+    Args:
+        landed: the layout of a product of loaded features.
+        onto: [N/(P*M), D'] what the product is added to, in place; loaded ones arrive as rows then.
+    """
+    tensors, channel = execution.tensors, execution.channel(layer)
+    if tensors.is_loaded(x):
+        alone = last if onto is None else NOTHING
+        made = tensors.land(
+            x,
+            lambda rows: linear(rows, weight, alone),
+            layout=landed,
+            width=len(weight),
+            layer=layer,
+        )
+        return made if onto is None else replace(made, data=last.apply_(onto.add_(made.data)))
+    if tensors.has(x, "rows") or execution.grid.feature == 1:
+        data = linear(tensors.get(x, "rows", channel).data, weight, last, onto)
+    else:
+        tile = tensors.get(x, "tile", channel).data
+        data = ring_gemm(channel, execution.ranges_of(x), tile, weight, last, onto)
+    return Shard("rows", data, len(weight))
+
+
+def walk_product(
+    walk: Walk, x: str, layer: int, out: str, *, landed: Layout, result: float | None = None
+) -> Layout:
+    """As :func:`multiply` does: the result beside what is read; a tile is multiplied on its way.
+
+    Args:
+        out: the product, or what is made of it element by element.
+        landed: the layout of a product of loaded features.
+        result: bytes of it that are not there yet; None: all.
+    """
+    if walk.has(x, "loaded"):
+        return walk.land_product(x, out, landed)
+    walk.need(walk.tensor(out) if result is None else result)
+    if not walk.has(x, "rows"):
+        walk.convert(x, layer)
+    return "rows"

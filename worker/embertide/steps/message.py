@@ -6,6 +6,7 @@ every edge, as in pair attention, a bounded number of edges at a time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,16 +15,19 @@ from torch import Tensor
 
 from embertide.errors import ModelError
 from embertide.footprint import FLOAT_BYTES
+from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import EdgeRun, Reduce, Segments, edge_runs
 from embertide.layouts import Layout, Shard
-from embertide.primitives.spmm import Arrived, arriving, tile_operand
-from embertide.steps.base import EdgeStep, Param, Read
+from embertide.primitives.spmm import arriving_rows
+from embertide.spec.grid import GridShape
+from embertide.steps.base import Param, Read
 from embertide.steps.execution import Execution
 from embertide.steps.moves import WholeRows
 from embertide.steps.ops import RESULT, RowShapes, run, shapes_of, width_of
 from embertide.steps.reference import ReferenceEdges, ReferenceRun
 from embertide.steps.shapes import Shapes
+from embertide.steps.together import TogetherStep
 from embertide.steps.walk import Walk
 
 CHUNK_VALUES = 1 << 21
@@ -33,7 +37,7 @@ SCORE = "score"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message(EdgeStep, kind="message"):
+class Message(TogetherStep, kind="message"):
     """out[i] = reduce over j in N(i) of what ``lines`` make of x[j] and target[i].
 
     Lines read the source's row as ``s``, the target's as ``t``, the edge's weight [E, 1] as ``w``,
@@ -114,67 +118,52 @@ class Message(EdgeStep, kind="message"):
 
     # -- how it runs -------------------------------------------------------------------------
 
-    def lower(self, execution: Execution) -> Shard:
-        """``rows``: of a sub-range all edges are here. Collective: every rank must call."""
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The rows of sources; each relation has lines and targets of its own."""
+        return (self.x,)
+
+    def moves_rows(self, grid: GridShape) -> bool:
+        """Between all workers."""
+        return grid.workers > 1
+
+    def layout(self) -> Layout:
+        """Of a sub-range all edges are in one place."""
+        return "rows"
+
+    def lower_all(self, execution: Execution, steps: Sequence[Message]) -> list[Shard]:
+        """Every group of source rows, for the edges of each. Collective: every rank must call."""
         source = execution.rows(self.x, self.layer)
+        graphs = [execution.graph(step.edges) for step in steps]
+        sources = graphs[0].pairs_with(graphs[1:])
+        sums = [step._begin(execution, source) for step in steps]
+        relations = [step.relation for step in steps]
+        channel = execution.channel(self.layer, "world", "sddmm", *relations)
+        for arrived in arriving_rows(channel, sources[0], source, execution.depth):
+            for one, found in zip(sums, sources, strict=True):
+                block = found.block(arrived.number)
+                one.add(block, arrived.source)
+                channel.reduced(block)
+        return [one.finish() for one in sums]
+
+    def _begin(self, execution: Execution, source: Tensor) -> _Reduction:
+        """The reduction before any edge. Collective: every rank must call."""
         target = None if self.target is None else execution.rows(self.target, self.layer)
         graph, program = execution.graph(self.edges), execution.program
         shapes = self._shapes(Shapes(program.widths, program.params))
         first, last = graph.targets.worker(execution.grid.rank)
-        segments = self._segments(source, last - first, shapes)
-        params = {f"p{at}": execution.param(name) for at, name in enumerate(self.params)}
         features = None
         if self.edge_features:
             features = execution.edge_features(self.edges, self.loop_features)
-        channel = execution.channel(self.layer, "world", "sddmm", self.relation)
-        operand = tile_operand(source)
-        groups = arriving(
-            channel,
-            graph.pairs(),
-            source,
-            operand.pick,
-            width=source.shape[1],
-            depth=execution.depth,
-            reuse=True,
-        )
-        for arrived in groups:
-            for edges in edge_runs(arrived.block, CHUNK_VALUES // shapes.values):
-                values = self._ends(arrived, edges, target, features)
-                made = run(self.lines, values | params)
-                segments.add(edges, made[RESULT], made.get(SCORE))
-            channel.reduced(arrived.block)
-        out = segments.finish()
-        if self.log_sum:
-            out = torch.cat([out, segments.log_sums()], 1)
-        return Shard("rows", out, out.shape[1])
-
-    def _segments(self, source: Tensor, rows: int, shapes: RowShapes) -> Segments:
-        """The reduction of so many rows of ours, before any edge."""
         heads = width_of(shapes, SCORE) if self.reduce == "softmax" else 1
-        return Segments(self.reduce, source, rows, width_of(shapes), heads)
-
-    def _ends(
-        self, arrived: Arrived, edges: EdgeRun, target: Tensor | None, features: Tensor | None
-    ) -> dict[str, Tensor]:
-        """What lines read of some edges.
-
-        Args:
-            features: [nnz of our sub-range, K] in the order of its CSR, on the CPU.
-        """
-        weights = arrived.block.weights if self.edge_weight else None
-        source = arrived.source.index_select(0, arrived.block.indices[edges.span])
-        if weights is None:
-            weight = source.new_ones(len(source), 1)
-        else:
-            weight = weights[edges.span].unsqueeze(1)
-        values = {"s": source, "w": weight}
-        if target is not None:
-            values["t"] = edges.spread(target.index_select(0, edges.rows))
-        if features is not None:
-            at = arrived.block.edges
-            own = features[edges.span] if at is None else features[at[edges.span].cpu()]
-            values["e"] = own.to(source.device)
-        return values
+        return _Reduction(
+            step=self,
+            params={f"p{at}": execution.param(name) for at, name in enumerate(self.params)},
+            target=target,
+            features=features,
+            segments=Segments(self.reduce, source, last - first, width_of(shapes), heads),
+            values=shapes.values,
+        )
 
     def wants_rows(self, _name: str) -> bool:
         """Of both ends."""
@@ -182,23 +171,81 @@ class Message(EdgeStep, kind="message"):
 
     # -- what it costs -----------------------------------------------------------------------
 
-    def walk(self, walk: Walk) -> Layout:
-        """The result, what merging takes, and a chunk's values; whole rows in groups."""
-        for name in self.reads():
-            walk.get(name, "rows")
-        walk.build(self.edges)
-        size, width = walk.over(self.edges), walk.width(self.x)
-        walk.moves.append(WholeRows(self.edges, width))
+    def walk_all(self, walk: Walk, steps: Sequence[Message]) -> None:
+        """The results, what merging takes, and a chunk's values; whole rows in groups."""
+        for step in steps:
+            for name in step.reads():
+                walk.get(name, "rows")
+        walk.build(*(step.edges for step in steps))
+        names, width = tuple(step.relation for step in steps), walk.width(self.x)
+        walk.moves.append(WholeRows(self.edges, width, names))
+        made = sum(step._kept_bytes(walk) for step in steps)
+        chunk = max(step._chunk_bytes(walk) for step in steps)
+        walk.need(made + chunk + walk.size.of_relations(names).whole_in_flight(width))
+
+    def _kept_bytes(self, walk: Walk) -> float:
+        """Of the result, and of what is kept beside it until all edges were added."""
+        own = walk.tensor(self.out)
+        return own + (own if self.reduce in ("var", "std", "softmax") else 0.0)
+
+    def _chunk_bytes(self, walk: Walk) -> float:
+        """Of what the lines hold of some edges."""
         values = self._shapes(Shapes(walk.program.widths, walk.program.params)).values
-        chunk = FLOAT_BYTES * min(float(CHUNK_VALUES), values * size.edges / size.workers)
-        kept = walk.tensor(self.out) if self.reduce in ("var", "std", "softmax") else 0.0
-        walk.need(walk.tensor(self.out) + kept + chunk + size.whole_in_flight(width))
-        return "rows"
+        edges = walk.over(self.edges).edges / walk.grid.workers
+        return FLOAT_BYTES * min(float(CHUNK_VALUES), values * edges)
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """Every line is a pass over memory."""
         ends = sum(widths[name] for name in self.reads())
         return float((1 + len(self.lines)) * (ends + widths[self.out]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reduction:
+    """A message step over the edges of our sub-range, as sources arrive.
+
+    Attributes:
+        target: [rows, D] of the targets' ends, or None.
+        features: [nnz of our sub-range, K] in the order of its CSR, on the CPU, or None.
+        values: numbers that the lines hold of an edge.
+    """
+
+    step: Message
+    params: dict[str, Tensor]
+    target: Tensor | None
+    features: Tensor | None
+    segments: Segments
+    values: int
+
+    def add(self, block: Block, source: Tensor) -> None:
+        """The edges of a block; ``source`` [s, D] is what its indices point into."""
+        for edges in edge_runs(block, CHUNK_VALUES // self.values):
+            made = run(self.step.lines, self._ends(block, source, edges) | self.params)
+            self.segments.add(edges, made[RESULT], made.get(SCORE))
+
+    def _ends(self, block: Block, source: Tensor, edges: EdgeRun) -> dict[str, Tensor]:
+        """What lines read of some edges."""
+        weights = block.weights if self.step.edge_weight else None
+        rows = source.index_select(0, block.indices[edges.span])
+        if weights is None:
+            weight = rows.new_ones(len(rows), 1)
+        else:
+            weight = weights[edges.span].unsqueeze(1)
+        values = {"s": rows, "w": weight}
+        if self.target is not None:
+            values["t"] = edges.spread(self.target.index_select(0, edges.rows))
+        if self.features is not None:
+            at = block.edges
+            own = self.features[edges.span if at is None else at[edges.span].cpu()]
+            values["e"] = own.to(rows.device)
+        return values
+
+    def finish(self) -> Shard:
+        """The result, after the last block."""
+        out = self.segments.finish()
+        if self.step.log_sum:
+            out = torch.cat([out, self.segments.log_sums()], 1)
+        return Shard("rows", out, out.shape[1])
 
 
 def _reduced(edges: ReferenceEdges, values: Tensor, reduce: Reduce) -> Tensor:

@@ -54,13 +54,13 @@ class TileRows:
     """Unique remote rows of a tile, ``columns`` of this worker each, on the graph axis.
 
     Attributes:
-        together: the relations for which these rows travel once, where they are several.
+        together: the relations for which these rows travel once.
     """
 
     view: EdgeView
     columns: float
+    together: tuple[str, ...]
     primitive: str = "spmm"
-    together: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,20 +70,27 @@ class LoadedRows:
     Attributes:
         x: the features, by the name of their tensor.
         scaled: their holders multiply them by factors, which they look up.
+        together: the relations for which these rows travel once.
     """
 
     view: EdgeView
     x: str
     width: int
     scaled: bool
+    together: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class WholeRows:
-    """Unique remote rows with all columns, to where the edges of a sub-range are."""
+    """Unique remote rows with all columns, to where the edges of a sub-range are.
+
+    Attributes:
+        together: the relations for which these rows travel once.
+    """
 
     view: EdgeView
     width: int
+    together: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -9,22 +10,24 @@ import torch
 from torch.nn import functional
 
 from embertide.errors import ModelError
-from embertide.footprint import FLOAT_BYTES, Size
+from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.attention import row_softmax_
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.layouts import Layout, Shard
 from embertide.primitives import attention
 from embertide.primitives.gemm import tile_to_rows
-from embertide.steps.base import EdgeStep, Param, Read
+from embertide.spec.grid import GridShape
+from embertide.steps.base import Param, Read
 from embertide.steps.execution import Execution
 from embertide.steps.moves import Conversion, HeadScores, TileRows, WholeRows
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.shapes import Shapes
+from embertide.steps.together import TogetherStep
 from embertide.steps.walk import Walk
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairAttend(EdgeStep, kind="pair_attend"):
+class PairAttend(TogetherStep, kind="pair_attend"):
     """Attention whose score needs both ends' features, softmax over N(i), then the weighted sum.
 
     - ``gatv2``: s_ijh = sum_f params[vector][h,f] * leaky_relu(key[j,h,f] + query[i,h,f])
@@ -86,27 +89,28 @@ class PairAttend(EdgeStep, kind="pair_attend"):
 
     # -- how it runs -------------------------------------------------------------------------
 
-    def lower(self, execution: Execution) -> Shard:
-        """A ``tile``; ``rows`` where the softmax has parts. Collective: every rank must call."""
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Keys and values; each relation has queries of its own."""
+        return (self.key, self.x)
+
+    def moves_rows(self, grid: GridShape) -> bool:
+        """Between all workers."""
+        return grid.workers > 1
+
+    def layout(self) -> Layout:
+        """As a sum has, unless the softmax has parts."""
+        return "rows" if self.in_parts else "tile"
+
+    def lower_all(self, execution: Execution, steps: Sequence[PairAttend]) -> list[Shard]:
+        """Scores, their softmax, sums. Collective: every rank must call."""
         if execution.grid.world == 1:
-            return self._alone(execution)
-        scores, indptr = self._scores(execution)
-        if not self.in_parts:
-            out = self._weigh(execution, row_softmax_(scores, indptr))
-            return Shard("tile", out, execution.program.widths[self.x])
-        logs = scores.new_empty(len(indptr) - 1, self.heads)
-        shares = row_softmax_(scores, indptr, logs)
-        if self.before is None:
-            out = self._as_rows(execution, self._weigh(execution, shares))
-            return self._finished(out, logs)
-        earlier = execution.rows(self.before, self.layer)
-        old, old_logs = earlier[:, : -self.heads], earlier[:, -self.heads :]
-        part = torch.sigmoid(logs - old_logs)
-        lengths = indptr.diff().to(scores.device)
-        shares *= part.repeat_interleave(lengths, dim=0, output_size=len(shares))
-        out = self._as_rows(execution, self._weigh(execution, shares))
-        out += _scaled(old, 1 - part)
-        return self._finished(out, torch.logaddexp(logs, old_logs))
+            return [self._alone(execution)]
+        shares = self._scores(execution, steps)
+        logs = [step._softmax_(execution, own) for step, own in zip(steps, shares, strict=True)]
+        sums = self._weigh(execution, steps, shares)
+        ends = zip(steps, logs, strict=True)
+        return [step._finish(execution, sums.pop(0), own) for step, own in ends]
 
     def _alone(self, execution: Execution) -> Shard:
         """With everything on one worker, a softmax goes on where the one before ended."""
@@ -133,31 +137,77 @@ class PairAttend(EdgeStep, kind="pair_attend"):
         data = torch.cat([out, logs], 1) if self.log_sum else out.contiguous()
         return Shard("rows", data, data.shape[1])
 
-    def _scores(self, execution: Execution) -> tuple[torch.Tensor, torch.Tensor]:
-        """[nnz of our sub-range, H] pair scores, and where its rows begin. Collective."""
-        key, query = (execution.rows(name, self.layer) for name in (self.key, self.query))
-        graph, score = execution.graph(self.edges), self._score(execution)
-        channel, depth = (
-            execution.channel(self.layer, "world", "sddmm", self.relation),
-            execution.depth,
-        )
-        scores = attention.sddmm(channel, graph.pairs(), key, query, score, depth=depth)
-        return scores, graph.sub_range().indptr
+    def _scores(self, execution: Execution, steps: Sequence[PairAttend]) -> list[torch.Tensor]:
+        """[nnz of our sub-range, H] pair scores of each step. Collective: every rank must call."""
+        key = execution.rows(self.key, self.layer)
+        graphs = [execution.graph(step.edges) for step in steps]
+        sources = graphs[0].pairs_with(graphs[1:])
+        parts = [
+            attention.Scoring(
+                sources=found,
+                queries=execution.rows(step.query, self.layer),
+                score=step._score(execution),
+            )
+            for step, found in zip(steps, sources, strict=True)
+        ]
+        relations = [step.relation for step in steps]
+        channel = execution.channel(self.layer, "world", "sddmm", *relations)
+        return attention.sddmm(channel, key, parts, depth=execution.depth)
 
-    def _weigh(self, execution: Execution, shares: torch.Tensor) -> torch.Tensor:
-        """[N/P, H*F'/M] the sums that [nnz of our sub-range, H] shares weigh. Collective."""
-        graph, width = execution.graph(self.edges), execution.program.widths[self.x]
-        channel = execution.channel(self.layer, "feature", "sddmm", self.relation)
-        shares = attention.scatter_heads(channel, shares, width)
-        return attention.weigh(
-            execution.channel(self.layer, "graph", "spmm", self.relation),
-            graph.tiles(),
-            execution.tile(self.x, self.layer),
-            shares,
-            heads=attention.head_columns(execution.grid, self.heads, width, execution.grid.m),
-            depth=execution.depth,
-            weighted=self.edge_weight,
-        )
+    def _softmax_(self, execution: Execution, scores: torch.Tensor) -> torch.Tensor | None:
+        """Scores [nnz of our sub-range, H] become shares, in place.
+
+        Where the softmax has parts, returns [rows, H] the logarithms of the sums of our own; shares
+        are those of our edges and of the edges before together. Collective: every rank must call.
+        """
+        indptr = execution.graph(self.edges).sub_range().indptr
+        if not self.in_parts:
+            row_softmax_(scores, indptr)
+            return None
+        logs = scores.new_empty(len(indptr) - 1, self.heads)
+        row_softmax_(scores, indptr, logs)
+        if self.before is not None:
+            earlier = execution.rows(self.before, self.layer)[:, -self.heads :]
+            lengths = indptr.diff().to(scores.device)
+            part = torch.sigmoid(logs - earlier)
+            scores *= part.repeat_interleave(lengths, dim=0, output_size=len(scores))
+        return logs
+
+    def _weigh(
+        self, execution: Execution, steps: Sequence[PairAttend], shares: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """[N/P, H*F'/M] the sums that [nnz of our sub-range, H] shares weigh, which are used up.
+
+        Collective: every rank must call.
+        """
+        grid, width = execution.grid, execution.program.widths[self.x]
+        graphs = [execution.graph(step.edges) for step in steps]
+        sources, parts = graphs[0].tiles_with(graphs[1:]), []
+        for step, found in zip(steps, sources, strict=True):
+            channel = execution.channel(self.layer, "feature", "sddmm", step.relation)
+            part = attention.Weighing(
+                sources=found,
+                shares=attention.scatter_heads(channel, shares.pop(0), width),
+                heads=attention.head_columns(grid, step.heads, width, grid.m),
+                weighted=step.edge_weight,
+            )
+            parts.append(part)
+        relations = [step.relation for step in steps]
+        channel = execution.channel(self.layer, "graph", "spmm", *relations)
+        tile = execution.tile(self.x, self.layer)
+        return attention.weigh(channel, tile, parts, depth=execution.depth)
+
+    def _finish(self, execution: Execution, sums: torch.Tensor, logs: torch.Tensor | None) -> Shard:
+        """The result of sums [N/P, H*F'/M]. Collective: every rank must call."""
+        if logs is None:
+            return Shard("tile", sums, execution.program.widths[self.x])
+        out = self._as_rows(execution, sums)
+        if self.before is None:
+            return self._finished(out, logs)
+        earlier = execution.rows(self.before, self.layer)
+        old, old_logs = earlier[:, : -self.heads], earlier[:, -self.heads :]
+        out += _scaled(old, torch.sigmoid(old_logs - logs))
+        return self._finished(out, torch.logaddexp(logs, old_logs))
 
     def _as_rows(self, execution: Execution, tile: torch.Tensor) -> torch.Tensor:
         """[N/(P*M), H*F'] of a tile. Collective: every rank must call."""
@@ -190,42 +240,57 @@ class PairAttend(EdgeStep, kind="pair_attend"):
 
     # -- what it costs -----------------------------------------------------------------------
 
-    def walk(self, walk: Walk) -> Layout:
-        """Scores of a sub-range's edges, exchanged before the result is there; then a sum."""
-        size, width = walk.over(self.edges), walk.width(self.x)
-        for name in (self.key, self.query, self.before):
-            if name is not None:
-                walk.get(name, "rows")
-        walk.get(self.x, "rows" if size.workers == 1 else "tile")
-        walk.build(self.edges)
-        walk.moves.append(WholeRows(self.edges, walk.width(self.key)))
-        walk.moves.append(HeadScores(self.edges, self.heads, "sddmm", of="edge"))
-        walk.moves.append(TileRows(self.edges, width / size.feature))
+    def walk_all(self, walk: Walk, steps: Sequence[PairAttend]) -> None:
+        """Scores of a sub-range's edges, exchanged before the results are there; then sums."""
+        workers, width = walk.grid.workers, walk.width(self.x)
+        for step in steps:
+            for name in (self.key, step.query, step.before):
+                if name is not None:
+                    walk.get(name, "rows")
+        walk.get(self.x, "rows" if workers == 1 else "tile")
+        walk.build(*(step.edges for step in steps))
+        names = tuple(step.relation for step in steps)
+        union = walk.size.of_relations(names)
+        walk.moves.append(WholeRows(self.edges, walk.width(self.key), names))
+        for step in steps:
+            walk.moves.append(HeadScores(step.edges, step.heads, "sddmm", of="edge"))
+        walk.moves.append(TileRows(self.edges, width / union.feature, names))
         scores = 0.0
-        if size.workers > 1:
-            walk.need(_shared_bytes(self.heads, size))
-            scores = FLOAT_BYTES * size.heads(self.heads) * size.edges / size.graph
-        made = size.tensor(width)
-        walk.need(made + scores + size.in_flight(width))
-        if not self.in_parts:
-            return "tile"
+        if workers > 1:
+            walk.need(_shared_bytes(steps, walk))
+            scores = sum(_received_bytes(step, walk) for step in steps)
+        made = sum(walk.of(step.out).tensor(width) for step in steps)
+        walk.need(made + scores + union.in_flight(width))
+        parts = [step for step in steps if step.in_parts]
+        if parts:
+            self._walk_parts(walk, parts)
+
+    def _walk_parts(self, walk: Walk, steps: Sequence[PairAttend]) -> None:
+        """Sums become rows one after the other, beside the logarithms of all."""
         if walk.grid.feature > 1:
-            walk.moves.append(Conversion(self.layer, self.out, width))
-        walk.need(made + size.tensor(width + self.heads) + 2 * size.tensor(self.heads))
-        return "rows"
+            moved = [Conversion(self.layer, step.out, walk.width(self.x)) for step in steps]
+            walk.moves += moved
+        whole = [walk.of(s.out).tensor(walk.width(self.x) + s.heads) for s in steps]
+        walk.need(sum(whole) + max(whole) + sum(walk.of(s.out).tensor(s.heads) for s in steps))
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """Scores read a row of both ends, and the softmax costs as much as the sum."""
         return 4.0 * widths[self.x]
 
 
-def _shared_bytes(heads: int, size: Size) -> float:
+def _shared_bytes(steps: Sequence[PairAttend], walk: Walk) -> float:
     """Bytes of our sub-range's scores; where slices exchange them, of what is sent and received."""
-    own = FLOAT_BYTES * heads * size.edges / size.workers
-    if size.feature == 1:
-        return own
-    received = FLOAT_BYTES * size.heads(heads) * size.edges / size.graph
-    return 2 * own + 2 * received
+    own = [FLOAT_BYTES * s.heads * walk.over(s.edges).edges / walk.grid.workers for s in steps]
+    if walk.grid.feature == 1:
+        return sum(own)
+    received = [_received_bytes(step, walk) for step in steps]
+    return sum(own) + max(own) + sum(received) + max(received)
+
+
+def _received_bytes(step: PairAttend, walk: Walk) -> float:
+    """Bytes of the shares of a partition's edges, of the heads of a worker's columns."""
+    size = walk.over(step.edges)
+    return FLOAT_BYTES * size.heads(step.heads) * size.edges / size.graph
 
 
 def _scaled(values: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,7 @@ import torch
 from embertide.errors import ModelError
 from embertide.primitives.graph import EdgeNeeds
 from embertide.steps.base import Step
+from embertide.steps.sharing import Groups, find_groups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,15 @@ class Program:
         """The relations that steps read, in the order of their first use."""
         views = [step.edges for step in self.steps]
         return list(dict.fromkeys(view.relation for view in views if view is not None))
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Result of a step over edges -> the steps whose sources' rows travel with its own."""
+        return find_groups(self.steps)
+
+    def together(self, out: str) -> tuple[str, ...]:
+        """The relations of such a group, in the order of its steps."""
+        return tuple(step.relation for step in self.groups[out])
 
     @property
     def input(self) -> str:

@@ -123,7 +123,9 @@ class Propagate(EdgeStep, kind="propagate"):
         if counts_out(self.norm):
             walk.degrees(self.edges, weighted=weighs(self.norm))
         width, one = walk.width(self.x), walk.tensor(self.out)
-        walk.moves += [TileRows(self.edges, width / walk.grid.feature)] * self.times
+        walk.moves += [
+            TileRows(self.edges, width / walk.grid.feature, (self.relation,))
+        ] * self.times
         beside = walk.over(self.edges).in_flight(width) + (0.0 if self.hops is None else one)
         walk.need(one + beside)
         if not self.alpha:

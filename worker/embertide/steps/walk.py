@@ -33,7 +33,7 @@ class Walk:
         layer: of the run's first step.
         peak: bytes of the fullest moment so far.
         alive: the layouts of every tensor that is alive; ``loaded`` is one of them.
-        ahead: step -> bytes of its sums, which were made with those of another step.
+        ahead: step -> bytes of its result, or sums, which were made with those of another step.
         moves: what has moved, in order.
     """
 
@@ -153,12 +153,12 @@ class Walk:
         if self.grid.feature > 1:
             self.moves.append(Conversion(layer, name, self.width(name), primitive))
 
-    def land_product(self, x: str, width: int, out: str, layout: Layout) -> Layout:
-        """A row-wise function [n, width] of loaded features arrives as ``out``."""
+    def land_product(self, x: str, out: str, layout: Layout) -> Layout:
+        """A row-wise function of loaded features, which ``out`` is, goes to its place."""
         made = self.tensor(out)
         batch = min(float(self.size.group_bytes), made) if self.grid.workers > 1 else 0.0
         self.need(made + _LANDING_BATCHES * batch)
-        self._land(x, width, layout)
+        self._land(x, self.width(out), layout)
         return layout
 
     def _land(self, x: str, width: int, layout: Layout) -> None:

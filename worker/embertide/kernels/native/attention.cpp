@@ -128,7 +128,7 @@ void attend(Matrix<float> out, Maybe<Matrix<float>> top, Maybe<Matrix<float>> to
     int64_t shares = source.shape(0);
     if (a.scoring == Scoring::shares) {
         check_width(source, heads, "source: one share for each head");
-        require(a.edges.data || shares == a.nonzeros, "source: one row for each non-zero");
+        require(edges || shares == a.nonzeros, "source: one row for each non-zero");
     } else {
         require(target.has_value(), "target: needed for scores");
         require(static_cast<int64_t>(target->shape(0)) == outputs, "target: one row for each output");

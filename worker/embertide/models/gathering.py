@@ -1,0 +1,53 @@
+"""The order of steps in which rows that several relations read travel once for all of them.
+
+The first step over edges that reads a tensor brings its rows for the others of its layer, too
+(`steps/sharing.py`). What those read beside these rows, such as queries or scores of their
+destination types, is therefore made before the first, unless it follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from embertide.steps import Program, Step
+from embertide.steps.sharing import reads_together
+
+
+def gather_steps(program: Program, workers: int) -> Program:
+    """The program with what steps that read the same rows need before the first of them.
+
+    Args:
+        workers: of the grid; one alone moves nothing, and keeps the order.
+    """
+    if workers == 1:
+        return program
+    steps = list(program.steps)
+    for key in dict.fromkeys(map(reads_together, steps)):
+        if key is not None:
+            steps = _with_needs_first(steps, key)
+    return replace(program, steps=tuple(steps))
+
+
+def _with_needs_first(steps: list[Step], key: tuple[object, ...]) -> list[Step]:
+    """What the steps of a group need stands before its first."""
+    first = next(at for at, step in enumerate(steps) if reads_together(step) == key)
+    moved: set[str] = set()
+    for at in range(first + 1, len(steps)):
+        if reads_together(steps[at]) == key:
+            needs = _needs(steps[at], steps[first:at])
+            if all(reads_together(need) != key for need in needs):
+                moved.update(need.out for need in needs)
+    early = [step for step in steps[first:] if step.out in moved]
+    late = [step for step in steps[first:] if step.out not in moved]
+    return [*steps[:first], *early, *late]
+
+
+def _needs(step: Step, before: Sequence[Step]) -> list[Step]:
+    """The steps of some before it that lead to a step."""
+    wanted, found = set(step.reads()), list[Step]()
+    for earlier in reversed(before):
+        if earlier.out in wanted:
+            wanted.update(earlier.reads())
+            found.append(earlier)
+    return found
