@@ -22,17 +22,16 @@ from tests.support.fork_helpers import fork_helpers
 def main() -> None:
     given = set(os.environ)
     import boto3  # noqa: F401
-    import pandas  # noqa: F401 - as pyarrow does, in every worker
     import pyarrow.parquet  # noqa: F401
 
-    import embertide.cli
+    import embertide.cli.app
     import embertide.launch.local
     import embertide.launch.preload
     import embertide.pod.__main__
     import embertide.pod.plan
     import embertide.pod.work
 
-    programs = {"embertide": embertide.cli.main, "embertide.pod": embertide.pod.__main__.main}
+    programs = {"embertide": embertide.cli.command, "embertide.pod": embertide.pod.__main__.main}
     # What an import sets, commands need as well.
     added = {name: value for name, value in os.environ.items() if name not in given}
     fork_helpers()

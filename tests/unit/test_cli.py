@@ -83,6 +83,36 @@ def test_version(cli: Callable[..., Any]) -> None:
     assert cli("--version")[:2] == (0, f"embertide {embertide.__version__}\n")
 
 
+def test_a_runs_imports_begin_before_its_command_line_is_read(tmp_path: Path) -> None:
+    code = (
+        "import sys, embertide.cli, embertide.launch.fork_server as server\n"
+        "start = server.fork_server\n"
+        "def watched(*modules, keep):\n"
+        "    print(*modules, 'typer' in sys.modules)\n"
+        "    return start(*modules, keep=keep)\n"
+        "server.fork_server = watched\n"
+        "embertide.cli.main(['run', 'none.yaml'])\n"
+    )
+    # Whoever still held its stderr would keep this waiting.
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout == "embertide.launch.preload False\n"
+    assert "none.yaml" in done.stderr
+    assert done.returncode == 2
+
+
+def test_the_command_leaves_what_was_imported_to_the_system() -> None:
+    code = (
+        "import atexit, gc, sys, embertide.cli\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "sys.argv = ['embertide', '--version']\n"
+        "embertide.cli.command()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["embertide", embertide.__version__, "True"]
+
+
 def test_help_imports_nothing_heavy() -> None:
     heavy = ["torch", "numpy", "pyarrow", "boto3", "botocore", "yaml", "dgl"]
     code = (

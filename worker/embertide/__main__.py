@@ -1,5 +1,5 @@
 """``python -m embertide``."""
 
-from embertide.cli import main
+from embertide.cli import command
 
-main()
+command()

@@ -1,86 +1,45 @@
-"""The ``embertide`` command.
+"""The ``embertide`` command: what it does first and last; :mod:`embertide.cli.app` has the words.
 
-Only the words are here: every command imports what it needs when it runs, so that `--help`
-answers at once, also where torch is not installed.
+A run's imports take longer than anything else of a small one, so they begin in their own process
+before ours has read its command line.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from contextlib import AbstractContextManager, nullcontext
 
-import typer
-
-import embertide
-from embertide.cli.check import check
-from embertide.cli.crd import crd
 from embertide.cli.errors import error_exit
-from embertide.cli.export import export
-from embertide.cli.help import exit_code_help, help_of
-from embertide.cli.neighbors import neighbors
-from embertide.cli.plan import plan
-from embertide.cli.report import report
-from embertide.cli.run import run
-from embertide.cli.show import show
-from embertide.cli.submit import submit
-from embertide.cli.synth import synth
-from embertide.cli.versions import rollback, versions
 
-app = typer.Typer(
-    name="embertide",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        print(f"embertide {embertide.__version__}")
-        raise typer.Exit
-
-
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Keep graph embeddings fresh: exact, distributed inference for all nodes of a graph.
-
-    A job is described by a manifest (EmbeddingJob): where the edges, the features and the
-    trained model lie, and where the embeddings go. The same manifest runs here and on
-    Kubernetes.
-
-    [bold]Start here[/bold]
-
-      embertide export models.py:Net ...   # your model
-      embertide plan job.yaml              # what it needs
-      embertide run job.yaml --grid 2x2    # publish a version
-      embertide check job.yaml --against F # is it your model?
-      embertide versions job.yaml          # what is published
-      embertide report job.yaml --open     # where time went
-      embertide neighbors job.yaml ID      # look at it
-      embertide rollback job.yaml previous # go back
-      embertide submit job.yaml --at now   # on Kubernetes
-    """
-
-
-app.callback(help=help_of(_root, *exit_code_help()))(_root)
-_COMMANDS = (
-    *(run, plan, check, versions, report, rollback, neighbors),
-    *(export, show, submit, synth, crd),
-)
-for _command in _COMMANDS:
-    app.command(help=help_of(_command))(_command)
+_HELP = frozenset({"-h", "--help"})
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; leaves with an exit code that `--help` lists."""
     args = list(sys.argv[1:] if argv is None else argv)
-    with error_exit(json_output="--json" in args):
+    with error_exit(json_output="--json" in args), _imports_ahead(args):
+        from embertide.cli.app import app
+
         app(args, prog_name="embertide")
+
+
+def command() -> None:
+    """As :func:`main`, in a process of its own.
+
+    The interpreter's last act is to look for cycles among all that was ever imported, which takes a
+    tenth of a second; frozen objects are left to the system.
+    """
+    atexit.register(gc.freeze)
+    main()
+
+
+def _imports_ahead(args: Sequence[str]) -> AbstractContextManager[None]:
+    """The process in which a run's imports begin, if it is to be one."""
+    if args[:1] != ["run"] or not _HELP.isdisjoint(args):
+        return nullcontext()
+    from embertide.launch.fork_server import PRELOAD, fork_server
+
+    return fork_server(PRELOAD, keep=False)

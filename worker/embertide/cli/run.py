@@ -68,27 +68,23 @@ def run(
     Progress goes to stderr and the result to stdout. With --json both go to stdout, one JSON
     object a line: "event" is progress, report or error.
     """
-    from embertide.launch.fork_server import PRELOAD, fork_server
+    chosen = grid_of(grid)
+    check_workers(chosen, workers)
+    job = load_job(job_path)
+    if device is not None:
+        job = with_workers(job, device=device.value)
+    if grid == "auto":
+        job = with_workers(job, grid="auto")
 
-    # Begins to import torch at once, beside all that is read and checked here.
-    with fork_server(PRELOAD, keep=False):
-        chosen = grid_of(grid)
-        check_workers(chosen, workers)
-        job = load_job(job_path)
-        if device is not None:
-            job = with_workers(job, device=device.value)
-        if grid == "auto":
-            job = with_workers(job, grid="auto")
+    from embertide.cli.progress_view import progress_view, write_json
+    from embertide.launch.local import run_job
 
-        from embertide.cli.progress_view import progress_view, write_json
-        from embertide.launch.local import run_job
-
-        with progress_view(
-            json_output=json_output, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr
-        ) as on_progress:
-            report = run_job(
-                job, grid=chosen, workers=workers, threads=threads, on_progress=on_progress
-            )
+    with progress_view(
+        json_output=json_output, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr
+    ) as on_progress:
+        report = run_job(
+            job, grid=chosen, workers=workers, threads=threads, on_progress=on_progress
+        )
     if json_output:
         write_json(sys.stdout, {"event": "report", **report.to_json()})
         return

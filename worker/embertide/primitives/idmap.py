@@ -23,6 +23,7 @@ import torch
 from embertide.errors import InputError
 from embertide.grid import RowRanges
 from embertide.kernels import ids as kernel
+from embertide.kernels.arrow import to_numpy
 from embertide.kernels.csr import id_type
 from embertide.kernels.hashing import Words, string_buffers, unhash_integers
 from embertide.kernels.ids import Ids, IdTable
@@ -141,7 +142,9 @@ class HashedIds:
         return words, texts
 
     def _nothing(self) -> Ids:
-        return pa.array([], pa.large_string()) if self._width == 2 else np.empty(0, np.int64)
+        if self._width == 1:
+            return np.empty(0, np.int64)
+        return kernel.strings(np.zeros(1, np.int64), np.empty(0, np.uint8))
 
     def _all_to_all(self, words: Words, counts: list[int]) -> list[Words]:
         """Send each rank its run of ``words``; what each sent us, in rank order.
@@ -322,4 +325,4 @@ def as_ids(ids: Ids, kind: str) -> Ids:
     if kind == "string":
         array = pa.array(ids) if isinstance(ids, np.ndarray) else ids
         return array.cast(pa.large_string())
-    return ids if isinstance(ids, np.ndarray) else ids.to_numpy(zero_copy_only=False)
+    return ids if isinstance(ids, np.ndarray) else to_numpy(ids)

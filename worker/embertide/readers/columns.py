@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from embertide.errors import InputError
+from embertide.kernels.arrow import to_numpy
 from embertide.readers.where import Where
 
 Kind = Literal["integer", "text", "id", "number", "vector"]
@@ -114,7 +115,7 @@ def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | N
 
 
 def _to_int64(array: Any, column: Column, where: Where) -> Int64s:
-    held = array.to_numpy(zero_copy_only=False)
+    held = to_numpy(array)
     if held.dtype == np.uint64 and len(held) and held.max() > np.uint64(2**63 - 1):
         i = int(np.argmax(held > np.uint64(2**63 - 1)))
         raise InputError(
@@ -162,7 +163,7 @@ def as_numbers(array: Any) -> npt.NDArray[Any]:
     """Any numeric arrow array without nulls as numbers [n] of its own type; may be read-only."""
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64())
-    return np.asarray(array.to_numpy(zero_copy_only=False))
+    return to_numpy(array)
 
 
 def to_weights(array: Any, column: Column, where: Where) -> Float32s:
@@ -200,5 +201,5 @@ def list_widths(array: Any) -> Int64s:
     """[n] length of each list of a list column without nulls, without pyarrow's compute module."""
     if pa.types.is_fixed_size_list(array.type):
         return np.full(len(array), array.type.list_size, np.int64)
-    widths: Int64s = np.diff(array.offsets.to_numpy()).astype(np.int64)
+    widths: Int64s = np.diff(to_numpy(array.offsets)).astype(np.int64)
     return widths

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from embertide.errors import InputError
+from embertide.kernels.arrow import to_arrow
 from embertide.readers.columns import Column
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.where import Where
@@ -180,7 +181,7 @@ def _to_arrow(values: npt.NDArray[Any], column: Column, where: Where) -> Any:
         values = _whole(values, column, where)
     if values.dtype.kind in "US":
         return pa.array(values.tolist(), pa.large_string())
-    return pa.array(np.ascontiguousarray(values))
+    return to_arrow(values)
 
 
 def _whole(values: npt.NDArray[Any], column: Column, where: Where) -> npt.NDArray[np.int64]:

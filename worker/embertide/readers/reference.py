@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from embertide.errors import InputError
+from embertide.kernels.arrow import to_numpy
 from embertide.readers.columns import (
     Column,
     IdKind,
@@ -129,7 +130,7 @@ def _vectors(array: Any, column: Column, where: Where, width: int | None) -> Vec
     if pa.types.is_decimal(flat.type):
         flat = flat.cast(pa.float64())
     # A null becomes NaN.
-    numbers = np.asarray(flat.to_numpy(zero_copy_only=False), np.float64)
+    numbers = np.asarray(to_numpy(flat), np.float64)
     values = numbers.reshape(len(array), width)
     finite = np.isfinite(values).all(axis=1)
     if not finite.all():

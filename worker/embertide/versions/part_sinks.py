@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from embertide.kernels.arrow import to_arrow
+
 ID_COLUMN, VECTOR_COLUMN = "id", "embedding"
 
 
@@ -115,9 +117,9 @@ class ParquetSink:
 
     def write(self, ids: Any, values: npt.NDArray[Any]) -> None:
         """Append one row group."""
-        columns = [pa.array(ids, self._schema.field(0).type)]
+        columns = [to_arrow(ids) if isinstance(ids, np.ndarray) else ids]
         if len(self._schema) > 1:
-            flat = pa.array(values.reshape(-1))
+            flat = to_arrow(values.reshape(-1))
             columns.append(pa.FixedSizeListArray.from_arrays(flat, type=self._schema.field(1).type))
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from embertide.errors import InputError, ObjectMissing, OutputError
+from embertide.kernels.arrow import to_arrow, to_numpy
 from embertide.readers.npy import Header, read_header, read_rows
 from embertide.readers.splits import map_objects
 from embertide.spec.version_names import version_uri
@@ -109,7 +110,7 @@ def _part_table(storage: Storage, folder_uri: str, part: PartDigest) -> Any:
             ids = _id_column(storage, f"{folder_uri}/{part.ids_name}")
             values = _npy_array(storage, uri)
             schema = schema_of(_kind_of(ids), values.dtype, values.shape[1])
-            flat = pa.array(values.reshape(-1))
+            flat = to_arrow(values.reshape(-1))
             vectors = pa.FixedSizeListArray.from_arrays(flat, type=schema.field(1).type)
             table = pa.Table.from_arrays([ids, vectors], schema=schema)
         if table.num_rows != part.rows:
@@ -121,7 +122,7 @@ def _id_column(storage: Storage, uri: str) -> Any:
     with _readable(uri):
         if uri.endswith(".parquet"):
             return _parquet_table(storage, uri)[ID_COLUMN]
-        return pa.array(_npy_array(storage, uri)[:, 0])
+        return to_arrow(_npy_array(storage, uri)[:, 0])
 
 
 def _kind_of(ids: Any) -> str:
@@ -158,7 +159,7 @@ def read_part(storage: Storage, folder_uri: str, part: PartDigest, width: int) -
         values = _find(storage, f"{folder_uri}/{part.name}")
         if part.ids_name is None:
             for batch in _parquet_batches(storage, values, rows):
-                vectors = batch.column(VECTOR_COLUMN).flatten().to_numpy()
+                vectors = to_numpy(batch.column(VECTOR_COLUMN).flatten())
                 floats = vectors.astype(np.float32).reshape(-1, width)
                 yield _ids_of(batch.column(ID_COLUMN)), floats
             return
@@ -203,7 +204,7 @@ def _parquet_batches(storage: Storage, info: ObjectInfo, rows: int) -> Iterator[
 
 
 def _ids_of(column: Any) -> Ids:
-    return column if pa.types.is_large_string(column.type) else column.to_numpy()
+    return column if pa.types.is_large_string(column.type) else to_numpy(column)
 
 
 def _find(storage: Storage, uri: str) -> ObjectInfo:
