@@ -106,7 +106,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             out = spmm(channel, sources, operand, reduction, last, depth=depth)
             return Shard("tile", out, width)
         last, weight = execution.scaling_epilogue(run, "rows"), execution.param(run.product.weight)
-        if execution.grid.world == 1:
+        if execution.grid.world == 1 or (sources.window and execution.grid.feature == 1):
             out = spmm_linear(channel, sources, operand, weight, reduction, last)
             return Shard("rows", out, width)
         sums = spmm(channel, sources, operand, reduction, NOTHING, depth=depth)
