@@ -232,7 +232,8 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """Rows of sources come, for all of these; the bytes of what is held of them."""
         names, width = tuple(step.relation for step in steps), walk.width(self.x)
         union = walk.size.of_relations(names)
-        loaded, held = self._from_loaders(walk), union.in_flight(width)
+        loaded = self._from_loaders(walk)
+        held = union.in_flight(width, loaded=loaded)
         if loaded:
             held += sum(walk.block.get(name, 0.0) for name in names)
             held += _SOURCE_BYTES * union.unique()
