@@ -101,17 +101,16 @@ SHAPES = {
 
 def measure(job: Path, grid: str) -> dict[str, Any]:
     """Plan and run a job on a grid: peaks of the fullest worker by stage, planned and taken."""
-    plan = embertide.plan(job, grid=grid)
     report = embertide.run(job, grid=grid)
     fullest = max(report.memory, key=lambda memory: memory.used_bytes)
     stages = {
         name: max(memory.stage_bytes.get(name, 0) for memory in report.memory)
-        for name in plan.memory_per_worker_bytes
+        for name in report.planned_memory
     }
     return {
-        "planned": plan.peak_memory_per_worker_bytes,
+        "planned": max(report.planned_memory.values()),
         "taken": fullest.used_bytes,
-        "planned_stages": plan.memory_per_worker_bytes,
+        "planned_stages": report.planned_memory,
         "taken_stages": stages,
     }
 

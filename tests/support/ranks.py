@@ -25,12 +25,15 @@ from embertide.telemetry.recorder import CountingRecorder
 
 Task = Callable[..., Any]
 TIMEOUT_SECONDS = 300
+GROUPED = 4
+"""Grids of so many ranks exchange rows in groups, as ranks of several hosts do; the ranks of all
+others read each other's rows in place."""
 
 
 def on_grid(p: int, m: int, task: Task, *args: Any) -> list[Any]:
     """``task(exchange, *args)`` on P x M ranks; their results in rank order.
 
-    An exception on any rank is raised here with that rank's traceback.
+    See :data:`GROUPED`. An exception on any rank is raised here with that rank's traceback.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["embertide.launch.worker"])
@@ -79,7 +82,12 @@ def _main(pipe: Connection, store: Path, p: int, m: int, rank: int, call: bytes)
         dist.init_process_group(
             "gloo", store=dist.FileStore(str(store), p * m), rank=rank, world_size=p * m
         )
-        exchange = Exchange(Grid(GridShape.of(p, m), rank), torch.device("cpu"), CountingRecorder())
+        exchange = Exchange(
+            Grid(GridShape.of(p, m), rank),
+            torch.device("cpu"),
+            CountingRecorder(),
+            in_place=p * m != GROUPED,
+        )
         pipe.send((True, task(exchange, *args)))
         exchange.barrier()
     except BaseException:

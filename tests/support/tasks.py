@@ -109,7 +109,8 @@ class EventLog(NullRecorder):
 def log_events(
     exchange: Exchange, graph: Graph, program: Program, depth: int
 ) -> list[tuple[str, Label]]:
-    """Transfers posted, awaited, and blocks computed, while a program runs."""
+    """Transfers posted, awaited, and blocks computed, while a program runs on several hosts."""
+    exchange.near = [[] for _ in exchange.near]
     rank = Rank(exchange, graph, make_job(depth=depth))
     exchange.recorder = EventLog()
     rank.embed(program, make_features(program.input_width))

@@ -29,6 +29,7 @@ class Size:
         group_bytes: most bytes that a group of remote rows takes in its receive buffer.
         depth: groups in flight at a time.
         origins: nodes of the source type, where that is another.
+        in_place: workers share a host, and read each other's tensors where they stand.
     """
 
     nodes: int
@@ -37,6 +38,7 @@ class Size:
     group_bytes: int
     depth: int
     origins: int | None = None
+    in_place: bool = False
 
     @property
     def graph(self) -> int:
@@ -103,7 +105,7 @@ class Size:
 
     def pattern(self, width: int) -> float:
         """Bytes of the remote blocks' rows: each group has its own list of those it touches."""
-        if self.graph == 1:
+        if self.graph == 1 or self.in_place:
             return 0.0
         group_rows = max(1.0, self.group_bytes * self.feature / (FLOAT_BYTES * width))
         groups = max(1.0, self.unique() / group_rows)
@@ -111,16 +113,20 @@ class Size:
         remote = self.edges / self.graph * (self.graph - 1) / self.graph
         return _TOUCHED_ROW_BYTES * groups * rows * -math.expm1(-remote / groups / rows)
 
-    def in_flight(self, width: int) -> float:
-        """Bytes of the groups that are received, sent and computed at a time."""
-        if self.graph == 1:
+    def in_flight(self, width: int, *, loaded: bool = False) -> float:
+        """Bytes of the groups that are received, sent and computed at a time.
+
+        Args:
+            loaded: rows come from where they were read, always in groups.
+        """
+        if self.graph == 1 or (self.in_place and not loaded):
             return 0.0
         received = FLOAT_BYTES * self.unique() * width / self.feature
         return 2 * min((self.depth + 1) * float(self.group_bytes), received)
 
     def whole_in_flight(self, width: int) -> float:
         """As :meth:`in_flight`, of rows with all columns for the edges of a sub-range."""
-        if self.workers == 1:
+        if self.workers == 1 or self.in_place:
             return 0.0
         received = FLOAT_BYTES * self.unique(self.workers) * width
         return 2 * min((self.depth + 1) * float(self.group_bytes), received)
@@ -133,7 +139,7 @@ class GraphSize:
     Attributes:
         nodes: node type -> how many there are.
         edges: relation -> how many there are.
-        group_bytes, depth: as of :class:`Size`.
+        group_bytes, depth, in_place: as of :class:`Size`.
     """
 
     nodes: dict[str, int]
@@ -141,6 +147,7 @@ class GraphSize:
     grid: GridShape
     group_bytes: int
     depth: int
+    in_place: bool = False
 
     @property
     def workers(self) -> int:
@@ -183,6 +190,7 @@ class GraphSize:
             grid=self.grid,
             group_bytes=self.group_bytes,
             depth=self.depth,
+            in_place=self.in_place,
         )
 
 

@@ -8,6 +8,8 @@ about its size, until another size or :func:`release_idle` is asked for.
 from __future__ import annotations
 
 import math
+import mmap
+from collections.abc import Sequence
 
 import torch
 
@@ -15,6 +17,9 @@ from embertide.kernels import native
 
 _LEAST_BYTES = 8 << 20
 """Below this, rounding up to huge pages of 2 MiB would cost more than they bring."""
+
+
+_PAGE_BYTES = mmap.PAGESIZE
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -33,7 +38,63 @@ def empty_as(like: torch.Tensor, *shape: int) -> torch.Tensor:
     return like.new_empty(shape)
 
 
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous copy."""
+    return empty_as(tensor, *tensor.shape).copy_(tensor)
+
+
 def release_idle() -> None:
     """Give pages that no tensor uses back to the system."""
     if native.lib is not None:
         native.lib.release_pages()
+
+
+# -- memory that other processes of this host can map ------------------------------------------
+
+
+def shared_file() -> int | None:
+    """The descriptor of the file that shared memory comes from; None where there is none."""
+    if native.lib is None:
+        return None
+    file = int(native.lib.shared_file())
+    return None if file < 0 else file
+
+
+def share() -> None:
+    """Take large tensors from the shared file from now on, in this process."""
+    release_idle()
+    native.lib.use_shared_file()
+
+
+def place_in_file(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """A contiguous tensor in the shared file, and where it begins there.
+
+    The tensor itself if it begins a page of the file; else a copy, which the caller keeps alive.
+    """
+    if tensor.is_contiguous():
+        place = native.lib.place_in_file(tensor.data_ptr())
+        if place >= 0 and place % _PAGE_BYTES == 0:
+            return tensor, place
+    size = max(1, tensor.nbytes)
+    pages = torch.from_numpy(native.lib.huge_pages(size))
+    copy = pages[: tensor.nbytes].view(tensor.dtype).view(tensor.shape).copy_(tensor)
+    place = native.lib.place_in_file(pages.data_ptr())
+    if place < 0:
+        raise MemoryError(f"no room for {size} bytes in the file of shared memory")
+    return copy, place
+
+
+def window(
+    shape: tuple[int, ...], dtype: torch.dtype, parts: Sequence[tuple[int, int, int, int]]
+) -> torch.Tensor:
+    """A tensor to be read only, whose memory is parts of shared files; between them is nothing.
+
+    Touching what is in no part ends the process.
+
+    Args:
+        parts: (file descriptor, offset, bytes, where they go in the tensor); both places are
+            multiples of a page.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    pages = torch.from_numpy(native.lib.window(size, list(parts)))
+    return pages.view(dtype).view(shape)

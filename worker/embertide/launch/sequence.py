@@ -88,12 +88,16 @@ def plan_run(
     Raises:
         EmbertideError: the model cannot be read, or the grid does not fit.
     """
+    from embertide.kernels import native
     from embertide.planning.estimate import choose_grid, estimate
     from embertide.storage.opening import open_storage
 
     chosen = choose_grid(job, inputs, grid, workers)
     reporter = StageReporter(folder.append_progress, "plan")
-    return estimate(open_storage(job.spec.storage, reporter.waits), job, inputs, chosen)
+    storage = open_storage(job.spec.storage, reporter.waits)
+    # All workers of this run are on this host.
+    in_place = native.lib is not None and job.spec.workers.device == "cpu"
+    return estimate(storage, job, inputs, chosen, in_place=in_place)
 
 
 def check_output(storage: Storage, output_uri: str, version: str) -> None:

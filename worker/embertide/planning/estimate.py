@@ -142,20 +142,39 @@ def fitting_grid(
     return best
 
 
-def estimate(storage: Storage, job: EmbeddingJob, inputs: Inputs, grid: GridShape) -> Estimate:
-    """The estimate for inputs that are listed already."""
-    return estimate_program(read_model(storage, job.spec.model.uri), job, inputs, grid)
+def estimate(
+    storage: Storage,
+    job: EmbeddingJob,
+    inputs: Inputs,
+    grid: GridShape,
+    *,
+    in_place: bool = False,
+) -> Estimate:
+    """The estimate for inputs that are listed already; see :func:`estimate_program`."""
+    program = read_model(storage, job.spec.model.uri)
+    return estimate_program(program, job, inputs, grid, in_place=in_place)
 
 
 def estimate_program(
-    program: Program, job: EmbeddingJob, inputs: Inputs, grid: GridShape
+    program: Program,
+    job: EmbeddingJob,
+    inputs: Inputs,
+    grid: GridShape,
+    *,
+    in_place: bool = False,
 ) -> Estimate:
-    """The estimate for a model that is read already."""
+    """The estimate for a model that is read already.
+
+    Args:
+        in_place: all workers are on one host, and read each other's tensors where they stand.
+            Without it, memory is that of groups, which is more.
+    """
     job = with_tables(job, inputs.model_tables)
     program = order_steps(published(job, program), grid.workers)
     counts = {node.name: inputs.by_nodes[node.name].count(node) for node in job.spec.input.nodes}
     check_model(job, inputs, program, grid, counts)
-    graph, given = plan_graph(job, inputs, program, grid), job.spec.inference.fanout
+    graph = plan_graph(job, inputs, program, grid, in_place=in_place)
+    given = job.spec.inference.fanout
     fanout = None if given == "full" else given
     cores, notes = os.cpu_count() or 1, []
     memory = planned_memory(graph, program, fanout, threads=max(1, cores // grid.workers))

@@ -92,9 +92,17 @@ class PlannedGraph:
 
 
 def plan_graph(
-    job: EmbeddingJob, inputs: Inputs, program: Program, grid: GridShape
+    job: EmbeddingJob,
+    inputs: Inputs,
+    program: Program,
+    grid: GridShape,
+    *,
+    in_place: bool = False,
 ) -> PlannedGraph:
     """The node types and relations that a run of a program reads, with their sizes.
+
+    Args:
+        in_place: workers share a host, and read each other's tensors where they stand.
 
     Raises:
         ModelError: the model knows a node type or relation that the manifest has not.
@@ -117,6 +125,7 @@ def plan_graph(
         grid=grid,
         group_bytes=inference.group_bytes,
         depth=inference.depth,
+        in_place=in_place,
     )
     return PlannedGraph(types=types, relations=relations, size=size, several=given.several)
 

@@ -144,9 +144,12 @@ def _tiles(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> 
     found = _REQUEST_BYTES * union.unique()
     for name in together:
         relation, size = graph.relations[name], graph.size.of_relation(name)
-        positions = _POSITION_BYTES if program.edge_needs(name).positions else 0
+        # In place, non-zeros stay in the order of the CSR, and its row ends are theirs.
+        cut = not size.in_place
+        positions = _POSITION_BYTES if cut and program.edge_needs(name).positions else 0
         edge = size.index_bytes + relation.weight_bytes + positions
-        found += edge * size.edges / size.graph + _LOCAL_ROW_BYTES * size.nodes / size.graph
+        rows = _LOCAL_ROW_BYTES * size.nodes / size.graph if cut else 0.0
+        found += edge * size.edges / size.graph + rows
         found += size.pattern(widest)
     return found
 

@@ -62,7 +62,9 @@ def fetch_scalars(
     pick = tile_operand(beside).pick
     groups = arriving(channel, sources, beside, pick, width=beside.shape[1], depth=depth)
     widths = [score.shape[1] for score in scores]
-    cut = ([part.contiguous() for part in one.source.split(widths, 1)] for one in groups)
+    window = sources.window
+    held = (one.source if window is None else window.copy(one.source) for one in groups)
+    cut = ([part.contiguous() for part in one.split(widths, 1)] for one in held)
     return [list(of_one) for of_one in zip(*cut, strict=True)]
 
 

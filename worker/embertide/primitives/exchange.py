@@ -18,11 +18,13 @@ from typing import Any
 import torch
 
 from embertide.grid import Axis, AxisName, Grid
+from embertide.kernels import memory
 from embertide.kernels.block import Block
 from embertide.primitives.objects import gather_objects
 from embertide.primitives.transports.direct import Link
 from embertide.primitives.transports.meeting import meet
 from embertide.primitives.transports.network import Network, Transfer
+from embertide.telemetry.memory import count_shared
 from embertide.telemetry.recorder import Label, Recorder, RelationLabels, computing
 
 _TIMEOUT_SECONDS = 1800.0
@@ -79,6 +81,11 @@ class Exchange:
         recorder: receives every transfer, whichever way it goes.
         timeout: seconds after which a silent peer of this host counts as lost.
         direct: whether peers of the same host may be read directly.
+        in_place: whether their tensors may also be read where they stand.
+
+    Attributes:
+        links: rank -> our link to a peer of this host.
+        near: rank -> the peers whose memory it maps, and which map its own.
     """
 
     def __init__(
@@ -89,15 +96,28 @@ class Exchange:
         timeout: float = _TIMEOUT_SECONDS,
         *,
         direct: bool = True,
+        in_place: bool = True,
     ) -> None:
         self.grid = grid
         self.device = device
         self.recorder = recorder
         self.links: dict[int, Link] = {}
+        self.near: list[list[int]] = [[] for _ in range(grid.world)]
         self._relations = RelationLabels()
         self._network = Network()
         if direct and grid.world > 1 and device.type == "cpu":
             self.links = meet(grid.rank, self.all_objects, timeout)
+            if in_place:
+                self._share()
+
+    def _share(self) -> None:
+        """Let peers map our large tensors. Collective: every rank must call."""
+        mapped = [peer for peer, link in self.links.items() if link.file is not None]
+        self.near = self.all_objects(mapped)
+        file = memory.shared_file()
+        if mapped and file is not None:
+            memory.share()
+            count_shared(file)
 
     def channel(
         self, axis: AxisName, primitive: str, layer: int = -1, relations: Sequence[str] = ("",)
@@ -178,6 +198,33 @@ class Channel:
     def group(self, number: int) -> Channel:
         """The same channel, counted under a group of its own."""
         return replace(self, label=replace(self.label, group=number))
+
+    @property
+    def in_place(self) -> bool:
+        """Whether all ranks of the axis read each other's tensors where they stand."""
+        ranks, near = self.axis.ranks, self.exchange.near
+        return len(ranks) > 1 and all(b in near[a] for a in ranks for b in ranks if a != b)
+
+    def links(self) -> dict[int, Link]:
+        """Axis index -> our link to that peer, where it is on this host."""
+        links = self.exchange.links
+        return {i: links[self.axis.ranks[i]] for i in self.axis.others()}
+
+    def count(self, sent: Sequence[int], received: int) -> None:
+        """Count what is read in place as if it travelled: messages of ours, and what we read.
+
+        Args:
+            sent: bytes of each message.
+            received: bytes of all messages to us.
+        """
+        recorder = self.exchange.recorder
+        if received:
+            recorder.received(self.label, received)
+        for size in sent:
+            if size:
+                recorder.sent(self.label, size)
+        if received:
+            recorder.arrived(self.label)
 
     def computing(self) -> AbstractContextManager[None]:
         """Count the body of a ``with`` as computing beside the channel's transfers.

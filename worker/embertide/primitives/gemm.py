@@ -20,9 +20,13 @@ from embertide.kernels.memory import empty_as
 from embertide.kernels.spmm import NOTHING, Epilogue, multiply
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel, Pending
+from embertide.primitives.in_place import shown
 
 BLOCK_ROWS = 1 << 14
 """Rows sent at a time: what is in flight stays small however many rows a worker has."""
+IN_PLACE_ROWS = 1 << 12
+"""Rows of all slices that are used one after the other where they are read in place: what is made
+of them stays in the cache meanwhile."""
 
 
 def linear(
@@ -65,11 +69,11 @@ def ring_gemm(
     out = empty_as(tile, stop - start, len(weight)) if onto is None else onto
     axis = channel.axis
     final = (axis.index + 1) % axis.size
+    factors = [weight[:, slice(*slices.bounds(m))].contiguous() for m in range(axis.size)]
     for m, span, block in ring_blocks(channel, ranges, tile, slices):
-        factor = weight[:, slice(*slices.bounds(m))].contiguous()
         done = last.part(span) if m == final else NOTHING
         first = m == axis.index and onto is None
-        multiply(out[span], block, factor, done, accumulate=not first)
+        multiply(out[span], block, factors[m], done, accumulate=not first)
     return out
 
 
@@ -96,12 +100,17 @@ def ring_blocks(
     tile: torch.Tensor,
     slices: ColumnSlices,
 ) -> Iterator[tuple[int, slice, torch.Tensor]]:
-    """(slice m, rows of our sub-range, their columns of that slice), ours first and whole.
+    """(slice m, rows of our sub-range, their columns of that slice), ours first.
 
-    What other ranks hold comes in blocks of ``BLOCK_ROWS`` rows, one being received while the
-    one before is used; a block is overwritten after the next one has been asked for. The tile
-    must not change before the last block. Collective: every rank of the feature axis must call.
+    What other ranks hold is read in place where it can be, ``IN_PLACE_ROWS`` of all slices at a
+    time, the ring's next rank last. Else ours come as a whole, and the others' in blocks of
+    ``BLOCK_ROWS`` rows, one being received while the one before is used; a block is overwritten
+    after the next one has been asked for. The tile must not change before the last block.
+    Collective: every rank of the feature axis must call.
     """
+    if channel.in_place:
+        yield from _blocks_in_place(channel, ranges, tile, slices)
+        return
     grid, axis = channel.grid, channel.axis
     first, last = ranges.within(grid.rank)
     ahead: deque[tuple[int, slice, torch.Tensor, Pending]] = deque()
@@ -135,6 +144,32 @@ def ring_blocks(
         pending.wait()
 
 
+def _blocks_in_place(
+    channel: Channel, ranges: RowRanges, tile: torch.Tensor, slices: ColumnSlices
+) -> Iterator[tuple[int, slice, torch.Tensor]]:
+    """:func:`ring_blocks` where peers show their tiles; they count as if they travelled."""
+    axis = channel.axis
+    first, last = ranges.within(channel.grid.rank)
+    for step, outgoing, incoming in _ring_rounds(channel.grid, ranges):
+        origin = slices.size((axis.index - step) % axis.size)
+        channel.group(step).count(
+            [_bytes(tile, outgoing, tile.shape[1])], _bytes(tile, incoming, origin)
+        )
+    order = [(axis.index - step) % axis.size for step in range(axis.size)]
+    with shown(channel, [tile]) as (seen,):
+        tiles = {m: seen.of(m, slices.size(m))[first:last] for m in order}
+        for at in range(0, last - first, IN_PLACE_ROWS):
+            span = slice(at, min(at + IN_PLACE_ROWS, last - first))
+            for m in order:
+                with channel.computing():
+                    yield m, span, tiles[m][span]
+
+
+def _bytes(like: torch.Tensor, rows: slice, columns: int) -> int:
+    count: int = rows.stop - rows.start
+    return like.element_size() * count * columns
+
+
 def _ring_rounds(grid: Grid, ranges: RowRanges) -> Iterator[tuple[int, slice, slice]]:
     """(ring step, rows to send counted from the target's first, rows of ours to receive)."""
     axis = grid.feature_axis
@@ -159,7 +194,11 @@ def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> tor
     slices = ColumnSlices(rows.shape[1], grid.feature)
     start, stop = ranges.partition(grid.p)
     out = empty_as(rows, stop - start, slices.size(grid.m))
-    out[slice(*ranges.within(grid.rank))] = rows[:, slice(*slices.bounds(grid.m))]
+    own = slice(*slices.bounds(grid.m))
+    out[slice(*ranges.within(grid.rank))] = rows[:, own]
+    if channel.in_place:
+        _columns_in_place(channel, ranges, rows, own, out)
+        return out
     buffers = Buffers(2, rows)
     flying: deque[Pending] = deque()
     # The ring's rounds with both ends exchanged: we send rows of ours, and receive theirs.
@@ -175,3 +214,19 @@ def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> tor
     for pending in flying:
         pending.wait()
     return out
+
+
+def _columns_in_place(
+    channel: Channel, ranges: RowRanges, rows: torch.Tensor, own: slice, out: torch.Tensor
+) -> None:
+    """The other sub-ranges' part of :func:`rows_to_tile`, where peers show their rows."""
+    axis, width = channel.axis, rows.shape[1]
+    slices = ColumnSlices(width, axis.size)
+    for step, incoming, outgoing in _ring_rounds(channel.grid, ranges):
+        target = slices.size((axis.index - step) % axis.size)
+        channel.group(step).count(
+            [_bytes(rows, outgoing, target)], _bytes(rows, incoming, own.stop - own.start)
+        )
+    with shown(channel, [rows]) as (seen,), channel.computing():
+        for i in axis.others():
+            out[slice(*ranges.within(axis.ranks[i]))] = seen.of(i, width)[:, own]

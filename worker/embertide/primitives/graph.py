@@ -21,7 +21,8 @@ from embertide.kernels.edge_features import (
     single_loop_features,
     without_loop_features,
 )
-from embertide.primitives.exchange import Exchange
+from embertide.primitives.exchange import Channel, Exchange
+from embertide.primitives.in_place import WindowRows, shown
 from embertide.primitives.sources import (
     LoadedHolders,
     RangeHolders,
@@ -263,6 +264,8 @@ class LayerGraph:
         """
         sources = self.tiles()
         channel = self.exchange.channel("graph", "degrees", relations=[self.relation])
+        if sources.window is not None:
+            return _add_in_place(channel, sources, sources.window, kind, add)
         start, stop = self.origins.partition(self.exchange.grid.p)
         degree = torch.zeros(stop - start, dtype=kind, device=channel.device)
         add(sources.local, degree)
@@ -280,6 +283,26 @@ class LayerGraph:
         for i, request in sources.requests.items():
             degree.index_add_(0, request.rows, received[i])
         return degree
+
+
+def _add_in_place(
+    channel: Channel,
+    sources: Sources,
+    window: WindowRows,
+    kind: torch.dtype,
+    add: Callable[[Block, torch.Tensor], None],
+) -> torch.Tensor:
+    """As :meth:`LayerGraph._add_out`, of what the ranks of one host have added up themselves."""
+    own = torch.zeros((window.end, 1), dtype=kind)
+    add(sources.local, own[:, 0])
+    sent = [
+        4 * int(count) for i, count in enumerate(sources.cuts[:, -1]) if i != channel.axis.index
+    ]
+    channel.count(sent, sum(4 * len(request.rows) for request in sources.requests.values()))
+    rows = window.slice(channel.axis.index)
+    with shown(channel, [own]) as (seen,):
+        parts = [seen.of(i, 1)[rows, 0] for i in range(channel.axis.size)]
+        return torch.stack(parts).sum(0, dtype=kind)
 
 
 def _looped(csr: Csr, view: EdgeView) -> Csr:

@@ -25,6 +25,7 @@ from embertide.kernels.csr import Csr, id_type
 from embertide.kernels.cut import Places, RangePlaces, TablePlaces, cut_by_group
 from embertide.kernels.node_set import NodeSet, unpack_bitmap
 from embertide.primitives.exchange import Channel
+from embertide.primitives.in_place import WindowRows
 from embertide.primitives.rounds import places_before, share_rounds
 
 LOOK_UP_NODES = 1 << 22
@@ -98,6 +99,8 @@ class Sources:
         requests: axis index -> what that peer needs of us.
         cuts: [axis size, rounds + 1] how many rows of each peer arrive before each round.
         outputs: output rows of the non-zeros' matrix.
+        window: where sources are that are all read in place: ``local`` has all non-zeros and
+            points there, and ``remote`` is empty. None: each rank has groups of its own.
     """
 
     axis: Axis
@@ -107,6 +110,7 @@ class Sources:
     requests: dict[int, Request]
     cuts: Counts
     outputs: int
+    window: WindowRows | None = None
 
     @property
     def unique(self) -> int:
@@ -181,6 +185,11 @@ def find_sources(
     members = NodeSet([csr.cols for csr in csrs], nodes)
     if isinstance(holders, RangeHolders):
         places, cuts, requests = _in_ranges(channel, members, holders, group_rows)
+        if channel.in_place:
+            window = WindowRows(np.array(holders.bounds, np.int64))
+            return [
+                _in_window(csr, holders.axis, window, cuts, requests, group_rows) for csr in csrs
+            ]
     else:
         places, cuts, requests = _at_loaders(channel, members, holders, group_rows)
     found = []
@@ -199,6 +208,27 @@ def find_sources(
             )
         )
     return found
+
+
+def _in_window(
+    csr: Csr,
+    axis: Axis,
+    window: WindowRows,
+    cuts: Counts,
+    requests: dict[int, Request],
+    group_rows: int,
+) -> Sources:
+    """The pattern of a rank that reads every source where it stands."""
+    return Sources(
+        axis=axis,
+        local=Block(None, csr.indptr, window.of_nodes(csr.cols), csr.weights),
+        remote=(),
+        group_rows=group_rows,
+        requests=requests,
+        cuts=cuts,
+        outputs=csr.rows,
+        window=window,
+    )
 
 
 def local_sources(csr: Csr, axis: Axis, device: torch.device) -> Sources:

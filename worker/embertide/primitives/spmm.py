@@ -27,6 +27,7 @@ from embertide.kernels.spmm import (
 )
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel, Pending
+from embertide.primitives.in_place import WindowRows, shown
 from embertide.primitives.sources import Sources
 
 
@@ -52,12 +53,14 @@ class Arrived:
         source: [s, width] what ``block.indices`` point into.
         slots: the group's slots; None for the local group.
         number: of the remote group; None for the local one.
+        scale: [s] factors of the sources that are still to be applied, or None.
     """
 
     block: Block
     source: torch.Tensor
     slots: slice | None
     number: int | None = None
+    scale: torch.Tensor | None = None
 
 
 def arriving(
@@ -85,6 +88,9 @@ def arriving(
         reuse: a group's ``source`` is overwritten once the caller asks for the next; without it,
             each has memory of its own.
     """
+    if sources.window is not None:
+        yield from _in_place(channel, sources, sources.window, local, pick.scale)
+        return
     ahead: deque[tuple[int, torch.Tensor, Pending]] = deque()
     behind: Pending | None = None
     rounds = iter(range(sources.rounds))
@@ -93,7 +99,7 @@ def arriving(
     fetch = _Fetch(channel, sources, pick, width, incoming, Buffers(depth + 1, local))
     ahead.extend(map(fetch, islice(rounds, depth)))
     with channel.computing():
-        yield Arrived(sources.local, local, None)
+        yield Arrived(sources.local, local, None, scale=pick.scale)
     while ahead:
         number, buffer, pending = ahead.popleft()
         pending.received()
@@ -107,6 +113,29 @@ def arriving(
                 yield Arrived(sources.remote[number], buffer, slots, number)
     if behind is not None:
         behind.wait()
+
+
+def _in_place(
+    channel: Channel,
+    sources: Sources,
+    window: WindowRows,
+    rows: torch.Tensor,
+    scale: torch.Tensor | None,
+) -> Iterator[Arrived]:
+    """Yield all non-zeros at once, over the rows of all ranks; they count as if they travelled.
+
+    Rows that are counted are those that sockets would bring: in the same groups, each once.
+    """
+    row = rows.element_size() * rows.shape[1]
+    tensors = [rows] if scale is None else [rows, scale]
+    with shown(channel, tensors) as seen:
+        for number in range(sources.rounds):
+            first, last = sources.group(number)
+            sent = [len(asked) * row for _, asked in sources.outgoing(number)]
+            channel.group(number + 1).count(sent, (last - first) * row)
+        source, *scales = [one.window(window) for one in seen]
+        with channel.computing():
+            yield Arrived(sources.local, source, None, scale=scales[0] if scales else None)
 
 
 @dataclass(frozen=True)
@@ -272,7 +301,7 @@ class _Sum:
             # With groups to come what is added goes in first and the activation waits for the last.
             last = self._last
             early = replace(last, activation="none", scale=None) if reduce == "sum" else NOTHING
-            factors = self._reduction.factors(block, self._operand.scale)
+            factors = self._reduction.factors(block, arrived.scale)
             reduce_rows(
                 self._out,
                 block,
@@ -311,8 +340,10 @@ def spmm_linear(
 ) -> torch.Tensor:
     """As :func:`spmm`, multiplied by a weight before the epilogue; the sums never exist as a whole.
 
+    Collective: every rank of the sources' axis must call.
+
     Args:
-        sources: all held by this rank.
+        sources: all held by this rank, or read in place.
         operand: with all columns.
         weight: [D', D].
         onto: as in :func:`embertide.primitives.gemm.linear`.
@@ -321,18 +352,18 @@ def spmm_linear(
         [outputs, D'].
     """
     out = empty_as(operand.local, sources.outputs, len(weight)) if onto is None else onto
-    block = sources.local
-    factors = reduction.factors(block, operand.scale)
-    with channel.computing():
+    width = operand.local.shape[1]
+    groups = arriving(channel, sources, operand.local, operand.picked, width=width, depth=1)
+    for arrived in groups:
         reduce_linear(
             out,
-            block,
-            operand.local,
+            arrived.block,
+            arrived.source,
             weight,
-            factors,
+            reduction.factors(arrived.block, arrived.scale),
             last,
             reduce=reduction.reduce,
             accumulate=onto is not None,
         )
-    channel.reduced(block)
+        channel.reduced(arrived.block)
     return out

@@ -107,7 +107,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             last = execution.scaling_epilogue(run, "tile")
             out = spmm(channel, sources, operand, reduction, last, depth=depth)
             return Shard("tile", out, width)
-        if execution.grid.world == 1:
+        if execution.grid.world == 1 or (sources.window and execution.grid.feature == 1):
             weight = execution.param(run.product.weight)
             last, onto = execution.scaling_epilogue(run, "rows"), execution.onto(run)
             out = spmm_linear(channel, sources, operand, weight, reduction, last, onto)
@@ -234,7 +234,8 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """Rows of sources come, for all of these; the bytes of what is held of them."""
         names, width = tuple(step.relation for step in steps), walk.width(self.x)
         union = walk.size.of_relations(names)
-        loaded, held = self._from_loaders(walk), union.in_flight(width)
+        loaded = self._from_loaders(walk)
+        held = union.in_flight(width, loaded=loaded)
         if loaded:
             blocks = sum(walk.block.get(name, 0.0) for name in names)
             walk.need(blocks + _SOURCE_BYTES * union.unique())

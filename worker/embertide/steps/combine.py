@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from embertide.kernels.memory import copy_of, empty_as
 from embertide.layouts import Layout, Shard
 from embertide.steps.base import Read, Step
 from embertide.steps.execution import Execution
@@ -40,7 +41,7 @@ class Combine(Step, kind="combine"):
         a = tensors.get(self.a, layout, channel)
         b = tensors.get(self.b, layout, channel)
         fresh = tensors.dies(self.b) and self.a != self.b
-        data = b.data if fresh else b.data.clone()
+        data = b.data if fresh else copy_of(b.data)
         if self.beta != 1.0:
             data.mul_(self.beta)
         return Shard(layout, data.add_(a.data, alpha=self.alpha), a.width)
@@ -74,7 +75,9 @@ class Concat(Step, kind="concat"):
 
         Collective: every rank must call.
         """
-        data = torch.cat([execution.rows(name, self.layer) for name in self.inputs], dim=1)
+        parts = [execution.rows(name, self.layer) for name in self.inputs]
+        out = empty_as(parts[0], len(parts[0]), sum(part.shape[1] for part in parts))
+        data = torch.cat(parts, dim=1, out=out)
         return Shard("rows", data, data.shape[1])
 
     def wants_rows(self, _name: str) -> bool:

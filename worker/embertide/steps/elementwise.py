@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from embertide.kernels.memory import copy_of
 from embertide.layouts import Layout, Shard
 from embertide.steps.base import Read, Step
 from embertide.steps.execution import Execution
@@ -82,4 +83,4 @@ class Elementwise(Step, kind="elementwise"):
 
 
 def _owned(data: Tensor, fresh: bool) -> Tensor:
-    return data if fresh else data.clone()
+    return data if fresh else copy_of(data)

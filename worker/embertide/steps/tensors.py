@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 from embertide.grid import ColumnSlices, RowRanges
+from embertide.kernels.memory import copy_of
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.gemm import rows_to_tile, tile_to_rows
@@ -127,7 +128,7 @@ class Tensors:
         shard = self.any(name, channel)
         if self.dies(name):
             return shard
-        return Shard(shard.layout, shard.data.clone(), shard.width)
+        return Shard(shard.layout, copy_of(shard.data), shard.width)
 
     def land(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -22,14 +23,32 @@ _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 4 << 20
 """More than a batch, whose memory is used again at once."""
 
+_BLOCK_BYTES = 512
+"""Of st_blocks."""
+_SHARED: dict[int, int] = {}
+"""Process -> its file; one that is forked has none."""
+
 
 def allocated_bytes() -> int:
-    """Anonymous resident memory of this process; its resident set where the system can't tell."""
+    """Anonymous resident memory of this process, and what its peers can map of it.
+
+    Its resident set where the system can't tell.
+    """
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():
             if line.startswith("RssAnon:"):
-                return int(line.split()[1]) * 1024
+                return int(line.split()[1]) * 1024 + _shared_bytes()
     return int(psutil.Process().memory_info().rss)
+
+
+def count_shared(file: int) -> None:
+    """Count a file of memory that peers can map, by its descriptor, as this process's own."""
+    _SHARED[os.getpid()] = file
+
+
+def _shared_bytes() -> int:
+    file = _SHARED.get(os.getpid())
+    return 0 if file is None else os.fstat(file).st_blocks * _BLOCK_BYTES
 
 
 def return_large_arrays() -> None:

@@ -8,15 +8,17 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
+#include "shared_memory.hpp"
 
 namespace embertide {
 namespace {
 
-constexpr size_t kHuge = size_t{2} << 20;
+constexpr size_t kHuge = kHugePage;
 
 struct Mapping {
     void* start;
     size_t bytes;
+    size_t usable;  // from the first huge page in it on
 };
 
 // Mappings that nobody uses, for the next arrays of about their size: the system clears pages
@@ -28,7 +30,7 @@ public:
     std::optional<Mapping> take(size_t least) {
         const std::lock_guard<std::mutex> lock(mutex_);
         for (size_t i = 0; i < held_.size(); ++i) {
-            if (held_[i].bytes < least || held_[i].bytes > least + least / 4) continue;
+            if (held_[i].usable < least || held_[i].usable > least + least / 4) continue;
             const Mapping found = held_[i];
             held_.erase(held_.begin() + i);
             return found;
@@ -47,7 +49,8 @@ public:
 
 private:
     void unmap() {
-        for (const Mapping& mapping : held_) munmap(mapping.start, mapping.bytes);
+        for (const Mapping& mapping : held_)
+            if (!free_shared(mapping.start, mapping.bytes)) munmap(mapping.start, mapping.bytes);
         held_.clear();
     }
 
@@ -60,20 +63,25 @@ Idle& idle() {
     return *held;
 }
 
-Mapping map(size_t size) {
-    if (const auto found = idle().take(size)) return *found;
+// `usable` bytes, a multiple of a huge page, which other processes can map where they are to.
+Mapping map(size_t usable) {
+    if (const auto found = idle().take(usable)) return *found;
+    if (uses_shared_file())
+        if (void* const shared = allocate_shared(usable)) return {shared, usable, usable};
+    const size_t size = usable + kHuge;
     void* start = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED) throw std::bad_alloc();
-    return {start, size};
+    return {start, size, usable};
 }
 
-// `bytes` and a little more, aligned to a huge page. What is never touched takes no memory.
+// `bytes` and a little more, aligned to a huge page. What is never touched takes no memory, unless
+// other processes can map it.
 nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> huge_pages(size_t bytes) {
-    const Mapping mapping = map((bytes + kHuge - 1) / kHuge * kHuge + kHuge);
+    const Mapping mapping = map((bytes + kHuge - 1) / kHuge * kHuge);
     const size_t aligned = (reinterpret_cast<size_t>(mapping.start) + kHuge - 1) / kHuge * kHuge;
 #ifdef MADV_HUGEPAGE
     // Only advice: where the system says no, the pages are small ones.
-    madvise(reinterpret_cast<void*>(aligned), mapping.bytes - kHuge, MADV_HUGEPAGE);
+    madvise(reinterpret_cast<void*>(aligned), mapping.usable, MADV_HUGEPAGE);
 #endif
     nb::capsule owner(new Mapping(mapping), [](void* held) noexcept {
         const Mapping* mapping = static_cast<Mapping*>(held);

@@ -17,6 +17,7 @@ NB_MODULE(_native, m) {
     });
     bind_reading(m);
     bind_memory(m);
+    bind_shared_memory(m);
     bind_ids(m);
     bind_rows(m);
     bind_spmm(m);

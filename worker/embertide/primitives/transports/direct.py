@@ -8,6 +8,9 @@ is how its peers learn of its end.
 
 Nothing happens in the background: a message travels while its receiver waits for it. A sender's
 buffer is free again once the receiver has done so.
+
+Memory that both can map (:mod:`embertide.kernels.memory`) is not copied at all: it is *shown* by
+its place in the sender's file, read where it stands, and taken when the reader is done with it.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ import torch
 import torch.distributed as dist
 
 _FRAME = struct.Struct("<QQ")
-"""Address and size of an offer; both 0 say that the oldest offer has been taken."""
+"""Address and size of an offer, or place + 1 and size of what is shown; both 0 say that the oldest
+of these has been taken."""
 _TAKEN = _FRAME.pack(0, 0)
 _PART_BYTES = 4 << 20
 """What one thread reads at a time."""
@@ -71,11 +75,19 @@ class Link:
         pid: its process, as this one sees it.
         connection: a connected SOCK_SEQPACKET socket.
         timeout: seconds after which a silent peer counts as lost.
+        file: descriptor of the peer's shared memory, where it can be mapped.
     """
 
     def __init__(
-        self, links: Links, peer: int, pid: int, connection: socket.socket, timeout: float
+        self,
+        links: Links,
+        peer: int,
+        pid: int,
+        connection: socket.socket,
+        timeout: float,
+        file: int | None = None,
     ) -> None:
+        self.file = file
         connection.setblocking(False)
         self._links, self._peer, self._pid, self._socket = links, peer, pid, connection
         self._file = connection.fileno()
@@ -100,6 +112,30 @@ class Link:
         self._unread.append(tensor)
         self._expected += 1
         return Received(self, self._expected)
+
+    def show(self, tensor: torch.Tensor, place: int) -> Sent:
+        """Let the peer read a tensor of our shared file; it must not change until it is taken."""
+        self._untaken.append(tensor)
+        self._offered += 1
+        self._say(_FRAME.pack(place + 1, tensor.nbytes))
+        return Sent(self, self._offered)
+
+    def look(self) -> tuple[int, int]:
+        """Place in the peer's file and size of what it shows next, as soon as it does.
+
+        Nothing else may be on its way from the peer until :meth:`done_looking`.
+        """
+        assert not self._unread, f"messages of rank {self._peer} are still to be read"
+        while not self._offers:
+            self._wait()
+        place, size = self._offers.popleft()
+        return place - 1, size
+
+    def done_looking(self) -> None:
+        """Say that what was shown first, of what was not taken yet, is no longer read."""
+        self._say(_TAKEN)
+        while self._unsaid:
+            self._wait()
 
     def wait_taken(self, number: int) -> None:
         """Block until the peer has taken the message of that number."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from embertide.kernels import memory
 from embertide.primitives.transports.direct import Link, Links, read_memory
 
 AllObjects = Callable[[Any], list[Any]]
@@ -55,7 +56,8 @@ def meet(rank: int, all_objects: AllObjects, timeout: float) -> dict[int, Link]:
         for connection in [*(c for _, c in connected), *_accept(listener, callers)]:
             known = _introduce(connection, hello, tokens)
             if known is not None:
-                found[known[0]] = Link(links, *known, connection, timeout)
+                file = _exchange_files(connection)
+                found[known[0]] = Link(links, *known, connection, timeout, file)
         listener.close()
     # The others have read our token once this is over.
     working = all_objects(list(found))
@@ -119,6 +121,20 @@ def _introduce(
     if uid == os.getuid() and token == tokens[peer] == bytes(read.tolist()):
         return peer, pid
     connection.close()
+    return None
+
+
+def _exchange_files(connection: socket.socket) -> int | None:
+    """The descriptor of the peer's shared memory; None where either end has none."""
+    own, files = memory.shared_file(), []
+    # A peer that could not read our token has closed its end.
+    with suppress(OSError):
+        socket.send_fds(connection, [b"\0"], [] if own is None else [own])
+        files = socket.recv_fds(connection, 1, 1)[1]
+    if files and own is not None:
+        return files[0]
+    for file in files:
+        os.close(file)
     return None
 
 

@@ -1,0 +1,130 @@
+"""Tensors of peers on this host, read where they stand.
+
+Where all ranks of an axis can map each other's memory, nothing is packed, sent or received: a rank
+*shows* its tensor, maps those of the others beside its own, and reads any row of theirs as if it
+held it. The others may change or free what they showed once this rank is done.
+
+In such a *window* the rows of each rank begin at a multiple of ``SPAN_ROWS``, so that a tensor of
+any width begins at a page there.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from embertide.kernels import memory, native
+from embertide.kernels.csr import id_type
+from embertide.primitives.exchange import Channel
+
+SPAN_ROWS = 1 << 19
+"""Huge pages begin at every multiple of so many rows, whatever four-byte values a row has."""
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """Where the rows of each rank of an axis are in a window.
+
+    Attributes:
+        bounds: [ranks + 1] the nodes that each rank owns.
+    """
+
+    bounds: Counts
+
+    @property
+    def starts(self) -> Counts:
+        """[ranks] the first row of each rank."""
+        spans: Counts = -(-np.diff(self.bounds) // SPAN_ROWS) * SPAN_ROWS
+        ends: Counts = np.cumsum(spans)
+        return ends - spans
+
+    @property
+    def end(self) -> int:
+        """One past the last row."""
+        return int(self.starts[-1] + self.bounds[-1] - self.bounds[-2])
+
+    def slice(self, index: int) -> slice:
+        """The rows of a rank."""
+        start = int(self.starts[index])
+        return slice(start, start + int(self.bounds[index + 1] - self.bounds[index]))
+
+    def copy(self, source: torch.Tensor) -> torch.Tensor:
+        """A window's rows in memory of our own; between them is nothing, but it may be touched."""
+        copy = source.new_empty(source.shape)
+        for index in range(len(self.bounds) - 1):
+            rows = self.slice(index)
+            copy[rows] = source[rows]
+        return copy
+
+    def of_nodes(self, nodes: torch.Tensor) -> torch.Tensor:
+        """[k] the row of each node, int32 where that holds all."""
+        kind = id_type(self.end) if nodes.dtype == torch.int32 else torch.int64
+        rows = torch.empty(len(nodes), dtype=kind)
+        native.lib.shift_nodes(nodes, self.bounds, self.starts, rows)
+        return rows
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One tensor of each rank of an axis.
+
+    Attributes:
+        own: ours, in the shared file.
+        places: axis index -> (file descriptor, offset and bytes of that rank's).
+    """
+
+    own: torch.Tensor
+    places: dict[int, tuple[int, int, int]]
+
+    def of(self, index: int, columns: int) -> torch.Tensor:
+        """[n, columns] a rank's tensor."""
+        file, place, size = self.places[index]
+        rows = size // (self.own.element_size() * columns) if columns else 0
+        return memory.window((rows, columns), self.own.dtype, [(file, place, size, 0)])
+
+    def window(self, rows: WindowRows) -> torch.Tensor:
+        """[rows.end, width] those of all ranks, which have the same width."""
+        row = math.prod(self.own.shape[1:]) * self.own.element_size()
+        parts = [(*self.places[i], int(start) * row) for i, start in enumerate(rows.starts)]
+        shape = (rows.end, *self.own.shape[1:])
+        return memory.window(shape, self.own.dtype, [part for part in parts if part[2]])
+
+
+@contextmanager
+def shown(channel: Channel, tensors: Sequence[torch.Tensor]) -> Iterator[list[Shown]]:
+    """Show tensors to the other ranks of an axis, and see theirs, for the body of a ``with``.
+
+    Collective: every rank of the axis must call. The body must not exchange anything on this axis.
+    """
+    links, axis, recorder = channel.links(), channel.axis, channel.exchange.recorder
+    others, placed = axis.others(), [memory.place_in_file(tensor) for tensor in tensors]
+    file = memory.shared_file()
+    assert file is not None
+    start = time.perf_counter()
+    sent = [links[i].show(*one) for one in placed for i in others]
+    seen = []
+    for own, place in placed:
+        places = {axis.index: (file, place, own.nbytes)}
+        for i in others:
+            peer = links[i].file
+            assert peer is not None
+            places[i] = (peer, *links[i].look())
+        seen.append(Shown(own, places))
+    recorder.waited(channel.label, time.perf_counter() - start)
+    yield seen
+    start = time.perf_counter()
+    for _ in placed:
+        for i in others:
+            links[i].done_looking()
+    for one in sent:
+        one.wait()
+    recorder.waited(channel.label, time.perf_counter() - start)
