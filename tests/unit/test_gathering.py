@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from embertide.models.gathering import gather_steps
 from embertide.models.order import order_steps
 from embertide.steps import Attend, PairAttend, Program, Step
 from tests.support import hetero_cases_pyg
@@ -55,7 +56,7 @@ def test_every_step_reads_what_is_there(made: Program) -> None:
 
 
 def test_one_worker_keeps_the_order() -> None:
-    assert names(order_steps(messages(), 1).steps) == names(messages().steps)
+    assert gather_steps(messages(), 1) == messages()
 
 
 def test_a_step_that_follows_from_another_brings_its_rows_itself() -> None:

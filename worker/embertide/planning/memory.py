@@ -16,8 +16,12 @@ from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.steps.program import Program
 
-_OVERHEAD = 56 << 20
-"""Readers' and writers' buffers, connections, allocator: measured, the same for every size."""
+_OVERHEAD = 20 << 20
+"""Connections, allocator: measured, the same for every size."""
+_THREAD_BYTES = 18 << 20
+"""Of a thread that reads or writes: its buffers, likewise."""
+_BUFFERING_THREADS = 2
+"""At most; more have not been seen to take more."""
 _MAPPING_BYTES = 128 << 20
 """At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
 _MAPPED_EDGE_BYTES = 64
@@ -57,7 +61,7 @@ def planned_memory(
     """Bytes of the fullest worker per stage, beyond its imports.
 
     Args:
-        threads: of a worker, each of which reads a split.
+        threads: of a worker, each of which reads or writes a part.
     """
     held = [_type_bytes(name, graph, program) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in held)
@@ -82,7 +86,8 @@ def planned_memory(
         "infer": kept + max(gathering, layers),
         "publish": sum(of_type.named for of_type in held) + results,
     }
-    return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
+    overhead = _OVERHEAD + min(threads, _BUFFERING_THREADS) * _THREAD_BYTES
+    return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
