@@ -19,7 +19,7 @@ from embertide.steps.program import Program
 _OVERHEAD = 20 << 20
 """Connections, allocator: measured, the same for every size."""
 _THREAD_BYTES = 18 << 20
-"""Of a thread that reads or writes: its buffers, likewise."""
+"""Of a thread that reads or writes: its buffers, of which the first thread keeps none."""
 _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
 _MAPPING_BYTES = 128 << 20
@@ -79,15 +79,16 @@ def planned_memory(
         graph.size.of_type(name).tensor(program.widths[result])
         for name, result in program.results.items()
     )
+    buffering = min(threads, _BUFFERING_THREADS)
+    buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     stages = {
-        "features": _loading(held),
-        "ingest": loaded + _ingesting(graph, threads),
-        "csr": loaded + max(_sorting(graph), csrs + own),
-        "infer": kept + max(gathering, layers),
-        "publish": sum(of_type.named for of_type in held) + results,
+        "features": _loading(held) + buffers,
+        "ingest": loaded + _ingesting(graph, threads, buffers),
+        "csr": loaded + max(_sorting(graph), csrs + own) + left,
+        "infer": kept + max(gathering, layers) + left,
+        "publish": sum(of_type.named for of_type in held) + results + buffers,
     }
-    overhead = _OVERHEAD + min(threads, _BUFFERING_THREADS) * _THREAD_BYTES
-    return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
+    return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +178,8 @@ def _chunks(relation: PlannedRelation, size: Size) -> float:
     return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
 
 
-def _ingesting(graph: PlannedGraph, threads: int) -> float:
-    """Edge types are read one after another."""
+def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
+    """Edge types are read one after another; those that are being mapped are in the buffers."""
     kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
     peak = before = 0.0
     for relation, size in _files(graph):
@@ -186,7 +187,8 @@ def _ingesting(graph: PlannedGraph, threads: int) -> float:
         ends = (relation.relation.source, relation.relation.destination)
         hashed = any(kinds[name] != "dense" for name in ends)
         mapped = min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * size.edges / size.workers)
-        peak = max(peak, before + (mapped if hashed else 0.0) + _reading(relation, size, threads))
+        beside = max(mapped if hashed else 0.0, buffers)
+        peak = max(peak, before + beside + _reading(relation, size, threads))
     return peak
 
 
