@@ -24,11 +24,13 @@ from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import NOTHING, Factors, reduce_rows
 from embertide.layouts import Loaded
 from embertide.primitives import attention, gemm
+from embertide.primitives.arriving import tile_operand
 from embertide.primitives.exchange import Channel, Exchange
+from embertide.primitives.finding import find_sources
 from embertide.primitives.landing import land
 from embertide.primitives.shuffle import HISTOGRAM_BITS, EdgeChunk, Edges
-from embertide.primitives.sources import RangeHolders, Sources, find_sources
-from embertide.primitives.spmm import Reduction, spmm, tile_operand
+from embertide.primitives.sources import RangeHolders, Sources
+from embertide.primitives.spmm import Reduction, spmm
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.stages.csr import build_graph, choose_ranges, cut_ranges, gather_partition

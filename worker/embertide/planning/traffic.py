@@ -15,9 +15,9 @@ from embertide.planning.graph import PlannedGraph
 from embertide.planning.loads import NodeLoads, edge_loads, node_loads
 from embertide.planning.tensors import tensor_moves
 from embertide.primitives.directory import LOCATED_ROWS
+from embertide.primitives.finding import LOOK_UP_NODES
 from embertide.primitives.gemm import BLOCK_ROWS
 from embertide.primitives.graph import EdgeView
-from embertide.primitives.sources import LOOK_UP_NODES
 from embertide.steps.moves import (
     Conversion,
     Degrees,

@@ -19,9 +19,9 @@ import torch
 from embertide.grid import ColumnSlices, Grid
 from embertide.kernels import attention as kernels
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
+from embertide.primitives.arriving import arriving, arriving_rows, tile_operand
 from embertide.primitives.exchange import Channel
 from embertide.primitives.sources import Sources
-from embertide.primitives.spmm import arriving, arriving_rows, tile_operand
 
 
 def head_columns(grid: Grid, heads: int, width: int, m: int) -> HeadColumns:

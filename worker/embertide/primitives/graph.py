@@ -22,12 +22,12 @@ from embertide.kernels.edge_features import (
     without_loop_features,
 )
 from embertide.primitives.exchange import Channel, Exchange
+from embertide.primitives.finding import find_sources
 from embertide.primitives.in_place import WindowRows, shown
 from embertide.primitives.sources import (
     LoadedHolders,
     RangeHolders,
     Sources,
-    find_sources,
     local_sources,
 )
 

@@ -20,9 +20,9 @@ from embertide.kernels.memory import empty_as
 from embertide.kernels.owners import split_by_owner
 from embertide.kernels.rows import gather_rows, scatter_rows
 from embertide.layouts import Layout, Loaded, Shard
+from embertide.primitives.arriving import Operand, Pick
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel, Pending
-from embertide.primitives.spmm import Operand, Pick
 
 
 def loaded_operand(grid: Grid, loaded: Loaded, scale: torch.Tensor | None) -> Operand:

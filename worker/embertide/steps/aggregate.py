@@ -11,20 +11,14 @@ import torch
 from embertide.errors import ModelError
 from embertide.kernels.spmm import NOTHING
 from embertide.layouts import Layout, Shard
+from embertide.primitives.arriving import Operand, tile_operand
 from embertide.primitives.directory import look_up
 from embertide.primitives.exchange import Channel
 from embertide.primitives.gemm import linear, ring_gemm
 from embertide.primitives.graph import LayerGraph
 from embertide.primitives.landing import loaded_operand
 from embertide.primitives.sources import LoadedHolders, Sources
-from embertide.primitives.spmm import (
-    Operand,
-    Reduction,
-    spmm,
-    spmm_each,
-    spmm_linear,
-    tile_operand,
-)
+from embertide.primitives.spmm import Reduction, spmm, spmm_each, spmm_linear
 from embertide.spec.grid import GridShape
 from embertide.steps.base import EdgeStep, Leader
 from embertide.steps.execution import Execution

@@ -19,7 +19,7 @@ from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import EdgeRun, Reduce, Segments, edge_runs
 from embertide.layouts import Layout, Shard
-from embertide.primitives.spmm import arriving_rows
+from embertide.primitives.arriving import arriving_rows
 from embertide.spec.grid import GridShape
 from embertide.steps.base import Param, Read
 from embertide.steps.execution import Execution

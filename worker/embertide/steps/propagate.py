@@ -13,8 +13,9 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
+from embertide.primitives.arriving import Operand, tile_operand
 from embertide.primitives.sources import Sources
-from embertide.primitives.spmm import Operand, Reduction, spmm, tile_operand
+from embertide.primitives.spmm import Reduction, spmm
 from embertide.steps.aggregate import Aggregate
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
