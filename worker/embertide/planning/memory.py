@@ -179,7 +179,7 @@ def _chunks(relation: PlannedRelation, size: Size) -> float:
 
 
 def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
-    """Edge types are read one after another; those that are being mapped are in the buffers."""
+    """Edge types are read one after another; what is being read or mapped is in the buffers."""
     kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
     peak = before = 0.0
     for relation, size in _files(graph):
@@ -187,8 +187,8 @@ def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
         ends = (relation.relation.source, relation.relation.destination)
         hashed = any(kinds[name] != "dense" for name in ends)
         mapped = min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * size.edges / size.workers)
-        beside = max(mapped if hashed else 0.0, buffers)
-        peak = max(peak, before + beside + _reading(relation, size, threads))
+        beside = (mapped if hashed else 0.0) + _reading(relation, size, threads)
+        peak = max(peak, before + max(beside, buffers))
     return peak
 
 
