@@ -110,7 +110,7 @@ class OutputReport(ReportModel):
     def to_text(self) -> str:
         """Compact JSON of at most 4000 bytes; without URI, then types, where it does not fit."""
         text = super().to_text()
-        if len(text.encode()) <= _LONGEST_BYTES:
+        if len(text.encode()) <= _LONGEST_BYTES or not (self.uri or self.types):
             return text
         left_out = {"uri": ""} if self.uri else {"types": None}
         return self.model_copy(update=left_out).to_text()

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from embertide.tracing.messages import REDUCES, Edges
+from embertide.models.convs.aggregation import REDUCES
+from embertide.tracing.messages import Edges
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import here, refuse
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from embertide.models.convs.aggregation import REDUCES
 from embertide.tracing.dgl_frames import At, Field, Frame, Frames, Together, View
 from embertide.tracing.dgl_types import GraphView
-from embertide.tracing.messages import REDUCES
 from embertide.tracing.recording import Recording
 from embertide.tracing.source import here, refuse
 

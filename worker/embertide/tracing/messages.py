@@ -8,20 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from embertide.kernels.segments import Reduce
 from embertide.tracing.graphs import RandomGraph
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Tape, Traced, plain
-
-Reduce = Literal["sum", "mean", "max", "min", "var"]
-REDUCES: dict[str, Reduce] = {
-    "add": "sum",
-    "sum": "sum",
-    "mean": "mean",
-    "max": "max",
-    "min": "min",
-    "var": "var",
-}
 
 
 @dataclass(frozen=True)

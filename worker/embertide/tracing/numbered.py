@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from embertide.kernels.segments import Reduce
+from embertide.models.convs.aggregation import REDUCES
 from embertide.tracing.dgl_together import TogetherGraph
-from embertide.tracing.messages import REDUCES, Reduce
 from embertide.tracing.recording import Recording
 from embertide.tracing.respelled import attended
 from embertide.tracing.roles import ALL, shaped

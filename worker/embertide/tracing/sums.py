@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from embertide.kernels.segments import Reduce
 from embertide.tracing.attention import lower_attention, softmax_in
 from embertide.tracing.lower import Lowering
 from embertide.tracing.message_lines import lower_message
-from embertide.tracing.messages import Reduce
 from embertide.tracing.roles import is_weight, shaped
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse

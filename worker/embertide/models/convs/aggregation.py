@@ -7,15 +7,16 @@ from embertide.models.builder import ProgramBuilder
 
 LINEAR = ("add", "sum", "mean")
 """Those that a product may stand before or behind."""
-_REDUCE: dict[str, Reduce] = {
+REDUCES: dict[str, Reduce] = {
     "add": "sum",
     "sum": "sum",
     "mean": "mean",
     "max": "max",
     "min": "min",
     "var": "var",
-    "std": "var",
 }
+"""The libraries' names of what one reduction makes."""
+_REDUCE = REDUCES | {"std": "var"}
 _SMALLEST = 1e-5
 """Variances below it count as none (torch_geometric.nn.aggr.StdAggregation)."""
 
