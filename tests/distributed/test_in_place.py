@@ -13,7 +13,9 @@ from embertide.launch.worker import is_lost_peer
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shown
 from embertide.telemetry.memory import allocated_bytes
+from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
+from tests.support.tasks import embed_all
 
 pytestmark = [
     pytest.mark.distributed,
@@ -124,3 +126,15 @@ def _fork(exchange: Exchange) -> bool:
 
 def test_a_forked_process_has_memory_of_its_own() -> None:
     assert on_grid(2, 1, _fork) == [True, True]
+
+
+def test_two_runs_give_the_same_bits() -> None:
+    """Sums go over all non-zeros at once, in the order of the graph, whoever is faster."""
+    case = next(iter(catalogue().values()))
+    graphs, programs = (
+        {(case.kind, case.weighted): case.graph},
+        [(case.program, case.kind, case.weighted)],
+    )
+    first, second = (on_grid(3, 1, embed_all, graphs, programs) for _ in range(2))
+    for (one,), (other,) in zip(first, second, strict=True):
+        assert np.array_equal(one, other)
