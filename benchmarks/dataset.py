@@ -4,8 +4,8 @@
 
 RMAT with the paper's probabilities {0.57, 0.19, 0.19, 0.05} and 20 edges a node (Deal, section
 4.1), labels permuted. Self-loops are left out, so that "a self-loop at every node" is the same
-graph for every system. Edges are parquet, features both npy and parquet, models both GCN and
-GAT with DGL's names of parameters. The same options give the same files.
+graph for every system. Edges are parquet, features npy and, where a case reads them, parquet;
+models are GCN, GAT and APPNP with DGL's names of parameters. The same options give the same files.
 """
 
 from __future__ import annotations
@@ -84,23 +84,32 @@ def write_edges(
 
 
 def write_features(folder: Path, nodes: int, width: int, files: int) -> None:
-    """Rows in no order, as npy (``ids`` beside ``x``) and as parquet."""
+    """Rows in no order, as npy: ``ids`` beside ``x``."""
     generator = np.random.default_rng(1)
-    places = [folder / name for name in ("ids", "x", "parquet")]
-    for place in places:
-        place.mkdir(parents=True, exist_ok=True)
-    ids_npy, x_npy, both = places
+    for name in ("ids", "x"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
     for number, ids in enumerate(np.array_split(generator.permutation(nodes), files)):
         x = generator.standard_normal((len(ids), width), dtype=np.float32)
-        np.save(ids_npy / f"part-{number:02}.npy", ids)
-        np.save(x_npy / f"part-{number:02}.npy", x)
-        vectors = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), width)
+        np.save(folder / "ids" / f"part-{number:02}.npy", ids)
+        np.save(folder / "x" / f"part-{number:02}.npy", x)
+
+
+def write_parquet_features(folder: Path) -> None:
+    """The same rows as parquet, unless they are there."""
+    if (folder / "parquet").exists():
+        return
+    begun = folder / "parquet.begun"
+    begun.mkdir(exist_ok=True)
+    for ids in sorted((folder / "ids").iterdir()):
+        x = np.load(folder / "x" / ids.name)
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), x.shape[1])
         pq.write_table(
-            pa.table({"id": ids, "x": vectors}),
-            both / f"part-{number:02}.parquet",
+            pa.table({"id": np.load(ids), "x": vectors}),
+            begun / f"{ids.stem}.parquet",
             compression="none",
             use_dictionary=False,
         )
+    begun.rename(folder / "parquet")
 
 
 def _write_model(folder: Path, conv: str, width: int) -> None:

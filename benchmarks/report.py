@@ -15,33 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report_operator import section as operator_section
-from benchmarks.report_words import GOALS, INTRODUCTION, PAPER, SYSTEMS, VARIANTS
+from benchmarks.report_primitives import primitives
+from benchmarks.report_words import INTRODUCTION, PAPER, SYSTEMS
+from benchmarks.support.page import Page
 from benchmarks.support.rounds import RESULTS, ROOT, Run, figure, table
 from benchmarks.support.svg import Series, bars, lines
 
 PAGE = ROOT / "docs" / "performance.md"
-
-
-class Page:
-    """Markdown text, and its figures as files beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self._parts = path, [INTRODUCTION]
-        self._figures = path.parent / path.stem
-
-    def add(self, text: str) -> None:
-        """A paragraph, a heading or a table."""
-        self._parts.append(text)
-
-    def draw(self, name: str, alternative: str, svg: str) -> None:
-        """A figure."""
-        self._figures.mkdir(parents=True, exist_ok=True)
-        (self._figures / f"{name}.svg").write_text(svg)
-        self.add(f"![{alternative}]({self._figures.name}/{name}.svg)")
-
-    def write(self) -> None:
-        """Write the page."""
-        self.path.write_text("\n\n".join(self._parts) + "\n")
 
 
 def machine(page: Page, found: dict[str, Run]) -> None:
@@ -80,7 +60,7 @@ def machine(page: Page, found: dict[str, Run]) -> None:
 def end_to_end(page: Page, results: Run) -> None:
     """Fig. 14: whole runs against other systems."""
     page.add("## Whole runs\n\n" + PAPER["end_to_end"])
-    for case in results["cases"]:
+    for case in sorted(results["cases"], key=lambda case: int(case["scale"])):
         systems = case["systems"]
         name = f"{case['conv']}-{case['scale']}-{case['features']}"
         title = f"{case['conv'].upper()}, scale {case['scale']}, {case['features']} features"
@@ -98,6 +78,7 @@ def end_to_end(page: Page, results: Run) -> None:
             "infer ratio",
             "peak MiB",
             "largest difference",
+            "runs",
         ]
         rows: list[list[Any]] = [
             [
@@ -109,6 +90,7 @@ def end_to_end(page: Page, results: Run) -> None:
                 run["infer_ratio"],
                 round(run["peak_bytes"] / 2**20),
                 f"{run['max_error']:.1e}",
+                run["runs"],
             ]
             for label, run in zip(labels, of, strict=True)
         ]
@@ -121,68 +103,6 @@ def end_to_end(page: Page, results: Run) -> None:
             f"Our best grid: work {fastest['work_ratio']:.2f}, inference"
             f" {fastest['infer_ratio']:.2f} of the fastest peer's."
         )
-
-
-def primitives(page: Page, results: Run) -> None:
-    """Figs. 16 to 21: each primitive against the paper's baseline."""
-    page.add(
-        "## Primitives\n\n"
-        f"{results['workers']} workers, 2^{results['scale']} nodes, D = {results['width']}, links"
-        f" shaped by {results['qdisc']}. {PAPER['primitives']}"
-    )
-    names = list(dict.fromkeys(n for case in results["cases"] for n in case["primitives"]))
-    for name in names:
-        cases = [case for case in results["cases"] if name in case["primitives"]]
-        page.add(f"### {VARIANTS[name][0]}\n\n{PAPER[name]}")
-        labels = [f"{case['gigabits']:g}G {case['grid']}" for case in cases]
-        variants = list(cases[0]["primitives"][name])
-        series = [
-            Series(
-                VARIANTS[name][1].get(variant, variant),
-                [case["primitives"][name][variant]["ratio"] for case in cases],
-            )
-            for variant in variants
-            if variant != "ours"
-        ]
-        title = f"{VARIANTS[name][0]}: a baseline's seconds by ours"
-        page.draw(
-            f"primitive-{name.replace('_', '-')}", title, bars(title, "times", labels, series)
-        )
-        page.add(_direction(name, cases))
-        head = ["link, grid", "variant", "seconds", "MiB received", "messages", "peak MiB", "ratio"]
-        rows: list[list[Any]] = [
-            [
-                label,
-                VARIANTS[name][1].get(variant, variant),
-                run["seconds"],
-                run["bytes"] / 2**20,
-                int(run["messages"]),
-                run["peak_bytes"] / 2**20,
-                run["ratio"],
-            ]
-            for label, case in zip(labels, cases, strict=True)
-            for variant, run in case["primitives"][name].items()
-        ]
-        page.add(
-            "<details><summary>All numbers</summary>\n\n" + table(head, rows) + "\n\n</details>"
-        )
-
-
-def _direction(name: str, cases: list[Run]) -> str:
-    """Whether what we measure points where the paper's figure does."""
-    baseline, wanted = GOALS[name]
-    best = max(cases, key=lambda case: case["primitives"][name][baseline]["ratio"])
-    ratios = [case["primitives"][name][baseline]["ratio"] for case in cases]
-    reached = best["primitives"][name][baseline]["ratio"]
-    same = (
-        "the same direction"
-        if sum(r > 1 for r in ratios) * 2 > len(ratios)
-        else ("**not** the same direction")
-    )
-    return (
-        f"We measure {min(ratios):.2f} to {reached:.2f} times over {len(ratios)} settings, most at"
-        f" {best['gigabits']:g} Gbit/s on {best['grid']} (goal {wanted:g}): {same}."
-    )
 
 
 def scaling(page: Page, results: Run) -> None:
@@ -198,6 +118,9 @@ def scaling(page: Page, results: Run) -> None:
         ]
         name = f"scaling-{case['kind']}-{case['conv']}"
         page.draw(name, title, lines(title, "one worker = 1", list(grids), series))
+        received = Series("MiB received a worker", [of["bytes"] / 2**20 for of in grids.values()])
+        moved = f"{title}: what a worker receives"
+        page.draw(f"{name}-bytes", moved, bars(moved, "MiB", list(grids), [received]))
         head = [
             "grid",
             "scale",
@@ -281,7 +204,7 @@ def main() -> None:
     given = parser.parse_args()
     files = {name: given.results / f"{name}.json" for name in SECTIONS}
     found = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
-    page = Page(given.out)
+    page = Page(given.out, INTRODUCTION)
     machine(page, found)
     for name, results in found.items():
         SECTIONS[name](page, results)

@@ -13,9 +13,9 @@ weak: twice the nodes for twice the workers.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from benchmarks.dataset import make
 from benchmarks.machine import limits
 from benchmarks.peers import ours
 from benchmarks.support.commands import drop_cached, run
-from benchmarks.support.rounds import Run, alternate, middle, save, table
+from benchmarks.support.kept import Kept
+from benchmarks.support.rounds import Run, alternate, middle, table
 
 GRIDS = ("1x1", "2x1", "2x2", "4x2")
 WORKER = "embertide-"
@@ -112,39 +113,44 @@ def main() -> None:
     parser.add_argument("--no-limits", action="store_true", help="skip the machine's limits")
     parser.add_argument("--work", type=Path, help="where data sets are kept between calls")
     parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
+    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
+    parser.add_argument("--minutes", type=float, help="start no case after that")
     given = parser.parse_args()
+    about = {"rounds": given.rounds}
+    kept = Kept("scaling", about, out=given.out, resume=given.resume, minutes=given.minutes)
     with tempfile.TemporaryDirectory(prefix="embertide-bench-") as folder:
         work = given.work or Path(folder)
-        found: Run = {"machine": {} if given.no_limits else limits(work), "cases": []}
-        for kind in ("strong", "weak"):
-            for conv in given.conv:
-                data = {grid: make_for(kind, grid, given, work) for grid in given.grid}
-                systems = {
-                    grid: lambda grid=grid, conv=conv, data=data: one_run(
-                        data[grid], conv, grid, Path(folder)
-                    )
-                    for grid in given.grid
-                }
-                runs = alternate(systems, given.rounds, f"{kind} {conv}")
-                medians = {grid: middle(of) for grid, of in runs.items()}
-                efficiency(medians)
-                sizes = {grid: _scale(path) for grid, path in data.items()}
-                about = {"kind": kind, "conv": conv, "scales": sizes}
-                found["cases"].append({**about, "grids": medians})
-                show(f"{kind} scaling, {conv}", medians)
-        save("scaling", found, given.out)
+        for key in kept.missing(keys(given), dict):
+            kept.limits(lambda: {} if given.no_limits else limits(work))
+            found = measure(key, given.rounds, work, Path(folder))
+            kept.add({**key, "grids": found})
+            show(f"{key['kind']} scaling, {key['conv']}", found)
 
 
-def make_for(kind: str, grid: str, given: argparse.Namespace, work: Path) -> Path:
-    """The data set of a grid: the same for all, or as many nodes more as there are workers."""
+def keys(given: argparse.Namespace) -> list[Run]:
+    """What tells the cases apart."""
+    return [
+        {"kind": kind, "conv": conv, "scales": {g: scale_for(kind, g, given) for g in given.grid}}
+        for kind, conv in product(("strong", "weak"), given.conv)
+    ]
+
+
+def measure(key: Run, rounds: int, work: Path, folder: Path) -> dict[str, Run]:
+    """Grid -> medians over the rounds, and its efficiency."""
+    data = {g: make(work / f"rmat-{scale}", scale=scale) for g, scale in key["scales"].items()}
+    systems = {
+        grid: lambda grid=grid: one_run(data[grid], key["conv"], grid, folder) for grid in data
+    }
+    runs = alternate(systems, rounds, f"{key['kind']} {key['conv']}")
+    medians = {grid: middle(of) for grid, of in runs.items()}
+    efficiency(medians)
+    return medians
+
+
+def scale_for(kind: str, grid: str, given: argparse.Namespace) -> int:
+    """The same for all grids, or as many nodes more as there are workers."""
     p, m = map(int, grid.split("x"))
-    scale = given.scale if kind == "strong" else given.weak_scale + (p * m).bit_length() - 1
-    return make(work / f"rmat-{scale}", scale=scale)
-
-
-def _scale(data: Path) -> int:
-    options = json.loads((data / "dataset.json").read_text())["options"]
-    return int(options["scale"])
+    return int(given.scale if kind == "strong" else given.weak_scale + (p * m).bit_length() - 1)
 
 
 if __name__ == "__main__":

@@ -192,18 +192,26 @@ def prepare(world: World, shape: Shape) -> dict[str, Any]:
 
 
 def measure(_world: World, primitive: str, variant: str) -> dict[str, float]:
-    """Run one variant once, from a barrier on. Collective: every rank must call."""
+    """Run one variant once, from a barrier on. Collective: every rank must call.
+
+    Returns:
+        Seconds and CPU seconds, the peak of memory, what was counted, and ``wire_bytes``: what the
+        network interface received meanwhile, with headers and acknowledgements.
+    """
     case = _state["case"]
     work = PRIMITIVES[primitive][variant]
     _reset_peak()
     case.engine.barrier()
     case.engine.reset()
-    before, cpu, start = _resident("VmRSS"), time.process_time(), time.perf_counter()
+    before, wire = _resident("VmRSS"), received()
+    cpu, start = time.process_time(), time.perf_counter()
     result = work(case)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    wire = received() - wire
     peak = max(0, _resident("VmHWM") - before)
     del result
-    return {"seconds": seconds, "cpu": cpu, "peak_bytes": peak, **case.engine.moved()}
+    took = {"seconds": seconds, "cpu": cpu, "peak_bytes": peak, "wire_bytes": wire}
+    return took | case.engine.moved()
 
 
 def compare(_world: World, primitive: str, variant: str) -> float:
@@ -231,6 +239,12 @@ def bandwidth(world: World, mib: int) -> float:
         seconds.append(time.perf_counter() - start)
     received = block.nbytes * (world.size - 1)
     return received * 8 / float(np.median(seconds)) / 1e9
+
+
+def received() -> int:
+    """Bytes that have come in over all interfaces of this process's network namespace."""
+    lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
+    return sum(int(line.split(":")[1].split()[0]) for line in lines)
 
 
 def _reset_peak() -> None:

@@ -8,13 +8,14 @@ and what makes them fair, is as in :mod:`benchmarks.end_to_end`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import ClassVar
 
-from benchmarks.end_to_end import Case, compare_cases, options
 from benchmarks.peers import ours
 from benchmarks.typed_dataset import CONVS, SHARES, make
+from benchmarks.whole_runs import Case, Comparison, compare_cases, options
 
 PEERS = ["dgl_typed"]
 
@@ -30,14 +31,15 @@ def main() -> None:
     """Measure all asked-for cases."""
     given = options(__doc__, CONVS, ["1x1", "2x1"]).parse_args()
 
-    def data_of(folder: Path, scale: int) -> Path:
-        return make(folder / f"typed-{scale}", scale=scale)
+    def comparison(scale: int, conv: str) -> Comparison:
+        def case(folder: Path, work: Path) -> Case:
+            data = make(folder / f"typed-{scale}", scale=scale)
+            return TypedCase(data, work, conv, "npy", given.settle)
 
-    def cases(data: Path, work: Path) -> Iterator[tuple[Case, list[str], dict[str, str]]]:
-        for conv in given.conv:
-            yield TypedCase(data, work, conv, "npy", given.settle), PEERS, {"conv": conv}
+        return Comparison({"scale": scale, "conv": conv}, PEERS, case)
 
-    compare_cases("typed", given, data_of, cases)
+    asked = product(given.scale, given.conv)
+    compare_cases("typed", given, [comparison(*one) for one in asked])
 
 
 if __name__ == "__main__":

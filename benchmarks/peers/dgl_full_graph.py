@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.peers.work import LAYERS, Work, factors
+from benchmarks.peers.work import LAYERS, Work, factors, import_dgl
 
 work = Work.from_arguments(__doc__)
 with work.stage("import"):
@@ -12,9 +12,7 @@ with work.stage("import"):
     import safetensors.torch  # noqa: F401
     import torch
 
-    from embertide.models.dgl_interop import load_dgl
-
-    dgl: Any = load_dgl()
+    dgl: Any = import_dgl()
     from benchmarks.peers import dgl_modules
 
 

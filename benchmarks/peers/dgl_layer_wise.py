@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.peers.work import LAYERS, Work, factors
+from benchmarks.peers.work import LAYERS, Work, factors, import_dgl
 
 BATCH = 65_536
 """Nodes a block; the best of those tried."""
@@ -20,9 +20,7 @@ with work.stage("import"):
     import safetensors.torch  # noqa: F401
     import torch
 
-    from embertide.models.dgl_interop import load_dgl
-
-    dgl: Any = load_dgl()
+    dgl: Any = import_dgl()
     from benchmarks.peers import dgl_modules
 
 

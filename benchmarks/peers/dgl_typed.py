@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.peers.work import HEADS, LAYERS, Work
+from benchmarks.peers.work import HEADS, LAYERS, Work, import_dgl
 from benchmarks.typed_dataset import CONVS, RELATIONS, sizes_of
 
 
@@ -28,9 +28,7 @@ with work.stage("import"):
     import torch
     from torch.nn import functional
 
-    from embertide.models.dgl_interop import load_dgl
-
-    dgl: Any = load_dgl()
+    dgl: Any = import_dgl()
 
 SIZES = sizes_of((work.nodes - 1).bit_length())
 Graphs = dict[str, Any]

@@ -183,6 +183,14 @@ def fill(into: npt.NDArray[np.integer], at: int, column: Any) -> None:
         at += len(chunk)
 
 
+def import_dgl() -> Any:
+    """DGL with its torch backend; with none named it would write a file of settings first."""
+    os.environ.setdefault("DGLBACKEND", "pytorch")
+    import dgl
+
+    return dgl
+
+
 def factors(in_degree: Any, out_degree: Any) -> tuple[Any, Any]:
     """R and C of the GCN, [N] float32 each; no degree is 0."""
     return in_degree.float().rsqrt_(), out_degree.float().rsqrt_()

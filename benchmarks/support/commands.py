@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import psutil
 
 from benchmarks.support.rounds import ROOT, Load
 
-_EVERY_SECONDS = 0.1
+_EVERY_SECONDS, _EVERY_SECONDS_OF_CPU = 0.1, 0.05
+_PAUSES = 20
+"""Times what a sample took that no other follows: for memory the kernel walks all pages."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +40,31 @@ class Took:
     cpu: dict[str, float]
 
 
-def run(command: list[str], *, watch: bool = False, memory: bool = True) -> Took:
+def run(
+    command: list[str],
+    *,
+    watch: bool = False,
+    memory: bool = True,
+    env: Mapping[str, str] | None = None,
+) -> Took:
     """Run a command from the repository's root.
 
     Args:
         watch: sample CPU seconds and, with ``memory``, memory of its processes, which takes time
             from it.
+        env: variables beside our own.
 
     Raises:
         SystemExit: the command failed; with the end of what it wrote.
     """
     load, start = Load(), time.perf_counter()
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    process = Popen(
+        command,
+        cwd=ROOT,
+        env=os.environ | dict(env or {}),
+        stdout=PIPE,
+        stderr=PIPE,
+        text=True,
     )
     watcher = _Watcher(process.pid, memory=memory) if watch else None
     try:
@@ -84,10 +99,13 @@ class _Watcher:
         return self._peak, self._cpu
 
     def _watch(self) -> None:
-        while not self._over.wait(_EVERY_SECONDS):
+        pause = every = _EVERY_SECONDS if self._memory else _EVERY_SECONDS_OF_CPU
+        while not self._over.wait(pause):
+            begin = time.perf_counter()
             with suppress(psutil.NoSuchProcess):
                 family = [self._root, *self._root.children(recursive=True)]
                 self._peak = max(self._peak, sum(map(self._look, family)))
+            pause = max(every, _PAUSES * (time.perf_counter() - begin))
 
     def _look(self, process: psutil.Process) -> int:
         """Bytes of a process now; remembers its CPU seconds."""

@@ -14,27 +14,37 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
+_MEASURED = ("worker", "operator", "benchmarks", ":!benchmarks/results", "uv.lock")
+
 Run = dict[str, Any]
 """What one run measured; numbers may be nested in dictionaries."""
 
 
 def alternate(
-    variants: Mapping[str, Callable[[], Run]], rounds: int, title: str = ""
+    variants: Mapping[str, Callable[[], Run]],
+    rounds: int,
+    title: str = "",
+    once: Collection[str] = (),
 ) -> dict[str, list[Run]]:
-    """Run every variant once a round; the order rotates by one from round to round."""
+    """Run every variant once a round; the order rotates by one from round to round.
+
+    Args:
+        once: variants that run in the first round only, because they take long.
+    """
     names = list(variants)
     runs: dict[str, list[Run]] = {name: [] for name in names}
     for number in range(rounds):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
-            runs[name].append(variants[name]())
+            if number == 0 or name not in once:
+                runs[name].append(variants[name]())
         print(f"  {title} round {number + 1} of {rounds}", file=sys.stderr)
     return runs
 
@@ -56,8 +66,8 @@ def middle(runs: list[Run]) -> Run:
 
 
 def ratio(runs: list[Run], base: list[Run], key: str) -> float:
-    """The median over the rounds of ``runs`` by ``base``, round by round."""
-    pairs = zip(runs, base, strict=True)
+    """The median over the rounds of ``runs`` by ``base``, round by round, as far as both have."""
+    pairs = zip(runs, base, strict=False)
     return round(statistics.median(a[key] / b[key] for a, b in pairs if b[key]), 4)
 
 
@@ -81,9 +91,9 @@ def where() -> dict[str, Any]:
         for line in Path("/proc/cpuinfo").read_text().splitlines()
         if line.startswith("model name")
     ]
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    )
+    # The last commit that changed what is measured: not one that keeps results or words.
+    changed = ["git", "log", "-1", "--format=%h", "--", *_MEASURED]
+    commit = subprocess.run(changed, cwd=ROOT, capture_output=True, text=True)
     return {
         "processor": names[0] if names else platform.machine(),
         "cores": len(os.sched_getaffinity(0)),

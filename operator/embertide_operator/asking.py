@@ -18,6 +18,8 @@ import aiohttp
 from embertide.spec.naming import HTTP_PORT
 from embertide.spec.reports import WorkerStatus
 from embertide_operator.answers import MOST_BYTES, BadAnswerError, read_answer
+from embertide_operator.observe import container_status, is_true
+from embertide_operator.routes import Object
 from embertide_operator.workqueue import Key
 
 AT_ONCE = 32
@@ -49,6 +51,13 @@ class Target:
     address: str
     ready: bool
     port: int = HTTP_PORT
+
+    @classmethod
+    def of(cls, job: Key, uid: str, attempt: int, pod: Object) -> Target:
+        """The one that a pod with an address is."""
+        restarts = int(container_status(pod).get("restartCount", 0))
+        started = pod["metadata"]["uid"], restarts
+        return cls(job, uid, attempt, started, pod["status"]["podIP"], is_true(pod, "Ready"))
 
 
 @dataclass(frozen=True)

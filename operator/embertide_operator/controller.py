@@ -30,7 +30,7 @@ from embertide_operator.claims import Claims
 from embertide_operator.conditions import is_outdated
 from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.metrics import Metrics
-from embertide_operator.observe import container_status, is_finished, is_true, label, rank_zero
+from embertide_operator.observe import is_finished, label, rank_zero
 from embertide_operator.outputs import Outputs
 from embertide_operator.passes import Passes, Stopped
 from embertide_operator.routes import Object
@@ -268,7 +268,7 @@ class Controller:
             self._asking.forget(key)
             return
         pod = rank_zero(self.cache.pods(*key), meta["uid"], attempt)
-        self._asking.follow(key, _target(key, meta["uid"], attempt, pod) if pod else None)
+        self._asking.follow(key, Target.of(key, meta["uid"], attempt, pod) if pod else None)
 
     def _changed(self, kind: str, before: Object | None, after: Object | None) -> None:
         """An object in the cache has changed; any thread may call."""
@@ -294,15 +294,3 @@ class Controller:
             return
         for key in dict.fromkeys(keys):
             loop.call_soon_threadsafe(self.queue.add, key)
-
-
-def _target(key: Key, uid: str, attempt: int, pod: Object) -> Target:
-    restarts = int(container_status(pod).get("restartCount", 0))
-    return Target(
-        key,
-        uid,
-        attempt,
-        (pod["metadata"]["uid"], restarts),
-        pod["status"]["podIP"],
-        is_true(pod, "Ready"),
-    )

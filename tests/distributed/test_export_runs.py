@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import embertide
 from embertide.models.order import order_steps
 from embertide.models.read import read_files
 from embertide.storage.opening import open_storage
 from embertide.tracing.export import export_module
 from embertide.tracing.graph_types import named_types
+from tests.support.commands import Commands
 from tests.support.exact import assert_exact
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg
@@ -52,25 +53,20 @@ class Net(torch.nn.Module):
         h = F.dropout(h * torch.sigmoid(h), 0.5, training=self.training)
         return F.log_softmax(self.conv2(h, edge_index), dim=-1)
 """
-TRAIN = f"""
-import warnings
-warnings.simplefilter("ignore")
-import numpy, torch, models
-torch.manual_seed(1)
-net = models.Net({WIDTH})
-net.norm.running_mean.normal_(), net.norm.running_var.uniform_(0.5, 2)
-torch.save(net.state_dict(), "best.pt")
-ids = torch.arange({NODES})
-x = torch.tensor(numpy.random.default_rng(0).normal(size=({NODES}, {WIDTH})).astype("f4"))
-with torch.no_grad():
-    numpy.save("own.npy", net.eval()(x, torch.stack([ids, ids.roll(1)])).numpy())
-"""
-COMPARE = """
-import numpy, embertide
-ids, vectors = embertide.read("embeddings").to_numpy()
-own = numpy.load("own.npy")[ids]
-assert numpy.abs(own - vectors).max() < 1e-5 * numpy.abs(own).max(), (own, vectors)
-"""
+
+
+def trained(folder: Path) -> torch.Tensor:
+    """Make the weights file of the folder's module; what the module gives for the job's files."""
+    torch.manual_seed(1)
+    net = runpy.run_path(str(folder / "models.py"))["Net"](WIDTH)
+    net.norm.running_mean.normal_()
+    net.norm.running_var.uniform_(0.5, 2)
+    torch.save(net.state_dict(), folder / "best.pt")
+    ids = torch.arange(NODES)
+    x = torch.tensor(np.random.default_rng(0).normal(size=(NODES, WIDTH)).astype("f4"))
+    with torch.no_grad():
+        own: torch.Tensor = net.eval()(x, torch.stack([ids, ids.roll(1)]))
+    return own
 
 
 def test_a_trained_module_becomes_embeddings(tmp_path: Path) -> None:
@@ -78,7 +74,7 @@ def test_a_trained_module_becomes_embeddings(tmp_path: Path) -> None:
     for one in (tmp_path / "model").iterdir():
         one.unlink()
     (tmp_path / "models.py").write_text(MODELS)
-    _run(tmp_path, "-c", TRAIN)
+    own = trained(tmp_path)
     told = _embertide(
         tmp_path,
         *("export", "models.py:Net", "--init", json.dumps({"in_channels": WIDTH})),
@@ -90,7 +86,9 @@ def test_a_trained_module_becomes_embeddings(tmp_path: Path) -> None:
     report = _embertide(tmp_path, "run", "job.yaml", "--grid", "2x2", "--json")
     assert report["grid"] == [2, 2]
     assert [one["conv"] for one in report["facts"]["layers"]] == ["GCNConv conv1", "GATConv conv2"]
-    _run(tmp_path, "-c", COMPARE)
+    ids, vectors = embertide.read(tmp_path / "embeddings").to_numpy()
+    expected = own.numpy()[ids]
+    assert np.abs(expected - vectors).max() < 1e-5 * np.abs(expected).max()
 
 
 class Typed(torch.nn.Module):
@@ -142,19 +140,7 @@ def test_a_module_of_several_types_runs_on_a_grid() -> None:
 
 def _embertide(folder: Path, *args: str) -> dict[str, object]:
     """The last JSON object that a command writes."""
-    found: dict[str, object] = json.loads(_run(folder, "-m", "embertide", *args).splitlines()[-1])
+    ended = Commands(folder).run(*args, folder=folder)
+    assert ended.code == 0, ended.err
+    found: dict[str, object] = json.loads(ended.out.splitlines()[-1])
     return found
-
-
-def _run(folder: Path, *args: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, *args],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert "Warning" not in ended.stderr
-    return ended.stdout

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
+from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels import memory, native
+from embertide.kernels.spmm import Epilogue
 from embertide.launch.worker import is_lost_peer
+from embertide.layouts import Loaded
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shown
+from embertide.primitives.landing_in_place import RowProduct, land_in_place
 from embertide.telemetry.memory import allocated_bytes
 from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
@@ -54,6 +60,45 @@ def test_rows_are_read_where_they_stand() -> None:
     for seen, copy, last in on_grid(3, 1, _look):
         assert seen == copy == whole
         assert last == rows_of(2, 9)[:, 2:9].tolist()
+
+
+def _land(exchange: Exchange) -> list[float]:
+    """Largest differences of landing in place: as rows, as a tile, and added to what is there."""
+    world, grid = exchange.channel("world", "test"), exchange.grid
+    ranges = RowRanges((0, *range(8, 8 * grid.graph, 8), 8 * grid.graph + 5), grid.feature)
+    generator = torch.Generator().manual_seed(3)
+    nodes = torch.randperm(ranges.nodes, generator=generator)
+    features = torch.randn(ranges.nodes, 9, generator=generator)
+    # The last rank loads none; each has an order of its own.
+    cuts = [0, *(ranges.nodes * i // (grid.world - 1) for i in range(1, grid.world)), ranges.nodes]
+    mine = nodes[cuts[grid.rank] : cuts[grid.rank + 1]]
+    where = torch.empty(ranges.nodes, 2, dtype=torch.int32)
+    for rank, (first, last) in enumerate(pairwise(cuts)):
+        where[nodes[first:last], 0] = rank
+        where[nodes[first:last], 1] = torch.arange(last - first, dtype=torch.int32)
+    loaded, own = Loaded(mine, features[mine]), slice(*ranges.worker(grid.rank))
+    weight, bias = torch.randn(7, 9, generator=generator), torch.randn(7, generator=generator)
+    product = RowProduct(weight, Epilogue(bias, "relu"))
+    landing = partial(land_in_place, world, ranges, loaded, where[own], batch_rows=4)
+    exact = (features.double() @ weight.double().T + bias).relu()
+    onto = torch.ones(len(where[own]), 7)
+    added = (features[own].double() @ weight.double().T + bias + 1).relu()
+    part, columns = slice(*ranges.partition(grid.p)), ColumnSlices(7, grid.feature)
+    tile = landing(product, layout="tile", width=7).data
+    same = landing(None, layout="rows", width=9).data
+    return [
+        float((tile - exact[part, slice(*columns.bounds(grid.m))]).abs().max()),
+        float((landing(product, layout="rows", width=7).data - exact[own]).abs().max()),
+        float((landing(product, layout="rows", width=7, onto=onto).data - added).abs().max()),
+        float((same - features[own]).abs().max()),
+    ]
+
+
+@pytest.mark.parametrize("grid", [(3, 1), (1, 3)])
+def test_loaded_rows_are_read_where_they_stand(grid: tuple[int, int]) -> None:
+    for of_product, of_rows, added, same in on_grid(*grid, _land):
+        assert max(of_product, of_rows, added) < 1e-5
+        assert same == 0.0
 
 
 def _change(exchange: Exchange) -> list[float]:
@@ -128,13 +173,19 @@ def test_a_forked_process_has_memory_of_its_own() -> None:
     assert on_grid(2, 1, _fork) == [True, True]
 
 
-def test_two_runs_give_the_same_bits() -> None:
-    """Sums go over all non-zeros at once, in the order of the graph, whoever is faster."""
-    case = next(iter(catalogue().values()))
-    graphs, programs = (
-        {(case.kind, case.weighted): case.graph},
-        [(case.program, case.kind, case.weighted)],
+def test_runs_and_grids_give_the_same_bits() -> None:
+    """Sums go over all non-zeros at once, in the order of the graph, whoever is faster; where a
+    grid has slices, whole rows of a GCN are summed and multiplied all the same."""
+    known = catalogue()
+    cases = [next(iter(known.values())), known["pyg gcn-narrow-improved"]]
+    graphs = {(case.kind, case.weighted): case.graph for case in cases}
+    programs = [(case.program, case.kind, case.weighted) for case in cases]
+    first, again, slices = (
+        [
+            np.concatenate(of)
+            for of in zip(*on_grid(*grid, embed_all, graphs, programs), strict=True)
+        ]
+        for grid in ((3, 1), (3, 1), (1, 3))
     )
-    first, second = (on_grid(3, 1, embed_all, graphs, programs) for _ in range(2))
-    for (one,), (other,) in zip(first, second, strict=True):
-        assert np.array_equal(one, other)
+    assert all(map(np.array_equal, first, again))
+    assert np.array_equal(first[1], slices[1])

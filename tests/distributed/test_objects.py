@@ -40,7 +40,7 @@ class Touch:
 def gather(exchange: Exchange) -> list[Any]:
     rank = exchange.grid.rank
     gathered = [exchange.all_objects([rank, value]) for value in VALUES]
-    broadcast = broadcast_object({"of": rank}, rank, exchange.device)
+    broadcast = broadcast_object({"of": rank}, rank)
     return [gathered, broadcast]
 
 

@@ -76,10 +76,11 @@ def made(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> dict[M
     return found
 
 
-def with_groups(manifest: Path, fanout: list[int] | None) -> str:
+def with_groups(manifest: Path, fanout: list[int] | None, **more: int) -> str:
     """The same job in small groups, with a fanout where one is given."""
     job = yaml.safe_load(manifest.read_text())
-    job["spec"]["inference"] = {"groupBytes": 16384} | ({"fanout": fanout} if fanout else {})
+    sampled = {"fanout": fanout} if fanout else {}
+    job["spec"]["inference"] = {"groupBytes": 16384} | sampled | more
     manifest.write_text(yaml.safe_dump(job))
     return str(manifest)
 
@@ -112,3 +113,26 @@ def test_a_run_sends_what_is_planned(
         if abs(found - item["bytes_sent"]) >= room or not least <= fewer <= most:
             wrong[row] = item["bytes_sent"], found, item["messages"], fewer
     assert wrong == {}
+
+
+def test_a_plan_says_how_few_messages_there_may_be(
+    commands: Commands, made: dict[Model, Path]
+) -> None:
+    """Between hosts, where one message may have up to four groups."""
+    plans = []
+    for most in (1, 4):
+        manifest = with_groups(made[GCN], None, groupsPerMessage=most)
+        done = commands.run("plan", manifest, "--grid", "4x1", "--json")
+        assert done.code == 0, done.err
+        plans.append({row_of(item): item for item in done.events[-1]["traffic"]})
+    alone, merged = plans
+    # Both layers sum; before the second all tell what 1, 2 and 4 groups in a message took.
+    told = merged.pop(("graph", "tuning", 1, ""))
+    assert (told["bytes_per_worker"], told["messages"]) == (3 * (8 + 16 * 3), 3 * 2)
+    assert merged.keys() == alone.keys()
+    for row, item in alone.items():
+        fewest = None
+        if row[1] == "spmm":
+            fewest = 3 * math.ceil(item["messages"] / 3 / 4)
+            assert fewest < item["messages"]
+        assert merged[row] == {**item, "fewest_messages": fewest}

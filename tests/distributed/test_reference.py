@@ -15,6 +15,7 @@ from embertide.errors import InputError, ModelError
 from embertide.launch.local import run_job
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
+from embertide.report import draw_page
 from embertide.spec.grid import GridShape
 from embertide.storage.opening import open_storage
 from embertide.telemetry.report import RunReport
@@ -61,6 +62,30 @@ def test_what_agrees_is_published_and_says_so(tmp_path: Path) -> None:
     assert (found["rows"], found["beyond"], found["tolerance"]) == (len(names), 0, 1e-3)
     assert 0 < found["largest_error"] < 1e-5
     assert "reference" in {entry["kind"] for entry in manifest["inputs"]}
+
+
+def test_rows_in_bfloat16_are_allowed_their_rounding_which_the_report_states(
+    tmp_path: Path,
+) -> None:
+    files, names, vectors = make_job(tmp_path, inference={"rows": "bfloat16"})
+    report = run(files)
+    found = manifest_of(files, report)["reference"]
+    assert found["tolerance"] == 1e-3 + 2 * 2**-6
+    assert report.facts is not None
+    error = report.facts.row_error
+    assert error is not None
+    assert (report.facts.row_type, error.rows) == ("bfloat16", len(names))
+    assert (error.largest_difference, error.largest_error) == (
+        found["largest_difference"],
+        found["largest_error"],
+    )
+    assert 1e-4 < error.largest_error < 2 * 2**-6
+    page = draw_page(report, manifest_of(files, report)).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"in {len(names)} rows that the model" in page
+    vectors[7, 1] += 0.04 * np.abs(vectors).max()
+    write_reference(files, names, vectors)
+    with pytest.raises(ModelError, match=f"in 1 of {len(names)} rows"):
+        run(files, (1, 1))
 
 
 def test_what_differs_is_not_published(tmp_path: Path) -> None:

@@ -6,10 +6,17 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
 from embertide.models.order import order_steps
+from embertide.models.read import read_files
 from embertide.spec.grid import GridShape
+from embertide.steps import Program
+from embertide.tracing.export import export_module
+from embertide.tracing.graphs import GraphTypes
+from tests.support.models import Files, shake
+from tests.support.pyg import pyg
 from tests.support.ranks import on_grid
 from tests.support.sharing_programs import HEADS, WIDTH, additive, messages, pairs, read
 from tests.support.typed_programs import BUYS, FOLLOWS, NEVER, OF
@@ -123,9 +130,29 @@ def read_bytes(f: Formulas) -> None:
         f.found["ids", "several"] += 8 * grid.world * others + 4 * asked
 
 
+class Transformer(torch.nn.Module):
+    """PyG's HGTConv, with two relations out of users and two out of tags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        triples = [tuple(name.split(":")) for names in GROUPS.values() for name in names]
+        self.conv = pyg.HGTConv(WIDTHS, WIDTH, (list(WIDTHS), triples), HEADS)
+
+    def forward(self, x_dict, edge_index_dict):
+        return self.conv(x_dict, edge_index_dict)
+
+
+def exported() -> Program:
+    relations = [name for names in GROUPS.values() for name in names]
+    types = GraphTypes(WIDTHS, tuple(relations))
+    files = Files()
+    export_module(shake(Transformer()), graph=types).write(files, "file:///m")  # type: ignore[arg-type]
+    return read_files(files, "file:///m").program()  # type: ignore[arg-type]
+
+
 PROGRAMS = [
     (additive(), additive_bytes), (pairs(), pair_bytes), (messages(), message_bytes),
-    (read(), read_bytes),
+    (read(), read_bytes), (exported(), pair_bytes),
 ]  # fmt: skip
 SHARED = ("spmm", "scalars", "sddmm", "ids")
 

@@ -10,6 +10,7 @@ import torch
 
 from embertide.footprint import GraphSize
 from embertide.grid import Grid
+from embertide.layouts import ROW_TYPES
 from embertide.planning.tensors import tensor_moves
 from embertide.spec.grid import GridShape
 from embertide.steps import (
@@ -29,7 +30,8 @@ from embertide.steps.moves import Conversion, Move, Statistics, TileRows, WholeR
 from embertide.telemetry.recorder import Label
 from tests.support.formulas import Formulas
 from tests.support.ranks import on_grid
-from tests.support.step_cases import EDGE_FEATURES, step_cases
+from tests.support.step_cases import step_cases
+from tests.support.step_program import EDGE_FEATURES
 from tests.support.tasks import count_traffic, log_events
 from tests.support.world import GROUP_BYTES, NODES, make_graph
 
@@ -114,10 +116,10 @@ def gcn(f: Formulas) -> None:
     sources.ids(Label("graph", "ids"))
     sources.degrees()
     rows = group_rows("gcn", f.grid)
-    sources.values("graph", "spmm", 0, rows, lambda rank: 4 * f.columns(rank, 7))
+    sources.values("graph", "spmm", 0, rows, lambda rank: f.value * f.columns(rank, 7))
     f.ring(1, 7)
     f.back(1, 9)
-    sources.values("graph", "spmm", 1, rows, lambda rank: 4 * f.columns(rank, 9))
+    sources.values("graph", "spmm", 1, rows, lambda rank: f.value * f.columns(rank, 9))
     f.ring(1, 9)  # the output's rows, at the end of the last layer
 
 
@@ -132,12 +134,12 @@ def aggregate_first(f: Formulas) -> None:
     sources = f.loaded_sources()
     sources.ids(Label("world", "ids"))
     rows = group_rows("aggregate first", f.grid)
-    sources.values("world", "features", 0, rows, lambda rank: 4 * f.columns(rank, WIDTH))
+    sources.values("world", "features", 0, rows, lambda rank: f.value * f.columns(rank, WIDTH))
     f.ring(0, WIDTH)
 
 
 def gat(f: Formulas) -> None:
-    f.land(0, 12, tile=False, input_width=WIDTH)
+    f.land(0, 12, tile=False, input_width=WIDTH, held=4)  # scores are made of it, too
     for _end in ("source", "target"):
         f.scatter_heads(Label("feature", "scalars", 0), f.rows, heads=3, width=12)
     f.back(0, 12)
@@ -145,22 +147,22 @@ def gat(f: Formulas) -> None:
     sources.ids(Label("graph", "ids"))
     rows = group_rows("gat", f.grid)
     sources.values("graph", "scalars", 0, rows, lambda rank: 4 * f.heads(rank, 3, 12))
-    sources.values("graph", "spmm", 0, rows, lambda rank: 4 * f.columns(rank, 12))
+    sources.values("graph", "spmm", 0, rows, lambda rank: f.value * f.columns(rank, 12))
     f.ring(0, 12)
 
 
 def dot(f: Formulas) -> None:
     f.land(0, 12, tile=False, input_width=WIDTH)
-    f.land(0, 12, tile=False, input_width=WIDTH)
+    f.land(0, 12, tile=False, input_width=WIDTH, held=4)  # of targets
     pairs = f.row_sources()
     pairs.ids(Label("world", "ids"))
-    pairs.values("world", "sddmm", 0, GROUP_BYTES // (4 * 12), lambda _rank: 4 * 12)
+    pairs.values("world", "sddmm", 0, GROUP_BYTES // (4 * 12), lambda _rank: f.value * 12)
     f.scatter_heads(Label("feature", "sddmm", 0), f.edges, heads=3, width=12)
     f.back(0, 12)
     tiles = f.tile_sources()
     tiles.ids(Label("graph", "ids"))
     rows = group_rows("dot", f.grid)
-    tiles.values("graph", "spmm", 0, rows, lambda rank: 4 * f.columns(rank, 12))
+    tiles.values("graph", "spmm", 0, rows, lambda rank: f.value * f.columns(rank, 12))
     f.ring(0, 12)
 
 
@@ -170,7 +172,7 @@ def jumping_knowledge(f: Formulas) -> None:
     sources.ids(Label("graph", "ids"))
     rows = group_rows("jumping knowledge", f.grid)
     for layer in (0, 1):
-        sources.values("graph", "spmm", layer, rows, lambda rank: 4 * f.columns(rank, 7))
+        sources.values("graph", "spmm", layer, rows, lambda rank: f.value * f.columns(rank, 7))
     # The maximum of tiles moves nothing; the parts side by side are rows.
     f.ring(1, 7)
     f.ring(1, 7)
@@ -185,12 +187,16 @@ FORMULAS: dict[str, Callable[[Formulas], None]] = {
 }
 
 
-@pytest.mark.parametrize(("p", "m"), GRIDS)
-def test_bytes_equal_the_formulas(p: int, m: int) -> None:
-    answers = on_grid(p, m, count_traffic, GRAPH, PLANS)
+@pytest.mark.parametrize(
+    ("p", "m", "rows"),
+    [*[(*grid, "float32") for grid in GRIDS], (2, 2, "bfloat16"), (3, 1, "bfloat16")],
+)
+def test_bytes_equal_the_formulas(p: int, m: int, rows: str) -> None:
+    answers = on_grid(p, m, count_traffic, GRAPH, PLANS, rows)
     grid, ranges = Grid(GridShape.of(p, m)), answers[0][0]
     for name in ("setup", *PLANS):
-        expected = Formulas(grid, ranges, GRAPH, GROUP_BYTES)
+        value = ROW_TYPES[rows].itemsize
+        expected = Formulas(grid, ranges, GRAPH, GROUP_BYTES, value)
         if name == "setup":
             setup(expected)
         else:
@@ -248,14 +254,15 @@ def moved(f: Formulas, move: Move) -> tuple[tuple[str, str], int]:
             size = sum(
                 f.rows(rank) * (width - f.columns(rank, width)) for rank in range(f.grid.world)
             )
-            return ("feature", "gemm"), 4 * size
+            return ("feature", "gemm"), f.value * size
         case TileRows(columns=columns, primitive=primitive):
             bounds = [f.ranges.partition(rank // feature) for rank, *_ in partitions]
             unique = sum(outside(f, *span) for span in bounds)
-            return ("graph", primitive), round(4 * columns * feature * unique)
+            value = f.value if primitive == "spmm" else 4
+            return ("graph", primitive), round(value * columns * feature * unique)
         case WholeRows(width=width):
             unique = sum(outside(f, *f.ranges.worker(rank)) for rank in range(f.grid.world))
-            return ("world", "sddmm"), 4 * width * unique
+            return ("world", "sddmm"), f.value * width * unique
         case Statistics(axis=axis, numbers=numbers):
             others = f.grid.axis(axis).size - 1
             return (axis, "statistics"), round(f.grid.world * others * (8 + 8 * numbers))
@@ -267,15 +274,17 @@ def outside(f: Formulas, start: int, stop: int) -> int:
     return sum(not start <= node < stop for node in f.needs(start, stop))
 
 
-def test_what_a_step_plans_to_move_is_what_it_moves() -> None:
+@pytest.mark.parametrize("rows", ROW_TYPES)
+def test_what_a_step_plans_to_move_is_what_it_moves(rows: str) -> None:
     """Of every kind of step, all that moves to the byte but what comes before its rows.
 
     Features of edges travel once, with their edges, and never again.
     """
     cases = step_cases()
     shape = GridShape.of(2, 2)
-    answers = on_grid(2, 2, count_traffic, FEATURED, cases)
-    formulas = Formulas(Grid(shape), answers[0][0], FEATURED, GROUP_BYTES)
+    answers = on_grid(2, 2, count_traffic, FEATURED, cases, rows)
+    value = ROW_TYPES[rows].itemsize
+    formulas = Formulas(Grid(shape), answers[0][0], FEATURED, GROUP_BYTES, value)
     setup(formulas)
     for rank, (_, counted) in enumerate(answers):
         assert counted["setup"] == formulas.bytes_of(rank)
@@ -285,9 +294,10 @@ def test_what_a_step_plans_to_move_is_what_it_moves() -> None:
         grid=shape,
         group_bytes=GROUP_BYTES,
         depth=1,
+        row_bytes=value,
     )
     kinds = [("feature", "gemm"), ("graph", "spmm"), ("graph", "scalars"), ("world", "sddmm")]
-    formulas = Formulas(Grid(shape), answers[0][0], FEATURED, GROUP_BYTES)
+    formulas = Formulas(Grid(shape), answers[0][0], FEATURED, GROUP_BYTES, value)
     kinds += [(axis, "statistics") for axis in ("feature", "graph", "world")]
     for name, of in cases.items():
         planned, sent = Counter[tuple[str, str]](), Counter[tuple[str, str]]()

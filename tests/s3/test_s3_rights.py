@@ -6,7 +6,6 @@ import copy
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import list_versions
+from tests.support.commands import Commands
 from tests.support.paths import ROOT
 from tests.support.s3.server import S3Server, build, server_with_accounts
 
@@ -88,7 +88,7 @@ def test_the_table_has_every_request_that_the_storage_makes() -> None:
 def test_a_job_runs_with_the_policy(account: S3Server, tmp_path: Path) -> None:
     place = str(tmp_path / "job")
     size = ("--scale", "7", "--width", "8", "--hidden", "8", "-q")
-    run(f"synth {place}", *size)
+    run(tmp_path, "synth", place, *size)
     root = owner(account)
     job = yaml.safe_load((tmp_path / "job" / "job.yaml").read_text())
     spec = job["spec"]
@@ -105,15 +105,14 @@ def test_a_job_runs_with_the_policy(account: S3Server, tmp_path: Path) -> None:
     manifest.write_text(yaml.safe_dump(job))
     allow(account, policy()["Statement"])
     for _ in range(2):  # the second deletes the first's version
-        run("run", str(manifest), "--workers", "2", "-q")
+        run(tmp_path, "run", str(manifest), "--workers", "2", "-q")
     settings = StorageSettings(endpoint_url=account.endpoint, region=account.region)
     assert len(list_versions(open_storage(settings), "s3://shop/embeddings/products")) == 1
 
 
-def run(command: str, *arguments: str) -> None:
-    words = [sys.executable, "-m", "embertide", *command.split(), *arguments]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-    assert ended.returncode == 0, ended.stderr
+def run(folder: Path, *words: str) -> None:
+    ended = Commands(folder).run(*words)
+    assert ended.code == 0, ended.err
 
 
 NEEDS: dict[str, Callable[[Storage], object]] = {

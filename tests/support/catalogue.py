@@ -17,7 +17,8 @@ from embertide.steps import Aggregate, Combine, Linear, Program
 from tests.support import conv_cases_edges, model_page
 from tests.support.models import program_of, shake
 from tests.support.pyg import pyg
-from tests.support.step_cases import EDGE_FEATURES, step_cases
+from tests.support.step_cases import step_cases
+from tests.support.step_program import EDGE_FEATURES
 from tests.support.world import Graph, make_graph
 from tests.unit import test_models_dgl, test_models_layers, test_models_pyg
 

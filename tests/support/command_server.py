@@ -1,15 +1,19 @@
 """Starts real commands quickly: imports everything once, forks a process for every command.
 
-Each runs in a session of its own, through the entry point that is installed, and ends as the
-interpreter ends. Reads one JSON request a line, to start a command or to say how one ended;
+Each runs in a session of its own, through the entry point that is installed, or as ``python -m``
+runs a module, and ends as the interpreter ends. Its arguments are further modules to import first.
+Reads one JSON request a line, to start a command or to say how one ended;
 answers with its process id, or with its exit code.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
 import os
 import resource
+import runpy
 import sys
 import tempfile
 from collections.abc import Callable
@@ -31,6 +35,8 @@ def main() -> None:
     import embertide.pod.plan
     import embertide.pod.work
 
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     programs = {"embertide": embertide.cli.command, "embertide.pod": embertide.pod.__main__.main}
     # What an import sets, commands need as well.
     added = {name: value for name, value in os.environ.items() if name not in given}
@@ -47,7 +53,8 @@ def main() -> None:
             _become(request, added)
             os.close(begin)
             os.close(begun)
-            _run(programs[request["program"]], request["argv"])
+            name = request["program"]
+            _run(programs.get(name) or functools.partial(_module, name), request["argv"])
             return
         os.close(begin)
         os.read(begun, 1)  # until it has a session of its own
@@ -58,6 +65,10 @@ def main() -> None:
 def _run(program: Callable[[], None], argv: list[str]) -> None:
     sys.argv = [sys.argv[0], *argv]
     program()
+
+
+def _module(name: str) -> None:
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 def _become(request: dict[str, Any], added: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 """Convolutions of the libraries that `embertide export` writes as messages, by what they do.
 
-Each is made for 5 columns of nodes and 3 of edges, with options that are not the defaults.
+Each is made for 5 columns of nodes, or 6, and 3 of edges, with options that are not the defaults.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-WITHOUT_EDGES = ("GINConv", "EdgeConv", "FeaStConv", "FiLMConv", "SimpleConv")
+WITHOUT_EDGES = ("GINConv", "EdgeConv", "FeaStConv", "FiLMConv", "SimpleConv", "SuperGATConv")
 """Those whose forward takes no features of edges."""
 
 PYG: dict[str, Callable[[Any], nn.Module]] = {
@@ -37,6 +37,10 @@ PYG: dict[str, Callable[[Any], nn.Module]] = {
     "FeaStConv": lambda c: c.FeaStConv(5, 3, 2, add_self_loops=False),
     "FiLMConv": lambda c: c.FiLMConv(5, 3, act=None),
     "SimpleConv": lambda c: c.SimpleConv(aggr="mean", combine_root="cat"),
+    "SuperGATConv": lambda c: c.SuperGATConv(5, 3, heads=2, concat=False, add_self_loops=False),
+    "GeneralConv": lambda c: c.GeneralConv(
+        5, 3, 3, heads=2, attention=True, attention_type="dot_product", directed_msg=False
+    ),
 }
 DGL: dict[str, Callable[[Any], nn.Module]] = {
     "GINConv": lambda c: c.GINConv(nn.Linear(5, 3), "max", init_eps=0.3),
@@ -45,4 +49,21 @@ DGL: dict[str, Callable[[Any], nn.Module]] = {
     "CFConv": lambda c: c.CFConv(5, 3, 4, 3),
     "GMMConv": lambda c: c.GMMConv(5, 3, 3, 2, "max"),
     "EdgeConv": lambda c: c.EdgeConv(5, 3, batch_norm=False),
+    "PNAConv": lambda c: c.PNAConv(
+        5,
+        5,
+        ["moment4", "max", "sum"],
+        ["identity", "amplification", "attenuation"],
+        2.5,
+        edge_feat_size=3,
+    ),
+    "DGNConv": lambda c: c.DGNConv(
+        6,
+        4,
+        ["dir1-av", "dir2-dx", "mean"],
+        ["amplification"],
+        2.5,
+        num_towers=2,
+        edge_feat_size=3,
+    ),
 }

@@ -25,9 +25,11 @@ class ForkedProcess:
     """``python -m PROGRAM ARGV...`` in a session of its own, with files as its output.
 
     Args:
-        program: "embertide" or "embertide.pod".
+        program: "embertide", "embertide.pod" or a module.
         folder: where it runs; default: where we do.
         file_bytes: limits the size of every file it writes.
+        imported: modules beside Embertide's that its server has imported, for those that name the
+            same; there every process has one thread for torch.
     """
 
     def __init__(
@@ -39,9 +41,12 @@ class ForkedProcess:
         env: Mapping[str, str],
         folder: Path | None = None,
         file_bytes: int | None = None,
+        imported: tuple[str, ...] = (),
     ) -> None:
         self.returncode: int | None = None
+        self._imported = imported
         self.pid: int = _ask(
+            imported,
             program=program,
             argv=argv,
             stdout=str(stdout),
@@ -77,28 +82,30 @@ class ForkedProcess:
             waiting = select.poll()
             waiting.register(self._handle, select.POLLIN)
             if waiting.poll(None if seconds is None else seconds * 1000):
-                self.returncode = _ask(ended=self.pid)
+                self.returncode = _ask(self._imported, ended=self.pid)
                 os.close(self._handle)
         return self.returncode
 
 
 @functools.cache
-def _server() -> subprocess.Popen[str]:
-    """One for all of this process's tests."""
+def _server(imported: tuple[str, ...]) -> subprocess.Popen[str]:
+    """One for all of this process's tests that name the same imports."""
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.command_server"],
+        [sys.executable, "-m", "tests.support.command_server", *imported],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
+        # Read as torch is imported.
+        env=os.environ | ({"OMP_NUM_THREADS": "1"} if imported else {}),
     )
     atexit.register(server.communicate)
     atexit.register(server.kill)
     return server
 
 
-def _ask(**request: Any) -> int:
-    server = _server()
+def _ask(imported: tuple[str, ...], /, **request: Any) -> int:
+    server = _server(imported)
     assert server.stdin is not None
     assert server.stdout is not None
     server.stdin.write(json.dumps(request) + "\n")

@@ -20,10 +20,17 @@ Bytes = dict[Label, tuple[int, int]]
 
 
 class Formulas:
-    """Adds up the traffic of all ranks, primitive by primitive."""
+    """Adds up the traffic of all ranks, primitive by primitive.
 
-    def __init__(self, grid: Grid, ranges: RowRanges, graph: Graph, group_bytes: int) -> None:
+    Args:
+        value: bytes of a value of the rows that are read over edges or change their layout.
+    """
+
+    def __init__(
+        self, grid: Grid, ranges: RowRanges, graph: Graph, group_bytes: int, value: int = 4
+    ) -> None:
         self.grid, self.ranges, self.graph, self.group_bytes = grid, ranges, graph, group_bytes
+        self.value = value
         self.world = range(grid.world)
         self.sent = [Counter[Label]() for _ in self.world]
         self.received = [Counter[Label]() for _ in self.world]
@@ -150,7 +157,7 @@ class Formulas:
         for axis, at, step in self._steps():
             label = Label("feature", "gemm", layer, step)
             target = axis[(at + step) % len(axis)]
-            size = 4 * self.rows(target) * self.columns(axis[at], width)
+            size = self.value * self.rows(target) * self.columns(axis[at], width)
             self.move(label, axis[at], target, size)
 
     def back(self, layer: int, width: int) -> None:
@@ -158,7 +165,7 @@ class Formulas:
         for axis, at, step in self._steps():
             label = Label("feature", "gemm", layer, step)
             target = axis[(at - step) % len(axis)]
-            size = 4 * self.rows(axis[at]) * self.columns(target, width)
+            size = self.value * self.rows(axis[at]) * self.columns(target, width)
             self.move(label, axis[at], target, size)
 
     def _steps(self) -> Iterable[tuple[list[int], int, int]]:
@@ -167,8 +174,15 @@ class Formulas:
                 for step in range(1, len(axis)):
                     yield axis, at, step
 
-    def land(self, layer: int, width: int, *, tile: bool, input_width: int) -> None:
-        """A product of loaded rows to whoever holds the row: values once, a row number each."""
+    def land(
+        self, layer: int, width: int, *, tile: bool, input_width: int, held: int | None = None
+    ) -> None:
+        """A product of loaded rows to whoever holds the row: values once, a row number each.
+
+        Args:
+            held: bytes of a value of the product, if it is not only read over edges.
+        """
+        value = held or self.value
         label = Label("world", "features", layer)
         batch = max(1, self.group_bytes // (4 * max(width, input_width)))
         rounds = -(-max(len(self.loaded(rank)) for rank in self.world) // batch)
@@ -177,10 +191,10 @@ class Formulas:
             for node in self.loaded(rank):
                 owner = self.owner(node)
                 if not tile:
-                    self.move(label, rank, owner, 8 + 4 * width)
+                    self.move(label, rank, owner, 8 + value * width)
                     continue
                 for holder in self.feature_axes()[owner // self.grid.feature]:
-                    self.move(label, rank, holder, 8 + 4 * self.columns(holder, width))
+                    self.move(label, rank, holder, 8 + value * self.columns(holder, width))
 
     # -- SPMM and what is like it --------------------------------------------------------------
 

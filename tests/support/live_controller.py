@@ -131,3 +131,15 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60.0, what: str = "i
     while not condition():
         assert time.monotonic() < until, f"{what} did not happen"
         time.sleep(0.005)
+
+
+def started(server: ApiServer, *names: str) -> bool:
+    """Whether all these jobs have their StatefulSet."""
+    return all(server.find("statefulsets", NAMESPACE, name) for name in names)
+
+
+def writes(server: ApiServer) -> int:
+    """Requests so far that were to change something."""
+    return sum(
+        n for (verb, _), n in server.requests.items() if verb not in ("get", "list", "watch")
+    )

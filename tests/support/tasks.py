@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from embertide.models.order import order_steps
 from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
+from embertide.primitives.transports.network import Network, Transfer
 from embertide.stages.publish import Rows, write_parts
 from embertide.stages.sample import sample_layer
 from embertide.steps import Program, message, row_wise, semantic
@@ -28,12 +31,16 @@ def embed_all(
     exchange: Exchange,
     graphs: dict[tuple[str, bool], Graph],
     cases: list[tuple[Program, str, bool]],
+    rows: str = "float32",
 ) -> list[np.ndarray]:
     """Our rows of every case's embeddings, with buffers so small that all are used often."""
     gemm.BLOCK_ROWS, attention_torch.PAIR_VALUES = 7, 100
     message.CHUNK_VALUES, row_wise.CHUNK_VALUES = 300, 300
     moments.CHUNK_VALUES = semantic.CHUNK_VALUES = 30
-    ranks = {key: Rank(exchange, graph, make_job(weighted=key[1])) for key, graph in graphs.items()}
+    ranks = {
+        key: Rank(exchange, graph, make_job(weighted=key[1], rows=rows))
+        for key, graph in graphs.items()
+    }
     return [
         ranks[kind, weighted].embed(
             order_steps(program, exchange.grid.world), make_features(program.input_width)
@@ -46,7 +53,7 @@ Totals = dict[Label, tuple[int, int]]
 
 
 def count_traffic(
-    exchange: Exchange, graph: Graph, programs: dict[str, Program]
+    exchange: Exchange, graph: Graph, programs: dict[str, Program], rows: str = "float32"
 ) -> tuple[RowRanges, dict[str, Totals]]:
     """Bytes sent and received per label: of the stages up to the CSR, then of each program."""
     exchange.recorder = recorder = GroupRecorder()
@@ -55,7 +62,7 @@ def count_traffic(
         counted, recorder.totals = recorder.totals, {}
         return counted
 
-    rank = Rank(exchange, graph, make_job(weighted=graph.weight is not None))
+    rank = Rank(exchange, graph, make_job(weighted=graph.weight is not None, rows=rows))
     counted = {"setup": totals()}
     for name, program in programs.items():
         rank.embed(program, make_features(program.input_width))
@@ -115,6 +122,66 @@ def log_events(
     exchange.recorder = EventLog()
     rank.embed(program, make_features(program.input_width))
     return exchange.recorder.events
+
+
+def merge_groups(
+    exchange: Exchange, graph: Graph, programs: dict[str, Program], most: int
+) -> dict[str, tuple[list[np.ndarray], list[Totals], dict[tuple[str, str], int]]]:
+    """Each program as on several hosts, with groups travelling alone and then up to ``most``.
+
+    Returns:
+        our rows, the bytes per label (a label for each message), and the numbers chosen.
+    """
+    exchange.near = [[] for _ in exchange.near]
+    jobs = [make_job(group_bytes=64, groups_per_message=number) for number in (1, most)]
+    ranks, found = [Rank(exchange, graph, job) for job in jobs], {}
+    for name, program in programs.items():
+        embedded, counted = [], []
+        for rank in ranks:
+            exchange.recorder = GroupRecorder()
+            embedded.append(rank.embed(program, make_features(program.input_width)))
+            counted.append(exchange.recorder.totals)
+        found[name] = embedded, counted, exchange.merging.chosen
+    return found
+
+
+Call = list[tuple[str, int, int]]
+"""What was started at once: "send" or "receive", the peer, and the pair's running number."""
+
+
+class CallLog(Network):
+    """Carries transfers as the network does, and keeps which were started together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self._numbers = Counter[tuple[str, int]]()
+
+    def post(
+        self, sends: Sequence[Transfer], receives: Sequence[Transfer]
+    ) -> tuple[list[Any], list[Any]]:
+        ends = [
+            *(("send", peer) for peer, _ in sends),
+            *(("receive", peer) for peer, _ in receives),
+        ]
+        self._numbers.update(ends)
+        if ends:
+            self.calls.append([(*end, self._numbers[end]) for end in ends])
+        return super().post(sends, receives)
+
+
+def log_calls(
+    exchange: Exchange, graph: Graph, programs: dict[str, Program], most: int
+) -> list[Call]:
+    """What is started together, of all stages and programs, with every message on the network."""
+    exchange.near, exchange.links = [[] for _ in exchange.near], {}
+    exchange.network = log = CallLog()
+    weighted = graph.weight is not None
+    job = make_job(weighted=weighted, group_bytes=1024, groups_per_message=most)
+    rank = Rank(exchange, graph, job)
+    for program in programs.values():
+        rank.embed(program, make_features(program.input_width))
+    return log.calls
 
 
 def deliver_parts(exchange: Exchange, uris: list[str]) -> tuple[str, list[PartDigest]]:

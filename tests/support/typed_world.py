@@ -16,7 +16,7 @@ from embertide.grid import RowRanges, even_bounds
 from embertide.models.reference import LayerGraph, run_typed_reference
 from embertide.pipeline import layer_graphs
 from embertide.primitives.exchange import Exchange
-from embertide.primitives.idmap import DenseIds
+from embertide.primitives.node_ids import DenseIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.relations import Relation

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,16 @@ def is_intact(storage: Storage, uri: str, version: str) -> bool:
     return np.array_equal(ids, np.arange(len(right))) and np.array_equal(values, right)
 
 
+def names(storage: Storage, uri: str) -> list[str]:
+    """The complete versions of an output, the oldest first."""
+    return [info.version for info in list_versions(storage, uri)]
+
+
+def path_of(uri: str, name: str) -> Path:
+    """A file of an output of this machine."""
+    return Path(uri.removeprefix("file://")) / name
+
+
 class Hooked:
     """A storage that calls ``before(operation, uri)`` first, at each operation."""
 
@@ -120,6 +131,11 @@ class Hooked:
         with self._storage.create(uri) as stream:
             yield _HookedStream(stream, lambda: self._before("stream", uri))
             self._before("complete", uri)
+
+
+def hooked(storage: Storage, before: Callable[[str, str], None]) -> Any:
+    """As :class:`Hooked`, wherever a storage is asked for."""
+    return Hooked(storage, before)
 
 
 class _HookedStream:

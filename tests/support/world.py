@@ -17,7 +17,7 @@ from embertide.grid import even_bounds
 from embertide.kernels.csr import Csr
 from embertide.pipeline import layer_graphs
 from embertide.primitives.exchange import Exchange
-from embertide.primitives.idmap import DenseIds
+from embertide.primitives.node_ids import DenseIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.stages.csr import build_graph, choose_ranges

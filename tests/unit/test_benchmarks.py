@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -17,17 +16,19 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from benchmarks import operator
-from benchmarks.report_operator import section
+from benchmarks import end_to_end, files, operator, scaling, typed
+from benchmarks.primitives import check_wire
 from benchmarks.support import network, rounds, svg
 from embertide_operator.observe import Observed
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
-from tests.support.paths import ROOT
+from tests.support.bench_commands import Benchmark
 
 COMMANDS = (
+    "all",
     "dataset",
     "end_to_end",
+    "files",
     "kernels",
     "machine",
     "operator",
@@ -37,31 +38,13 @@ COMMANDS = (
     "typed",
     "typed_dataset",
 )
+SMALL = ("--scale", "8", "--rounds", "0", "--settle", "0", "--no-limits")
 HAS_DGL = importlib.util.find_spec("dgl") is not None
-
-Command = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Command:
-    """Run a command; what it kept."""
-
-    def run_it(name: str, *words: str) -> dict[str, Any]:
-        out = tmp_path / f"{name}.json"
-        command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}", *words]
-        # Threads that wait for each other cost more than graphs of this size.
-        done = subprocess.run(
-            [*command, "--out", str(out)],
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return json.loads(out.read_text())
-
-    return run_it
+def benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Benchmark:
+    return Benchmark(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -75,12 +58,22 @@ def test_help_says_how_to_call_it(
     assert f"-m benchmarks.{name}" in capsys.readouterr().out
 
 
-def test_systems_agree_from_end_to_end(run: Command) -> None:
+def test_files_are_read_and_written_by_both(benchmark: Benchmark) -> None:
+    words = ["--scale", "6", "--rounds", "1", "--settle", "0", "--features", "npy", "parquet"]
+    cases = benchmark.here(files.main, *words)["cases"]
+    assert [case["features"] for case in cases] == ["npy", "parquet"]
+    for case in cases:
+        for of in case["systems"].values():
+            assert of["files"] == pytest.approx(of["features"] + of["publish"], abs=1e-5)
+            assert min(of["features"], of["publish"]) > 0
+        assert case["systems"]["plain"]["files_ratio"] == 1
+
+
+def test_systems_agree_from_end_to_end(benchmark: Benchmark) -> None:
     dgl = ["dgl_full_graph", "dgl_layer_wise"] if HAS_DGL else []
-    small = ["--scale", "8", "--rounds", "0", "--settle", "0", "--no-limits", "--conv", "gat"]
     peers = ["--peers", "torch_csr", "pyg_layer_wise", *dgl]
-    found = run("end_to_end", *small, *peers, "--features", "parquet", "--grid", "2x1")
-    (case,) = found["cases"]
+    words = [*SMALL, "--conv", "gat", *peers, "--features", "parquet", "--grid", "2x1"]
+    (case,) = benchmark.here(end_to_end.main, *words)["cases"]
     assert set(case["systems"]) == {*peers[1:], "ours 2x1"}
     for system in case["systems"].values():
         assert system["max_error"] < 1e-4
@@ -89,59 +82,48 @@ def test_systems_agree_from_end_to_end(run: Command) -> None:
 
 @pytest.mark.skipif(not HAS_DGL, reason="no wheel of dgl for this Python and machine")
 @pytest.mark.parametrize(
-    ("name", "conv", "grid"),
-    [("typed", "rgcn", "2x1"), ("typed", "hgt", "1x1"), ("end_to_end", "appnp", "1x1")],
+    ("main", "conv", "grid"),
+    [(typed.main, "rgcn", "2x1"), (typed.main, "hgt", "1x1"), (end_to_end.main, "appnp", "1x1")],
+    ids=["rgcn", "hgt", "appnp"],
 )
-def test_dgl_agrees(run: Command, name: str, conv: str, grid: str) -> None:
-    small = ["--scale", "8", "--rounds", "0", "--settle", "0", "--no-limits", "--conv", conv]
-    (case,) = run(name, *small, "--grid", grid)["cases"]
+def test_dgl_agrees(benchmark: Benchmark, main: Callable[[], None], conv: str, grid: str) -> None:
+    (case,) = benchmark.here(main, *SMALL, "--conv", conv, "--grid", grid)["cases"]
     assert len(case["systems"]) == 2
     for system in case["systems"].values():
         assert system["max_error"] < 1e-4
 
 
 @pytest.mark.distributed
-def test_primitives_agree_with_their_baselines(run: Command) -> None:
+def test_primitives_agree_with_their_baselines(benchmark: Benchmark) -> None:
     small = ["--scale", "8", "--width", "16", "--rounds", "1", "--mib", "1", "--no-limits"]
-    found = run("primitives", *small, "--loopback", "--grid", "4x2")
+    found = benchmark.apart("primitives", *small, "--loopback", "--grid", "4x2")
     (case,) = found["cases"]
     gemm, spmm = case["primitives"]["gemm"], case["primitives"]["spmm"]
     # Table 1 with M = 2, and 8 bytes a rank that say how much comes.
     assert gemm["all_reduce"]["total_bytes"] == gemm["ours"]["total_bytes"] + 64
     assert spmm["two_d"]["total_bytes"] > spmm["ours"]["total_bytes"]  # Table 2
+    assert gemm["ours"]["total_wire_bytes"] > gemm["ours"]["total_bytes"]
+
+
+def test_bytes_that_no_interface_received_end_the_command() -> None:
+    came = [{"bytes": 7, "wire_bytes": 8}, {"bytes": 7, "wire_bytes": 7}]
+    check_wire("spmm, ours", came)
+    with pytest.raises(SystemExit, match="rank 1 counted 9 bytes, but 8 came over its interface"):
+        check_wire("spmm, ours", [came[0], {"bytes": 9, "wire_bytes": 8}])
 
 
 @pytest.mark.skipif(not HAS_DGL, reason="no wheel of dgl for this Python and machine")
-def test_kernels_agree_with_their_rivals(run: Command) -> None:
-    found = run("kernels", "--scale", "8", "--rounds", "1", "--mib", "8")
+def test_kernels_agree_with_their_rivals(benchmark: Benchmark) -> None:
+    found = benchmark.apart("kernels", "--scale", "8", "--rounds", "1", "--mib", "8")
     assert found["kernels"]["spmm_sum"]["rivals"].keys() == {"dgl", "torch"}
 
 
-def test_scaling_counts_bytes_and_cpu(run: Command) -> None:
+def test_scaling_counts_bytes_and_cpu(benchmark: Benchmark) -> None:
     small = ["--scale", "8", "--weak-scale", "8", "--rounds", "1", "--no-limits", "--conv", "gcn"]
-    found = run("scaling", *small, "--grid", "2x1")
+    found = benchmark.here(scaling.main, *small, "--grid", "2x1")
     strong, weak = (case["grids"]["2x1"] for case in found["cases"])
     assert 0 < strong["bytes"] < weak["bytes"]
     assert min(strong["critical_cpu"], weak["critical_cpu"]) > 0
-
-
-def test_page_is_made_from_what_there_is(tmp_path: Path) -> None:
-    run = {"seconds": 1.0, "bytes": 2, "messages": 3, "peak_bytes": 4, "ratio": 2.0}
-    case = {"gigabits": 1.0, "reached": 0.9, "grid": "1x8"}
-    results = {
-        "where": rounds.where(),
-        "machine": {},
-        **{"workers": 8, "scale": 13, "width": 128, "qdisc": "tbf"},
-        "cases": [{**case, "primitives": {"gemm": {"ours": run, "all_reduce": run}}}],
-    }
-    (tmp_path / "primitives.json").write_text(json.dumps(results))
-    words = ["--results", str(tmp_path), "--out", str(tmp_path / "page.md")]
-    subprocess.run([sys.executable, "-m", "benchmarks.report", *words], cwd=ROOT, check=True)
-    page = (tmp_path / "page.md").read_text()
-    assert "the same direction" in page
-    figure = tmp_path / "page" / "primitive-gemm.svg"
-    assert figure.name in page
-    assert ElementTree.parse(figure).getroot().tag.endswith("svg")
 
 
 def test_variants_take_turns_and_ratios_are_of_rounds() -> None:
@@ -211,13 +193,3 @@ def test_the_operator_has_nothing_to_do_with_the_finished_jobs_of_its_benchmark(
     decision = decide(Observed(job), Settings(), datetime(2026, 1, 1, 12, tzinfo=UTC))
     assert decision.draft.fields == job["status"]
     assert (decision.apply, decision.delete, decision.requeue_after) == ([], [], None)
-
-
-def test_the_operators_numbers_become_a_section_of_the_page() -> None:
-    step = {"cores": 0.1, "rss_bytes": 100 << 20, "requests_per_second": 5.0,
-            "passes_per_second": 40.0, "pass_seconds": 0.004}  # fmt: skip
-    latency = {"median_seconds": 0.2, "p99_seconds": 0.9, "count": 20}
-    now = {"jobs": 1000, "latency_at": 50, "running": {"50": step}, "apply_to_statefulset": latency}
-    text = section({"operators": {"now": now}})
-    assert "| now | 50 | 100 | 0.1" in text
-    assert "1000 EmbeddingJobs" in text

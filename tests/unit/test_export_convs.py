@@ -70,6 +70,9 @@ DGL_CASES: dict[str, Callable[[Any], nn.Module]] = {
     "AGNNConv": lambda c: c.AGNNConv(),
     "APPNPConv": lambda c: c.APPNPConv(2, 0.3),
     "SGConv": lambda c: c.SGConv(5, 3, k=2, bias=False, cached=True),
+    "PNAConv": lambda c: c.PNAConv(
+        6, 4, ["mean", "max", "std"], ["identity", "attenuation"], 2.5, num_towers=2
+    ),
     "TAGConv": lambda c: c.TAGConv(5, 3, k=2, bias=False, activation=torch.relu),
     "ChebConv": lambda c: c.ChebConv(5, 3, 3, bias=False, activation=torch.relu),
     "GCN2Conv": lambda c: c.GCN2Conv(5, 2, alpha=0.3, lambda_=0.4, bias=False),
@@ -119,7 +122,8 @@ def test_options_of_pyg(name: str) -> None:
 def test_options_of_dgl(name: str) -> None:
     conv = DGL[name]
     module = DGL_CASES[name](load_dgl().nn.pytorch)
-    done = export_module(shake(OnDgl(module, conv.weight, conv.earlier)), width=5)
+    width = getattr(module, "in_size", 5)
+    done = export_module(shake(OnDgl(module, conv.weight, conv.earlier)), width=width)
     assert done.proof.largest_error <= TOLERANCE
     assert [layer.kind for layer in done.exported.layers] == [name]
 
@@ -139,7 +143,8 @@ class EdgedPyg(Edged):
 
 class EdgedDgl(Edged):
     def forward(self, g, x, efeat):
-        return self.conv(g, x, *([efeat] if self.edges else []))
+        more = {"eig_vec": x[:, :2]} if isinstance(self.conv, load_dgl().nn.DGNConv) else {}
+        return self.conv(g, x, *([efeat] if self.edges else []), **more)
 
 
 @pytest.mark.parametrize("name", export_convs.PYG)
@@ -158,7 +163,8 @@ def test_messages_of_dgl(name: str) -> None:
 
 
 def check_traced(name: str, module: Edged, columns: int) -> None:
-    done = export_module(shake(module), width=5, edge_features=columns)
+    width = getattr(module.conv, "in_size", 5)
+    done = export_module(shake(module), width=width, edge_features=columns)
     assert done.proof.largest_error <= TOLERANCE
     assert [layer.kind for layer in done.exported.layers if layer.graph] == [name]
     read = done.exported.program.edge_columns()
@@ -181,10 +187,28 @@ def test_every_entry_has_a_case_and_is_in_the_document() -> None:
         assert names.split(", ") == [name for one, name in BY_NUMBER if one == package]
 
 
-def test_several_aggregators_of_pyg() -> None:
-    """Side by side; other ways of joining them are refused."""
-    done = export_module(shake(OnPyg(pyg.SAGEConv(5, 3, aggr=["mean", "max"]), "", "")), width=5)
+AGGREGATORS: dict[str, dict[str, Any]] = {
+    "side by side": {"aggr": ["mean", "max"]},
+    "joined": {"aggr": ["std", "softmax"], "aggr_kwargs": {"mode": "max"}},
+    "projected": {
+        "aggr": ["mean", "min"],
+        "aggr_kwargs": {"mode": "proj", "mode_kwargs": {"in_channels": 5, "out_channels": 5}},
+    },
+    "softmax": {"aggr": "softmax", "aggr_kwargs": {"learn": True, "channels": 5}},
+    "power mean": {"aggr": "powermean", "aggr_kwargs": {"p": 2.0}},
+}
+
+
+@pytest.mark.parametrize("name", AGGREGATORS)
+def test_aggregators_of_pyg(name: str) -> None:
+    done = export_module(shake(OnPyg(pyg.SAGEConv(5, 3, **AGGREGATORS[name]), "", "")), width=5)
     assert done.proof.largest_error <= TOLERANCE
-    joined = pyg.SAGEConv(5, 3, aggr=["mean", "max"], aggr_kwargs={"mode": "sum"})
-    with pytest.raises(ModelError, match="several aggregators with mode='sum'"):
-        export_module(OnPyg(joined, "", ""), width=5)
+    assert [layer.kind for layer in done.exported.layers] == ["SAGEConv"]
+
+
+@pytest.mark.parametrize("aggr", ["lstm", "median", "mul"])
+def test_aggregators_that_no_step_has(aggr: str) -> None:
+    kwargs = {"in_channels": 5, "out_channels": 5} if aggr == "lstm" else {}
+    conv = pyg.SAGEConv(5, 3, aggr=aggr, aggr_kwargs=kwargs)
+    with pytest.raises(ModelError, match=r"conv \(SAGEConv\) aggregates by \w+; known are sum, "):
+        export_module(OnPyg(conv, "", ""), width=5)

@@ -207,7 +207,7 @@ AT_A_LINE = {
     "Mixed": "view mixes rows of edges",
     "AllEdges": "batch norm of edges is known with running statistics",
     "OverEdges": "mean over all rows needs the whole graph at once",
-    "Median": "GINEConv aggregates by MedianAggregation; known are sum, mean, max, min, var, std",
+    "Median": r"conv \(GINEConv\) aggregates by MedianAggregation; known are sum, mean, max",
     "OwnAggregate": "OwnAggregate has an aggregate of its own; known are PyG's",
     "Unread": "a tensor of the edges is returned, or used among those of the nodes",
 }

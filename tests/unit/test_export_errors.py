@@ -29,7 +29,7 @@ AT_A_LINE = {
     "Loops": r"conv \(SAGEConv\) is given edges that were changed at .*py:\d+.*change those",
     "Rows": r"a constant of shape \[\d+, 1\] has a row for each node of one graph",
     "Unknown": r"torch's cumsum is not known here.*docs/export\.md",
-    "Lstm": r"own \(SAGEConv\) is not known with these options: aggr",
+    "Lstm": r"own \(SAGEConv\) aggregates by MedianAggregation; known are sum, mean, max, min",
     "EdgeFeatures": r"own \(GATConv\) is given features of edges that were computed",
     "Table": "features that do not come from the graph's.*name a table by --table",
     "Message": "torch's cumsum is not known here",

@@ -29,6 +29,7 @@ from tests.support import export_models_hetero
 from tests.support.exact import relative_error
 from tests.support.export_models_hetero import GRAPH, HETERO, NODES, RELATIONAL, TRIPLES, OwnGat
 from tests.support.models import Files, shake
+from tests.support.pyg import pyg
 from tests.support.typed_files import write_typed_job
 
 NUMBERED = {"nodes": {"page": 6}, "edges": [f"page:{name}:page" for name in "abc"]}
@@ -254,3 +255,17 @@ def test_numbers_and_relations_must_be_as_many() -> None:
 def test_graphs_that_cannot_be_read(graph: Any, told: str) -> None:
     with pytest.raises(ModelError, match=told):
         named_types(graph, Files())  # type: ignore[arg-type]
+
+
+def test_wrong_columns_are_told_with_those_of_the_graph() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = pyg.HeteroConv({("user", "follows", "user"): pyg.GraphConv(5, 3)})
+
+        def forward(self, x_dict, edge_index_dict):
+            return self.conv(x_dict, edge_index_dict)
+
+    types = GraphTypes({"user": 7}, ("user:follows:user",))
+    with pytest.raises(ModelError, match=r"shapes .*\(--graph gives node types user \(7 columns\)"):
+        export_module(Net(), graph=types)

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from embertide.readers.pool import map_splits, read_ahead
+from embertide.readers.pool import held_afar, map_splits, read_ahead, readers
+from embertide.readers.splits import Split
+from embertide.storage.protocol import ObjectInfo
+
+MIB = 1 << 20
 
 
 def numbers(first: int, count: int, slow: float = 0.0) -> Iterator[int]:
@@ -89,3 +93,33 @@ def test_closing_ends_the_threads() -> None:
     assert next(items) == 0
     items.close()
     assert not [one for one in threading.enumerate() if one.name == "reader"]
+
+
+def splits(uri: str, count: int, size: int) -> list[Split]:
+    return [Split.of(ObjectInfo(uri, size, "tag"), 0, 1, size) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("uri", "size", "threads", "expected"),
+    [
+        ("file:///x", MIB, 2, 2),
+        ("s3://shop/x", MIB, 2, 8),
+        ("s3://shop/x", 16 * MIB, 2, 4),
+        ("s3://shop/x", 900 * MIB, 2, 2),
+        ("s3://shop/x", MIB, 16, 16),
+        ("s3://shop/x", 0, 1, 8),
+    ],
+)
+def test_more_splits_of_a_store_that_is_far_away_are_read_at_once(
+    uri: str, size: int, threads: int, expected: int
+) -> None:
+    some = splits(uri, 20, size)
+    assert readers(some, threads) == expected
+    # What the others hold is planned, of as many splits as a worker has.
+    assert held_afar(some, 1, threads) == (expected - threads) * size
+    assert held_afar(some, 20, threads) == 0
+    assert held_afar(some, 5, 1) == (min(4, readers(some, 1)) - 1) * size
+
+
+def test_nothing_to_read_needs_no_more_readers() -> None:
+    assert (readers([], 3), held_afar([], 2, 3)) == (3, 0)

@@ -60,6 +60,9 @@ def test_no_partition_costs_much_more_than_its_share(
     for p in range(grid.graph):
         start, stop = ranges.partition(p)
         assert cost[start:stop].sum() <= allowed + 1e-9
+    allowed = cost.sum() / grid.world + (1 + grid.world) * cost.max()
+    for rank in range(grid.world):
+        assert cost[slice(*ranges.worker(rank))].sum() <= allowed + 1e-9
 
 
 @pytest.mark.parametrize("hub", [0, 4, 9])
@@ -80,3 +83,16 @@ def test_a_hub_gets_a_partition_with_few_rows() -> None:
     # All edges are at the start, so the cut lies far before the middle, but not at the hubs.
     assert ranges == RowRanges((0, ranges.partitions[1], 1000), 1)
     assert 5 <= ranges.partitions[1] <= 20
+
+
+@pytest.mark.parametrize("text", ["1x4", "2x2", "4x1"])
+def test_nobody_has_twice_the_mean_of_rows_or_edges(text: str) -> None:
+    """Ids in the order of their degrees, from 4,000 down: half the edges enter an eighth."""
+    degrees = np.maximum(1, (4000 * np.exp(-np.arange(4000) / 700)).astype(np.int64))
+    grid = Grid(GridShape.parse(text))
+    bounds = np.array(cut_ranges(degrees, 1, 4000, grid).workers)
+    edges = np.diff(np.concatenate([[0], degrees.cumsum()])[bounds])
+    assert np.diff(bounds).max() <= 2 * 4000 / grid.world + 1
+    assert edges.max() <= 2 * degrees.sum() / grid.world + degrees.max()
+    # Even rows would give the first worker twice of that.
+    assert degrees[:1000].sum() > 3 * degrees.sum() / grid.world

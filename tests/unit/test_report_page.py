@@ -25,7 +25,7 @@ from embertide.report.numbers import (
     without_secrets,
 )
 from embertide.report.run import Run
-from embertide.telemetry.report import RelationCount, RunReport, TypeCount
+from embertide.telemetry.report import RelationCount, RowError, RunReport, TypeCount
 from embertide.telemetry.transfers import OperationStats, TransferStats
 from tests.support.cli import LARGE_REPORT
 from tests.support.run_reports import make_manifest, make_report
@@ -148,6 +148,20 @@ def test_text_of_users_stays_text() -> None:
     names = {name for name, _ in page.elements}
     assert names.isdisjoint({"script", "img"})
     assert page.text.count("</style><script>alert('x')</script>") > 10
+
+
+def test_rows_in_bfloat16_have_their_error_stated() -> None:
+    facts = make_report(2, 2).facts
+    assert facts is not None
+    assert "Error with" not in draw()
+    unknown = make_report(2, 2, facts=replace(facts, row_type="bfloat16"))
+    page = Page(draw_page(unknown, make_manifest())).text
+    assert "not measured, since there was no reference" in page
+    error = RowError(40, 0.0123, 0.00456)
+    known = make_report(2, 2, facts=replace(facts, row_type="bfloat16", row_error=error))
+    page = Page(draw_page(known, make_manifest())).text
+    assert "at most 0.012, which is 0.0046 of the largest value, in 40 rows" in page
+    assert RunReport.from_json(json.loads(json.dumps(known.to_json()))) == known
 
 
 def test_secrets_in_uris_are_not_shown() -> None:

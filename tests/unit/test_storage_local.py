@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from embertide.errors import ObjectMissing, OutputError, StorageError
+from embertide.storage import local
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
+from embertide.storage.write_back import begin_write_back
 from tests.support.storage_contract import StorageContract
 
 
@@ -215,3 +217,37 @@ def test_the_disk_may_fill_up_while_syncing(
     with pytest.raises(OutputError, match=r"No space left on device; .*free space"):
         open_storage(None).write(f"file://{tmp_path}/x", b"1")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_disk_begins_before_the_file_is_complete(
+    storage: Storage, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    def begin(file: int, start: int, length: int) -> bool:
+        # What was written so far has left our buffers: the file itself has it.
+        begun.append((start, length, os.fstat(file).st_size))
+        return begin_write_back(file, start, length)
+
+    monkeypatch.setattr(local, "begin_write_back", begin)
+    piece = bytes(3 << 20)
+    with storage.create(f"{root}/part") as file:
+        for _ in range(7):
+            file.write(piece)
+    nine = 3 * len(piece)
+    assert begun == [(0, nine, nine), (nine, nine, 2 * nine)]
+    assert storage.read(f"{root}/part") == piece * 7
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such call")
+def test_the_system_takes_a_file_and_nothing_else(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        file.write(bytes(1 << 13))
+        file.flush()
+        assert begin_write_back(file.fileno(), 0, 1 << 13)
+    read, write = os.pipe()
+    try:
+        assert not begin_write_back(write, 0, 1 << 13)
+    finally:
+        os.close(read)
+        os.close(write)

@@ -6,17 +6,16 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from embertide.errors import AccessDenied, ObjectMissing, OutputError
+from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.version_names import begun, is_version, new_version, version_uri
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import latest, list_versions
 from embertide.versions.pointer import read_pointer
-from embertide.versions.publish import discard, finish, publish, rollback
+from embertide.versions.publish import publish, rollback
 from embertide.versions.reading import iter_embeddings
 from embertide.versions.retention import remove_old
 from tests.support.versions import (
@@ -24,12 +23,13 @@ from tests.support.versions import (
     LATER,
     NEXT,
     OLD,
-    Hooked,
     check_crashes,
     check_races,
-    give_earlier_name,
+    hooked,
     is_intact,
     manifest_of,
+    names,
+    path_of,
     publish_one,
     write_parts,
 )
@@ -47,14 +47,6 @@ def output(tmp_path: Path) -> str:
     return f"file://{tmp_path}/out"
 
 
-def names(storage: Storage, output: str) -> list[str]:
-    return [info.version for info in list_versions(storage, output)]
-
-
-def path_of(output: str, name: str) -> Path:
-    return Path(output.removeprefix("file://")) / name
-
-
 def once(operation: str, name: str, act: Callable[[], object]) -> Callable[[str, str], None]:
     """A hook that acts before the first such operation on an object whose uri ends in name."""
     left = [act]
@@ -64,10 +56,6 @@ def once(operation: str, name: str, act: Callable[[], object]) -> Callable[[str,
             left.pop()()
 
     return before
-
-
-def hooked(storage: Storage, before: Callable[[str, str], None]) -> Any:
-    return Hooked(storage, before)
 
 
 # Names
@@ -114,6 +102,14 @@ def test_manifest_and_pointer_as_consumers_see_them(storage: Storage, output: st
     pointer = json.loads(path_of(output, "LATEST").read_text())
     assert (pointer["version"], pointer["movedBy"]) == (OLD, "publish")
     assert pointer["manifestDigest"] == info.manifest_digest
+
+
+def test_a_pointer_is_read_back_as_written(storage: Storage, output: str) -> None:
+    info = publish_one(storage, output, OLD)
+    pointer = read_pointer(storage, output)
+    assert pointer is not None
+    assert (pointer.version, pointer.manifest_digest) == (OLD, info.manifest_digest)
+    assert pointer.moved_at.endswith("Z")
 
 
 @pytest.mark.parametrize("format", ["parquet", "npy"])
@@ -312,108 +308,3 @@ def test_processes_race_for_the_pointer(output: str) -> None:
 
 def test_a_process_that_dies_anywhere_leaves_a_whole_version(output: str) -> None:
     check_crashes(None, output)
-
-
-# Retention
-
-
-def test_versions_beyond_keep_are_removed_oldest_first(storage: Storage, output: str) -> None:
-    for version in (OLD, CURRENT, NEXT, LATER):
-        publish_one(storage, output, version, keep=2)
-    assert names(storage, output) == [NEXT, LATER]
-    assert not path_of(output, f"versions/{OLD}").exists()
-    removed: list[str] = []
-    publish_one(
-        hooked(storage, lambda name, uri: removed.append(uri) if name == "delete" else None),
-        output, new_version(), keep=1,
-    )  # fmt: skip
-    folders = [uri.split("/")[-2] for uri in removed]
-    assert folders == sorted(folders)
-    assert set(folders) == {NEXT, LATER}
-
-
-def test_the_current_version_is_never_removed(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    publish_one(storage, output, CURRENT)
-    rollback(storage, output, OLD)
-    publish_one(storage, output, NEXT, keep=1)
-    assert names(storage, output) == [OLD, NEXT]
-    assert latest(storage, output).version == OLD
-
-
-def test_remains_of_ended_runs_are_removed_after_a_day(storage: Storage, output: str) -> None:
-    now = datetime.now(UTC)
-    ended, running = (new_version(now - timedelta(hours=hours)) for hours in (24.1, 23.9))
-    write_parts(storage, output, ended)
-    write_parts(storage, output, running)
-    storage.write(f"{output}/versions/notes/kept.txt", b"not ours")
-    storage.write(f"{version_uri(output, ended)}/.0123.part", b"of a writer that was killed")
-    publish_one(storage, output, new_version(now), keep=1)
-    assert not path_of(output, f"versions/{ended}").exists()
-    assert len(list(path_of(output, f"versions/{running}").iterdir())) == 2
-    assert path_of(output, "versions/notes/kept.txt").exists()
-
-
-def test_old_versions_that_may_not_be_removed_do_not_unpublish(
-    storage: Storage, output: str
-) -> None:
-    publish_one(storage, output, OLD)
-
-    def refuse(name: str, uri: str) -> None:
-        if name == "delete":
-            raise AccessDenied(f"{uri} may not be removed")
-
-    with pytest.raises(OutputError, match=rf"{CURRENT} of .* is published, but .*may not be rem"):
-        publish_one(hooked(storage, refuse), output, CURRENT, keep=1)
-    assert latest(storage, output).version == CURRENT
-    assert is_intact(storage, output, OLD)
-
-
-# Versions of earlier releases
-
-
-def test_versions_whose_manifest_has_its_earlier_name(storage: Storage, output: str) -> None:
-    for version in (OLD, CURRENT, NEXT):
-        publish_one(storage, output, version)
-        give_earlier_name(storage, output, version)
-    assert names(storage, output) == [OLD, CURRENT, NEXT]
-    assert latest(storage, output).version == NEXT
-    assert is_intact(storage, output, OLD)
-    rollback(storage, output, OLD)
-    assert latest(storage, output).version == OLD
-    with pytest.raises(OutputError, match=rf"{OLD} is complete; it is not removed"):
-        discard(storage, output, OLD)
-    publish_one(storage, output, LATER, keep=1)
-    assert names(storage, output) == [OLD, LATER]
-    assert not path_of(output, f"versions/{NEXT}").exists()
-
-
-def test_an_earlier_version_is_finished_like_any_other(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    publish_one(storage, output, CURRENT)
-    give_earlier_name(storage, output, CURRENT)
-    path_of(output, "LATEST").unlink()
-    assert finish(storage, output, CURRENT, keep=1).current
-    assert names(storage, output) == [CURRENT]
-
-
-# Discarding
-
-
-def test_what_a_failed_run_wrote_is_discarded(storage: Storage, output: str) -> None:
-    publish_one(storage, output, OLD)
-    write_parts(storage, output, CURRENT)
-    discard(storage, output, CURRENT)
-    assert not path_of(output, f"versions/{CURRENT}").exists()
-    discard(storage, output, NEXT)
-    with pytest.raises(OutputError, match=rf"{OLD} is complete; it is not removed"):
-        discard(storage, output, OLD)
-    assert is_intact(storage, output, OLD)
-
-
-def test_a_pointer_is_read_back_as_written(storage: Storage, output: str) -> None:
-    info = publish_one(storage, output, OLD)
-    pointer = read_pointer(storage, output)
-    assert pointer is not None
-    assert (pointer.version, pointer.manifest_digest) == (OLD, info.manifest_digest)
-    assert pointer.moved_at.endswith("Z")

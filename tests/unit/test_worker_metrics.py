@@ -13,7 +13,8 @@ from embertide.pod.metrics import WorkerCollector, render
 from embertide.pod.settings import WorkSettings
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide.telemetry.report import PlannedTraffic, RankMemory, Snapshot, Traffic
+from embertide.telemetry.report import PlannedTraffic, RankMemory, Traffic
+from embertide.telemetry.snapshot import Snapshot
 from tests.support.operator_world import raw_job
 
 MOVED = Traffic("graph", "spmm", 0, 300, 200, 4, 6, 80, 2.0, 1.0, [0, 0, 3, 0, 0, 0, 0])

@@ -27,9 +27,11 @@ class Size:
         nodes: of the destination type, whose rows workers own.
         edges: of the relation.
         group_bytes: most bytes that a group of remote rows takes in its receive buffer.
-        depth: groups in flight at a time.
+        depth: messages in flight at a time.
+        merged: most groups that travel in one message.
         origins: nodes of the source type, where that is another.
         in_place: workers share a host, and read each other's tensors where they stand.
+        row_bytes: of a value of the rows that are read over edges and travel.
     """
 
     nodes: int
@@ -37,8 +39,10 @@ class Size:
     grid: GridShape
     group_bytes: int
     depth: int
+    merged: int = 1
     origins: int | None = None
     in_place: bool = False
+    row_bytes: int = FLOAT_BYTES
 
     @property
     def graph(self) -> int:
@@ -73,14 +77,16 @@ class Size:
     def group_rows(self, widest: int, slices: int) -> int:
         """Slots of a group of remote rows, of a model whose widest tensor has so many columns.
 
+        As many whatever type rows have: groups of smaller ones take less.
+
         Args:
             slices: that the columns are cut into: M for tiles, 1 for whole rows.
         """
         return max(1, self.group_bytes // (FLOAT_BYTES * -(-widest // slices)))
 
-    def tensor(self, width: int) -> float:
+    def tensor(self, width: int, value_bytes: int = FLOAT_BYTES) -> float:
         """Bytes of one worker's part of a dense tensor, in either layout."""
-        return float(FLOAT_BYTES) * self.nodes * width / self.workers
+        return float(value_bytes) * self.nodes * width / self.workers
 
     def heads(self, heads: int) -> float:
         """H': heads that a worker's columns belong to, on average over the M slices."""
@@ -119,17 +125,23 @@ class Size:
         Args:
             loaded: rows come from where they were read, always in groups.
         """
-        if self.graph == 1 or (self.in_place and not loaded):
+        if self.graph == 1 or (self.in_place and (self.feature == 1 or not loaded)):
             return 0.0
-        received = FLOAT_BYTES * self.unique() * width / self.feature
-        return 2 * min((self.depth + 1) * float(self.group_bytes), received)
+        return self._buffers(self.graph, self.unique() * width / self.feature)
 
     def whole_in_flight(self, width: int) -> float:
         """As :meth:`in_flight`, of rows with all columns for the edges of a sub-range."""
         if self.workers == 1 or self.in_place:
             return 0.0
-        received = FLOAT_BYTES * self.unique(self.workers) * width
-        return 2 * min((self.depth + 1) * float(self.group_bytes), received)
+        return self._buffers(self.workers, self.unique(self.workers) * width)
+
+    def _buffers(self, members: int, values: float) -> float:
+        """Bytes of messages to and from the members of an axis, of so many values in all."""
+        received = self.row_bytes * values
+        group = min(self.group_bytes * self.row_bytes / FLOAT_BYTES, received)
+        # Rows of a group from several peers lie apart in a message of several groups.
+        apart = group if self.merged > 1 and members > 2 else 0.0
+        return 2 * min((self.depth + 1) * self.merged * group, received) + apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +151,7 @@ class GraphSize:
     Attributes:
         nodes: node type -> how many there are.
         edges: relation -> how many there are.
-        group_bytes, depth, in_place: as of :class:`Size`.
+        group_bytes, depth, merged, in_place, row_bytes: as of :class:`Size`.
     """
 
     nodes: dict[str, int]
@@ -147,7 +159,9 @@ class GraphSize:
     grid: GridShape
     group_bytes: int
     depth: int
+    merged: int = 1
     in_place: bool = False
+    row_bytes: int = FLOAT_BYTES
 
     @property
     def workers(self) -> int:
@@ -190,7 +204,9 @@ class GraphSize:
             grid=self.grid,
             group_bytes=self.group_bytes,
             depth=self.depth,
+            merged=self.merged,
             in_place=self.in_place,
+            row_bytes=self.row_bytes,
         )
 
 

@@ -116,16 +116,27 @@ def even_bounds(total: int, count: int) -> list[int]:
 class RowRanges:
     """Which worker owns which nodes (dense ids).
 
-    ``partitions`` holds P + 1 bounds; ``workers`` W + 1 bounds: each partition's rows split
-    evenly among its M workers, in rank order.
+    ``partitions`` holds P + 1 bounds, ``workers`` W + 1: each partition's rows split among its M
+    workers, in rank order.
+
+    Attributes:
+        cuts: the W + 1 bounds; None: every partition is split evenly.
     """
 
     partitions: tuple[int, ...]
     feature: int
+    cuts: tuple[int, ...] | None = None
+
+    @classmethod
+    def of_workers(cls, cuts: Sequence[int], feature: int) -> RowRanges:
+        """From the W + 1 bounds of the workers' sub-ranges."""
+        return cls(tuple(cuts[::feature]), feature, tuple(cuts) if feature > 1 else None)
 
     @cached_property
     def workers(self) -> tuple[int, ...]:
         """W + 1 bounds of the sub-ranges used by the ``rows`` layout."""
+        if self.cuts is not None:
+            return self.cuts
         bounds = [0]
         for start, stop in zip(self.partitions, self.partitions[1:], strict=False):
             bounds += [start + b for b in even_bounds(stop - start, self.feature)[1:]]
@@ -148,6 +159,10 @@ class RowRanges:
         """A worker's sub-range counted from its partition's first row."""
         start = self.partitions[rank // self.feature]
         return self.workers[rank] - start, self.workers[rank + 1] - start
+
+    def whole_rows(self) -> RowRanges:
+        """The sub-ranges as partitions of a grid with one slice."""
+        return RowRanges(self.workers, 1)
 
     def partition_of(self, node: int) -> int:
         """The partition that owns a node."""

@@ -21,6 +21,9 @@ from typing import Literal
 
 import torch
 
+ROW_TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+"""What a manifest may say of the rows that are read over edges and travel."""
+
 Layout = Literal["tile", "rows"]
 
 

@@ -29,9 +29,11 @@ from embertide.stages.sample import sample_layer
 from embertide.stages.verify import (
     SKIPPED,
     Expected,
+    allowed_error,
     check_width,
     hold_against,
     read_expected,
+    row_error,
 )
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
@@ -56,7 +58,9 @@ def run(
     with clock.memory:
         with clock.stage("features"):
             files = read_files(ctx.storage, ctx.job.spec.model.uri)
-            whole, tolerance = files.program(), files.reference_tolerance
+            whole = files.program()
+            rows, limit = ctx.job.spec.inference.rows, files.reference_tolerance
+            tolerance = allowed_error(limit, rows, whole.layers)
             facts = run_facts(ctx, files.library, files.layer_names, whole)
             program = order_steps(published(ctx.job, whole), world)
             del files, whole
@@ -95,6 +99,7 @@ def run(
                 name: hold_against(ctx, found, ranges[name], embeddings[name], tolerance)
                 for name, found in expected.items()
             }
+            facts = replace(facts, row_error=row_error(compared.values(), rows))
             uri = version_uri(ctx.job.spec.output.uri, order.version)
             own = [own_rows(ctx, graph, names[name], values) for name, values in embeddings.items()]
             parts = write_parts(ctx, uri, own)

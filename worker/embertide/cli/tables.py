@@ -233,7 +233,9 @@ def _planned_traffic_table(estimate: Estimate) -> Table:
     table = new_table("Bytes sent, of each worker", words, ["bytes", "messages"])
     for item in estimate.traffic:
         told = [*_traffic_words(item), escaped(item.relation)][: len(words)]
-        table.add_row(*told, human_bytes(item.bytes_per_worker), f"{item.messages:,}")
+        fewest = "" if item.fewest_messages is None else f"{item.fewest_messages:,} to "
+        messages = f"{fewest}{item.messages:,}"
+        table.add_row(*told, human_bytes(item.bytes_per_worker), messages)
     total = human_bytes(estimate.traffic_total_bytes)
     table.add_row("all workers together", *[""] * (len(words) - 1), total, "", style="bold")
     return table

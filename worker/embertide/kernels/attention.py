@@ -3,6 +3,8 @@
 Natively all three are one pass over a row's non-zeros with an online softmax, and no array of
 their scores exists; :mod:`embertide.kernels.attention_torch` is the same in torch, for CUDA and
 where there is no native code. Only the heads that a worker's columns belong to are computed.
+
+Rows of sources, and keys, may be bfloat16; scores, sums and results are float32.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def add_additive(
         _attend(sums, block, x, weighted, "additive", source, target, slope=slope)
     else:
         scores = attention_torch.additive_scores(source, target, slope)
-        attention_torch.add_softmax(sums, block, x, scores, weighted=weighted)
+        attention_torch.add_softmax(sums, block, x.float(), scores, weighted=weighted)
     sums.fresh = False
 
 
@@ -58,15 +60,15 @@ def add_pairs(
     """As :func:`add_additive` with scores of keys and queries, for tensors with all columns.
 
     Args:
-        key: [s, H*F] of the same rows as ``x``.
+        key: [s, H*F] of the same rows as ``x``, and of its type.
         query: [outputs, H*F].
     """
     if _native(x):
         _attend(sums, block, x, weighted, score.kind, key, query, score=score)
     else:
-        scores = attention_torch.pair_scores(key, query, score)
+        scores = attention_torch.pair_scores(key.float(), query, score)
         limit = max(1, attention_torch.PAIR_VALUES // key.shape[1])
-        attention_torch.add_softmax(sums, block, x, scores, weighted=weighted, limit=limit)
+        attention_torch.add_softmax(sums, block, x.float(), scores, weighted=weighted, limit=limit)
     sums.fresh = False
 
 
@@ -81,7 +83,7 @@ def add_shares(
     if _native(x):
         _attend(sums, block, x, weighted, "shares", shares, None)
     else:
-        attention_torch.add_shares(sums, block, x, shares, weighted=weighted)
+        attention_torch.add_shares(sums, block, x.float(), shares, weighted=weighted)
     sums.fresh = False
 
 
@@ -145,7 +147,7 @@ def set_pair_scores(
             scale=score.factor,
         )
     else:
-        attention_torch.set_pair_scores(out, block, key, query, score)
+        attention_torch.set_pair_scores(out, block, key.float(), query, score)
 
 
 def row_softmax_(

@@ -13,12 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import embedding_bag, leaky_relu, leaky_relu_
 
-from embertide.kernels.block import Block
+from embertide.kernels.block import Block, chunk_edges
 from embertide.kernels.heads import NO_SCORES, PairScore, RowSums
 from embertide.kernels.nodewise import head_dot, pair_dot
-
-CHUNK_EDGES = 1 << 17
-"""Non-zeros at a time: what is computed of them stays in the cache. A longer row is one chunk."""
 
 PAIR_VALUES = 1 << 23
 """Float values gathered at a time for pair scores."""
@@ -53,8 +50,9 @@ class _Rows:
 _Scores = Callable[[_Rows], torch.Tensor]
 
 
-def _runs(block: Block, limit: int = CHUNK_EDGES) -> Iterator[_Rows]:
-    """Consecutive runs of whole rows with at most ``limit`` non-zeros each."""
+def _runs(block: Block, limit: int | None = None) -> Iterator[_Rows]:
+    """Consecutive runs of whole rows with at most ``limit`` non-zeros, or what suits the device."""
+    limit = limit or chunk_edges(block.indices.device)
     rows, first = len(block.indptr) - 1, 0
     while first < rows:
         start = int(block.indptr[first])
@@ -65,12 +63,12 @@ def _runs(block: Block, limit: int = CHUNK_EDGES) -> Iterator[_Rows]:
 
 
 def _run(block: Block, rows: slice, span: slice) -> _Rows:
-    local = block.indptr[rows.start : rows.stop + 1] - span.start
+    local = block.ends[rows.start : rows.stop + 1] - span.start
     indices = block.indices[span]
     return _Rows(
         rows=rows if block.rows is None else block.rows[rows],
-        offsets=local.to(dtype=indices.dtype, device=indices.device),
-        lengths=local.diff().to(indices.device),
+        offsets=local.to(indices.dtype),
+        lengths=local.diff(),
         indices=indices,
         weights=None if block.weights is None else block.weights[span],
         edges=span if block.edges is None else block.edges[span],
@@ -106,7 +104,7 @@ def add_softmax(
     scores: _Scores,
     *,
     weighted: bool,
-    limit: int = CHUNK_EDGES,
+    limit: int | None = None,
 ) -> None:
     """Continue a softmax over rows, and the sums that it weighs."""
     per_head = _columns_of_heads(sums, x)

@@ -20,6 +20,13 @@ from embertide.kernels import native
 CHUNK_EDGES = 1 << 17
 """Non-zeros reduced at a time: the sums of a chunk's rows stay in the cache. A longer row is one
 chunk of its own."""
+GPU_CHUNK_EDGES = 1 << 20
+"""The same on a GPU: enough to keep all of it busy, few enough that their gathered rows fit."""
+
+
+def chunk_edges(device: torch.device) -> int:
+    """Non-zeros reduced at a time on a device."""
+    return CHUNK_EDGES if device.type == "cpu" else GPU_CHUNK_EDGES
 
 
 @dataclass(frozen=True)
@@ -53,14 +60,23 @@ class Block:
         rows = None if self.rows is None else self.rows.to(torch.int32)
         return native.lib.Pattern(self.indptr, self.indices, rows)
 
+    @cached_property
+    def ends(self) -> torch.Tensor:
+        """[R + 1] ``indptr`` where the indices are, copied there once."""
+        return self.indptr.to(self.indices.device)
+
     def to(self, device: torch.device) -> Block:
         """The same block with everything but ``indptr`` on a device."""
         move = (None if t is None else t.to(device) for t in (self.rows, self.weights, self.edges))
         rows, weights, edges = move
         return Block(rows, self.indptr, self.indices.to(device), weights, edges)
 
-    def chunks(self, limit: int = CHUNK_EDGES) -> Iterator[Chunk]:
-        """Consecutive runs of whole rows with at most ``limit`` non-zeros each."""
+    def chunks(self, limit: int | None = None) -> Iterator[Chunk]:
+        """Consecutive runs of whole rows with at most ``limit`` non-zeros each.
+
+        Without a limit, as many as suit the device.
+        """
+        limit = limit or chunk_edges(self.indices.device)
         rows = len(self.indptr) - 1
         first = 0
         while first < rows:
@@ -105,17 +121,13 @@ class Chunk:
     @property
     def offsets(self) -> torch.Tensor:
         """[rows + 1] first non-zero of each row, with the indices' dtype and device."""
-        local = self.block.indptr[self.first : self.last + 1] - self.start
-        return local.to(dtype=self.block.indices.dtype, device=self.block.indices.device)
+        local = self.block.ends[self.first : self.last + 1] - self.start
+        return local.to(self.block.indices.dtype)
 
     @property
     def lengths(self) -> torch.Tensor:
         """[rows] non-zeros of each row."""
-        return (
-            self.block.indptr[self.first : self.last + 1]
-            .diff()
-            .to(device=self.block.indices.device)
-        )
+        return self.block.ends[self.first : self.last + 1].diff()
 
 
 def sum_chunk(chunk: Chunk, source: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:

@@ -106,12 +106,14 @@ class RowSums:
         """Without any block; the first one must have every row.
 
         Args:
-            x: any tensor of the sources' type, on their device.
+            x: any tensor on the device of the sources.
             softmax_blocks: how many blocks one softmax goes over.
         """
-        sums = cls(empty_as(x, outputs, heads.stop - heads.start), heads)
+        columns = heads.stop - heads.start
+        sums = cls(empty_as(x, outputs, columns, dtype=torch.float32), heads)
         if softmax_blocks > 1:
-            sums.top, sums.total = (x.new_empty(outputs, heads.count) for _ in range(2))
+            state = torch.empty(2, outputs, heads.count, device=x.device)
+            sums.top, sums.total = state
         return sums
 
     @classmethod
@@ -128,3 +130,9 @@ class RowSums:
         assert self.top is not None
         assert self.total is not None
         return (self.top + self.total.log()).masked_fill_(self.total == 0, NO_SCORES)
+
+
+def scaled(values: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """[n, H*F] values times [n, H] factors of their heads."""
+    n, heads = factors.shape
+    return (values.reshape(n, heads, -1) * factors[:, :, None]).flatten(1)

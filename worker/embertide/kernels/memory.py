@@ -31,16 +31,21 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.T
     return pages[:size].view(dtype).view(shape)
 
 
-def empty_as(like: torch.Tensor, *shape: int) -> torch.Tensor:
-    """A tensor with the dtype and device of another one, uninitialised."""
+def empty_as(like: torch.Tensor, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A tensor on the device of another one, and with its dtype unless one is given."""
     if like.device.type == "cpu":
-        return empty(shape, like.dtype)
-    return like.new_empty(shape)
+        return empty(shape, dtype or like.dtype)
+    return like.new_empty(shape, dtype=dtype)
 
 
-def copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous copy."""
-    return empty_as(tensor, *tensor.shape).copy_(tensor)
+def copy_of(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A contiguous copy, rounded to the nearest values of a dtype that is given."""
+    return empty_as(tensor, *tensor.shape, dtype=dtype).copy_(tensor)
+
+
+def as_type(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The tensor itself where it has the dtype, else a copy that has."""
+    return tensor if tensor.dtype == dtype else copy_of(tensor, dtype)
 
 
 def release_idle() -> None:

@@ -17,10 +17,10 @@ def gather_rows(
     """out[i] = scale[index[i]] * source[index[i]].
 
     Args:
-        source: [n, width] float32; columns of a wider tensor will do.
+        source: [n, width] float32 or bfloat16; columns of a wider tensor will do.
         index: [k] int32 or int64.
         scale: [n] float32 factor of each row, or None.
-        out: [k, width] to write to; a new tensor where None.
+        out: [k, width] of the type of ``source``, to write to; a new tensor where None.
 
     Raises:
         ValueError: an index or a shape does not fit (IndexError where torch does the work).
@@ -38,9 +38,9 @@ def scatter_rows(out: torch.Tensor, index: torch.Tensor, values: torch.Tensor) -
     """out[index] = values; no row may occur twice.
 
     Args:
-        out: [n, width] float32; columns of a wider tensor will do.
+        out: [n, width] float32 or bfloat16; columns of a wider tensor will do.
         index: [k] int32 or int64.
-        values: [k, width].
+        values: [k, width] of the type of ``out``.
 
     Raises:
         ValueError: an index or a shape does not fit (IndexError where torch does the work).

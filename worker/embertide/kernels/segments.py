@@ -60,10 +60,10 @@ def edge_runs(block: Block, limit: int) -> Iterator[EdgeRun]:
         last = int(torch.searchsorted(indptr, stop))
         lengths = indptr[first : last + 1].clamp(start, stop).diff()
         touched = lengths > 0
-        rows = torch.arange(first, last)
+        rows = (first + touched.nonzero()[:, 0]).to(device)
         if block.rows is not None:
-            rows = block.rows[first:last].long().cpu()
-        yield EdgeRun(rows[touched].to(device), lengths[touched].to(device), slice(start, stop))
+            rows = block.rows[rows].long()
+        yield EdgeRun(rows, lengths[touched].to(device), slice(start, stop))
 
 
 class Segments:

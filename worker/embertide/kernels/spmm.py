@@ -3,6 +3,9 @@
 On CPU these are native kernels: one pass over the non-zeros, with scales, bias and activation
 applied to a row while it is in registers. Elsewhere they run in chunks on torch, whose
 ``embedding_bag`` is the fastest gather-and-reduce it has.
+
+Source rows and results may be float32 or bfloat16; what is computed of them is float32, and a
+result is rounded once, when it is finished.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import torch
 
 from embertide.kernels import native
 from embertide.kernels.block import Block, Chunk, segment_max, sum_chunk
+from embertide.kernels.memory import as_type
 from embertide.kernels.nodewise import activate_
 
 Reduce = Literal["sum", "max"]
 
+_TYPES = (torch.float32, torch.bfloat16)
 _ACTIVATIONS = ("none", "relu", "leaky_relu", "elu")
 _DENSE_ROWS = 1 << 14
 """Rows that torch multiplies at a time, so that the epilogue finds them in the cache."""
@@ -106,7 +111,8 @@ def reduce_rows(
     """out[i] = epilogue_i(target_i * reduce over the block's row i of w * source_j * x[j]).
 
     Args:
-        out: [outputs, width]; rows may be apart, as in a column slice.
+        out: [outputs, width]; rows may be apart, as in a column slice. float32 where the block
+            has only some of its rows, or ``accumulate`` is set.
         source: [s, width] x; rows may be apart.
         accumulate: add to what is in ``out``, or keep the larger; only the block's rows are
             touched. Otherwise every row must be in the block.
@@ -126,7 +132,7 @@ def reduce_rows(
             empty,
         )
         return
-    source = source.contiguous()
+    source = source.float().contiguous()
     for chunk in block.chunks():
         values = _reduce_chunk(chunk, source, factors, reduce, empty)
         if accumulate:
@@ -151,7 +157,7 @@ def reduce_linear(
     No [outputs, width] y exists: some rows of it at a time are multiplied in the cache.
 
     Args:
-        out: [outputs, D'], not ``source``.
+        out: [outputs, D'], not ``source``; float32 where ``accumulate`` is set.
         block: with every row.
         source: [s, D] x.
         weight: [D', D], contiguous.
@@ -171,7 +177,7 @@ def reduce_linear(
             reduce == "max",
         )
         return
-    source = source.contiguous()
+    source = source.float().contiguous()
     for chunk in block.chunks():
         product = _reduce_chunk(chunk, source, factors, reduce, 0.0) @ weight.T
         if accumulate:
@@ -190,10 +196,11 @@ def multiply(
     """out = epilogue(x @ weight.T), or of that added to what is in ``out``.
 
     Args:
-        out: [n, D'], not ``x``; rows may be apart.
-        x: [n, D]; rows may be apart.
+        out: [n, D'], not ``x``; rows may be apart. float32 where ``accumulate`` is set.
+        x: [n, D]; rows may be apart. A copy in float32 is made of bfloat16.
         weight: [D', D], contiguous.
     """
+    x = as_type(x, weight.dtype)
     if native.lib is not None and out.device.type == "cpu" and x.dtype == torch.float32:
         native.lib.dense(out, x, weight, _finish(last), accumulate)
         return
@@ -209,7 +216,8 @@ def _is_native(out: torch.Tensor, block: Block, source: torch.Tensor) -> bool:
     return (
         block.pattern is not None
         and source.device.type == "cpu"
-        and out.dtype == source.dtype == torch.float32
+        and out.dtype in _TYPES
+        and source.dtype in _TYPES
     )
 
 

@@ -205,6 +205,6 @@ def _check(
 
 
 def _full(job: EmbeddingJob) -> EmbeddingJob:
-    """The job with all neighbours, as the user's own forward has them."""
-    inference = job.spec.inference.model_copy(update={"fanout": "full"})
+    """The job with all neighbours and whole values, as the user's own forward has them."""
+    inference = job.spec.inference.model_copy(update={"fanout": "full", "rows": "float32"})
     return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})

@@ -28,7 +28,8 @@ from embertide.errors import EmbertideError, OutputError
 from embertide.launch.leftovers import temporary_folder
 from embertide.spec.manifest import EmbeddingJob
 from embertide.telemetry.progress import OnProgress, Progress
-from embertide.telemetry.report import RunReport, Snapshot
+from embertide.telemetry.report import RunReport
+from embertide.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from embertide.planning.order import WorkOrder

@@ -40,7 +40,7 @@ from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder
-from embertide.telemetry.report import Snapshot
+from embertide.telemetry.snapshot import Snapshot
 from embertide.telemetry.transfers import Work
 
 _PR_SET_NAME = 15
@@ -99,7 +99,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         _join(settings, device)
     job = folder.read_job()
     written: Any = folder.read_order() if rank == 0 else None
-    order = WorkOrder.from_json(written if alone else broadcast_object(written, rank, device))
+    order = WorkOrder.from_json(written if alone else broadcast_object(written, rank))
     on_progress = StageReporter(_reporter(settings, folder, rank), "plan")
     storage, recorder, work = (
         open_storage(job.spec.storage, on_progress.waits),
@@ -137,10 +137,17 @@ def _join(settings: WorkerSettings, device: torch.device) -> None:
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         if settings.interface:
             os.environ.setdefault(name, settings.interface)
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo",
-        timeout=timedelta(seconds=settings.timeout_seconds),
-    )
+    timeout = timedelta(seconds=settings.timeout_seconds)
+    dist.init_process_group(backend(device), timeout=timeout)
+
+
+def backend(device: torch.device) -> str:
+    """What carries tensors: NCCL those on GPUs, gloo all that are in the host's memory.
+
+    Ids, edges, counts and small objects are made and read there; over NCCL each would be copied to
+    the GPU and back, and wait for all that the GPU has to do.
+    """
+    return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
 
 
 def _counts(recorder: CountingRecorder, work: Work, storage: Storage) -> Counts:

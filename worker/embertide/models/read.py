@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +16,7 @@ from embertide.models.folder import Exported
 from embertide.models.folder_reading import parse_folder, parse_text
 from embertide.models.tables import PROGRAM_NAME
 from embertide.models.weights import Weights, load_tensors
+from embertide.readers.splits import map_objects
 from embertide.steps import Program
 
 if TYPE_CHECKING:
@@ -155,7 +157,7 @@ def _find_text(storage: Storage, uri: str) -> str:
     if uri.endswith((".yaml", ".yml")):
         return uri
     both = [f"{uri.rstrip('/')}/{name}" for name in (_DESCRIPTION_NAME, PROGRAM_NAME)]
-    found = [file for file in both if storage.stat(file) is not None]
+    found = _existing(storage, both)
     if len(found) > 1:
         raise ModelError(
             f"{uri} holds both {_DESCRIPTION_NAME} and {PROGRAM_NAME}, which are two models; name"
@@ -188,14 +190,24 @@ def _find_weights(storage: Storage, folder: str, description: Description) -> st
     if description.weights is not None:
         name = description.weights
         return name if "://" in name else f"{folder}/{name}"
-    here = [n for n in WEIGHT_NAMES if storage.stat(f"{folder}/{n}") is not None]
+    here = _existing(storage, [f"{folder}/{name}" for name in WEIGHT_NAMES])
     if len(here) != 1:
-        found = f"both {' and '.join(here)}" if here else "none"
+        names = (uri.rsplit("/", 1)[1] for uri in here)
+        found = f"both {' and '.join(names)}" if here else "none"
         raise ModelError(
             f"{folder} must hold one of {', '.join(WEIGHT_NAMES)}, but holds {found};"
             " say which in model.yaml (weights: name)"
         )
-    return f"{folder}/{here[0]}"
+    return here[0]
+
+
+def _existing(storage: Storage, uris: Sequence[str]) -> list[str]:
+    """Those of some objects that exist; asked for at once, since each answer is waited for."""
+    return [
+        uri
+        for uri, info in zip(uris, map_objects(uris, storage.stat), strict=True)
+        if info is not None
+    ]
 
 
 def _digest(*parts: bytes) -> str:

@@ -40,6 +40,10 @@ from embertide.telemetry.estimate import (
 )
 from embertide.telemetry.report import RelationCount, TypeCount
 
+BFLOAT16 = (
+    "rows that layers read over edges, and rows that travel, are bfloat16: the report of a run says"
+    " how far its embeddings are from the model's reference"
+)
 _MOST_PARTITIONS = 256
 """Of a grid that the manifest does not give; more workers than that must be asked for."""
 
@@ -183,6 +187,8 @@ def estimate_program(
     output = _output_bytes(job, graph, program)
     if cores < grid.workers:
         notes.append(f"{grid.workers} workers share {cores} cores of this machine")
+    if job.spec.inference.rows != "float32":
+        notes.append(BFLOAT16)
     work = work_of(
         program,
         graph.size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.layouts import ROW_TYPES
 from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.planning.matching import match_relations, match_types, narrow
 from embertide.readers.splits import Split
@@ -125,7 +126,9 @@ def plan_graph(
         grid=grid,
         group_bytes=inference.group_bytes,
         depth=inference.depth,
+        merged=inference.groups_per_message if job.spec.workers.device == "cpu" else 1,
         in_place=in_place,
+        row_bytes=ROW_TYPES[inference.rows].itemsize,
     )
     return PlannedGraph(types=types, relations=relations, size=size, several=given.several)
 

@@ -14,6 +14,7 @@ from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.primitives.shuffle import round_edges
 from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import UNBUFFERED_BYTES
+from embertide.readers.pool import held_afar
 from embertide.steps.program import Program
 
 _OVERHEAD = 20 << 20
@@ -82,7 +83,7 @@ def planned_memory(
     buffering = min(threads, _BUFFERING_THREADS)
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     stages = {
-        "features": _loading(held) + buffers,
+        "features": _loading(held) + buffers + _fetched_rows(graph, threads),
         "ingest": loaded + _ingesting(graph, threads, buffers),
         "csr": loaded + max(_sorting(graph), csrs + own) + left,
         "infer": kept + max(gathering, layers) + left,
@@ -178,6 +179,13 @@ def _chunks(relation: PlannedRelation, size: Size) -> float:
     return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
 
 
+def _fetched_rows(graph: PlannedGraph, threads: int) -> int:
+    """Of features that are on their way from a store that is far away, beyond what threads read."""
+    workers = graph.size.grid.workers
+    types = graph.types.values()
+    return max(held_afar(one.splits.features, workers, threads) for one in types)
+
+
 def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
     """Edge types are read one after another; what is being read or mapped is in the buffers."""
     kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
@@ -188,7 +196,8 @@ def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
         hashed = any(kinds[name] != "dense" for name in ends)
         mapped = min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * size.edges / size.workers)
         beside = (mapped if hashed else 0.0) + _reading(relation, size, threads)
-        peak = max(peak, before + max(beside, buffers))
+        fetched = held_afar(relation.splits, size.workers, threads)
+        peak = max(peak, before + max(beside, buffers + fetched))
     return peak
 
 

@@ -7,6 +7,7 @@ drawn evenly; all else is exact.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,10 +15,12 @@ from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize, Size
 from embertide.planning.graph import PlannedGraph
 from embertide.planning.loads import NodeLoads, edge_loads, node_loads
 from embertide.planning.tensors import tensor_moves
+from embertide.planning.traffic_sums import TrafficSums
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.primitives.finding import LOOK_UP_NODES
 from embertide.primitives.gemm import BLOCK_ROWS
 from embertide.primitives.graph import EdgeView
+from embertide.primitives.merging import numbers_tried
 from embertide.steps.moves import (
     Conversion,
     Degrees,
@@ -30,7 +33,6 @@ from embertide.steps.moves import (
     WholeRows,
 )
 from embertide.steps.program import Program
-from embertide.telemetry.recorder import Key, RelationLabels
 from embertide.telemetry.report import PlannedTraffic
 
 Fanout = Sequence[int] | None
@@ -45,11 +47,7 @@ def planned_traffic(graph: PlannedGraph, program: Program, fanout: Fanout) -> li
     plan.before_layers()
     for move in tensor_moves(program, graph.size):
         plan.move(move)
-    return plan.found()
-
-
-def _whole(value: float) -> int:
-    return math.ceil(round(value, 3))
+    return plan.sums.found()
 
 
 def _rounds(items: float, most: int) -> int:
@@ -61,45 +59,24 @@ class _Plan:
     """Sums of what one worker sends.
 
     Attributes:
-        sums: (axis, primitive, layer, relation) -> bytes and messages.
         made: what is found once per layer graph, and has been.
+        uses: (axis, primitive) -> how often rows have come in groups.
     """
 
     graph: PlannedGraph
     program: Program
     fanout: Fanout
-    sums: dict[Key, tuple[float, float]] = field(default_factory=dict)
+    sums: TrafficSums = field(default_factory=TrafficSums)
     made: set[tuple[object, ...]] = field(default_factory=set)
+    uses: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.size: GraphSize = self.graph.size
         self.grid, self.workers = self.size.grid, self.size.workers
-        self.widest, self.labels = max(self.program.widths.values()), RelationLabels()
+        self.widest = max(self.program.widths.values())
         self.loads: dict[str, NodeLoads] = {
             name: node_loads(of_type, self.workers) for name, of_type in self.graph.types.items()
         }
-
-    def found(self) -> list[PlannedTraffic]:
-        """What moves at all, rounded up."""
-        return [
-            PlannedTraffic(axis, primitive, layer, _whole(sums[0]), _whole(sums[1]), relation)
-            for (axis, primitive, layer, relation), sums in self.sums.items()
-            if sums[0]
-        ]
-
-    def add(
-        self,
-        axis: str,
-        primitive: str,
-        layer: int,
-        sent: float,
-        messages: float,
-        *relations: str,
-    ) -> None:
-        """Count bytes and messages of a mean worker, for some relations."""
-        key = axis, primitive, layer, self.labels.of(*(relations or ("",)))
-        before = self.sums.get(key, (0.0, 0.0))
-        self.sums[key] = before[0] + sent, before[1] + messages
 
     def once(self, *what: object) -> bool:
         """Whether something is asked for the first time."""
@@ -113,7 +90,7 @@ class _Plan:
         """Edges to owners, and where features are."""
         peers = self.workers - 1
         for loads in self.loads.values():
-            self.add("world", "histogram", -1, peers * (8 + 8 * loads.histogram), 2 * peers)
+            self.sums.add("world", "histogram", -1, peers * (8 + 8 * loads.histogram), 2 * peers)
         for name in self.graph.relations:
             self._shuffle(name)
         for name, of_type in self.graph.types.items():
@@ -134,14 +111,15 @@ class _Plan:
         parts = 1 + (relation.weight_bytes > 0) + (relation.features > 0)
         shuffled = edge * size.edges / self.workers * away + counts
         label = str(relation.relation) if self.graph.several else ""
-        self.add("world", "shuffle", -1, shuffled, peers * (1 + mean * parts), label)
+        self.sums.add("world", "shuffle", -1, shuffled, peers * (1 + mean * parts), label)
 
     def _locate(self, name: str) -> None:
         """Where the features of a type are."""
         size, peers = self.size.of_type(name), self.workers - 1
         located = 2 * size.index_bytes * size.nodes / self.workers * (1 - 1 / self.workers)
         rounds, mean = self.loads[name].rounds(LOCATED_ROWS)
-        self.add("world", "features", -1, located + 8 * peers * rounds, peers * (rounds + mean))
+        sent = located + 8 * peers * rounds
+        self.sums.add("world", "features", -1, sent, peers * (rounds + mean))
 
     # -- tensors ---------------------------------------------------------------------------
 
@@ -172,24 +150,25 @@ class _Plan:
         widest = max(move.width, self.program.widths[move.x])
         rows = max(1, size.group_bytes // (FLOAT_BYTES * widest))
         rounds, mean = self._loads_of(move.x).rounds(rows)
-        row = FLOAT_BYTES * move.width + ID_BYTES * move.copies
+        row = move.value_bytes * move.width + ID_BYTES * move.copies
         landed = row * size.nodes / size.workers * (1 - 1 / size.workers)
         sent = landed + 8 * peers * rounds
-        self.add("world", "features", move.layer, sent, peers * (rounds + 2 * mean))
+        self.sums.add("world", "features", move.layer, sent, peers * (rounds + 2 * mean))
 
     def _convert(self, move: Conversion) -> None:
         """Between tile and rows; scores of ends, which need whole rows too, count likewise."""
         size, others = self._of(move.x), self.grid.feature - 1
-        sent = size.tensor(move.width) * others / size.feature
+        value = size.row_bytes if move.primitive == "gemm" else FLOAT_BYTES
+        sent = size.tensor(move.width, value) * others / size.feature
         messages = others * _rounds(size.nodes / size.workers, BLOCK_ROWS)
-        self.add("feature", move.primitive, move.layer, sent, messages)
+        self.sums.add("feature", move.primitive, move.layer, sent, messages)
 
     def _gather(self, move: Statistics) -> None:
         """A length, then the numbers."""
         members = {"feature": self.grid.feature, "graph": self.grid.graph, "world": self.workers}
         others = members[move.axis] - 1
         sent = others * (8 + 8 * move.numbers)
-        self.add(move.axis, "statistics", move.layer, sent, 2 * others)
+        self.sums.add(move.axis, "statistics", move.layer, sent, 2 * others)
 
     def _of(self, name: str) -> Size:
         """The nodes that a tensor is of."""
@@ -206,7 +185,7 @@ class _Plan:
         size = self._layer_graph(view)
         self._find(view, (view.relation,), "graph", self.grid.graph)
         if self.once("degrees", weighted, *self._variant(view)):
-            self.add("graph", "degrees", -1, 4 * size.unique(), size.graph - 1, view.relation)
+            self.sums.add("graph", "degrees", -1, 4 * size.unique(), size.graph - 1, view.relation)
 
     def _layer_graph(self, view: EdgeView) -> Size:
         """The partition's CSR; with samples every layer has a graph of its own."""
@@ -216,7 +195,7 @@ class _Plan:
             edge = size.index_bytes + weight
             rows = (ID_BYTES * size.nodes + edge * size.edges) / size.workers
             sent, parts = others * (rows + 8), others * (4 if weight else 3)
-            self.add("feature", "csr", -1, sent, parts, view.relation)
+            self.sums.add("feature", "csr", -1, sent, parts, view.relation)
         return size
 
     def _union(self, view: EdgeView, together: tuple[str, ...]) -> Size:
@@ -254,17 +233,36 @@ class _Plan:
         size = self._over(view.layer, together)
         listed = size.index_bytes * size.unique(members)
         asked = min(listed, others * math.ceil(size.columns / members / 8))
-        self.add(axis, "ids", -1, 8 * members * others + asked, 2 * others, *together)
+        self.sums.add(axis, "ids", -1, 8 * members * others + asked, 2 * others, *together)
 
     def _fetch(self, move: TileRows) -> None:
         """Unique rows of a tile, in groups."""
         view, together = move.view, move.together
         size = self._union(view, together)
         self._find(view, together, "graph", self.grid.graph)
-        unique, row = size.unique(), FLOAT_BYTES * move.columns
-        groups = _rounds(unique, size.group_rows(self.widest, size.feature))
-        messages = groups * (size.graph - 1)
-        self.add("graph", move.primitive, view.layer, row * unique, messages, *together)
+        value = size.row_bytes if move.primitive == "spmm" else FLOAT_BYTES
+        where = "graph", move.primitive, view.layer
+        self._groups(size, where, together, size.unique(), value * move.columns)
+
+    def _groups(
+        self,
+        size: Size,
+        where: tuple[str, str, int],
+        names: tuple[str, ...],
+        unique: float,
+        row: float,
+    ) -> None:
+        """Rows in groups, of which several may travel in one message where workers are apart."""
+        axis, primitive, layer = where
+        pairs, members = primitive == "sddmm", self.grid.graph if axis == "graph" else self.workers
+        groups = _rounds(unique, size.group_rows(self.widest, 1 if pairs else size.feature))
+        merged = 1 if size.in_place and primitive != "features" else size.merged
+        most, fewest = ((members - 1) * count for count in (groups, _rounds(groups, merged)))
+        self.sums.add(*where, row * unique, most, *names, fewest=fewest)
+        self.uses[axis, primitive] += 1
+        if merged > 1 and self.uses[axis, primitive] == 2:
+            told = 8 + 16 * len(numbers_tried(merged))
+            self.sums.add(axis, "tuning", layer, told * (members - 1), 2 * (members - 1), *names)
 
     def _scatter(self, move: HeadScores) -> None:
         """Scores of our sub-range to the others of the partition: a length, then the scores."""
@@ -274,16 +272,14 @@ class _Plan:
             theirs = items / size.graph - items / size.workers
             sent = FLOAT_BYTES * size.heads(move.heads) * theirs
             layer, relation = move.view.layer, move.view.relation
-            self.add("feature", move.primitive, layer, sent + 8 * others, 2 * others, relation)
+            self.sums.add("feature", move.primitive, layer, sent + 8 * others, 2 * others, relation)
 
     def _whole_rows(self, move: WholeRows) -> None:
         """Unique whole rows to where the edges of a sub-range are, in groups."""
         size = self._union(move.view, move.together)
         self._find(move.view, move.together, "world", size.workers)
-        unique, others = size.unique(size.workers), size.workers - 1
-        groups = _rounds(unique, size.group_rows(self.widest, 1))
-        sent = FLOAT_BYTES * move.width * unique
-        self.add("world", "sddmm", move.view.layer, sent, groups * others, *move.together)
+        where, unique = ("world", "sddmm", move.view.layer), size.unique(size.workers)
+        self._groups(size, where, move.together, unique, size.row_bytes * move.width)
 
     def _from_loaders(self, move: LoadedRows) -> None:
         """Where features are, which of them we need, and then their rows, in groups."""
@@ -293,13 +289,12 @@ class _Plan:
         if move.scaled:
             asked = size.columns / size.workers * away
             scaled = (ID_BYTES + FLOAT_BYTES) * asked + 16 * others
-            self.add("world", "features", layer, scaled, 4 * others, *names)
+            self.sums.add("world", "features", layer, scaled, 4 * others, *names)
         sources, parts = size.sources(size.graph) * away, _rounds(size.columns, LOOK_UP_NODES)
         look_up = (ID_BYTES + 2 * size.index_bytes) * sources + 16 * others * parts
-        self.add("world", "features", layer, look_up, 4 * others * parts, *names)
+        self.sums.add("world", "features", layer, look_up, 4 * others * parts, *names)
         ids = 8 * size.workers * others + size.index_bytes * sources
         _, readers = loads.rounds(size.columns)
-        self.add("world", "ids", -1, ids, others * (1 + readers), *names)
-        row = FLOAT_BYTES * move.width / size.feature
-        groups = _rounds(sources, size.group_rows(self.widest, size.feature))
-        self.add("world", "features", layer, row * sources, groups * others, *names)
+        self.sums.add("world", "ids", -1, ids, others * (1 + readers), *names)
+        row = size.row_bytes * move.width / size.feature
+        self._groups(size, ("world", "features", layer), names, sources, row)

@@ -23,7 +23,8 @@ from embertide.pod.settings import WorkSettings
 from embertide.spec import metric_names as names
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.metric_names import Metric
-from embertide.telemetry.report import WAIT_BUCKETS, PlannedTraffic, Snapshot, Traffic
+from embertide.telemetry.report import WAIT_BUCKETS, PlannedTraffic, Traffic
+from embertide.telemetry.snapshot import Snapshot
 from embertide.telemetry.transfers import TransferStats
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

@@ -1,12 +1,14 @@
 """Rows of sources as they arrive: in bounded groups, or read in place.
 
-The local group comes first, while the first groups travel; then ``depth`` groups are on their
-way while one is computed (Deal, section 3.5, Figs. 11 and 12). Per use a rank receives
+The local group comes first, while the first groups travel; then ``depth`` messages are on their
+way while one is computed (Deal, section 3.5, Figs. 11 and 12). A message has the rows of one group,
+or of several where :mod:`embertide.primitives.merging` finds that faster. Per use a rank receives
 ``unique * width`` values, nothing else.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,8 +19,9 @@ import torch
 from embertide.kernels.block import Block
 from embertide.kernels.rows import gather_rows
 from embertide.primitives.buffers import Buffers
-from embertide.primitives.exchange import Channel, Pending
+from embertide.primitives.exchange import Channel
 from embertide.primitives.in_place import WindowRows, shown
+from embertide.primitives.pending import Pending
 from embertide.primitives.sources import Sources
 
 
@@ -75,33 +78,38 @@ def arriving(
         local: what the local block's indices point into, [s, width].
         pick: what is sent to a peer that requests rows of ours.
         width: columns received.
-        depth: groups in flight at a time, at least 1.
+        depth: messages in flight at a time, at least 1.
         reuse: a group's ``source`` is overwritten once the caller asks for the next; without it,
             each has memory of its own.
     """
     if sources.window is not None:
         yield from _in_place(channel, sources, sources.window, local, pick.scale)
         return
-    ahead: deque[tuple[int, torch.Tensor, Pending]] = deque()
+    pace = channel.exchange.merging.pace(channel, depth)
+    ahead: deque[_Message] = deque()
     behind: Pending | None = None
-    rounds = iter(range(sources.rounds))
+    spans = enumerate(pace.spans(sources.rounds))
     # One is being computed, or still being read by a peer, while `depth` are under way.
-    incoming = Buffers(depth + 1 if reuse else 0, local)
-    fetch = _Fetch(channel, sources, pick, width, incoming, Buffers(depth + 1, local))
-    ahead.extend(map(fetch, islice(rounds, depth)))
+    buffers = pace.depth + 1
+    incoming = Buffers(buffers if reuse else 0, local)
+    fetch = _Fetch(channel, sources, pick, width, incoming, Buffers(buffers, local))
+    ahead.extend(map(fetch, islice(spans, pace.depth)))
+    apart = Buffers(1 if reuse else 0, local)
     with channel.computing():
         yield Arrived(sources.local, local, None, scale=pick.scale)
     while ahead:
-        number, buffer, pending = ahead.popleft()
-        pending.received()
+        start = time.perf_counter()
+        message = ahead.popleft()
+        message.pending.received()
         if behind is not None:
             behind.wait()
-        behind = pending
-        ahead.extend(map(fetch, islice(rounds, 1)))
-        if number < len(sources.remote):
+        behind = message.pending
+        ahead.extend(map(fetch, islice(spans, 1)))
+        for number in range(message.first, min(message.last, len(sources.remote))):
             with channel.group(number + 1).computing():
-                slots = slice(*sources.group(number))
-                yield Arrived(sources.remote[number], buffer, slots, number)
+                slots, rows = slice(*sources.group(number)), message.rows(sources, number, apart)
+                yield Arrived(sources.remote[number], rows, slots, number)
+        pace.took(message.number, message.last - message.first, time.perf_counter() - start)
     if behind is not None:
         behind.wait()
 
@@ -120,18 +128,52 @@ def _in_place(
     row = rows.element_size() * rows.shape[1]
     tensors = [rows] if scale is None else [rows, scale]
     with shown(channel, tensors) as seen:
-        for number in range(sources.rounds):
-            first, last = sources.group(number)
-            sent = [len(asked) * row for _, asked in sources.outgoing(number)]
-            channel.group(number + 1).count(sent, (last - first) * row)
+        count_groups(channel, sources, row)
         source, *scales = [one.window(window) for one in seen]
         with channel.computing():
             yield Arrived(sources.local, source, None, scale=scales[0] if scales else None)
 
 
+def count_groups(channel: Channel, sources: Sources, row_bytes: int) -> None:
+    """Count all groups of rows as if they travelled.
+
+    Args:
+        channel: of the sources' axis.
+    """
+    for number in range(sources.rounds):
+        first, last = sources.group(number)
+        sent = [len(asked) * row_bytes for _, asked in sources.outgoing(number, number + 1)]
+        channel.group(number + 1).count(sent, (last - first) * row_bytes)
+
+
+@dataclass(frozen=True)
+class _Message:
+    """Rows of our groups first..last on their way, and those of peers' groups.
+
+    Attributes:
+        buffer: [rows, width] peer by peer.
+    """
+
+    number: int
+    first: int
+    last: int
+    buffer: torch.Tensor
+    pending: Pending
+
+    def rows(self, sources: Sources, number: int, apart: Buffers) -> torch.Tensor:
+        """[s, width] those of one group, put together where they lie apart."""
+        pieces = [self.buffer[a:b] for a, b in sources.pieces(number, self.first, self.last)]
+        if len(pieces) == 1:
+            return pieces[0]
+        if self.last - self.first == 1:
+            return self.buffer
+        slots, width = sum(map(len, pieces)), self.buffer.shape[1]
+        return torch.cat(pieces, out=apart.take(0, slots * width).view(slots, width))
+
+
 @dataclass(frozen=True)
 class _Fetch:
-    """Posts the transfers of one round: our group's rows in, peers' groups out."""
+    """Posts the transfers of one message from and to each peer: rows of groups in, and out."""
 
     channel: Channel
     sources: Sources
@@ -140,16 +182,19 @@ class _Fetch:
     incoming: Buffers
     outgoing: Buffers
 
-    def __call__(self, number: int) -> tuple[int, torch.Tensor, Pending]:
-        start, stop = self.sources.group(number)
-        buffer = self.incoming.take(number, (stop - start) * self.width)
-        buffer = buffer.view(stop - start, self.width)
-        receives = [(i, buffer[a - start : b - start]) for i, a, b in self.sources.incoming(number)]
-        return number, buffer, self.channel.group(number + 1).start(self._sends(number), receives)
+    def __call__(self, message: tuple[int, tuple[int, int]]) -> _Message:
+        number, (first, last) = message
+        incoming = self.sources.incoming(first, last)
+        rows = incoming[-1][2] if incoming else 0
+        buffer = self.incoming.take(number, rows * self.width).view(rows, self.width)
+        receives = [(i, buffer[a:b]) for i, a, b in incoming]
+        sends = self._sends(number, first, last)
+        pending = self.channel.group(first + 1).start(sends, receives)
+        return _Message(number, first, last, buffer, pending)
 
-    def _sends(self, number: int) -> list[tuple[int, torch.Tensor]]:
-        """Every peer's rows of the round, in one buffer."""
-        wanted = [(i, rows, self.pick.of(i)) for i, rows in self.sources.outgoing(number)]
+    def _sends(self, number: int, first: int, last: int) -> list[tuple[int, torch.Tensor]]:
+        """Every peer's rows of some rounds, in one buffer."""
+        wanted = [(i, rows, self.pick.of(i)) for i, rows in self.sources.outgoing(first, last)]
         sizes = [len(rows) * matrix.shape[1] for _, rows, matrix in wanted]
         parts = self.outgoing.take(number, sum(sizes)).split(sizes)
         sends = []

@@ -210,7 +210,7 @@ def sddmm(
     Returns:
         [nnz of the sub-range, H] of each in CSR order.
     """
-    every = [keys.new_empty(part.sources.nnz, part.score.heads) for part in parts]
+    every = [part.queries.new_empty(part.sources.nnz, part.score.heads) for part in parts]
     for arrived in arriving_rows(channel, parts[0].sources, keys, depth):
         for part, out in zip(parts, every, strict=True):
             block = part.sources.block(arrived.number)

@@ -26,10 +26,8 @@ def look_up(
         nodes: [n] int64 dense ids, any order.
     """
     order, counts, rows = split_by_owner(nodes, ranges.workers)
-    device = channel.device
-    requested = channel.all_to_all(rows.to(device).split(counts))
-    replies = [values.to(device)[theirs] for theirs in requested]
-    found = torch.cat(channel.all_to_all(replies)).cpu()
+    requested = channel.all_to_all(rows.split(counts))
+    found = torch.cat(channel.all_to_all([values[theirs] for theirs in requested]))
     result = torch.empty_like(found)
     result[order] = found
     return result

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,53 +21,17 @@ import torch
 from embertide.grid import Axis, AxisName, Grid
 from embertide.kernels import memory
 from embertide.kernels.block import Block
+from embertide.primitives.merging import Merging
 from embertide.primitives.objects import gather_objects
+from embertide.primitives.pending import Pending
 from embertide.primitives.transports.direct import Link
 from embertide.primitives.transports.meeting import meet
 from embertide.primitives.transports.network import Network, Transfer
+from embertide.spec.grid import GridShape
 from embertide.telemetry.memory import count_shared
-from embertide.telemetry.recorder import Label, Recorder, RelationLabels, computing
+from embertide.telemetry.recorder import Label, Recorder, RelationLabels, Uncounted, computing
 
 _TIMEOUT_SECONDS = 1800.0
-
-
-class Pending:
-    """Transfers under way; what is sent stays alive until it has left."""
-
-    def __init__(
-        self,
-        sends: list[Any],
-        receives: list[Any],
-        buffers: list[torch.Tensor],
-        recorder: Recorder,
-        label: Label,
-    ) -> None:
-        self._sends, self._receives, self._buffers = sends, receives, buffers
-        self._recorder, self._label = recorder, label
-
-    def received(self) -> None:
-        """Block until everything has been received. What is sent must still not change."""
-        arriving, self._receives = self._receives, self._wait_for(self._receives)
-        self._count_arrival(arriving)
-
-    def wait(self) -> None:
-        """Block until everything has been received and sent."""
-        arriving, both = self._receives, [*self._receives, *self._sends]
-        self._receives = self._sends = self._wait_for(both)
-        self._count_arrival(arriving)
-        self._buffers = []
-
-    def _count_arrival(self, receives: list[Any]) -> None:
-        if receives:
-            self._recorder.arrived(self._label)
-
-    def _wait_for(self, works: list[Any]) -> list[Any]:
-        start = time.perf_counter()
-        for work in works:
-            work.wait()
-        if works:
-            self._recorder.waited(self._label, time.perf_counter() - start)
-        return []
 
 
 class Exchange:
@@ -77,7 +42,8 @@ class Exchange:
 
     Args:
         grid: the grid as seen from this rank.
-        device: where exchanged tensors live (``cpu`` with gloo, ``cuda`` with NCCL).
+        device: where the layers' tensors live (``cpu``; ``cuda`` with NCCL). What is made and read
+            on the CPU, such as ids and counts, travels from there with either.
         recorder: receives every transfer, whichever way it goes.
         timeout: seconds after which a silent peer of this host counts as lost.
         direct: whether peers of the same host may be read directly.
@@ -86,6 +52,8 @@ class Exchange:
     Attributes:
         links: rank -> our link to a peer of this host.
         near: rank -> the peers whose memory it maps, and which map its own.
+        merging: how many groups of rows travel in one message.
+        network: carries what goes to all other peers.
     """
 
     def __init__(
@@ -103,8 +71,9 @@ class Exchange:
         self.recorder = recorder
         self.links: dict[int, Link] = {}
         self.near: list[list[int]] = [[] for _ in range(grid.world)]
+        self.merging = Merging()
         self._relations = RelationLabels()
-        self._network = Network()
+        self.network = Network()
         if direct and grid.world > 1 and device.type == "cpu":
             self.links = meet(grid.rank, self.all_objects, timeout)
             if in_place:
@@ -118,6 +87,13 @@ class Exchange:
         if mapped and file is not None:
             memory.share()
             count_shared(file)
+
+    def whole_rows(self) -> Exchange:
+        """The same ranks as partitions of a grid with one slice; what they move is not counted."""
+        view = copy(self)
+        view.grid = Grid(GridShape.of(self.grid.world, 1), self.grid.rank)
+        view.recorder = Uncounted(self.recorder)
+        return view
 
     def channel(
         self, axis: AxisName, primitive: str, layer: int = -1, relations: Sequence[str] = ("",)
@@ -140,7 +116,7 @@ class Exchange:
             self.recorder.received(label, sum(tensor.nbytes for _, tensor in receives))
         for _, tensor in sends:
             self.recorder.sent(label, tensor.nbytes)
-        sent, received = self._network.post(
+        sent, received = self.network.post(
             [end for end in sends if end[0] not in self.links],
             [end for end in receives if end[0] not in self.links],
         )
@@ -164,7 +140,7 @@ class Exchange:
         if self.grid.world == 1:
             return [value]
         start = time.perf_counter()
-        result = gather_objects(value, self.grid.rank, self.grid.world, self.device)
+        result = gather_objects(value, self.grid.rank, self.grid.world)
         self.recorder.met(time.perf_counter() - start)
         return result
 
@@ -192,7 +168,7 @@ class Channel:
 
     @property
     def device(self) -> torch.device:
-        """Where exchanged tensors live."""
+        """Where the layers' tensors live."""
         return self.exchange.device
 
     def group(self, number: int) -> Channel:
@@ -252,16 +228,15 @@ class Channel:
         )
 
     def sizes(self, counts: torch.Tensor) -> torch.Tensor:
-        """All-to-all of one row of ``counts`` [axis size, k] int64 per rank; rows received.
+        """All-to-all of one row of ``counts`` [axis size, k] per rank, on the CPU; rows received.
 
         Collective: every rank of the axis must call.
         """
-        counts = counts.to(self.device)
         received = torch.empty_like(counts)
         received[self.axis.index] = counts[self.axis.index]
         others = self.axis.others()
         self.start([(i, counts[i]) for i in others], [(i, received[i]) for i in others]).wait()
-        return received.cpu()
+        return received
 
     def all_to_all(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Send tensor i to rank i of the axis; returns what each rank sent, in axis order.
@@ -296,5 +271,5 @@ class Channel:
 
         Collective: every rank of the axis must call.
         """
-        gathered = self.all_gather(values.to(self.device).reshape(1, -1))
-        return torch.cat(gathered).sum(0).reshape(values.shape).cpu()
+        gathered = self.all_gather(values.cpu().reshape(1, -1))
+        return torch.cat(gathered).sum(0).reshape(values.shape)

@@ -22,6 +22,8 @@ from embertide.primitives.in_place import WindowRows
 from embertide.primitives.rounds import places_before, share_rounds
 from embertide.primitives.sources import Counts, LoadedHolders, RangeHolders, Request, Sources
 
+_RANKED_COLUMNS = 1 << 20
+"""Of non-zeros whose sources are looked up among the members at a time."""
 LOOK_UP_NODES = 1 << 22
 """Consecutive nodes whose loaders are looked up at a time."""
 
@@ -34,6 +36,7 @@ def find_sources(
     nodes: int,
     group_rows: int,
     edges: Sequence[bool],
+    blocks: bool = True,
 ) -> list[Sources]:
     """Find the unique source rows of matrices with the same columns, and request them.
 
@@ -50,17 +53,38 @@ def find_sources(
         nodes: N.
         group_rows: slots per group.
         edges: of each matrix, whether its blocks carry each non-zero's position in it.
+        blocks: whether non-zeros are wanted; without them only where sources are read in place.
     """
     members = NodeSet([csr.cols for csr in csrs], nodes)
     if isinstance(holders, RangeHolders):
         places, cuts, requests = _in_ranges(channel, members, holders, group_rows)
         if channel.in_place:
             window = WindowRows(np.array(holders.bounds, np.int64))
+            if not blocks:
+                csrs = [csr.slice(0, 0) for csr in csrs]
             return [
                 _in_window(csr, holders.axis, window, cuts, requests, group_rows) for csr in csrs
             ]
     else:
-        places, cuts, requests = _at_loaders(channel, members, holders, group_rows)
+        loader, row, counts = _locate(members, holders)
+        places, cuts, requests = _at_loaders(channel, members, loader, row, counts, group_rows)
+        if holders.window is not None:
+            at = torch.from_numpy(holders.window.starts[loader]) + row
+            rows = at.to(id_type(holders.window.end))
+            return [
+                Sources(
+                    axis=holders.axis,
+                    local=Block(None, csr.indptr, _rows_of(csr, members, rows), csr.weights),
+                    remote=(),
+                    group_rows=group_rows,
+                    requests=requests,
+                    cuts=cuts,
+                    outputs=csr.rows,
+                    window=holders.window,
+                )
+                for csr in csrs
+            ]
+        del loader, row
     found = []
     for csr, positions in zip(csrs, edges, strict=True):
         cut = cut_by_group(csr, places, edges=positions)
@@ -100,6 +124,20 @@ def _in_window(
     )
 
 
+def _rows_of(csr: Csr, members: NodeSet, rows: torch.Tensor) -> torch.Tensor:
+    """[nnz] the row of each non-zero's source.
+
+    Args:
+        rows: [members] of each source.
+    """
+    found = torch.empty(len(csr.cols), dtype=rows.dtype)
+    for first in range(0, len(found), _RANKED_COLUMNS):
+        some = slice(first, first + _RANKED_COLUMNS)
+        ranks = members.ranks(csr.cols[some].long().numpy())
+        torch.index_select(rows, 0, torch.from_numpy(ranks), out=found[some])
+    return found
+
+
 def _all_counts(channel: Channel, counts: Counts) -> Counts:
     """[ranks, ranks] rows that each rank requests of each.
 
@@ -134,11 +172,8 @@ def _in_ranges(
         count = int(wanted[i, axis.index])
         return min(count * kind.itemsize, (rows + 7) // 8)
 
-    sent = [(i, asked(i).to(channel.device)) for i in axis.others()]
-    received = {
-        i: torch.empty(answer_size(i), dtype=torch.uint8, device=channel.device)
-        for i in axis.others()
-    }
+    sent = [(i, asked(i)) for i in axis.others()]
+    received = {i: torch.empty(answer_size(i), dtype=torch.uint8) for i in axis.others()}
     channel.start(sent, list(received.items())).wait()
     requests = {}
     for i in axis.others():
@@ -147,7 +182,7 @@ def _in_ranges(
             own_rows = found.view(kind)
         else:
             own_rows = torch.empty(count, dtype=kind)
-            unpack_bitmap(found.cpu(), own_rows)
+            unpack_bitmap(found, own_rows)
         requests[i] = Request(own_rows.to(channel.device), theirs[i])
     places = RangePlaces(
         members=members,
@@ -161,11 +196,15 @@ def _in_ranges(
 
 
 def _at_loaders(
-    channel: Channel, members: NodeSet, holders: LoadedHolders, group_rows: int
+    channel: Channel,
+    members: NodeSet,
+    loader: npt.NDArray[np.uint16],
+    row: torch.Tensor,
+    counts: Counts,
+    group_rows: int,
 ) -> tuple[Places, Counts, dict[int, Request]]:
     """Where sources arrive that whoever read them holds, and what peers need of ours."""
-    axis, kind = holders.axis, id_type(members.nodes)
-    loader, row, counts = _locate(members, holders)
+    axis, kind = channel.axis, id_type(members.nodes)
     starts = np.cumsum(counts) - counts
     remote = counts.copy()
     remote[axis.index] = 0
@@ -188,17 +227,14 @@ def _at_loaders(
             number = np.searchsorted(cuts[i], k, side="right") - 1
             slot = number * group_rows + before[i][number] + k - cuts[i][number]
             slots[mine] = torch.from_numpy(slot).to(kind)
-    del loader, row
-    parts = asked.to(channel.device).split(counts.tolist())
-    rows = {
-        i: torch.empty(int(wanted[i, axis.index]), dtype=kind, device=channel.device)
-        for i in axis.others()
-    }
+    parts = asked.split(counts.tolist())
+    rows = {i: torch.empty(int(wanted[i, axis.index]), dtype=kind) for i in axis.others()}
     channel.start([(i, parts[i]) for i in axis.others()], list(rows.items())).wait()
     places = TablePlaces(
         members=members, slots=slots, rounds=before.shape[1], group_rows=group_rows
     )
-    return places, cuts, {i: Request(rows[i], theirs[i]) for i in axis.others()}
+    requests = {i: Request(rows[i].to(channel.device), theirs[i]) for i in axis.others()}
+    return places, cuts, requests
 
 
 def _locate(

@@ -18,9 +18,11 @@ import torch
 from embertide.grid import ColumnSlices, Grid, RowRanges
 from embertide.kernels.memory import empty_as
 from embertide.kernels.spmm import NOTHING, Epilogue, multiply
+from embertide.layouts import Layout
 from embertide.primitives.buffers import Buffers
-from embertide.primitives.exchange import Channel, Pending
+from embertide.primitives.exchange import Channel
 from embertide.primitives.in_place import shown
+from embertide.primitives.pending import Pending
 
 BLOCK_ROWS = 1 << 14
 """Rows sent at a time: what is in flight stays small however many rows a worker has."""
@@ -30,14 +32,20 @@ of them stays in the cache meanwhile."""
 
 
 def linear(
-    x: torch.Tensor, weight: torch.Tensor, last: Epilogue, onto: torch.Tensor | None = None
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    last: Epilogue,
+    onto: torch.Tensor | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
 ) -> torch.Tensor:
     """epilogue(x @ weight.T) for a tensor with all its columns, in any row order.
 
     Args:
         onto: [n, D'] what the product is added to, before the epilogue, and where the result is.
+        dtype: of the result, where there is nothing that it is added to.
     """
-    out = empty_as(x, len(x), len(weight)) if onto is None else onto
+    out = empty_as(x, len(x), len(weight), dtype=dtype) if onto is None else onto
     multiply(out, x, weight, last, accumulate=onto is not None)
     return out
 
@@ -56,7 +64,7 @@ def ring_gemm(
 
     Args:
         channel: of the feature axis.
-        tile: [N/P, D/M].
+        tile: [N/P, D/M], in the type in which it travels.
         weight: [D', D], on every rank.
         last: bias and activation of the finished rows.
         onto: as in :func:`linear`.
@@ -66,7 +74,7 @@ def ring_gemm(
     """
     slices = ColumnSlices(weight.shape[1], channel.grid.feature)
     start, stop = ranges.within(channel.grid.rank)
-    out = empty_as(tile, stop - start, len(weight)) if onto is None else onto
+    out = empty_as(tile, stop - start, len(weight), dtype=weight.dtype) if onto is None else onto
     axis = channel.axis
     final = (axis.index + 1) % axis.size
     factors = [weight[:, slice(*slices.bounds(m))].contiguous() for m in range(axis.size)]
@@ -78,17 +86,25 @@ def ring_gemm(
 
 
 def tile_to_rows(
-    channel: Channel, ranges: RowRanges, tile: torch.Tensor, width: int
+    channel: Channel,
+    ranges: RowRanges,
+    tile: torch.Tensor,
+    width: int,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """[N/P, D/M] -> [N/(P*M), D] on the feature axis; the tile itself when M is 1.
 
     Collective: every rank of the feature axis must call.
+
+    Args:
+        dtype: of the rows; None: that of the tile, in which it travels.
     """
     if channel.grid.feature == 1:
         return tile
     slices = ColumnSlices(width, channel.grid.feature)
     start, stop = ranges.within(channel.grid.rank)
-    out = empty_as(tile, stop - start, width)
+    out = empty_as(tile, stop - start, width, dtype=dtype)
     for m, span, block in ring_blocks(channel, ranges, tile, slices):
         out[span, slice(*slices.bounds(m))] = block
     return out
@@ -150,11 +166,7 @@ def _blocks_in_place(
     """:func:`ring_blocks` where peers show their tiles; they count as if they travelled."""
     axis = channel.axis
     first, last = ranges.within(channel.grid.rank)
-    for step, outgoing, incoming in _ring_rounds(channel.grid, ranges):
-        origin = slices.size((axis.index - step) % axis.size)
-        channel.group(step).count(
-            [_bytes(tile, outgoing, tile.shape[1])], _bytes(tile, incoming, origin)
-        )
+    count_conversion(channel, ranges, slices.width, "rows", tile.element_size())
     order = [(axis.index - step) % axis.size for step in range(axis.size)]
     with shown(channel, [tile]) as (seen,):
         tiles = {m: seen.of(m, slices.size(m))[first:last] for m in order}
@@ -165,9 +177,25 @@ def _blocks_in_place(
                     yield m, span, tiles[m][span]
 
 
-def _bytes(like: torch.Tensor, rows: slice, columns: int) -> int:
-    count: int = rows.stop - rows.start
-    return like.element_size() * count * columns
+def count_conversion(
+    channel: Channel, ranges: RowRanges, width: int, to: Layout, value_bytes: int
+) -> None:
+    """Count what the ring moves of a tensor on its way to another layout.
+
+    Args:
+        channel: of the feature axis.
+        width: columns of the tensor.
+        value_bytes: of each of its values.
+    """
+    axis, slices = channel.axis, ColumnSlices(width, channel.axis.size)
+    own = slices.size(axis.index)
+    for step, there, here in _ring_rounds(channel.grid, ranges):
+        peer = slices.size((axis.index - step) % axis.size)
+        theirs, ours = (value_bytes * (rows.stop - rows.start) for rows in (there, here))
+        sent, received = theirs * own, ours * peer
+        if to == "tile":
+            sent, received = received, sent
+        channel.group(step).count([sent], received)
 
 
 def _ring_rounds(grid: Grid, ranges: RowRanges) -> Iterator[tuple[int, slice, slice]]:
@@ -221,12 +249,7 @@ def _columns_in_place(
 ) -> None:
     """The other sub-ranges' part of :func:`rows_to_tile`, where peers show their rows."""
     axis, width = channel.axis, rows.shape[1]
-    slices = ColumnSlices(width, axis.size)
-    for step, incoming, outgoing in _ring_rounds(channel.grid, ranges):
-        target = slices.size((axis.index - step) % axis.size)
-        channel.group(step).count(
-            [_bytes(rows, outgoing, target)], _bytes(rows, incoming, own.stop - own.start)
-        )
+    count_conversion(channel, ranges, width, "tile", rows.element_size())
     with shown(channel, [rows]) as (seen,), channel.computing():
         for i in axis.others():
             out[slice(*ranges.within(axis.ranks[i]))] = seen.of(i, width)[:, own]

@@ -14,16 +14,16 @@ import torch
 
 from embertide.grid import RowRanges
 from embertide.kernels.block import Block
-from embertide.kernels.counting import add_weights, count_values, row_lengths, row_sums
+from embertide.kernels.counting import add_weights, row_lengths, row_sums
 from embertide.kernels.csr import Csr, single_loops, without_loops
 from embertide.kernels.edge_features import (
     LoopFill,
     single_loop_features,
     without_loop_features,
 )
-from embertide.primitives.exchange import Channel, Exchange
+from embertide.primitives.exchange import Exchange
 from embertide.primitives.finding import find_sources
-from embertide.primitives.in_place import WindowRows, shown
+from embertide.primitives.out_degrees import add_at_sources, count_sources
 from embertide.primitives.sources import (
     LoadedHolders,
     RangeHolders,
@@ -196,6 +196,11 @@ class LayerGraph:
         """Our sub-range's rows of the partition."""
         return self.csr.slice(*self.targets.within(self.exchange.grid.rank))
 
+    def release(self) -> None:
+        """Free the columns, also of what was made of this graph: nothing will read them again."""
+        self._variants.clear()
+        self.csr = replace(self.csr, cols=self.csr.cols.new_empty(0))
+
     def edge_features(self, loops: Loops, fill: LoopFill) -> torch.Tensor:
         """[nnz, K] features of the edges of our sub-range, as a view with these loops has them.
 
@@ -236,7 +241,7 @@ class LayerGraph:
         int32 per unique remote row. Collective: every rank of the graph axis must call.
         """
         if self._out_degree is None:
-            self._out_degree = self._count_out()
+            self._out_degree = self._add_out(torch.int32, count_sources).float()
         return self._out_degree
 
     def weighted_out_degree(self) -> torch.Tensor:
@@ -251,58 +256,13 @@ class LayerGraph:
             self._weighted_out_degree = self._add_out(torch.float32, add_weights)
         return self._weighted_out_degree
 
-    def _count_out(self) -> torch.Tensor:
-        return self._add_out(torch.int32, lambda block, to: count_values(block.indices, to)).float()
-
     def _add_out(
         self, kind: torch.dtype, add: Callable[[Block, torch.Tensor], None]
     ) -> torch.Tensor:
-        """[N/P] what the edges to anywhere add up to at each of our rows as a source.
-
-        Args:
-            add: adds what a block's non-zeros have to their sources.
-        """
         sources = self.tiles()
         channel = self.exchange.channel("graph", "degrees", relations=[self.relation])
-        if sources.window is not None:
-            return _add_in_place(channel, sources, sources.window, kind, add)
         start, stop = self.origins.partition(self.exchange.grid.p)
-        degree = torch.zeros(stop - start, dtype=kind, device=channel.device)
-        add(sources.local, degree)
-        by_slot = degree.new_zeros(sources.unique)
-        sent: dict[int, list[torch.Tensor]] = {i: [] for i in sources.requests}
-        for number, block in enumerate(sources.remote):
-            add(block, by_slot[slice(*sources.group(number))])
-            for i, first, last in sources.incoming(number):
-                sent[i].append(by_slot[first:last])
-        received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}
-        channel.start(
-            [(i, torch.cat([degree.new_empty(0), *parts])) for i, parts in sent.items()],
-            list(received.items()),
-        ).wait()
-        for i, request in sources.requests.items():
-            degree.index_add_(0, request.rows, received[i])
-        return degree
-
-
-def _add_in_place(
-    channel: Channel,
-    sources: Sources,
-    window: WindowRows,
-    kind: torch.dtype,
-    add: Callable[[Block, torch.Tensor], None],
-) -> torch.Tensor:
-    """As :meth:`LayerGraph._add_out`, of what the ranks of one host have added up themselves."""
-    own = torch.zeros((window.end, 1), dtype=kind)
-    add(sources.local, own[:, 0])
-    sent = [
-        4 * int(count) for i, count in enumerate(sources.cuts[:, -1]) if i != channel.axis.index
-    ]
-    channel.count(sent, sum(4 * len(request.rows) for request in sources.requests.values()))
-    rows = window.slice(channel.axis.index)
-    with shown(channel, [own]) as (seen,):
-        parts = [seen.of(i, 1)[rows, 0] for i in range(channel.axis.size)]
-        return torch.stack(parts).sum(0, dtype=kind)
+        return add_at_sources(channel, sources, stop - start, kind, add)
 
 
 def _looped(csr: Csr, view: EdgeView) -> Csr:

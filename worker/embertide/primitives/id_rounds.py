@@ -14,7 +14,8 @@ import torch
 from embertide.kernels import ids as kernel
 from embertide.kernels.hashing import string_buffers
 from embertide.kernels.ids import Ids
-from embertide.primitives.exchange import Channel, Pending
+from embertide.primitives.exchange import Channel
+from embertide.primitives.pending import Pending
 
 T = TypeVar("T")
 Dense = npt.NDArray[np.int64]
@@ -102,8 +103,7 @@ def send_strings(channel: Channel, ids: pa.Array, counts: list[int]) -> list[pa.
     """
 
     def swap(values: npt.NDArray[Any], sizes: list[int]) -> list[npt.NDArray[Any]]:
-        tensor = torch.from_numpy(values).to(channel.device)
-        return [part.cpu().numpy() for part in channel.all_to_all(tensor.split(sizes))]
+        return [part.numpy() for part in channel.all_to_all(torch.from_numpy(values).split(sizes))]
 
     offsets, data = string_buffers(ids)
     ends = np.cumsum([0, *counts])

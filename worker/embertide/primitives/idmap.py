@@ -12,8 +12,7 @@ hashes takes 1 to 2 bytes more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,67 +28,9 @@ from embertide.kernels.hashing import Words, string_buffers, unhash_integers
 from embertide.kernels.ids import Ids, IdTable
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.id_rounds import ROUND_IDS, Asked, Round, cut, cut_rounds, send_strings
+from embertide.primitives.node_ids import Dense
 
-Dense = npt.NDArray[np.int64]
 T = TypeVar("T")
-
-
-class NodeIds(Protocol):
-    """N nodes and the two directions of their ids."""
-
-    @property
-    def count(self) -> int:
-        """N, the number of nodes."""
-
-    @property
-    def collective(self) -> bool:
-        """Whether all but :attr:`count` is collective: every rank must call."""
-
-    def find(self, ids: Ids) -> Dense:
-        """[k] dense ids; -1 for an unknown id. Collective where :attr:`collective`."""
-
-    def find_all(
-        self, batches: Iterable[tuple[T, Sequence[Ids]]]
-    ) -> Iterator[tuple[T, list[Dense]]]:
-        """What :meth:`find` gives for each array of each batch, beside the batch's label.
-
-        Ranks may have different numbers of batches. Collective where :attr:`collective`: every
-        rank must go on to the end.
-        """
-
-    def original(self, ranges: RowRanges) -> tuple[Ids, Words]:
-        """[rows] ids in files of our sub-range's rows, and one stable 64-bit key each.
-
-        Collective where :attr:`collective`.
-        """
-
-
-@dataclass(frozen=True)
-class DenseIds:
-    """Ids that are dense already."""
-
-    count: int
-    rank: int
-    collective: bool = False
-
-    def find(self, ids: Ids) -> Dense:
-        """The ids themselves; -1 outside 0..N-1."""
-        assert isinstance(ids, np.ndarray)
-        if len(ids) == 0 or (ids.min() >= 0 and ids.max() < self.count):
-            return ids
-        return np.where((ids >= 0) & (ids < self.count), ids, -1)
-
-    def find_all(
-        self, batches: Iterable[tuple[T, Sequence[Ids]]]
-    ) -> Iterator[tuple[T, list[Dense]]]:
-        """:meth:`find` for each array."""
-        for label, arrays in batches:
-            yield label, [self.find(ids) for ids in arrays]
-
-    def original(self, ranges: RowRanges) -> tuple[Ids, Words]:
-        """([rows] int64 ids, [rows] the same as uint64 keys) of our sub-range."""
-        ids = np.arange(*ranges.worker(self.rank), dtype=np.int64)
-        return ids, ids.view(np.uint64)
 
 
 class HashedIds:
@@ -151,9 +92,8 @@ class HashedIds:
 
         Collective: every rank must call.
         """
-        tensor = torch.from_numpy(words.view(np.int64)).to(self._channel.device)
-        received = self._channel.all_to_all(tensor.split(counts))
-        return [words.cpu().numpy().view(np.uint64) for words in received]
+        received = self._channel.all_to_all(torch.from_numpy(words.view(np.int64)).split(counts))
+        return [_words(tensor) for tensor in received]
 
     def _refuse_duplicates(self, describe: str) -> None:
         """Raise on every rank where any has a duplicate. Collective: every rank must call."""
@@ -228,7 +168,7 @@ class HashedIds:
         unique, counts, position = kernel.group_words(joined, channel.grid.world)
         sizes = torch.tensor([[count, part is not None] for count in counts])
         incoming = channel.sizes(sizes)
-        wanted = torch.from_numpy(unique.view(np.int64)).to(channel.device).split(counts)
+        wanted = torch.from_numpy(unique.view(np.int64)).split(counts)
         theirs = [
             wanted[own] if i == own else wanted[own].new_empty(int(count), self._width)
             for i, count in enumerate(incoming[:, 0])
@@ -247,13 +187,12 @@ class HashedIds:
             torch.from_numpy(self._table.find_words(_words(theirs), self._first, numbers))
             for theirs in asked.theirs
         ]
-        replies = [reply.to(channel.device) for reply in replies]
-        found = torch.empty(sum(asked.counts), dtype=kind, device=channel.device)
+        found = torch.empty(sum(asked.counts), dtype=kind)
         parts = found.split(asked.counts)
         parts[own].copy_(replies[own])
         others = channel.axis.others()
         channel.start([(i, replies[i]) for i in others], [(i, parts[i]) for i in others]).wait()
-        asked.found = found.cpu().numpy()
+        asked.found = found.numpy()
 
     def original(self, ranges: RowRanges) -> tuple[Ids, Words]:
         """Receive the ids of our sub-range, and their keys, from the owners of their hashes.
@@ -309,7 +248,7 @@ class HashedIds:
 
 
 def _words(tensor: torch.Tensor) -> Words:
-    return tensor.cpu().numpy().view(np.uint64)
+    return tensor.numpy().view(np.uint64)
 
 
 def _by_owner(words: Words, world: int) -> tuple[kernel.Order, list[int]]:

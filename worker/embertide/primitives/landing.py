@@ -16,28 +16,32 @@ from itertools import accumulate
 import torch
 
 from embertide.grid import ColumnSlices, Grid, RowRanges
-from embertide.kernels.memory import empty_as
+from embertide.kernels.memory import as_type, empty_as
 from embertide.kernels.owners import split_by_owner
 from embertide.kernels.rows import gather_rows, scatter_rows
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.arriving import Operand, Pick
 from embertide.primitives.buffers import Buffers
-from embertide.primitives.exchange import Channel, Pending
+from embertide.primitives.exchange import Channel
+from embertide.primitives.pending import Pending
 
 
-def loaded_operand(grid: Grid, loaded: Loaded, scale: torch.Tensor | None) -> Operand:
+def loaded_operand(
+    grid: Grid, loaded: Loaded, scale: torch.Tensor | None, dtype: torch.dtype = torch.float32
+) -> Operand:
     """Loaded rows as the source of an aggregation; a peer gets the columns of its own slice.
 
     Args:
         scale: [n] factor per loaded row, or None.
+        dtype: in which they are summed and travel.
     """
-    slices = ColumnSlices(loaded.width, grid.feature)
+    slices, data = ColumnSlices(loaded.width, grid.feature), as_type(loaded.data, dtype)
 
     def columns(peer: int) -> torch.Tensor:
-        return loaded.data[:, slice(*slices.bounds(peer % grid.feature))]
+        return data[:, slice(*slices.bounds(peer % grid.feature))]
 
     own = slice(*slices.bounds(grid.m))
-    return Operand(loaded.data[:, own].contiguous(), Pick(columns), scale)
+    return Operand(data[:, own].contiguous(), Pick(columns), scale)
 
 
 def land(
@@ -49,6 +53,7 @@ def land(
     layout: Layout,
     width: int,
     batch_rows: int,
+    dtype: torch.dtype = torch.float32,
 ) -> Shard:
     """Compute a row-wise function of the loaded rows and send its rows to their owners.
 
@@ -61,24 +66,26 @@ def land(
         layout: of the result.
         width: columns of the result.
         batch_rows: loaded rows handled at a time.
+        dtype: of the result, which travels so.
     """
     grid = channel.grid
     slices = ColumnSlices(width, 1 if layout == "rows" else grid.feature)
     mine = ranges.worker(grid.rank) if layout == "rows" else ranges.partition(grid.p)
     columns = slices.size(grid.m if layout == "tile" else 0)
-    out = empty_as(loaded.data, mine[1] - mine[0], columns)
+    out = empty_as(loaded.data, mine[1] - mine[0], columns, dtype=dtype)
     bounds = ranges.workers if layout == "rows" else ranges.partitions
     rounds = -(-max(channel.exchange.all_objects(len(loaded.ids))) // batch_rows)
     batches = [slice(n * batch_rows, (n + 1) * batch_rows) for n in range(rounds)]
     if grid.world == 1:
         for batch in batches:
-            put_rows(out, loaded.ids[batch].to(channel.device), compute(loaded.data[batch]))
+            values = as_type(compute(loaded.data[batch]), dtype)
+            put_rows(out, loaded.ids[batch].to(channel.device), values)
         return Shard(layout, out, width)
     scatter = _Scatter(channel, slices, len(bounds) - 1, out)
     for number, batch in enumerate(batches):
         order, counts, rows = split_by_owner(loaded.ids[batch], bounds)
         scatter.announce(counts)
-        result = compute(loaded.data[batch])
+        result = as_type(compute(loaded.data[batch]), dtype)
         scatter.post(number, result, order.to(channel.device), rows.to(channel.device))
     scatter.finish()
     return Shard(layout, out, width)
@@ -93,8 +100,10 @@ def put_rows(out: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> Non
 
 
 def _consecutive(rows: torch.Tensor) -> bool:
+    """Whether they are known to be: a GPU would be waited for to tell."""
     return (
         len(rows) > 0
+        and rows.device.type == "cpu"
         and int(rows[-1] - rows[0]) == len(rows) - 1
         and bool((rows.diff() == 1).all())
     )
@@ -130,7 +139,7 @@ class _Scatter:
         """Begin a batch: tell every rank how many rows of it are its own."""
         each = torch.tensor([count for count in counts for _ in range(self._copies)])
         self._counts = counts
-        self._told = each.to(self._channel.device).view(-1, 1)
+        self._told = each.view(-1, 1)
         self._hears = torch.empty_like(self._told)
         self._hears[self._channel.axis.index] = self._told[self._channel.axis.index]
         others = self._channel.axis.others()
@@ -190,7 +199,7 @@ class _Scatter:
         """Axis index -> (rows, values) to be received of it."""
         others, width = self._channel.axis.others(), self._out.shape[1]
         counts = [int(self._hears[i, 0]) for i in others]
-        numbers = self._told.new_empty(sum(counts)).split(counts)
+        numbers = self._out.new_empty(sum(counts), dtype=torch.int64).split(counts)
         values = self._received.take(number, sum(counts) * width).split([c * width for c in counts])
         return {
             i: (rows, part.view(len(rows), width))

@@ -18,7 +18,7 @@ MOST_BYTES = 1 << 28
 """Of one rank's object; more is not believed. A work order of a million objects takes half."""
 
 
-def gather_objects(value: Any, rank: int, world: int, device: torch.device) -> list[Any]:
+def gather_objects(value: Any, rank: int, world: int) -> list[Any]:
     """Every rank's value, in rank order; tuples arrive as lists. Our own is passed through.
 
     Sends a length, then the text padded to the longest. Collective: every rank must call.
@@ -29,9 +29,9 @@ def gather_objects(value: Any, rank: int, world: int, device: torch.device) -> l
     Raises:
         WorkerFailed: a peer sent something else.
     """
-    data = _encode(value, device)
+    data = _encode(value)
     lengths = [data.new_empty(1, dtype=torch.int64) for _ in range(world)]
-    dist.all_gather(lengths, torch.tensor([len(data)], device=device))
+    dist.all_gather(lengths, torch.tensor([len(data)]))
     sizes = [_checked(peer, int(length)) for peer, length in enumerate(lengths)]
     padded = data.new_zeros(max(sizes))
     padded[: len(data)] = data
@@ -43,7 +43,7 @@ def gather_objects(value: Any, rank: int, world: int, device: torch.device) -> l
     ]
 
 
-def broadcast_object(value: Any, rank: int, device: torch.device) -> Any:
+def broadcast_object(value: Any, rank: int) -> Any:
     """Rank 0's value, on every rank. Collective: every rank must call.
 
     Args:
@@ -52,8 +52,8 @@ def broadcast_object(value: Any, rank: int, device: torch.device) -> Any:
     Raises:
         WorkerFailed: rank 0 sent something else.
     """
-    data = _encode(value if rank == 0 else None, device)
-    length = torch.tensor([len(data)], device=device)
+    data = _encode(value if rank == 0 else None)
+    length = torch.tensor([len(data)])
     dist.broadcast(length, src=0)
     if rank > 0:
         data = data.new_empty(_checked(0, int(length)))
@@ -61,9 +61,9 @@ def broadcast_object(value: Any, rank: int, device: torch.device) -> Any:
     return value if rank == 0 else _decode(0, data)
 
 
-def _encode(value: Any, device: torch.device) -> torch.Tensor:
+def _encode(value: Any) -> torch.Tensor:
     data = bytearray(json.dumps(value, separators=(",", ":")).encode())
-    return torch.frombuffer(data, dtype=torch.uint8).to(device)
+    return torch.frombuffer(data, dtype=torch.uint8)
 
 
 def _checked(peer: int, size: int) -> int:
@@ -74,7 +74,7 @@ def _checked(peer: int, size: int) -> int:
 
 def _decode(peer: int, data: torch.Tensor) -> Any:
     try:
-        return json.loads(data.cpu().numpy().tobytes())
+        return json.loads(data.numpy().tobytes())
     except (ValueError, RecursionError) as error:
         raise WorkerFailed(f"worker {peer} sent what is no JSON ({error}); {_OTHERS}") from error
 

@@ -26,7 +26,8 @@ from embertide.kernels.edge_sort import (
     count_edges,
     partition_edges,
 )
-from embertide.primitives.exchange import Channel, Exchange, Pending
+from embertide.primitives.exchange import Channel, Exchange
+from embertide.primitives.pending import Pending
 
 ROUND_EDGES = 1 << 24
 """Edges that all ranks send in a round, each an equal share of at most a sixteenth: what a rank
@@ -200,13 +201,13 @@ class _Carried:
     weighted: bool
     features: int
 
-    def buffers(self, edges: int, device: torch.device) -> list[torch.Tensor]:
+    def buffers(self, edges: int) -> list[torch.Tensor]:
         """One for the keys and each thing that is carried."""
-        found = [torch.empty(edges, dtype=torch.int64, device=device)]
+        found = [torch.empty(edges, dtype=torch.int64)]
         if self.weighted:
-            found.append(torch.empty(edges, device=device))
+            found.append(torch.empty(edges))
         if self.features:
-            found.append(torch.empty(edges, self.features, device=device))
+            found.append(torch.empty(edges, self.features))
         return found
 
     def named(self, buffers: list[torch.Tensor]) -> tuple[_Array, _Array | None, _Array | None]:
@@ -240,10 +241,7 @@ class _Rounds:
         self.outgoing, self.incoming = outgoing, incoming.copy()
         self.incoming[:, channel.axis.index] = 0
         most = [int(counts.sum(1).max(initial=0)) for counts in (outgoing, self.incoming)]
-        self.send, self.receive = (
-            [carried.buffers(size, device) for _ in range(2)]
-            for size, device in zip(most, (torch.device("cpu"), channel.device), strict=True)
-        )
+        self.send, self.receive = ([carried.buffers(size) for _ in range(2)] for size in most)
 
     def run(self, parts: Iterator[list[EdgeChunk]], sorter: EdgeSorter) -> None:
         """Send and receive all rounds. Collective: every rank must call."""
@@ -284,7 +282,7 @@ class _Rounds:
         sends, receives = [], []
         for buffer in self.send[number % 2]:
             counts = self.outgoing[number].tolist()
-            parts = buffer[: sum(counts)].to(self.channel.device).split(counts)
+            parts = buffer[: sum(counts)].split(counts)
             sends += [(i, parts[i]) for i in others]
         for buffer in self.receive[number % 2]:
             counts = self.incoming[number].tolist()
@@ -295,5 +293,5 @@ class _Rounds:
     def _unpack(self, number: int, pending: Pending, sorter: EdgeSorter) -> None:
         pending.wait()
         size = int(self.incoming[number].sum())
-        received = [tensor[:size].cpu() for tensor in self.receive[number % 2]]
+        received = [tensor[:size] for tensor in self.receive[number % 2]]
         sorter.add_keys(*self.carried.named(received))

@@ -12,7 +12,7 @@ They are found by :mod:`embertide.primitives.finding`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -51,10 +51,12 @@ class LoadedHolders:
     Attributes:
         look_up: [k] int64 ascending node ids -> [k, 2] int64 loader and row there. Collective:
             every rank of the axis must call.
+        window: where the loaded rows of all ranks are, if they are read in place.
     """
 
     axis: Axis
     look_up: Callable[[torch.Tensor], torch.Tensor]
+    window: WindowRows | None = None
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,10 @@ class Request:
     rows: torch.Tensor
     cuts: Counts
 
-    def of_round(self, number: int) -> torch.Tensor:
-        """The rows that go in a round."""
-        if number >= len(self.cuts) - 1:
-            return self.rows[:0]
-        return self.rows[self.cuts[number] : self.cuts[number + 1]]
+    def of_rounds(self, first: int, last: int) -> torch.Tensor:
+        """The rows that go in rounds first..last."""
+        end = len(self.cuts) - 1
+        return self.rows[self.cuts[min(first, end)] : self.cuts[min(last, end)]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +120,11 @@ class Sources:
         """Rounds in which we send or receive anything; peers may differ."""
         return max(len(cuts) - 1 for cuts in (*self.cuts, *(r.cuts for r in self._asked())))
 
+    def again(self) -> Sources:
+        """The same, of rows that were read in place before: nothing travels for it."""
+        assert self.window is not None
+        return replace(self, requests={}, cuts=np.zeros((self.axis.size, 1), np.int64))
+
     def block(self, number: int | None) -> Block:
         """The non-zeros of a remote group of ours; of the local one for None."""
         return self.local if number is None else self.remote[number]
@@ -131,22 +137,35 @@ class Sources:
         start = number * self.group_rows
         return min(start, self.unique), min(start + self.group_rows, self.unique)
 
-    def incoming(self, number: int) -> list[tuple[int, int, int]]:
-        """(axis index, first slot, last slot) of what every peer sends of our group."""
-        if number >= self.cuts.shape[1] - 1:
-            return []
-        found, at = [], self.group(number)[0]
+    def incoming(self, first: int, last: int) -> list[tuple[int, int, int]]:
+        """(axis index, start, stop) of what every peer sends of our groups first..last.
+
+        Rows are counted peer by peer, from 0; those of one group are its slots, in order.
+        """
+        low, high = self._cut(first), self._cut(last)
+        found, at = [], 0
         for i in self.axis.others():
-            count = int(self.cuts[i, number + 1] - self.cuts[i, number])
+            count = int(high[i] - low[i])
             if count:
                 found.append((i, at, at + count))
             at += count
         return found
 
-    def outgoing(self, number: int) -> list[tuple[int, torch.Tensor]]:
-        """(axis index, our rows) that belong to that peer's group of this number."""
-        cut = ((i, request.of_round(number)) for i, request in self.requests.items())
+    def pieces(self, number: int, first: int, last: int) -> list[tuple[int, int]]:
+        """(start, stop) of a group's rows, slot by slot, among those of groups first..last."""
+        low, start, stop = self._cut(first), self._cut(number), self._cut(number + 1)
+        starts = ((i, at - int(low[i])) for i, at, _ in self.incoming(first, last))
+        pieces = ((at + int(start[i]), at + int(stop[i])) for i, at in starts)
+        return [(a, b) for a, b in pieces if a < b]
+
+    def outgoing(self, first: int, last: int) -> list[tuple[int, torch.Tensor]]:
+        """(axis index, our rows) that belong to that peer's groups first..last."""
+        cut = ((i, request.of_rounds(first, last)) for i, request in self.requests.items())
         return [(i, rows) for i, rows in cut if len(rows)]
+
+    def _cut(self, number: int) -> Counts:
+        """[axis size] rows of each peer that arrive before a group."""
+        return self.cuts[:, min(number, self.cuts.shape[1] - 1)]
 
 
 def local_sources(csr: Csr, axis: Axis, device: torch.device) -> Sources:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from embertide.kernels.block import Block
-from embertide.kernels.memory import empty_as
+from embertide.kernels.memory import as_type, empty_as
 from embertide.kernels.spmm import (
     NOTHING,
     Epilogue,
@@ -48,6 +48,7 @@ def spmm(
     last: Epilogue,
     *,
     depth: int,
+    dtype: torch.dtype = torch.float32,
 ) -> torch.Tensor:
     """out[i] = epilogue(target_i * sum (or max) over in-edges j -> i of w_ij * scale_j * x[j]).
 
@@ -57,11 +58,13 @@ def spmm(
     Args:
         channel: of the sources' axis.
         sources: built for the layout that ``operand`` is in.
+        dtype: of the result.
 
     Returns:
         [outputs, width] in the ``tile`` layout.
     """
-    (out,) = spmm_each(channel, [sources], operand, [reduction], [last], depth=depth)
+    each = [sources], operand, [reduction], [last]
+    (out,) = spmm_each(channel, *each, depth=depth, dtype=dtype)
     return out
 
 
@@ -73,6 +76,7 @@ def spmm_each(
     lasts: Sequence[Epilogue],
     *,
     depth: int,
+    dtype: torch.dtype = torch.float32,
 ) -> list[torch.Tensor]:
     """As :func:`spmm`, for several matrices over the same rows, each of which travels once.
 
@@ -82,7 +86,7 @@ def spmm_each(
         sources: found together, see :func:`find_sources`.
     """
     each = list(zip(sources, reductions, lasts, strict=True))
-    sums = [_Sum(channel, own, operand, reduction, last) for own, reduction, last in each]
+    sums = [_Sum(channel, own, operand, reduction, last, dtype) for own, reduction, last in each]
     width = operand.local.shape[1]
     groups = arriving(
         channel, sources[0], operand.local, operand.picked, width=width, depth=depth, reuse=True
@@ -103,11 +107,14 @@ class _Sum:
         operand: Operand,
         reduction: Reduction,
         last: Epilogue,
+        dtype: torch.dtype,
     ) -> None:
         self._channel, self._sources, self._operand = channel, sources, operand
-        self._reduction, self._last = reduction, last
-        self._out = empty_as(operand.local, sources.outputs, operand.local.shape[1])
+        self._reduction, self._last, self._dtype = reduction, last, dtype
         self._whole = not sources.remote
+        # What other groups are added to is float32 until all were.
+        made, shape = dtype if self._whole else torch.float32, operand.local.shape
+        self._out = empty_as(operand.local, sources.outputs, shape[1], dtype=made)
 
     def add(self, arrived: Arrived) -> None:
         """The non-zeros of a group; the local one comes first, and writes every row."""
@@ -137,8 +144,10 @@ class _Sum:
 
     def finish(self) -> torch.Tensor:
         """[outputs, width], when all groups were added."""
-        if self._whole:
-            return self._out
+        return as_type(self._out if self._whole else self._finished(), self._dtype)
+
+    def _finished(self) -> torch.Tensor:
+        """Where there were several groups: what is done to a row behind its sum."""
         if self._reduction.reduce == "max":
             out = self._out.masked_fill_(self._out == float("-inf"), 0.0)
             return self._last.apply_(out)
@@ -153,6 +162,8 @@ def spmm_linear(
     reduction: Reduction,
     last: Epilogue,
     onto: torch.Tensor | None = None,
+    *,
+    dtype: torch.dtype = torch.float32,
 ) -> torch.Tensor:
     """As :func:`spmm`, multiplied by a weight before the epilogue; the sums never exist as a whole.
 
@@ -163,11 +174,15 @@ def spmm_linear(
         operand: with all columns.
         weight: [D', D].
         onto: as in :func:`embertide.primitives.gemm.linear`.
+        dtype: of the result, where there is nothing that it is added to.
 
     Returns:
         [outputs, D'].
     """
-    out = empty_as(operand.local, sources.outputs, len(weight)) if onto is None else onto
+    if onto is None:
+        out = empty_as(operand.local, sources.outputs, len(weight), dtype=dtype)
+    else:
+        out = onto
     width = operand.local.shape[1]
     groups = arriving(channel, sources, operand.local, operand.picked, width=width, depth=1)
     for arrived in groups:

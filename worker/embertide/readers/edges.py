@@ -23,6 +23,7 @@ from embertide.readers.columns import (
 from embertide.readers.feature_schema import vector_width
 from embertide.readers.objects import list_objects
 from embertide.readers.parquet import UNBUFFERED_BYTES
+from embertide.readers.pool import readers
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.text import Dialect
@@ -118,9 +119,10 @@ def read_edges(
 
 
 def splits_at_once(splits: Sequence[Split], threads: int) -> int:
-    """How many of some splits are read at once: one a thread, as long as 1 GiB holds them."""
+    """How many of some splits are read at once: by :func:`readers`, as long as 1 GiB holds them."""
     largest = max((split.size for split in splits), default=0)
-    return max(1, min(threads, _FETCHED_BYTES // max(1, min(largest, UNBUFFERED_BYTES))))
+    at_once = readers(splits, threads)
+    return max(1, min(at_once, _FETCHED_BYTES // max(1, min(largest, UNBUFFERED_BYTES))))
 
 
 def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:

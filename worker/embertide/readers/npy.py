@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +52,24 @@ class Header:
 
 def read_header(storage: Storage, info: ObjectInfo) -> Header:
     """The header, checked against the object's size; InputError when the two disagree."""
-    held = io.BytesIO(storage.read_range(info.uri, 0, min(_HEADER_BYTES, info.size)))
+    return _parse_header(info, storage.read_range(info.uri, 0, min(_HEADER_BYTES, info.size)))
+
+
+@contextmanager
+def npy_file(storage: Storage, info: ObjectInfo, start: int) -> Iterator[tuple[Any, Header]]:
+    """An open array, of which rows from ``start`` on are read, and its header.
+
+    The first rows are beside the header, so that both come with one request.
+    """
+    with storage.open(info.uri, info) as file:
+        if start > 0:
+            yield file, read_header(storage, info)
+        else:
+            yield file, _parse_header(info, file.read(min(_HEADER_BYTES, info.size)))
+
+
+def _parse_header(info: ObjectInfo, first: bytes) -> Header:
+    held = io.BytesIO(first)
     try:
         version = np.lib.format.read_magic(held)
         parse = {
@@ -133,10 +151,19 @@ def read_npy(
     storage: Storage, columns: Sequence[Column], split: Split, batch_rows: int
 ) -> Iterator[tuple[list[Any], Where]]:
     """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long."""
-    header = read_header(storage, split.info)
-    check_columns(split.uri, header, columns)
-    for rows, where in read_rows(storage, split.info, header, split.start, split.stop, batch_rows):
-        yield [_to_arrow(rows[:, int(c.name)], c, where) for c in columns], where
+    with npy_file(storage, split.info, split.start) as (file, header):
+        check_columns(split.uri, header, columns)
+        for rows, where in rows_of(file, header, split, batch_rows):
+            yield [_to_arrow(rows[:, int(c.name)], c, where) for c in columns], where
+
+
+def rows_of(
+    file: Any, header: Header, split: Split, batch_rows: int
+) -> Iterator[tuple[npt.NDArray[Any], Where]]:
+    """The rows of a split of an open array ``[n, width]`` with n <= ``batch_rows``."""
+    for first in range(split.start, split.stop, batch_rows):
+        count = min(batch_rows, split.stop - first)
+        yield _read(file, split.uri, header, first, count), Where(split.uri, first)
 
 
 def read_rows(
@@ -144,9 +171,7 @@ def read_rows(
 ) -> Iterator[tuple[npt.NDArray[Any], Where]]:
     """Rows ``[start, stop)`` as arrays ``[n, width]`` with n <= ``batch_rows``."""
     with storage.open(info.uri, info) as file:
-        for first in range(start, stop, batch_rows):
-            count = min(batch_rows, stop - first)
-            yield _read(file, info.uri, header, first, count), Where(info.uri, first)
+        yield from rows_of(file, header, Split.of(info, start, stop, 0), batch_rows)
 
 
 def _read(file: Any, uri: str, header: Header, first: int, count: int) -> npt.NDArray[Any]:

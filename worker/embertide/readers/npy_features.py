@@ -19,9 +19,10 @@ from embertide.readers.feature_schema import feature_objects
 from embertide.readers.npy import (
     Header,
     check_columns,
+    npy_file,
     read_header,
     read_npy,
-    read_rows,
+    rows_of,
     split_rows,
 )
 from embertide.readers.objects import list_objects
@@ -98,23 +99,23 @@ def read_npy_features(
     storage: Storage, ids: IdKind, split: Split, width: int, batch_rows: int, count: int | None
 ) -> Iterator[tuple[Ids, npt.NDArray[Any], Where]]:
     """Batches of (ids, values ``[n, width]`` of the array's type, where) of a split, in order."""
-    header = read_header(storage, split.info)
-    _check_values(split.uri, header)
-    if header.width != width:
-        raise InputError(
-            f"{split.uri} has width {header.width}, but the features have width {width} (as in the "
-            "first object); all objects must have the same"
-        )
-    batches = read_rows(storage, split.info, header, split.start, split.stop, batch_rows)
-    if split.ids_info is None:
-        for rows, where in batches:
-            yield row_numbers(split, where, len(rows), count), rows, where
-        return
-    column = _ids_column(ids)
-    of_ids = replace(split, uri=split.ids_info.uri, object_size=split.ids_size, etag=split.ids_etag)
-    named = read_npy(storage, [column], of_ids, batch_rows)
-    for (rows, where), ((array,), ids_where) in zip(batches, named, strict=True):
-        yield to_ids(array, column, ids, ids_where, count), rows, where
+    with npy_file(storage, split.info, split.start) as (file, header):
+        _check_values(split.uri, header)
+        if header.width != width:
+            raise InputError(
+                f"{split.uri} has width {header.width}, but the features have width {width} (as in"
+                " the first object); all objects must have the same"
+            )
+        batches = rows_of(file, header, split, batch_rows)
+        if split.ids_info is None:
+            for rows, where in batches:
+                yield row_numbers(split, where, len(rows), count), rows, where
+            return
+        column, info = _ids_column(ids), split.ids_info
+        of_ids = replace(split, uri=info.uri, object_size=info.size, etag=info.etag)
+        named = read_npy(storage, [column], of_ids, batch_rows)
+        for (rows, where), ((array,), ids_where) in zip(batches, named, strict=True):
+            yield to_ids(array, column, ids, ids_where, count), rows, where
 
 
 def row_numbers(split: Split, where: Where, rows: int, count: int | None) -> Int64s:

@@ -11,11 +11,33 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from embertide.readers.splits import Split
+
 S = TypeVar("S")
 T = TypeVar("T")
 
 AHEAD_BYTES = 64 << 20
 """How much :func:`read_ahead` holds that nobody has asked for yet."""
+
+_READERS_AFAR, _BYTES_AFAR = 8, 64 << 20
+"""Splits of a store that is far away which are read at once, and what they may hold together."""
+
+
+def readers(splits: Sequence[Split], threads: int) -> int:
+    """How many splits are read at once: one a thread, and more of a store that is far away.
+
+    Reading from there is waiting for one answer after the other, a few for each split.
+    """
+    if all(split.uri.startswith("file://") for split in splits):
+        return threads
+    largest = max(1, max(split.size for split in splits))
+    return max(threads, min(_READERS_AFAR, _BYTES_AFAR // largest))
+
+
+def held_afar(splits: Sequence[Split], workers: int, threads: int) -> int:
+    """Bytes that a worker's readers beyond its threads hold, at most, of splits of all workers."""
+    at_once = min(readers(splits, threads), -(-len(splits) // workers))
+    return max(0, at_once - threads) * max((split.size for split in splits), default=0)
 
 
 def map_splits(splits: Sequence[S], act: Callable[[S], T], threads: int) -> list[T]:

@@ -141,6 +141,7 @@ def settings(run: Run) -> Html:
     entries: dict[str, Child] = {
         "Grid": f"{some(grid.graph, 'graph partition')} × {some(grid.feature, 'feature slice')}",
         **_machine(run),
+        **_rows(run),
         "Kernels": run.report.kernels or None,
         "Way of the data": _way(run),
         "Ids": manifest.get("ids"),
@@ -185,6 +186,27 @@ def _machine(run: Run) -> dict[str, Child]:
         "Cores of worker 0's machine": count(facts.cores),
         "Receive buffer": f"{size(facts.group_bytes)}, {facts.depth} under way at a time",
     }
+
+
+def _rows(run: Run) -> dict[str, Child]:
+    """The type of the rows that were read over edges, and what it does to the embeddings."""
+    facts = run.report.facts
+    if facts is None:
+        return {}
+    named: dict[str, Child] = {"Rows read over edges": facts.row_type}
+    if facts.row_type == "float32":
+        return named
+    error = (
+        "not measured, since there was no reference to compare with; each value that is read over"
+        " edges or travels is within 2⁻⁸ of itself"
+    )
+    if found := facts.row_error:
+        error = (
+            f"at most {small(found.largest_difference)}, which is {small(found.largest_error)} of"
+            f" the largest value, in {some(found.rows, 'row')} that the model's own forward"
+            " computed in float32 for its reference"
+        )
+    return {**named, f"Error with {facts.row_type}": error}
 
 
 def _way(run: Run) -> str | None:

@@ -57,9 +57,23 @@ class Inference(SpecModel):
         ge=4096,
         description="Size of one receive buffer for features of remote neighbours, in bytes.",
     )
+    rows: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="How rows that layers read over edges are held, and rows travel between "
+        "workers. bfloat16 rounds their values to 8 significant bits, in half the bytes; what is "
+        "computed of them stays float32, and the run's report states the error.",
+    )
     depth: int = Field(
         default=2,
         ge=1,
         le=64,
         description="Pipeline depth: number of buffers in flight while another one is computed on.",
+    )
+    groups_per_message: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Most groups of groupBytes that travel in one message between workers of "
+        "different hosts, with device cpu. Above 1 the run finds out how many are fastest, and "
+        "each buffer has room for so many groups.",
     )

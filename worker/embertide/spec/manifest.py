@@ -13,11 +13,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from embertide.spec import naming
 from embertide.spec.base import (
-    MAX_TYPES,
     FreeForm,
-    Problem,
     SpecModel,
-    TypeName,
     Uri,
     normalise_uri,
     raise_problems,
@@ -33,6 +30,7 @@ from embertide.spec.inputs import Input
 from embertide.spec.loading import Prepare, parse_document, read_file, read_manifest
 from embertide.spec.metadata import MAX_NAME, NAME, Metadata
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
+from embertide.spec.output import Output, unknown_types
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
 from embertide.spec.workers import StorageSettings, Workers
@@ -77,49 +75,6 @@ class ModelRef(SpecModel):
         description="Prefix that contains model.yaml and the weights (model.safetensors, or a "
         "state_dict)."
     )
-
-
-_ONCE = "self.nodeTypes.all(a, self.nodeTypes.exists_one(b, a == b))"
-
-
-class Output(SpecModel):
-    """Where and how the embeddings are published."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(f"!has(self.nodeTypes) || {_ONCE}", "must name each node type once", ".nodeTypes"),
-    )
-
-    uri: Uri = Field(description="Prefix used by this output alone; versions are stored under it.")
-    format: FeatureFormat = Field(
-        default="parquet", description="File format of the published embeddings."
-    )
-    dtype: Literal["float32", "float16"] = Field(
-        default="float32", description="Data type of the published embeddings."
-    )
-    node_types: list[TypeName] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=MAX_TYPES,
-        description="The node types whose embeddings are published. If unset, all that the model "
-        "gives embeddings of. What the others alone need is neither read nor computed.",
-    )
-    keep_versions: int = Field(
-        default=7,
-        ge=1,
-        description="Number of complete versions to keep; older ones are deleted after a new one "
-        "is published.",
-    )
-
-    @model_validator(mode="after")
-    def _check_types(self) -> Self:
-        names = self.node_types or []
-        problems: list[Problem] = [
-            (("nodeTypes", at), f"is {name!r}, the same as nodeTypes[{names.index(name)}]")
-            for at, name in enumerate(names)
-            if names.index(name) < at
-        ]
-        raise_problems(problems)
-        return self
 
 
 _NODE_NAME = or_default("n.name", "'node'")
@@ -212,22 +167,10 @@ class JobSpec(SpecModel):
     def _check_output(self) -> Self:
         found = [
             *output_overlaps(self.input, self.model.uri, self.output.uri),
-            *_unknown_types(self.input, self.output),
+            *unknown_types(self.input, self.output),
         ]
         raise_problems(found)
         return self
-
-
-def _unknown_types(given: Input, output: Output) -> list[Problem]:
-    there = [node.name for node in given.nodes]
-    return [
-        (
-            ("output", "nodeTypes", at),
-            f"is {name!r}; must be the name of a node type: {', '.join(there)}",
-        )
-        for at, name in enumerate(output.node_types or [])
-        if name not in there
-    ]
 
 
 _ROOT_RULES = (
@@ -301,5 +244,5 @@ def _overlaps_anyway(data: dict[str, Any], context: dict[str, Any]) -> list[tupl
         output = Output.model_validate(spec["output"], context=context)
     except (ValidationError, KeyError, TypeError):
         return []
-    found = [*output_overlaps(inputs, model.uri, output.uri), *_unknown_types(inputs, output)]
+    found = [*output_overlaps(inputs, model.uri, output.uri), *unknown_types(inputs, output)]
     return [(("spec", *path), message) for path, message in found]

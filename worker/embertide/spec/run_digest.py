@@ -22,8 +22,9 @@ def run_digest(job: EmbeddingJob) -> str:
     Two manifests that say the same have the same digest: whether a default is written out, a path
     is a ``file://`` URI or a prefix ends with ``/`` makes no difference, nor does a seed without
     sampling. Not part of it is what changes no more than rounding, or where and how a run takes
-    place: workers, storage, ``groupBytes`` and ``depth``, the output's URI (a version is looked
-    for below it) and ``keepVersions``, freshness, deadlines and retries.
+    place: workers, storage, how rows travel (``groupBytes``, ``depth``, ``groupsPerMessage``), the
+    output's URI (a version is looked for below it) and ``keepVersions``, freshness, deadlines and
+    retries.
 
     Names are compared, not contents: new objects below the same URIs do not change it. A version's
     manifest lists the objects that it was made from.

@@ -43,9 +43,11 @@ def choose_ranges(ctx: RunContext, incoming: Sequence[Edges], nodes: int) -> Row
 
 
 def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: Grid) -> RowRanges:
-    """Balanced partition bounds; inside a bucket the cut is interpolated.
+    """Bounds of partitions and of the sub-ranges in them; inside a bucket a cut is interpolated.
 
-    Every worker has a row where there are enough nodes.
+    A row costs as much as the mean row's edges do, so that no worker has more than twice the mean
+    of rows, nor of edges but for those of one bucket. Every worker has a row where there are enough
+    nodes.
 
     Args:
         histogram: edges per ``bucket`` consecutive nodes, the last bucket possibly short.
@@ -53,14 +55,14 @@ def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: 
     starts = np.minimum(np.arange(len(histogram) + 1) * bucket, nodes)
     cost = np.diff(starts) / nodes + histogram / max(1, histogram.sum())
     cumulative = np.concatenate([[0.0], np.cumsum(cost)])
-    targets = cumulative[-1] * np.arange(1, grid.graph) / grid.graph
+    targets = cumulative[-1] * np.arange(1, grid.world) / grid.world
     cuts = np.interp(targets, cumulative, starts).round().astype(int)
-    bounds, least = [0], min(grid.feature, nodes // grid.graph)
+    bounds, least = [0], min(1, nodes // grid.world)
     for number, cut in enumerate(cuts, 1):
         low = bounds[-1] + least
-        high = nodes - (grid.graph - number) * least
+        high = nodes - (grid.world - number) * least
         bounds.append(int(min(max(cut, low), high)))
-    return RowRanges((*bounds, nodes), grid.feature)
+    return RowRanges.of_workers([*bounds, nodes], grid.feature)
 
 
 def build_graph(
@@ -134,15 +136,4 @@ def _gather(channel: Channel, own: torch.Tensor, sizes: list[int], out: torch.Te
     parts = out.split(sizes)
     parts[channel.axis.index].copy_(own)
     others = channel.axis.others()
-    sent = own.to(channel.device)
-    received = {
-        i: parts[i] if channel.device.type == "cpu" else _like(parts[i], channel) for i in others
-    }
-    channel.start([(i, sent) for i in others], list(received.items())).wait()
-    for i in others:
-        if received[i] is not parts[i]:
-            parts[i].copy_(received[i])
-
-
-def _like(part: torch.Tensor, channel: Channel) -> torch.Tensor:
-    return torch.empty_like(part, device=channel.device)
+    channel.start([(i, own) for i in others], [(i, parts[i]) for i in others]).wait()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.reading import count_ids, narrow_ids
-from embertide.primitives.idmap import NodeIds
+from embertide.primitives.node_ids import NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size
 from embertide.readers.edges import (
     EdgeBatch,

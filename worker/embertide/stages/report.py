@@ -81,6 +81,7 @@ def run_facts(
         cores=os.cpu_count() or 1,
         group_bytes=inference.group_bytes,
         depth=inference.depth,
+        row_type=inference.rows,
     )
 
 

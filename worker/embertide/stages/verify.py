@@ -6,6 +6,7 @@ publishes. Each rank compares the rows that it owns; all learn the result.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 from embertide.context import RunContext
 from embertide.errors import InputError, ModelError
 from embertide.grid import RowRanges
-from embertide.primitives.idmap import NodeIds
+from embertide.primitives.node_ids import NodeIds
 from embertide.readers.reference import (
     Reference,
     ReferenceColumns,
@@ -24,12 +25,16 @@ from embertide.readers.reference import (
 )
 from embertide.readers.splits import Split
 from embertide.spec.nodes import NodeInput
+from embertide.telemetry.report import RowError
 
 SKIPPED = (
     "the embeddings were not compared with {uri}: with a fanout they are a sample's, not the full"
     " forward's; `embertide check` compares with all neighbours"
 )
 _WORST = 5
+_ROUNDING = 2.0**-6
+"""What rows in bfloat16 may add to the error of a layer over edges: a value is rounded, by at most
+2^-8 of itself, as it is read over edges, twice as it changes its layout, and as it is scaled."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,33 @@ def compare(
         largest_error=rows[0][1] / largest,
         tolerance=tolerance,
         worst=tuple((name, value / largest) for name, value in rows[:_WORST]),
+    )
+
+
+def allowed_error(tolerance: float, rows: str, layers: int) -> float:
+    """The largest error of embeddings that agree, as a share of the reference's largest value.
+
+    Args:
+        tolerance: the model's, for float32.
+        rows: the manifest's ``inference.rows``.
+        layers: layer graphs of the program.
+    """
+    return tolerance if rows == "float32" else tolerance + layers * _ROUNDING
+
+
+def row_error(compared: Collection[dict[str, Any]], rows: str) -> RowError | None:
+    """What rows of another type than float32 made of the embeddings; None: not known.
+
+    Args:
+        compared: the agreement of each node type that has a reference.
+        rows: the manifest's ``inference.rows``.
+    """
+    if rows == "float32" or not compared:
+        return None
+    return RowError(
+        rows=sum(found["rows"] for found in compared),
+        largest_difference=max(found["largest_difference"] for found in compared),
+        largest_error=max(found["largest_error"] for found in compared),
     )
 
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 
 from embertide.errors import ModelError
+from embertide.kernels.memory import as_type
 from embertide.kernels.spmm import NOTHING
 from embertide.layouts import Layout, Shard
-from embertide.primitives.arriving import Operand, tile_operand
-from embertide.primitives.directory import look_up
-from embertide.primitives.exchange import Channel
 from embertide.primitives.gemm import linear, ring_gemm
-from embertide.primitives.graph import LayerGraph
-from embertide.primitives.landing import loaded_operand
-from embertide.primitives.sources import LoadedHolders, Sources
 from embertide.primitives.spmm import Reduction, spmm, spmm_each, spmm_linear
 from embertide.spec.grid import GridShape
+from embertide.steps import source_rows
 from embertide.steps.base import EdgeStep, Leader
 from embertide.steps.execution import Execution
-from embertide.steps.moves import LoadedRows, TileRows
 from embertide.steps.norms import (
     WITHIN_A_TYPE,
     Norm,
@@ -37,11 +31,6 @@ from embertide.steps.reference import ReferenceRun
 from embertide.steps.run import Product, Run
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
-
-_SOURCE_BYTES = 14
-"""Of a source while its row is looked up at its loader."""
-_REQUEST_BYTES = 4
-"""Of a row that was asked for: its number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,20 +84,26 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """A ``tile``; ``rows`` behind a product. Collective: every rank must call."""
         if self._sum_together(execution):
             return self._finish(execution, run, execution.ahead.pop(self.out).data)
-        (reduction,), channel, (sources,), operand = self._over(execution, [self])
+        steps = self._sharing(execution)
+        reduction, source = self._reduction(execution)
+        channel, found, operand = source_rows.find(execution, steps, self, source)
+        sources = found[0] if steps[0] == self else found[steps.index(self)].again()
         width, depth = execution.program.widths[run.out], execution.depth
         if run.product is None:
             last = execution.scaling_epilogue(run, "tile")
-            out = spmm(channel, sources, operand, reduction, last, depth=depth)
+            dtype = execution.tensors.type_of(run.out)
+            out = spmm(channel, sources, operand, reduction, last, depth=depth, dtype=dtype)
             return Shard("tile", out, width)
         if execution.grid.world == 1 or (sources.window and execution.grid.feature == 1):
             weight = execution.param(run.product.weight)
             last, onto = execution.scaling_epilogue(run, "rows"), execution.onto(run)
-            out = spmm_linear(channel, sources, operand, weight, reduction, last, onto)
+            dtype = execution.tensors.type_of(run.out)
+            out = spmm_linear(channel, sources, operand, weight, reduction, last, onto, dtype=dtype)
             return Shard("rows", out, width)
-        sums = spmm(channel, sources, operand, reduction, NOTHING, depth=depth)
+        dtype = self._sum_type(execution)
+        sums = spmm(channel, sources, operand, reduction, NOTHING, depth=depth, dtype=dtype)
         # What was summed makes room for the product.
-        del sources, operand
+        del sources, found, operand
         execution.tensors.read(self.x)
         return self._multiplied(execution, run, run.product, sums)
 
@@ -120,10 +115,15 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         weight = execution.param(product.weight)
         width = len(weight)
         if execution.grid.feature == 1:
-            return Shard("rows", linear(sums, weight, last, onto), width)
+            dtype = execution.tensors.type_of(run.out)
+            return Shard("rows", linear(sums, weight, last, onto, dtype=dtype), width)
         channel = execution.channel(product.layer)
-        ranges = execution.ranges_of(self.out)
+        ranges, sums = execution.ranges_of(self.out), as_type(sums, execution.row_type)
         return Shard("rows", ring_gemm(channel, ranges, sums, weight, last, onto), width)
+
+    def _sum_type(self, execution: Execution) -> torch.dtype:
+        """The type of sums that are multiplied next, which travel first where there are slices."""
+        return execution.row_type if execution.grid.feature > 1 else torch.float32
 
     def _finish(self, execution: Execution, run: Run, sums: torch.Tensor) -> Shard:
         """The rest of a run whose sums are there. Collective: every rank must call."""
@@ -140,19 +140,24 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """
         if self.out in execution.ahead:
             return True
-        loaded = execution.tensors.is_loaded(self.x)
-        steps = self._sharing(execution.program, execution.grid.shape, loaded=loaded)
-        if len(steps) == 1:
+        steps = self._sharing(execution)
+        if len(steps) == 1 or source_rows.in_place(execution, self.x):
             return False
-        reductions, channel, sources, operand = self._over(execution, steps)
+        channel, sources, operand = source_rows.find(execution, steps, self, None)
+        reductions = [step._reduction(execution)[0] for step in steps]
         lasts = [NOTHING] * len(steps)
         sums = spmm_each(channel, sources, operand, reductions, lasts, depth=execution.depth)
         made = [Shard("tile", one, execution.program.widths[self.x]) for one in sums]
         execution.ahead.update(zip((step.out for step in steps), made, strict=True))
         return True
 
-    def _sharing(self, program: Program, grid: GridShape, *, loaded: bool) -> list[Aggregate]:
-        """The sums that are made together: this one alone where no rows of sources travel.
+    def _sharing(self, execution: Execution) -> list[Aggregate]:
+        """The sums that read the same rows, in order."""
+        loaded = execution.tensors.is_loaded(self.x)
+        return self._group(execution.program, execution.grid.shape, loaded=loaded)
+
+    def _group(self, program: Program, grid: GridShape, *, loaded: bool) -> list[Aggregate]:
+        """The sums whose rows travel once for all: this one alone where none travel.
 
         Args:
             loaded: the rows are where they were read.
@@ -161,51 +166,16 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
             return [self]
         return [step for step in program.groups[self.out] if isinstance(step, Aggregate)]
 
-    def _over(
-        self, execution: Execution, steps: Sequence[Aggregate]
-    ) -> tuple[list[Reduction], Channel, list[Sources], Operand]:
-        """How sums of the same rows are made, and of what. Collective: every rank must call."""
-        graphs = [execution.graph(step.edges) for step in steps]
-        reductions, source = [], None
-        for step, graph in zip(steps, graphs, strict=True):
-            weighted = step.edge_weight and graph.csr.weights is not None
-            source, target = norm_factors(step.norm, step.edges, graph)
-            reductions.append(Reduction(step.reduce, weighted, target))
-        if self.x in execution.scaled:
-            source = None
-        relations = [step.relation for step in steps]
-        # One worker puts its rows in order instead: a pattern of its own would cost more than
-        # the copy.
-        if execution.grid.world > 1 and execution.tensors.is_loaded(self.x):
-            channel = execution.channel(self.layer, "world", "features", *relations)
-            return reductions, channel, *self._over_loaded(execution, channel, graphs, source)
-        operand = tile_operand(execution.tile(self.x, self.layer), source)
-        channel = execution.channel(self.layer, "graph", "spmm", *relations)
-        return reductions, channel, graphs[0].tiles_with(graphs[1:]), operand
+    def _reduction(self, execution: Execution) -> tuple[Reduction, torch.Tensor | None]:
+        """How we sum, and [N/P] factors that our rows still need as sources, or None.
 
-    def _over_loaded(
-        self,
-        execution: Execution,
-        channel: Channel,
-        graphs: Sequence[LayerGraph],
-        source: torch.Tensor | None,
-    ) -> tuple[list[Sources], Operand]:
-        """Features on the ranks that loaded them. Collective: every rank must call.
-
-        Args:
-            source: [N/P] factors of our rows as sources, or None.
+        Collective: every rank must call.
         """
-        ranges, loaded = execution.ranges_of(self.x), execution.tensors.loaded(self.x)
-        locations = execution.locations[execution.program.types[self.x]]
-        scale = None
-        if source is not None:
-            mine = execution.of_ours(source, "rows", self.x).cpu()
-            scale = look_up(channel, ranges, mine, loaded.ids).to(channel.device)
-        holders = LoadedHolders(
-            channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long()
-        )
-        sources = graphs[0].loaded_with(graphs[1:], holders)
-        return sources, loaded_operand(execution.grid, loaded, scale)
+        graph = execution.graph(self.edges)
+        source, target = norm_factors(self.norm, self.edges, graph)
+        weighted = self.edge_weight and graph.csr.weights is not None
+        found = Reduction(self.reduce, weighted, target)
+        return found, None if self.x in execution.scaled else source
 
     def source_factors(self, execution: Execution) -> torch.Tensor | None:
         """Those of the norm. Collective: every rank must call."""
@@ -217,56 +187,56 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """Sums beside what is summed; among several a product comes when that is gone."""
         if self._walk_together(walk):
             return self._walk_finish(walk, run)
-        beside = self._walk_rows(walk, [self])
-        if run.product is None or walk.grid.workers == 1:
-            walk.need(beside + walk.result(run))
-            return "tile" if run.product is None else "rows"
-        walk.need(beside + walk.tensor(self.out))
-        return self._walk_product(walk, run, run.product)
-
-    def _walk_rows(self, walk: Walk, steps: Sequence[Aggregate]) -> float:
-        """Rows of sources come, for all of these; the bytes of what is held of them."""
-        names, width = tuple(step.relation for step in steps), walk.width(self.x)
-        union = walk.size.of_relations(names)
-        loaded = self._from_loaders(walk)
-        held = union.in_flight(width, loaded=loaded)
-        if loaded:
-            blocks = sum(walk.block.get(name, 0.0) for name in names)
-            walk.need(blocks + _SOURCE_BYTES * union.unique())
-            held += blocks + _REQUEST_BYTES * union.unique()
-            held += walk.tensor(self.x) if union.feature > 1 else 0.0
-        else:
-            walk.get(self.x, "tile")
-        walk.build(*(step.edges for step in steps))
+        loaded = source_rows.at_loaders(walk, self.x)
+        steps = self._group(walk.program, walk.grid, loaded=loaded)
         if counts_out(self.norm):
             walk.degrees(self.edges, weighted=weighs(self.norm))
-        if loaded:
-            walk.moves.append(LoadedRows(self.edges, self.x, width, self.scales_sources, names))
+        in_place = source_rows.is_in_place(walk, self.x)
+        if steps[0] == self:
+            beside = source_rows.bring(walk, steps, scaled=self.scales_sources)
         else:
-            walk.moves.append(TileRows(self.edges, width / union.feature, names))
-        return held
-
-    def _from_loaders(self, walk: Walk) -> bool:
-        """Whether rows come from where they were read."""
-        return walk.has(self.x, "loaded") and walk.grid.workers > 1
+            beside = (
+                source_rows.blocks_of(walk, steps) if loaded else source_rows.hold(walk, self.x)
+            )
+        fused = walk.grid.workers == 1 or (in_place and walk.grid.feature == 1)
+        if run.product is None or fused:
+            result = walk.result(run)
+            walk.need(
+                beside + (self._made(walk, result, loaded) if run.product is None else result)
+            )
+            return "tile" if run.product is None else "rows"
+        walk.need(beside + self._made(walk, self._sum_bytes(walk), loaded))
+        return self._walk_product(walk, run, run.product)
 
     def _walk_product(self, walk: Walk, run: Run, product: Product) -> Layout:
         """Behind the sums; what was summed makes room for it."""
         walk.read(self.x)
-        walk.need(walk.tensor(self.out) + walk.result(run))
+        walk.need(self._sum_bytes(walk) + walk.result(run))
         walk.convert(self.out, product.layer)
+        if walk.grid.feature > 1 and run.onto is None:
+            walk.round(run.out)
         return "rows"
+
+    def _sum_bytes(self, walk: Walk) -> float:
+        """Bytes of sums that are multiplied next, which travel first where there are slices."""
+        return (walk.sent(self.out) if walk.grid.feature > 1 else 0.0) or walk.whole(self.out)
+
+    def _made(self, walk: Walk, held: float, loaded: bool) -> float:
+        """Bytes of sums that are ``held`` so, while groups are added to them in float32."""
+        whole = walk.whole(self.out)
+        grouped = loaded or (walk.grid.graph > 1 and not walk.size.in_place)
+        return whole + held if grouped and held < whole else held
 
     def _walk_together(self, walk: Walk) -> bool:
         """Whether the sums are there, made with those of other relations: as lowered."""
         if self.out in walk.ahead:
             return True
-        loaded = self._from_loaders(walk)
-        steps = self._sharing(walk.program, walk.grid, loaded=loaded)
-        if len(steps) == 1:
+        loaded = source_rows.at_loaders(walk, self.x)
+        steps = self._group(walk.program, walk.grid, loaded=loaded)
+        if len(steps) == 1 or source_rows.is_in_place(walk, self.x):
             return False
-        beside = self._walk_rows(walk, steps)
-        walk.ahead |= {step.out: walk.tensor(step.out) for step in steps}
+        beside = source_rows.bring(walk, steps, scaled=False)
+        walk.ahead |= {step.out: walk.whole(step.out) for step in steps}
         walk.need(beside)
         return True
 

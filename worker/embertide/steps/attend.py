@@ -73,7 +73,8 @@ class Attend(TogetherStep, kind="attend"):
         relations = [step.relation for step in steps]
         graphs = [execution.graph(step.edges) for step in steps]
         ends = [step._scores(execution) for step in steps]
-        tile, width = execution.tile(self.x, self.layer), execution.program.widths[self.x]
+        tile = execution.gathered(self.x, "tile", self.layer)
+        width = execution.program.widths[self.x]
         grid = execution.grid
         sources = graphs[0].tiles_with(graphs[1:])
         scalars = attention.fetch_scalars(
@@ -113,7 +114,7 @@ class Attend(TogetherStep, kind="attend"):
         for step in steps:
             for name in (step.source, step.target):
                 walk.get(name, "rows", "scalars")
-        walk.get(self.x, "tile")
+        copy = walk.gathered(self.x, "tile")
         walk.build(*(step.edges for step in steps))
         for step in steps:
             walk.moves.append(HeadScores(step.edges, step.heads, "scalars", of="source"))
@@ -123,10 +124,10 @@ class Attend(TogetherStep, kind="attend"):
         heads = sum(union.heads(step.heads) for step in steps)
         walk.moves.append(TileRows(self.edges, heads, names, "scalars"))
         walk.moves.append(TileRows(self.edges, width / union.feature, names))
-        made = sum(walk.tensor(step.out) for step in steps)
+        made = sum(walk.whole(step.out) for step in steps)
         made += sum(_score_bytes(step.heads, walk.over(step.edges)) for step in steps)
         fetched = FLOAT_BYTES * heads * _fetched(union, len(steps))
-        walk.need(made + fetched + union.in_flight(width))
+        walk.need(copy + made + fetched + union.in_flight(width))
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """The scores and the softmax cost as much as the sum."""

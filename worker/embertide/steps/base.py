@@ -91,6 +91,11 @@ class Step(ABC):
         return None
 
     @property
+    def gathered(self) -> tuple[str, ...]:
+        """Of a step over edges: the tensors whose rows are read at their sources."""
+        return ()
+
+    @property
     def edge_columns(self) -> int:
         """Columns of the edges' features that the step reads."""
         return 0
@@ -227,6 +232,11 @@ class EdgeStep(Step):
         None where the step takes rows in a way of its own.
         """
         return ()
+
+    @property
+    def gathered(self) -> tuple[str, ...]:
+        """The tensors whose rows are read at the sources of edges, and travel to them."""
+        return (self.x,)
 
     def node_type(self, types: dict[str, str]) -> str:
         """The destination type of the relation."""

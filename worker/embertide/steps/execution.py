@@ -9,10 +9,12 @@ import torch
 
 from embertide.grid import AxisName, Grid, RowRanges
 from embertide.kernels.edge_features import LoopFill
+from embertide.kernels.memory import as_type
 from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.graph import EdgeView, LayerGraph
+from embertide.primitives.sources import Sources
 from embertide.steps.program import Program
 from embertide.steps.run import Run
 from embertide.steps.tensors import Tensors
@@ -34,10 +36,12 @@ class Execution:
         locations: node type -> [N/(P*M), 2] loader rank and row of the features of our sub-range's
             nodes.
         depth: groups in flight at a time.
+        row_type: of the rows that are read over edges, and of those that travel.
         sampled: layers have samples of their own: the next one's graph is not there yet.
         scaled: tensors whose rows are multiplied already by what the sum that reads them has as
             factors of sources.
         ahead: what was made with the result of another step, of the same rows.
+        held: first of several steps -> where the loaded rows are that they read one after another.
     """
 
     exchange: Exchange
@@ -47,9 +51,11 @@ class Execution:
     tensors: Tensors
     locations: dict[str, torch.Tensor]
     depth: int
+    row_type: torch.dtype
     sampled: bool
     scaled: set[str] = field(default_factory=set)
     ahead: dict[str, Shard] = field(default_factory=dict)
+    held: dict[str, list[Sources]] = field(default_factory=dict)
 
     @property
     def grid(self) -> Grid:
@@ -89,6 +95,13 @@ class Execution:
     def tile(self, name: str, layer: int) -> torch.Tensor:
         """[N/P, D/M] a tensor in the ``tile`` layout. Collective: every rank must call."""
         return self.tensors.get(name, "tile", self.channel(layer)).data
+
+    def gathered(self, name: str, layout: Layout, layer: int) -> torch.Tensor:
+        """A tensor in a layout, in the type in which its rows are read over edges.
+
+        A copy where other steps read it as float32. Collective: every rank must call.
+        """
+        return as_type(self.tensors.get(name, layout, self.channel(layer)).data, self.row_type)
 
     def of_ours(self, values: torch.Tensor, layout: Layout, name: str) -> torch.Tensor:
         """Of [N/P, ...] values of our partition those of the rows that a tensor's layout has."""

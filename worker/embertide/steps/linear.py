@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
-from embertide.kernels.spmm import NOTHING, Epilogue
+from embertide.kernels.memory import as_type
+from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.gemm import linear, ring_gemm
+from embertide.primitives.landing_in_place import RowProduct
 from embertide.steps.base import Leader, Param, Read
 from embertide.steps.execution import Execution
 from embertide.steps.reference import ReferenceRun
@@ -48,7 +51,10 @@ class Linear(Leader, kind="linear"):
         finish = execution.epilogue if loaded else execution.scaling_epilogue
         last, weight = finish(run, "rows"), execution.param(self.weight)
         layout = _landing(run, rows=execution.tensors.wants_rows(run.out))
-        return multiply(execution, self.x, self.layer, weight, last, landed=layout, onto=onto)
+        dtype = execution.tensors.type_of(run.out)
+        return multiply(
+            execution, self.x, self.layer, weight, last, landed=layout, onto=onto, dtype=dtype
+        )
 
     def wants_rows(self, _name: str) -> bool:
         """A product reads whole rows."""
@@ -84,6 +90,7 @@ def multiply(
     *,
     landed: Layout,
     onto: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Shard:
     """epilogue(x @ weight.T) as ``rows``; of loaded features where they were loaded.
 
@@ -92,22 +99,24 @@ def multiply(
     Args:
         landed: the layout of a product of loaded features.
         onto: [N/(P*M), D'] what the product is added to, in place; loaded ones arrive as rows then.
+        dtype: of a result that is added to nothing.
     """
     tensors, channel = execution.tensors, execution.channel(layer)
     if tensors.is_loaded(x):
-        alone = last if onto is None else NOTHING
-        made = tensors.land(
+        product = RowProduct(weight, last)
+        return tensors.land(
             x,
-            lambda rows: linear(rows, weight, alone),
+            product,
             layout=landed,
             width=len(weight),
             layer=layer,
+            onto=onto,
+            dtype=dtype if onto is None else torch.float32,
         )
-        return made if onto is None else replace(made, data=last.apply_(onto.add_(made.data)))
     if tensors.has(x, "rows") or execution.grid.feature == 1:
-        data = linear(tensors.get(x, "rows", channel).data, weight, last, onto)
+        data = linear(tensors.get(x, "rows", channel).data, weight, last, onto, dtype=dtype)
     else:
-        tile = tensors.get(x, "tile", channel).data
+        tile = as_type(tensors.get(x, "tile", channel).data, execution.row_type)
         data = ring_gemm(channel, execution.ranges_of(x), tile, weight, last, onto)
     return Shard("rows", data, len(weight))
 
@@ -127,4 +136,7 @@ def walk_product(
     walk.need(walk.tensor(out) if result is None else result)
     if not walk.has(x, "rows"):
         walk.convert(x, layer)
+        if walk.grid.feature > 1:
+            walk.need(walk.sent(x))
+            walk.round(out)
     return "rows"

@@ -133,7 +133,7 @@ class Message(TogetherStep, kind="message"):
 
     def lower_all(self, execution: Execution, steps: Sequence[Message]) -> list[Shard]:
         """Every group of source rows, for the edges of each. Collective: every rank must call."""
-        source = execution.rows(self.x, self.layer)
+        source = execution.gathered(self.x, "rows", self.layer)
         graphs = [execution.graph(step.edges) for step in steps]
         sources = graphs[0].pairs_with(graphs[1:])
         sums = [step._begin(execution, source) for step in steps]
@@ -156,12 +156,13 @@ class Message(TogetherStep, kind="message"):
         if self.edge_features:
             features = execution.edge_features(self.edges, self.loop_features)
         heads = width_of(shapes, SCORE) if self.reduce == "softmax" else 1
+        like = source.new_empty(0, dtype=torch.float32)
         return _Reduction(
             step=self,
             params={f"p{at}": execution.param(name) for at, name in enumerate(self.params)},
             target=target,
             features=features,
-            segments=Segments(self.reduce, source, last - first, width_of(shapes), heads),
+            segments=Segments(self.reduce, like, last - first, width_of(shapes), heads),
             values=shapes.values,
         )
 
@@ -176,16 +177,17 @@ class Message(TogetherStep, kind="message"):
         for step in steps:
             for name in step.reads():
                 walk.get(name, "rows")
+        copy = walk.gathered(self.x, "rows")
         walk.build(*(step.edges for step in steps))
         names, width = tuple(step.relation for step in steps), walk.width(self.x)
         walk.moves.append(WholeRows(self.edges, width, names))
         made = sum(step._kept_bytes(walk) for step in steps)
         chunk = max(step._chunk_bytes(walk) for step in steps)
-        walk.need(made + chunk + walk.size.of_relations(names).whole_in_flight(width))
+        walk.need(copy + made + chunk + walk.size.of_relations(names).whole_in_flight(width))
 
     def _kept_bytes(self, walk: Walk) -> float:
         """Of the result, and of what is kept beside it until all edges were added."""
-        own = walk.tensor(self.out)
+        own = walk.whole(self.out)
         return own + (own if self.reduce in ("var", "std", "softmax") else 0.0)
 
     def _chunk_bytes(self, walk: Walk) -> float:
@@ -226,7 +228,7 @@ class _Reduction:
     def _ends(self, block: Block, source: Tensor, edges: EdgeRun) -> dict[str, Tensor]:
         """What lines read of some edges."""
         weights = block.weights if self.step.edge_weight else None
-        rows = source.index_select(0, block.indices[edges.span])
+        rows = source.index_select(0, block.indices[edges.span]).float()
         if weights is None:
             weight = rows.new_ones(len(rows), 1)
         else:

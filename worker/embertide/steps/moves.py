@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from embertide.grid import AxisName
+from embertide.layouts import Layout
 from embertide.primitives.graph import EdgeView
 
 
@@ -19,22 +20,28 @@ class Landing:
     Attributes:
         x: the features, by the name of their tensor.
         copies: workers that each row goes to, an equal share of its columns to each.
+        value_bytes: of a value of it.
     """
 
     layer: int
     x: str
     width: int
     copies: int
+    value_bytes: int
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A tensor from one layout to the other, on the feature axis; labelled ``primitive``."""
+    """A tensor from one layout to the other, on the feature axis; labelled ``primitive``.
+
+    Rows under ``gemm``, scores under any other.
+    """
 
     layer: int
     x: str
     width: int
     primitive: str = "gemm"
+    to: Layout = "rows"
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,8 @@ class Degrees:
 @dataclass(frozen=True)
 class TileRows:
     """Unique remote rows of a tile, ``columns`` of this worker each, on the graph axis.
+
+    Rows under ``spmm``, scores under any other ``primitive``.
 
     Attributes:
         together: the relations for which these rows travel once.

@@ -12,7 +12,8 @@ from torch.nn import functional
 from embertide.errors import ModelError
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.attention import row_softmax_
-from embertide.kernels.heads import HeadColumns, PairScore, RowSums
+from embertide.kernels.heads import HeadColumns, PairScore, RowSums, scaled
+from embertide.kernels.memory import as_type
 from embertide.layouts import Layout, Shard
 from embertide.primitives import attention
 from embertide.primitives.gemm import tile_to_rows
@@ -83,7 +84,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
             earlier = run.tensors[self.before]
             old, old_logs = earlier[:, : -self.heads], earlier[:, -self.heads :]
             both = torch.logaddexp(old_logs, logs)
-            out = _scaled(out, (logs - both).exp()) + _scaled(old, (old_logs - both).exp())
+            out = scaled(out, (logs - both).exp()) + scaled(old, (old_logs - both).exp())
             logs = both
         return torch.cat([out, logs], 1) if self.log_sum else out
 
@@ -93,6 +94,11 @@ class PairAttend(TogetherStep, kind="pair_attend"):
     def shared(self) -> tuple[str, ...]:
         """Keys and values; each relation has queries of its own."""
         return (self.key, self.x)
+
+    @property
+    def gathered(self) -> tuple[str, ...]:
+        """Keys and values."""
+        return self.shared
 
     def moves_rows(self, grid: GridShape) -> bool:
         """Between all workers."""
@@ -114,8 +120,8 @@ class PairAttend(TogetherStep, kind="pair_attend"):
 
     def _alone(self, execution: Execution) -> Shard:
         """With everything on one worker, a softmax goes on where the one before ended."""
-        names = (self.x, self.key, self.query)
-        x, key, query = (execution.rows(name, self.layer) for name in names)
+        x, key = (execution.gathered(name, "rows", self.layer) for name in (self.x, self.key))
+        query = execution.rows(self.query, self.layer)
         graph, width = execution.graph(self.edges), x.shape[1]
         columns = HeadColumns(self.heads, width, 0, width)
         if self.before is None:
@@ -139,7 +145,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
 
     def _scores(self, execution: Execution, steps: Sequence[PairAttend]) -> list[torch.Tensor]:
         """[nnz of our sub-range, H] pair scores of each step. Collective: every rank must call."""
-        key = execution.rows(self.key, self.layer)
+        key = execution.gathered(self.key, "rows", self.layer)
         graphs = [execution.graph(step.edges) for step in steps]
         sources = graphs[0].pairs_with(graphs[1:])
         parts = [
@@ -194,7 +200,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
             parts.append(part)
         relations = [step.relation for step in steps]
         channel = execution.channel(self.layer, "graph", "spmm", *relations)
-        tile = execution.tile(self.x, self.layer)
+        tile = execution.gathered(self.x, "tile", self.layer)
         return attention.weigh(channel, tile, parts, depth=execution.depth)
 
     def _finish(self, execution: Execution, sums: torch.Tensor, logs: torch.Tensor | None) -> Shard:
@@ -206,7 +212,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
             return self._finished(out, logs)
         earlier = execution.rows(self.before, self.layer)
         old, old_logs = earlier[:, : -self.heads], earlier[:, -self.heads :]
-        out += _scaled(old, torch.sigmoid(old_logs - logs))
+        out += scaled(old, torch.sigmoid(old_logs - logs))
         return self._finished(out, torch.logaddexp(logs, old_logs))
 
     def _as_rows(self, execution: Execution, tile: torch.Tensor) -> torch.Tensor:
@@ -214,7 +220,8 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         if execution.grid.feature == 1:
             return tile
         channel, ranges = execution.channel(self.layer), execution.ranges_of(self.out)
-        return tile_to_rows(channel, ranges, tile, execution.program.widths[self.x])
+        sent, width = as_type(tile, execution.row_type), execution.program.widths[self.x]
+        return tile_to_rows(channel, ranges, sent, width, dtype=tile.dtype)
 
     @property
     def in_parts(self) -> bool:
@@ -244,10 +251,11 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         """Scores of a sub-range's edges, exchanged before the results are there; then sums."""
         workers, width = walk.grid.workers, walk.width(self.x)
         for step in steps:
-            for name in (self.key, step.query, step.before):
+            for name in (step.query, step.before):
                 if name is not None:
                     walk.get(name, "rows")
-        walk.get(self.x, "rows" if workers == 1 else "tile")
+        keys = walk.gathered(self.key, "rows")
+        copy = walk.gathered(self.x, "rows" if workers == 1 else "tile")
         walk.build(*(step.edges for step in steps))
         names = tuple(step.relation for step in steps)
         union = walk.size.of_relations(names)
@@ -257,10 +265,10 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         walk.moves.append(TileRows(self.edges, width / union.feature, names))
         scores = 0.0
         if workers > 1:
-            walk.need(_shared_bytes(steps, walk))
+            walk.need(keys + _shared_bytes(steps, walk))
             scores = sum(_received_bytes(step, walk) for step in steps)
         made = sum(walk.of(step.out).tensor(width) for step in steps)
-        walk.need(made + scores + union.in_flight(width))
+        walk.need((keys if workers == 1 else 0.0) + copy + made + scores + union.in_flight(width))
         parts = [step for step in steps if step.in_parts]
         if parts:
             self._walk_parts(walk, parts)
@@ -268,8 +276,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
     def _walk_parts(self, walk: Walk, steps: Sequence[PairAttend]) -> None:
         """Sums become rows one after the other, beside the logarithms of all."""
         if walk.grid.feature > 1:
-            moved = [Conversion(self.layer, step.out, walk.width(self.x)) for step in steps]
-            walk.moves += moved
+            walk.moves += [Conversion(self.layer, s.out, walk.width(self.x)) for s in steps]
         whole = [walk.of(s.out).tensor(walk.width(self.x) + s.heads) for s in steps]
         walk.need(sum(whole) + max(whole) + sum(walk.of(s.out).tensor(s.heads) for s in steps))
 
@@ -291,9 +298,3 @@ def _received_bytes(step: PairAttend, walk: Walk) -> float:
     """Bytes of the shares of a partition's edges, of the heads of a worker's columns."""
     size = walk.over(step.edges)
     return FLOAT_BYTES * size.heads(step.heads) * size.edges / size.graph
-
-
-def _scaled(values: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
-    """[n, H*F] values times [n, H] factors of their heads."""
-    n, heads = factors.shape
-    return (values.reshape(n, heads, -1) * factors[:, :, None]).flatten(1)

@@ -11,6 +11,7 @@ layer, and a layer reads that layer's graph.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -125,6 +126,15 @@ class Program:
         reads = [name for step in self.steps for name in step.reads()]
         wanted = first.out in self.results.values() or first.out in self.outputs
         return first.out in second.reads() and reads.count(first.out) == 1 and not wanted
+
+    @cached_property
+    def only_gathered(self) -> frozenset[str]:
+        """The results of steps that others read at the sources of edges, and nobody else."""
+        reads = Counter(name for step in self.steps for name in step.reads())
+        gathered = Counter(name for step in self.steps for name in step.gathered)
+        made = {step.out for step in self.steps}
+        read = (made & reads.keys()) - set(self.results.values())
+        return frozenset(name for name in read if reads[name] == gathered[name])
 
     def last_reads(self) -> dict[str, int]:
         """Name of a tensor -> the number of the last step that reads it; of results beyond all."""

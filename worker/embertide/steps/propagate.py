@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from embertide.errors import ModelError
@@ -47,6 +48,16 @@ class Propagate(EdgeStep, kind="propagate"):
             raise ModelError(f"hops has {len(self.hops)} numbers, but must have {self.times + 1}")
         return shapes.width(self.x)
 
+    @property
+    def only_gathers(self) -> bool:
+        """The first h is summed, and not added as it is."""
+        return not self.alpha and self.hops is None
+
+    @property
+    def gathered(self) -> tuple[str, ...]:
+        """What is summed first, where that is all that is done to it."""
+        return (self.x,) if self.only_gathers else ()
+
     def node_type(self, types: dict[str, str]) -> str:
         """The one type that all sums are of."""
         found = super().node_type(types)
@@ -83,9 +94,11 @@ class Propagate(EdgeStep, kind="propagate"):
     def lower(self, execution: Execution) -> Shard:
         """A ``tile``. Collective: every rank must call."""
         tensors, width = execution.tensors, execution.program.widths[self.out]
-        h = execution.tile(self.x, self.layer)
-        over, teleport = self._over(execution, h), h if self.alpha else None
-        total = None if self.hops is None else h * self.hops[0]
+        h = execution.gathered(self.x, "tile", self.layer)
+        x = h if self.only_gathers else execution.tile(self.x, self.layer)
+        over, teleport = self._over(execution, x), x if self.alpha else None
+        total = None if self.hops is None else x * self.hops[0]
+        del x
         if teleport is None:
             # What is read once makes room for the second sum.
             tensors.read(self.x)
@@ -95,7 +108,8 @@ class Propagate(EdgeStep, kind="propagate"):
             inner = total is None and number < self.times
             last = Epilogue(scale=over.source if inner else None, added=teleport, share=self.alpha)
             scale = over.source if total is not None or number == 1 else None
-            h = self._hop(execution, over, tile_operand(h, scale), last)
+            dtype = execution.row_type if number < self.times else torch.float32
+            h = self._hop(execution, over, tile_operand(h, scale), last, dtype)
             if total is not None and self.hops is not None:
                 total.add_(h, alpha=self.hops[number])
         return Shard("tile", h if total is None else total, width)
@@ -105,34 +119,42 @@ class Propagate(EdgeStep, kind="propagate"):
         graph = execution.graph(self.edges)
         source, target = norm_factors(self.norm, self.edges, graph)
         if self.alpha:
-            target = x.new_ones(len(x)) if target is None else target
+            target = torch.ones(len(x), device=x.device) if target is None else target
             target = target * (1 - self.alpha)
         weighted = self.edge_weight and graph.csr.weights is not None
         return _Over(graph.tiles(), source, Reduction("sum", weighted, target))
 
-    def _hop(self, execution: Execution, over: _Over, h: Operand, last: Epilogue) -> Tensor:
+    def _hop(
+        self, execution: Execution, over: _Over, h: Operand, last: Epilogue, dtype: torch.dtype
+    ) -> Tensor:
         """The next h, beside the one before. Collective: every rank must call."""
         channel = execution.channel(self.layer, "graph", "spmm", self.relation)
-        return spmm(channel, over.sources, h, over.reduction, last, depth=execution.depth)
+        return spmm(
+            channel, over.sources, h, over.reduction, last, depth=execution.depth, dtype=dtype
+        )
 
     # -- what it costs -----------------------------------------------------------------------
 
     def walk(self, walk: Walk) -> Layout:
         """Two sums at a time beside what stays; the rows of neighbours for each."""
-        walk.get(self.x, "tile")
+        copy = walk.gathered(self.x, "tile")
         walk.build(self.edges)
         if counts_out(self.norm):
             walk.degrees(self.edges, weighted=weighs(self.norm))
-        width, one = walk.width(self.x), walk.tensor(self.out)
+        width, one = walk.width(self.x), walk.whole(self.out)
         walk.moves += [
             TileRows(self.edges, width / walk.grid.feature, (self.relation,))
         ] * self.times
         beside = walk.over(self.edges).in_flight(width) + (0.0 if self.hops is None else one)
-        walk.need(one + beside)
+        # Of all but the last one; as groups are added to it, it is float32 first.
+        inner = walk.of(self.out).tensor(width, walk.size.row_bytes)
+        grouped = walk.grid.graph > 1 and not walk.size.in_place
+        made = inner + one if grouped and inner < one else inner
+        walk.need(copy + (made if self.times > 1 else one) + beside)
         if not self.alpha:
             walk.read(self.x)
         if self.times > 1:
-            walk.need(2 * one + beside)
+            walk.need(inner + max(made, one) + beside)
         return "tile"
 
     def values_per_edge(self, widths: dict[str, int]) -> float:

@@ -6,17 +6,25 @@ and freed after its last reader. The input stays on the ranks that loaded it unt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
+from embertide.footprint import FLOAT_BYTES
 from embertide.grid import ColumnSlices, RowRanges
-from embertide.kernels.memory import copy_of
+from embertide.kernels.memory import as_type, copy_of
+from embertide.kernels.spmm import NOTHING
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.exchange import Channel, Exchange
-from embertide.primitives.gemm import rows_to_tile, tile_to_rows
+from embertide.primitives.gemm import linear, rows_to_tile, tile_to_rows
 from embertide.primitives.landing import land
+from embertide.primitives.landing_in_place import RowProduct, land_in_place
 from embertide.steps.program import Program
+
+
+def landed_rows(batch_bytes: int, width: int, loaded_width: int) -> int:
+    """Loaded rows that go to their owners at a time, of which ``width`` columns are made."""
+    return max(1, batch_bytes // (FLOAT_BYTES * max(width, loaded_width)))
 
 
 class Tensors:
@@ -25,7 +33,10 @@ class Tensors:
     Args:
         ranges: node type -> which worker owns which nodes.
         loaded: node type -> the feature rows we read; released after the input's last use.
+        locations: node type -> [N/(P*M), 2] loader rank and row of the features of our
+            sub-range's nodes.
         batch_bytes: how much of the input is handled at a time while it goes to its owners.
+        row_type: in which what is only read over edges is held, and rows change their layout.
     """
 
     def __init__(
@@ -34,12 +45,14 @@ class Tensors:
         program: Program,
         ranges: dict[str, RowRanges],
         loaded: dict[str, Loaded],
+        locations: dict[str, torch.Tensor],
         *,
         batch_bytes: int,
+        row_type: torch.dtype = torch.float32,
     ) -> None:
         self._loaded = {name: loaded[of_type] for of_type, name in program.inputs.items()}
         self._exchange, self._program, self._ranges = exchange, program, ranges
-        self._batch_bytes = batch_bytes
+        self._locations, self._batch_bytes, self._row_type = locations, batch_bytes, row_type
         self._params = {name: value.to(exchange.device) for name, value in program.params.items()}
         self._alive: dict[str, dict[Layout, Shard]] = {}
         self._last = program.last_reads()
@@ -58,7 +71,12 @@ class Tensors:
             del self._alive[gone]
         for given in [n for n in self._loaded if self._last.get(n, -1) <= self._at]:
             self._loaded[given].release()
-        self._alive[name] = {shard.layout: shard}
+        data = as_type(shard.data, self.type_of(name))
+        self._alive[name] = {shard.layout: replace(shard, data=data)}
+
+    def type_of(self, name: str) -> torch.dtype:
+        """The type in which a tensor is held: float32 unless its rows are only read over edges."""
+        return self._row_type if name in self._program.only_gathered else torch.float32
 
     def read(self, name: str) -> None:
         """The step under way is done with the tensor: frees it where no later one reads it."""
@@ -97,7 +115,7 @@ class Tensors:
         """
         if self.is_loaded(name):
             width, layer = self._program.widths[name], channel.label.layer
-            landed = self.land(name, lambda batch: batch, layout=layout, width=width, layer=layer)
+            landed = self.land(name, None, layout=layout, width=width, layer=layer)
             self._alive[name] = {layout: landed}
             self._loaded[name].release()
             return landed
@@ -105,14 +123,27 @@ class Tensors:
         if layout not in shards:
             ranges = self._ranges[self._program.types[name]]
             (given,) = shards.values()
-            if layout == "rows":
-                data = tile_to_rows(channel, ranges, given.data, given.width)
-            else:
-                data = rows_to_tile(channel, ranges, given.data)
+            data = self._converted(channel, ranges, given, layout)
             if self.dies(name):
                 shards.clear()
             shards[layout] = Shard(layout, data, given.width)
         return shards[layout]
+
+    def _converted(
+        self, channel: Channel, ranges: RowRanges, given: Shard, layout: Layout
+    ) -> torch.Tensor:
+        """The shard's tensor in another layout, in the type that it has now.
+
+        Collective: every rank of the feature axis must call.
+        """
+        if channel.grid.feature == 1:
+            return given.data
+        # Scores travel as they are.
+        wire = self._row_type if channel.label.primitive == "gemm" else given.data.dtype
+        sent = as_type(given.data, wire)
+        if layout == "rows":
+            return tile_to_rows(channel, ranges, sent, given.width, dtype=given.data.dtype)
+        return as_type(rows_to_tile(channel, ranges, sent), given.data.dtype)
 
     def any(self, name: str, channel: Channel) -> Shard:
         """The tensor in the layout it has; the input as rows. Collective: every rank must call."""
@@ -133,26 +164,58 @@ class Tensors:
     def land(
         self,
         name: str,
-        compute: Callable[[torch.Tensor], torch.Tensor],
+        product: RowProduct | None,
         *,
         layout: Layout,
         width: int,
         layer: int,
+        onto: torch.Tensor | None = None,
+        dtype: torch.dtype = torch.float32,
     ) -> Shard:
-        """A row-wise function [b, D] -> [b, width] of loaded features, in a layout.
+        """A product of loaded features, or they themselves, in a layout.
 
         Collective: every rank must call.
+
+        Args:
+            onto: [N/(P*M), D'] what the product is added to, in place; it arrives as rows then.
+            dtype: of a result that is added to nothing, which travels so.
         """
-        rows = max(1, self._batch_bytes // (4 * max(width, self._program.widths[name])))
-        return land(
-            self._exchange.channel("world", "features", layer),
-            self._ranges[self._program.types[name]],
-            self._loaded[name],
+        channel = self._exchange.channel("world", "features", layer)
+        node_type, loaded = self._program.types[name], self._loaded[name]
+        ranges = self._ranges[node_type]
+        rows = landed_rows(self._batch_bytes, width, loaded.width)
+        if channel.in_place:
+            return land_in_place(
+                channel,
+                ranges,
+                loaded,
+                self._locations[node_type],
+                product,
+                layout=layout,
+                width=width,
+                batch_rows=rows,
+                onto=onto,
+                dtype=dtype,
+            )
+
+        def compute(batch: torch.Tensor) -> torch.Tensor:
+            if product is None:
+                return batch
+            return linear(batch, product.weight, product.last if onto is None else NOTHING)
+
+        made = land(
+            channel,
+            ranges,
+            loaded,
             compute,
             layout=layout,
             width=width,
             batch_rows=rows,
+            dtype=dtype,
         )
+        if product is None or onto is None:
+            return made
+        return replace(made, data=product.last.apply_(onto.add_(made.data)))
 
     def param(self, name: str | None) -> torch.Tensor | None:
         """A parameter, whole, on the device; None for no name."""

@@ -48,7 +48,7 @@ class TogetherStep(EdgeStep):
         if self.out not in walk.ahead:
             steps = self._group(walk.program, walk.grid)
             self.walk_all(walk, steps)
-            walk.ahead |= {step.out: walk.tensor(step.out) for step in steps}
+            walk.ahead |= {step.out: walk.whole(step.out) for step in steps}
         del walk.ahead[self.out]
         return self.layout()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-from embertide.footprint import GraphSize, Size
+from embertide.footprint import FLOAT_BYTES, GraphSize, Size
 from embertide.layouts import Layout
 from embertide.primitives.graph import EdgeView
 from embertide.spec.grid import GridShape
@@ -20,6 +20,8 @@ from embertide.steps.run import Run
 
 _LANDING_BATCHES = 5
 """Of products of loaded rows: the result, and two batches each to be sent and received."""
+_LANDED_ROW_BYTES = 28
+"""Of a row that is read in place: where it is as loaded, shown and seen, and the row to be read."""
 
 
 @dataclass
@@ -63,7 +65,10 @@ class Walk:
         for run in runs(program):
             self.at += len(run.steps)
             self.layer = run.steps[0].layer
-            self._keep(run, run.walk(self))
+            layout = run.walk(self)
+            if run.leader is None:
+                self.round(run.out)
+            self._keep(run, layout)
         self.layer = program.layers - 1
         for name in program.results.values():
             self.get(name, "rows")
@@ -94,8 +99,22 @@ class Walk:
         return self.program.widths[name]
 
     def tensor(self, name: str) -> float:
-        """Bytes of one worker's part, in any layout."""
+        """Bytes of one worker's part as it is held, in any layout."""
+        return self.of(name).tensor(self.width(name), self.value_bytes(name))
+
+    def value_bytes(self, name: str) -> int:
+        """Of a value of a tensor as it is held: less where its rows are only read over edges."""
+        return self.size.row_bytes if name in self.program.only_gathered else FLOAT_BYTES
+
+    def whole(self, name: str) -> float:
+        """Bytes of one worker's part in float32."""
         return self.of(name).tensor(self.width(name))
+
+    def sent(self, name: str) -> float:
+        """Bytes of a copy in the type in which rows are read over edges and travel; 0: none."""
+        value = self.size.row_bytes
+        same = value == self.value_bytes(name)
+        return 0.0 if same else self.of(name).tensor(self.width(name), value)
 
     def held(self) -> float:
         """Bytes of what is alive."""
@@ -116,19 +135,31 @@ class Walk:
         """What is allocated beside what is alive."""
         self.peak = max(self.peak, self.held() + more)
 
+    def round(self, name: str) -> None:
+        """A result was made in float32: it is beside what it is held as, where that is less."""
+        if self.tensor(name) < self.whole(name):
+            self.need(self.whole(name) + self.tensor(name))
+
     def get(self, name: str, layout: Layout, primitive: str = "gemm") -> Layout:
         """A tensor in a layout; with one slice all are the same, but for loaded rows."""
         layouts = self.alive[name]
         if layout in layouts or ("loaded" not in layouts and self.grid.feature == 1):
             return layout
-        self.need(self.tensor(name))
         if "loaded" in layouts:
+            self.need(self.tensor(name))
             self._land(name, self.width(name), layout)
         else:
-            self.convert(name, self.layer, primitive)
+            copy = self.sent(name) if primitive == "gemm" else 0.0
+            self.need(self.tensor(name) + copy)
+            self.convert(name, self.layer, primitive, layout)
         kept = () if "loaded" in layouts or self.dies(name) else layouts
         self.alive[name] = (*kept, layout)
         return layout
+
+    def gathered(self, name: str, layout: Layout) -> float:
+        """A tensor in a layout, its rows to be read over edges; bytes of the copy made of it."""
+        self.get(name, layout)
+        return self.sent(name)
 
     def any(self, name: str) -> Layout:
         """A tensor in the layout it has; loaded ones as rows."""
@@ -148,23 +179,30 @@ class Walk:
         if self.dies(name):
             self.alive.pop(name, None)
 
-    def convert(self, name: str, layer: int, primitive: str = "gemm") -> None:
+    def convert(self, name: str, layer: int, primitive: str = "gemm", to: Layout = "rows") -> None:
         """A tensor changes its layout, which moves nothing where there is one slice."""
         if self.grid.feature > 1:
-            self.moves.append(Conversion(layer, name, self.width(name), primitive))
+            self.moves.append(Conversion(layer, name, self.width(name), primitive, to))
 
     def land_product(self, x: str, out: str, layout: Layout) -> Layout:
         """A row-wise function of loaded features, which ``out`` is, goes to its place."""
         made = self.tensor(out)
-        batch = min(float(self.size.group_bytes), made) if self.grid.workers > 1 else 0.0
-        self.need(made + _LANDING_BATCHES * batch)
-        self._land(x, self.width(out), layout)
+        self.need(made + self._landing(x, made))
+        self._land(x, self.width(out), layout, self.value_bytes(out))
         return layout
 
-    def _land(self, x: str, width: int, layout: Layout) -> None:
+    def _landing(self, x: str, made: float) -> float:
+        """What is held beside products of loaded rows while they go to their places."""
+        if self.grid.workers == 1:
+            return 0.0
+        if self.size.in_place:
+            return _LANDED_ROW_BYTES * self.of(x).nodes / self.grid.graph
+        return _LANDING_BATCHES * min(float(self.size.group_bytes), made)
+
+    def _land(self, x: str, width: int, layout: Layout, value_bytes: int = FLOAT_BYTES) -> None:
         """Loaded rows, or a product of them, go to their places."""
         copies = self.grid.feature if layout == "tile" else 1
-        self.moves.append(Landing(self.layer, x, width, copies))
+        self.moves.append(Landing(self.layer, x, width, copies, value_bytes))
 
     def build(self, *views: EdgeView) -> None:
         """The first step over the edges of a relation builds its graph."""

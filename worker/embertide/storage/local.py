@@ -19,9 +19,12 @@ from embertide.errors import InputError, ObjectMissing, StorageError
 from embertide.storage.file_lock import locked
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
 from embertide.storage.protocol import ObjectInfo
+from embertide.storage.write_back import begin_write_back
 from embertide.telemetry.transfers import TransferStats
 
 _BUFFER_BYTES = 1 << 20
+_WRITE_BACK_BYTES = 8 << 20
+"""How much of a file is written before its disk is told to begin with it."""
 
 
 class LocalStore:
@@ -178,6 +181,8 @@ class _Sink(io.BufferedIOBase):
         self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{UNFINISHED}")
         with writing(uri):
             self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)
+        # Bytes written, and those of them that the disk was told to begin with.
+        self._written = self._begun = 0
 
     def writable(self) -> bool:
         """True: this file is for writing."""
@@ -194,7 +199,13 @@ class _Sink(io.BufferedIOBase):
             OutputError: the disk is full.
         """
         with writing(self._uri):
-            return self._file.write(data)
+            count = self._file.write(data)
+            self._written += count
+            if self._written - self._begun >= _WRITE_BACK_BYTES:
+                self._file.flush()
+                begin_write_back(self._file.fileno(), self._begun, self._written - self._begun)
+                self._begun = self._written
+        return count
 
     def commit(self) -> ObjectInfo:
         """Make the file durable, then visible."""

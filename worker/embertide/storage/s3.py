@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 
 from botocore.exceptions import ClientError
 
-from embertide.errors import ObjectMissing, StorageError, StoreUnavailable
+from embertide.errors import ObjectMissing, StorageError
 from embertide.spec.workers import StorageSettings
 from embertide.storage.protocol import ObjectInfo, OnRetry
 from embertide.storage.s3_client import (
@@ -96,23 +96,20 @@ class S3Store:
         """
         if uri.endswith("/") or not bucket_and_key(uri)[1]:
             return None
+        # A byte instead of HEAD, whose answers have no body, so that 400, 403 and 404 come without
+        # the reason: the region, the bucket, the object, or the credentials.
         try:
-            found = self._client.call("head_object", uri)
-        except StorageError as error:
-            if isinstance(error, StoreUnavailable) or not isinstance(error.__cause__, ClientError):
-                raise
-            return self._stat_by_get(uri)
-        return ObjectInfo(uri, found["ContentLength"], plain(found["ETag"]))
-
-    def _stat_by_get(self, uri: str) -> ObjectInfo | None:
-        # Answers to HEAD have no body, so 400, 403 and 404 come without the reason: the region, the
-        # bucket, the object, or the credentials.
-        try:
-            return self._client.get(uri, 0, 1)[1]
+            info = self._client.get(uri, 0, 1)[1]
         except ObjectMissing as error:
             if is_missing_object(error):
                 return None
             raise
+        return info if info.size else self._stat_empty(uri)
+
+    def _stat_empty(self, uri: str) -> ObjectInfo:
+        """An object without a first byte: the store's answer did not name its state."""
+        found = self._client.call("head_object", uri)
+        return ObjectInfo(uri, found["ContentLength"], plain(found["ETag"]))
 
     def read(self, uri: str) -> bytes:
         """All bytes of one state of the object; a large one by several ranges at once."""

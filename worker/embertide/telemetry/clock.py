@@ -16,10 +16,10 @@ from embertide.telemetry.report import (
     PlannedTraffic,
     RankMemory,
     RelationCount,
-    Snapshot,
     Span,
     TypeCount,
 )
+from embertide.telemetry.snapshot import Snapshot
 from embertide.telemetry.transfers import TransferStats, Work
 
 

@@ -117,6 +117,25 @@ class NullRecorder:
         """Discard it."""
 
 
+class Uncounted(NullRecorder):
+    """Discards transfers, which are counted elsewhere; seconds of waiting are those of meetings."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def waited(self, _label: Label, seconds: float) -> None:
+        """Add seconds that belong to no label."""
+        self._recorder.met(seconds)
+
+    def met(self, seconds: float) -> None:
+        """Pass it on."""
+        self._recorder.met(seconds)
+
+    def reduced(self, edges: int) -> None:
+        """Pass it on."""
+        self._recorder.reduced(edges)
+
+
 @dataclass
 class Totals:
     """Totals of one :data:`Key` on one worker; fields as in :class:`Traffic`."""

@@ -144,11 +144,24 @@ class LayerFacts:
 
 
 @dataclass(frozen=True)
+class RowError:
+    """What rows in another type than float32 made of the embeddings, in the rows of a reference.
+
+    ``largest_error`` is a share of the reference's largest magnitude.
+    """
+
+    rows: int
+    largest_difference: float
+    largest_error: float
+
+
+@dataclass(frozen=True)
 class RunFacts:
     """What was run with: the model as it was read, and the settings that decide a run's speed.
 
     ``parameters`` counts the model's values, ``graph_layers`` its layers that read edges, ``cores``
-    those of rank 0's machine; ``group_bytes`` and ``depth`` are the manifest's.
+    those of rank 0's machine; ``group_bytes`` and ``depth`` are the manifest's, ``row_type`` is its
+    ``rows``; ``row_error`` is None with float32, and where there was nothing to compare with.
     """
 
     library: str
@@ -161,16 +174,23 @@ class RunFacts:
     cores: int
     group_bytes: int
     depth: int
+    row_type: str = "float32"
+    row_error: RowError | None = None
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunFacts:
         """Rebuild them from plain values."""
-        return cls(**{**data, "layers": [LayerFacts(**layer) for layer in data["layers"]]})
+        layers, error = [LayerFacts(**layer) for layer in data["layers"]], data.get("row_error")
+        return cls(**{**data, "layers": layers, "row_error": error and RowError(**error)})
 
 
 @dataclass(frozen=True)
 class PlannedTraffic:
-    """Predicted traffic of one worker: bytes it sends for one primitive, layer and relation."""
+    """Predicted traffic of one worker: bytes it sends for one primitive, layer and relation.
+
+    ``fewest_messages`` says how few the messages may be where a run finds out how many groups
+    travel in one; None where ``messages`` is all there is to say.
+    """
 
     axis: str
     primitive: str
@@ -178,6 +198,7 @@ class PlannedTraffic:
     bytes_per_worker: int
     messages: int
     relation: str = ""
+    fewest_messages: int | None = None
 
 
 @dataclass(frozen=True)
@@ -237,45 +258,5 @@ class RunReport:
                 # Reports of earlier releases have neither.
                 "types": [TypeCount(**item) for item in data.get("types", [])],
                 "relations": [RelationCount(**item) for item in data.get("relations", [])],
-            }
-        )
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """One worker's metrics while it works.
-
-    ``stage`` is the one under way, "" between them; ``stages`` maps each to its seconds so far.
-    ``nodes`` and ``edges`` of the whole graph are 0 until they are known; ``rows_done`` and
-    ``edges_done`` are what this worker has processed, by stage.
-    """
-
-    rank: int
-    stage: str
-    stages: dict[str, float]
-    memory: RankMemory
-    resident_bytes: int
-    nodes: int
-    edges: int
-    traffic: list[Traffic] = field(default_factory=list)
-    planned_traffic: list[PlannedTraffic] = field(default_factory=list)
-    rows_done: dict[str, int] = field(default_factory=dict)
-    edges_done: dict[str, int] = field(default_factory=dict)
-    s3: TransferStats = field(default_factory=TransferStats)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the snapshot as JSON-able data; `from_json` is the way back."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Snapshot:
-        """Rebuild a snapshot from `to_json`'s data."""
-        return cls(
-            **{
-                **data,
-                "memory": RankMemory(**data["memory"]),
-                "traffic": [Traffic(**item) for item in data["traffic"]],
-                "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
-                "s3": TransferStats.from_json(data["s3"]),
             }
         )

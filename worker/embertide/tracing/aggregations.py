@@ -11,6 +11,7 @@ from embertide.tracing.messages import Edges
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import here, refuse
 
+_MADE_OF_THEM = ("std", "softmax", "powermean")
 _SMALLEST = 1e-5
 """Variances up to it have a standard deviation of zero (torch_geometric.nn.aggr.StdAggregation)."""
 
@@ -25,23 +26,48 @@ def aggregated(edges: Edges, message: Any, aggr: Any, scope: Called, name: str) 
     Raises:
         ModelError: the aggregation is not known.
     """
-    kind = type(aggr).__name__.removesuffix("Aggregation").lower()
+    kind = _kind(aggr)
     if kind in REDUCES:
         return edges.aggregate(message, REDUCES[kind], scope)
     if kind == "std":
         spread = edges.aggregate(message, "var", scope)
         return torch.where(spread > _SMALLEST, spread.clamp(min=_SMALLEST).sqrt(), 0.0)
-    if kind == "multi" and aggr.mode == "cat":
-        parts = [aggregated(edges, message, one, scope, name) for one in aggr.aggrs]
-        return torch.cat(parts, dim=-1)
+    if kind == "softmax":
+        return edges.aggregate(message * edges.softmax(message * aggr.t), "sum", scope)
+    if kind == "powermean":
+        return _power_mean(edges, message, aggr, scope)
+    if kind == "multi" and not hasattr(aggr, "multihead_attn"):
+        return aggr.combine([aggregated(edges, message, one, scope, name) for one in aggr.aggrs])
     if kind == "degreescaler":
         total = aggregated(edges, message, aggr.aggr, scope, name)
         return _scaled(edges.degree("in").view(-1, *[1] * (total.dim() - 1)), total, aggr)
-    known = ", ".join(one for one in (*REDUCES, "std") if one != "add")
+    known = ", ".join(one for one in (*REDUCES, *_MADE_OF_THEM) if one != "add")
     raise refuse(
         here(),
-        f"{name} aggregates by {type(aggr).__name__}; known are {known}, and several side by side",
+        f"{name} aggregates by {type(aggr).__name__}; known are {known}, and several joined but by"
+        " attention",
     )
+
+
+def are_steps(aggr: Any) -> bool:
+    """Whether every aggregator is one that steps of their own have, side by side."""
+    if hasattr(aggr, "aggrs"):
+        return aggr.mode == "cat" and all(map(are_steps, aggr.aggrs))
+    return _kind(aggr) in (*REDUCES, "std")
+
+
+def _kind(aggr: Any) -> str:
+    """By the name of its class, such as ``MeanAggregation``."""
+    return type(aggr).__name__.removesuffix("Aggregation").lower()
+
+
+def _power_mean(edges: Edges, message: Any, aggr: Any, scope: Called) -> Any:
+    """torch_geometric.nn.aggr.PowerMeanAggregation."""
+    p, bounds = aggr.p, {"min": aggr.min_value, "max": aggr.max_value}
+    if isinstance(p, (int, float)) and p == 1:
+        return edges.aggregate(message, "mean", scope)
+    mean = edges.aggregate(message.clamp(**bounds).pow(p), "mean", scope)
+    return mean.clamp(**bounds).pow(1.0 / p)
 
 
 def _scaled(degree: Any, total: Any, aggr: Any) -> Any:

@@ -35,7 +35,7 @@ _NAMES = {
     **dict.fromkeys(("edge_feat", "edge_feats", "edge_feature", "edge_features"), "edge_features"),
     **dict.fromkeys(("e_feat", "e_feats", "efeat", "efeats", "edge_attrs"), "edge_features"),
     "edge_attr": "edge_features",
-    **dict.fromkeys(("g", "graph", "block"), "graph"),
+    **dict.fromkeys(("g", "hg", "graph", "dgl_graph", "block"), "graph"),
     **dict.fromkeys(("blocks", "mfgs", "bipartites"), "blocks"),
     **dict.fromkeys(("edge_type", "edge_types", "rel_type", "etype", "etypes"), "edge_type"),
     **dict.fromkeys(("node_type", "node_types", "ntype", "ntypes"), "node_type"),

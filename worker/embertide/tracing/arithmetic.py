@@ -87,7 +87,7 @@ def _sum_of(low: Lowering, node: Node, a: Rows, b: Rows) -> Rows:
 
 def _check_widths(low: Lowering, node: Node, a: Rows, b: Rows) -> None:
     widths = low.b.widths[a.name], low.b.widths[b.name]
-    if widths[0] != widths[1]:
+    if widths[0] != widths[1] or node.value[0].numel() > widths[0]:
         raise refuse(
             node.where,
             f"{node.op} of tensors of {widths[0]} and {widths[1]} columns is not known here; give"

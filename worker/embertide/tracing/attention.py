@@ -50,37 +50,6 @@ def lower_attention(
     return Rows(_step(ends, share.args[0], name, message, scope))
 
 
-def lower_attention_together(
-    low: Lowering,
-    query: Node,
-    pairs: Sequence[tuple[Node, Node]],
-    relations: Sequence[str],
-    heads: int,
-    scope: Called,
-) -> Rows:
-    """One softmax over the in-edges of several relations, of keys times queries.
-
-    Args:
-        pairs: of each relation its keys and its values.
-    """
-    named = [[_rows_of(low, one) for one in pair] for pair in pairs]
-    asked, made = _rows_of(low, query), None
-    low.begin(scope)
-    for at, ((key, value), relation) in enumerate(zip(named, relations, strict=True), 1):
-        with low.over(relation):
-            made = low.b.pair_attend(
-                value,
-                asked,
-                heads,
-                kind="dot",
-                key=key,
-                before=made,
-                log_sum=at < len(named),
-            )
-    assert made is not None
-    return Rows(made)
-
-
 def _rows_of(low: Lowering, node: Node) -> str:
     return low.name(low.rows(node, low.values.get(node)))
 

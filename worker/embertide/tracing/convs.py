@@ -37,6 +37,7 @@ class Conv:
         projection: the attribute by which features of edges are read; a module without it passes
             them over.
         of_features: options that mean nothing where it reads no features of edges.
+        by_messages: whether a module has what its steps have not, and messages of any kind say.
         problem: what a module has that cannot be run; "" if nothing.
     """
 
@@ -53,6 +54,7 @@ class Conv:
     columns: str = ""
     projection: str = ""
     of_features: frozenset[str] = frozenset()
+    by_messages: Callable[[Any], bool] = lambda _module: False
     problem: Callable[[Any], str] = lambda _module: ""
 
     def has_bias(self, module: Any) -> bool:
@@ -61,7 +63,7 @@ class Conv:
 
     def projects(self, module: Any) -> bool:
         """Whether a module reads features of edges."""
-        return bool(self.projection) and getattr(module, self.projection, None) is not None
+        return bool(self.projection) and getattr(module, self.projection, None) not in (None, 0)
 
     def options_of(self, module: Any, weighted: bool, featured: bool, **more: Any) -> Layer:
         """What ``model.yaml`` would say of a module.

@@ -19,8 +19,9 @@ def _lstm(m: Any) -> str:
     return "aggregator_type='lstm', which depends on the order of edges" if lstm else ""
 
 
-def _norm(m: Any) -> str:
-    return "" if m.norm is None else "norm, a function of the features"
+def _moments(m: Any) -> bool:
+    """Aggregators of PNAConv that no step has."""
+    return any(one.startswith("moment") for one in m.towers[0].aggregators)
 
 
 def _attention_bias(m: Any) -> bool:
@@ -85,7 +86,11 @@ DGL: dict[str, Conv] = {
     "AGNNConv": Conv(dgl_filters.DglAgnn, bias="", x="feat"),
     "APPNPConv": Conv(dgl_filters.DglAppnp, bias="", x="feat", weight="edge_weight"),
     "SGConv": Conv(
-        dgl_filters.DglSg, bias="fc.bias", problem=_norm, x="feat", weight="edge_weight"
+        dgl_filters.DglSg,
+        bias="fc.bias",
+        x="feat",
+        weight="edge_weight",
+        by_messages=lambda m: m.norm is not None,
     ),
     "TAGConv": Conv(
         dgl_filters.DglTag, bias="lin.bias", after=("_activation",), x="feat", weight="edge_weight"
@@ -96,6 +101,20 @@ DGL: dict[str, Conv] = {
         x="feat",
         given={"lambda_max": "without it, it is computed from the whole graph"},
         after=("activation",),
+    ),
+    "PNAConv": Conv(
+        dgl_filters.DglPna,
+        told={
+            "aggregators": lambda m: m.towers[0].aggregators,
+            "scalers": lambda m: m.towers[0].scalers,
+            "delta": lambda m: m.towers[0].delta,
+            "bias": lambda _m: True,
+        },
+        bias="",
+        x="node_feat",
+        features="edge_feat",
+        projection="edge_feat_size",
+        by_messages=_moments,
     ),
     "GCN2Conv": Conv(
         dgl_filters.DglGcn2,

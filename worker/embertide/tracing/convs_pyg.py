@@ -9,6 +9,7 @@ from torch import nn
 
 from embertide.models.options import pyg, pyg_filters
 from embertide.models.options.parts import ActivationOptions
+from embertide.tracing.aggregations import are_steps
 from embertide.tracing.convs import Conv
 
 _WEIGHT = "edge_weight"
@@ -32,10 +33,9 @@ _EDGE_DIM: dict[str, Any] = {
 _PROJECTED = {"edge_dim": lambda m: m.lin_edge.weight.shape[1]}
 
 
-def _several(m: Any) -> str:
-    """Several aggregators are known side by side."""
-    mode = getattr(m.aggr_module, "mode", "cat")
-    return "" if mode == "cat" else f"several aggregators with mode={mode!r}"
+def _aggregates_otherwise(m: Any) -> bool:
+    """By what no step has, such as softmax."""
+    return not are_steps(m.aggr_module)
 
 
 def _activation(act: Any) -> ActivationOptions | None:
@@ -73,9 +73,11 @@ PYG: dict[str, Conv] = {
             "aggr": lambda m: "mean" if isinstance(m.aggr, list) else m.aggr,
             "aggrs": lambda m: tuple(m.aggr) if isinstance(m.aggr, list) else None,
         },
-        problem=_several,
+        by_messages=_aggregates_otherwise,
     ),
-    "GraphConv": Conv(pyg.PygGraph, bias="lin_rel.bias", weight=_WEIGHT),
+    "GraphConv": Conv(
+        pyg.PygGraph, bias="lin_rel.bias", weight=_WEIGHT, by_messages=_aggregates_otherwise
+    ),
     "GATConv": Conv(pyg.PygGat, told=_PROJECTED, **_EDGE_DIM),
     "GATv2Conv": Conv(pyg.PygGatv2, bias="lin_l.bias", told=_PROJECTED, **_EDGE_DIM),
     "TransformerConv": Conv(pyg.PygTransformer, bias="lin_key.bias", told=_PROJECTED, **_EDGE_DIM),
@@ -114,6 +116,7 @@ PYG: dict[str, Conv] = {
         bias="",
         features="edge_attr",
         projection="edge_encoder",
+        by_messages=lambda m: not are_steps(m.aggr_module.aggr),
     ),
 }
 """By class."""

@@ -11,6 +11,7 @@ import torch
 
 from embertide.models.convs.aggregation import REDUCES
 from embertide.tracing.dgl_frames import At, Field, Frame, Frames, Together, View
+from embertide.tracing.dgl_mailbox import reduced_by
 from embertide.tracing.dgl_types import GraphView
 from embertide.tracing.recording import Recording
 from embertide.tracing.source import here, refuse
@@ -136,7 +137,7 @@ class RecordingGraph(GraphView):
         """Messages along all edges of a relation, reduced at their ends."""
         relation = self._relation(etype)
         frame = self._nodes[self._recording.types.ends(relation)[1]]
-        frame[reduce_func.out_field] = self._reduced(message_func, reduce_func, relation)
+        frame.update(self._reduced(message_func, reduce_func, relation))
         if apply_node_func is not None:
             frame.update(apply_node_func(SimpleNamespace(data=frame)))
 
@@ -147,8 +148,9 @@ class RecordingGraph(GraphView):
         found: dict[tuple[str, str], list[Any]] = {}
         for etype, (message_func, reduce_func, *_apply) in etype_dict.items():
             relation = self._relation(etype)
-            key = self._recording.types.ends(relation)[1], reduce_func.out_field
-            found.setdefault(key, []).append(self._reduced(message_func, reduce_func, relation))
+            node_type = self._recording.types.ends(relation)[1]
+            for name, part in self._reduced(message_func, reduce_func, relation).items():
+                found.setdefault((node_type, name), []).append(part)
         for (node_type, name), parts in found.items():
             self._nodes[node_type][name] = _together(parts, cross_reducer)
         for node_type in dict.fromkeys(node_type for node_type, _ in found):
@@ -160,20 +162,24 @@ class RecordingGraph(GraphView):
         """Scores of the edges as shares that add up to 1 at each destination."""
         return self._along(None).softmax(scores)
 
-    def _reduced(self, message_func: Any, reduce_func: Any, relation: str) -> Any:
+    def _reduced(self, message_func: Any, reduce_func: Any, relation: str) -> dict[str, Any]:
+        """What arrives at each node, by name."""
         messages = self._messages(message_func, relation)
-        reduce = REDUCES.get(str(getattr(reduce_func, "name", "")))
-        if reduce is None:
-            raise refuse(
-                here(),
-                "a reduce function of your own is not known; use dgl.function.sum, mean, max or"
-                " min",
-            )
+        edges, scope = self._recording.edges[relation], self._recording.scopes.current()
+        if not hasattr(reduce_func, "out_field"):
+            data = self._nodes[self._recording.types.ends(relation)[1]]
+            return reduced_by(reduce_func, messages, data, edges, scope)
         message = messages.get(reduce_func.msg_field)
         if message is None:
             raise refuse(here(), f"no message is called {reduce_func.msg_field!r}")
-        edges = self._recording.edges[relation]
-        return edges.aggregate(message, reduce, self._recording.scopes.current())
+        reduce = REDUCES.get(str(reduce_func.name))
+        if reduce is None:
+            raise refuse(
+                here(),
+                f"fn.{reduce_func.name} is not known as a reduction; use fn.sum, fn.mean,"
+                " fn.max or fn.min",
+            )
+        return {reduce_func.out_field: edges.aggregate(message, reduce, scope)}
 
     def _messages(self, func: Any, relation: str) -> dict[str, Any]:
         """What a message function gives, by name."""

@@ -15,10 +15,11 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.tracing import arithmetic as do
 from embertide.tracing import layers
-from embertide.tracing.attention import lower_attention_together, lower_semantic
+from embertide.tracing.attention import lower_semantic
 from embertide.tracing.calls import lower_conv
 from embertide.tracing.graph_norms import lower_graph_norm, lower_over_nodes
 from embertide.tracing.lower import Lowering
+from embertide.tracing.merged import lower_attended
 from embertide.tracing.row_wise import lower_row_wise
 from embertide.tracing.source import refuse
 from embertide.tracing.sums import lower_aggregate, lower_degree
@@ -37,7 +38,7 @@ def lower_function(low: Lowering, node: Node) -> Any:
     if node.op == "aggregate":
         return lower_aggregate(low, *node.args)
     if node.op == "attend":
-        return lower_attention_together(low, *node.args)
+        return lower_attended(low, *node.args)
     if node.op == "semantic":
         return lower_semantic(low, node, *node.args)
     if node.op == "degree":
@@ -277,10 +278,10 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("max", "amax", "maximum"), _extreme("max")),
     **dict.fromkeys(("min", "amin", "minimum"), _extreme("min")),
     **dict.fromkeys(("add", "__add__", "__radd__"), do.add),
-    **dict.fromkeys(("sub", "__sub__"), do.sub),
+    **dict.fromkeys(("sub", "subtract", "__sub__"), do.sub),
     **dict.fromkeys(("rsub", "__rsub__"), do.rsub),
     **dict.fromkeys(("mul", "multiply", "__mul__", "__rmul__"), do.mul),
-    **dict.fromkeys(("div", "true_divide", "__truediv__"), do.div),
+    **dict.fromkeys(("div", "divide", "true_divide", "__truediv__"), do.div),
     "neg": do.neg,
 }
 """By torch's short name."""

@@ -14,32 +14,18 @@ import numpy as np
 from torch import Tensor
 
 from embertide.tracing.line_layers import LAYERS
+from embertide.tracing.line_names import (
+    BINARY,
+    NAMED,
+    REDUCTIONS,
+    REFLECTED,
+    SAME,
+    SHAPES,
+    UNARY,
+    WITHIN,
+)
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
-
-_UNARY = (
-    *("abs", "cos", "erf", "exp", "expm1", "log", "log1p", "neg", "reciprocal", "rsqrt", "sign"),
-    *("sin", "sqrt", "square", "sigmoid", "tanh", "logical_not", "relu", "silu", "relu6", "selu"),
-    *("celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid"),
-    *("mish", "prelu", "softplus", "softsign", "tanhshrink"),
-)
-_BINARY = {
-    **{name: name for name in ("maximum", "minimum", "pow", "eq", "ne", "lt", "le", "gt", "ge")},
-    **{name: name for name in ("logical_and", "logical_or", "add", "sub", "mul", "div")},
-    **{"__radd__": "add", "multiply": "mul", "__rmul__": "mul", "true_divide": "div"},
-    **{"subtract": "sub", "__and__": "logical_and", "__or__": "logical_or"},
-}
-_REFLECTED = {"rsub": "sub", "__rsub__": "sub", "__rdiv__": "div", "__rpow__": "pow"}
-_REDUCTIONS = {
-    **{name: name for name in ("sum", "mean", "prod", "amax", "amin", "logsumexp", "std", "var")},
-    **{"max": "amax", "min": "amin"},
-}
-_WITHIN = ("softmax", "log_softmax")
-_SAME = (
-    *("contiguous", "clone", "detach", "data", "to", "float", "double", "cpu", "type_as"),
-    *("dropout", "feature_dropout"),
-)
-_SHAPES = ("view", "reshape", "flatten", "squeeze", "unsqueeze", "view_as", "reshape_as")
 
 
 @dataclass
@@ -88,24 +74,24 @@ class Lines:
             for one in node.sources():
                 self.of(one)
         self._at, op, args = node, node.op, node.args
-        if op in _SAME:
+        if op in SAME:
             if node.kwargs.get("training", op.endswith("dropout") and len(args) < 3):
                 raise refuse(node.where, "dropout stays active in eval mode; pass training=False")
             return self.of(args[0])
-        if op in _SHAPES:
+        if op in SHAPES:
             return self._reshaped(node)
-        if op in _REFLECTED:
-            return self.add(f"{_REFLECTED[op]}({self._value(args[1])}, {self._value(args[0])})")
-        if op in _BINARY:
+        if op in REFLECTED:
+            return self.add(f"{REFLECTED[op]}({self._value(args[1])}, {self._value(args[0])})")
+        if op in BINARY:
             return self._binary(node)
-        if op in _REDUCTIONS:
+        if op in REDUCTIONS:
             return self._reduced(node)
         if op == "item":
             return self._item(node)
         if op in LAYERS:
             return LAYERS[op](self, node)
-        if op in _UNARY:
-            return self.add(f"{op}({self._arguments(node)})")
+        if op in UNARY:
+            return self.add(f"{NAMED.get(op, op)}({self._arguments(node)})")
         special = {
             "where": self._plain,
             "clamp": self._plain,
@@ -113,10 +99,11 @@ class Lines:
             "cat": self._joined,
             "stack": self._joined,
             "transpose": self._plain,
+            "einsum": self._summed,
             "expand_as": self._expanded,
             "expand": self._expanded,
             "repeat": self._repeated,
-            **dict.fromkeys(_WITHIN, self._within),
+            **dict.fromkeys(WITHIN, self._within),
         }
         if op not in special:
             raise refuse(
@@ -163,7 +150,7 @@ class Lines:
         other = self._value(b)
         if alpha != 1:
             other = self.add(f"mul({other}, {alpha!r})")
-        return self.add(f"{_BINARY[node.op]}({self._value(a)}, {other})")
+        return self.add(f"{BINARY[node.op]}({self._value(a)}, {other})")
 
     def _reshaped(self, node: Node) -> str:
         sizes = list(node.value.shape)
@@ -171,11 +158,41 @@ class Lines:
             raise refuse(node.where, f"{node.op} mixes rows; keep the first dimension")
         return self.add(f"reshape({self.of(node.args[0])}, {sizes[1:]})")
 
+    def _summed(self, node: Node) -> str:
+        equation, *parts = node.args
+        if len(parts) == 1 and isinstance(parts[0], (list, tuple)):
+            parts = list(parts[0])
+        terms, _, result = str(equation).replace(" ", "").partition("->")
+        apart = zip(terms.split(","), parts, strict=False)
+        if "." in terms or any(
+            (term[:1] == result[:1]) != isinstance(part, Node) or result[:1] in term[1:]
+            for term, part in apart
+        ):
+            raise refuse(
+                node.where,
+                f"einsum {equation!r} is known with the nodes' letter in front of each tensor of"
+                " nodes and of the result, and of no constant",
+            )
+        named = ", ".join(
+            self.of(one) if isinstance(one, Node) else self.param(one) for one in parts
+        )
+        return self.add(f"einsum({equation!r}, {named})")
+
     def _expanded(self, node: Node) -> str:
+        x = node.args[0]
+        if isinstance(x, Tensor):
+            return self._as_every_row(node, x)
         sizes = list(node.value.shape)
         if sizes[:1] != list(node.args[0].value.shape[:1]):
             raise refuse(node.where, f"{node.op} repeats rows; keep the first dimension")
         return self.add(f"expand({self.of(node.args[0])}, {sizes[1:]})")
+
+    def _as_every_row(self, node: Node, constant: Tensor) -> str:
+        """A constant, expanded as a tensor of rows."""
+        if constant.dim() >= node.value.dim() and constant.shape[0] != 1:
+            return self._constant(constant)
+        row = self.param(constant.expand(1, *node.value.shape[1:])[0].contiguous())
+        return self.add(f"repeat({row}, {self.of(node.args[1])})")
 
     def _repeated(self, node: Node) -> str:
         x, *sizes = node.args
@@ -200,7 +217,7 @@ class Lines:
                 f"{node.op} over all rows needs the whole graph at once; give a dim of a row's own",
             )
         keep = node.kwargs.get("keepdim", len(node.args) > 2 and node.args[2])
-        function = _REDUCTIONS[node.op]
+        function = REDUCTIONS[node.op]
         return self.add(f"{function}({self.of(x)}, {dim}, {bool(keep)})")
 
     def _within(self, node: Node) -> str:
@@ -226,6 +243,13 @@ class Lines:
     def _cut(self, node: Node) -> str:
         """Columns picked out; the rows stay."""
         x, key = node.args
+        if not isinstance(x, Node):
+            raise refuse(
+                node.where,
+                "rows of a constant are picked out by numbers of nodes or edges, which is known of"
+                " node types and relations in the modules of docs/export.md; other numbers belong"
+                " to the features",
+            )
         keys = list(key) if isinstance(key, tuple) else [key]
         shape = x.value.shape
         if Ellipsis in keys:
@@ -253,6 +277,10 @@ class Lines:
                 if (start, stop) != (0, shape[place]):
                     name = self.add(f"narrow({name}, {dim}, {start}, {stop - start})")
                 dim, place = dim + 1, place + 1
+            elif isinstance(one, list) and all(isinstance(at, int) for at in one):
+                parts = [f"narrow({name}, {dim}, {at % shape[place]}, 1)" for at in one]
+                name = self.add(f"cat([{', '.join(map(self.add, parts))}], {dim})")
+                dim, place = dim + 1, place + 1
             else:
-                raise refuse(node.where, "columns are picked out by a list; use a slice")
+                raise refuse(node.where, "columns are known by a slice, a number or a list of them")
         return name

@@ -24,7 +24,7 @@ from embertide.tracing.known import known
 from embertide.tracing.propagation import Propagate
 from embertide.tracing.recording import Recording
 from embertide.tracing.relations import watch_relations
-from embertide.tracing.respelling import respelled
+from embertide.tracing.respelling import PARTS, key_of, respelled
 from embertide.tracing.roles import ALL, is_features, is_weight, relation_of
 from embertide.tracing.scopes import Called
 from embertide.tracing.softmaxes import softmaxes_recorded
@@ -49,7 +49,8 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
                 one.forward = NormCall(path, one, norm, recording.tape)
                 patched.append((one, "forward"))
                 continue
-            handles += recording.scopes.watch(path, one)
+            if key_of(one) not in PARTS:
+                handles += recording.scopes.watch(path, one)
             handles += watch_relations(recording, one)
             if instead is not None:
                 one.forward = instead
@@ -106,6 +107,7 @@ class _Call:
             (pair[1] is not pair[0] and not self._knows(pair))
             or (matrix is not None and self.conv.has_bias(self.module))
             or (features is not None and self._computes(features))
+            or self.conv.by_messages(self.module)
         ):
             return self._traced(called, args, kwargs)
         relation, weighted, given = *self._check_edges(bound), self._given(bound)

@@ -6,6 +6,7 @@ relation by relation; the proof holds it to the module's own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,8 +17,8 @@ from torch.nn.functional import linear
 from embertide.kernels.segments import Reduce
 from embertide.models.convs.aggregation import REDUCES
 from embertide.tracing.dgl_together import TogetherGraph
+from embertide.tracing.merged import Matrices, OfRelation, attended
 from embertide.tracing.recording import Recording
-from embertide.tracing.respelled import attended
 from embertide.tracing.roles import ALL, shaped
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Traced
@@ -130,19 +131,22 @@ def dgl_hgt(
     _check_count(m, types.relations, len(m.relation_pri[0]), "relations")
     _check_count(m, types.nodes, len(m.skip), "node types")
     numbers = {name: at for at, name in enumerate(types.nodes)}
-    parts, into = parts_of(recording, x), dict[str, list[tuple[str, Any, Any]]]()
+    parts, into = parts_of(recording, x), dict[str, list[OfRelation]]()
+    leaving = Counter(types.ends(relation)[0] for relation in types.relations)
+    made: dict[str, Any] = {
+        name: tuple(parts[name] @ lin.W[numbers[name]] for lin in (m.linear_k, m.linear_v))
+        for name, relations in leaving.items()
+        if relations > 1
+    }
     for at, relation in enumerate(types.relations):
         source, destination = types.ends(relation)
-        # The relation's prior and the scale of scores are factors of its keys.
-        scale = torch.stack([one[at] for one in m.relation_pri]) / m.sqrt_d
-        key, value = (
-            parts[source] @ (lin.W[numbers[source]] @ _of_heads(of_heads, at, factor))
-            for lin, of_heads, factor in (
-                (m.linear_k, m.relation_att, scale),
-                (m.linear_v, m.relation_msg, torch.ones_like(scale)),
-            )
-        )
-        into.setdefault(destination, []).append((relation, key, value))
+        matrices = _hgt_matrices(m, at)
+        if source in made:
+            key, value = made[source]
+            own = OfRelation(relation, key, value, matrices)
+        else:
+            own = OfRelation(relation, *_folded(m, parts[source], numbers[source], matrices))
+        into.setdefault(destination, []).append(own)
     found = {}
     for name, part in parts.items():
         number = numbers[name]
@@ -159,9 +163,19 @@ def dgl_hgt(
     return joined(recording, found)
 
 
-def _of_heads(stored: Any, at: int, factors: Tensor) -> Tensor:
-    """[H * D, H * D] a relation's matrix of each head."""
-    return _diagonal(*(one.W[at] * factor for one, factor in zip(stored, factors, strict=True)))
+def _hgt_matrices(m: Any, at: int) -> Matrices:
+    """A relation's matrices of each head, and its prior with the scale of scores."""
+    of_key, of_value = (
+        torch.stack([one.W[at] for one in stored]) for stored in (m.relation_att, m.relation_msg)
+    )
+    return of_key, of_value, torch.stack([one[at] for one in m.relation_pri])[:, None] / m.sqrt_d
+
+
+def _folded(m: Any, x: Any, number: int, matrices: Matrices) -> tuple[Any, Any]:
+    """[N, H*D] keys and values through a relation's matrices, each one product."""
+    of_key, of_value, prior = matrices
+    key = x @ (m.linear_k.W[number] @ _diagonal(*(of_key * prior.unsqueeze(-1))))
+    return key, x @ (m.linear_v.W[number] @ _diagonal(*of_value))
 
 
 def typed_linear(

@@ -141,6 +141,14 @@ def _difference(
                 f"{text}\nThe first step that differs is {step.out} ({step.kind_name}{over}), by"
                 f" {off:.3g}; the module makes it at {node.where} ({node.op})."
             )
+    for name, param in program.params.items():
+        other = lowered.program.params.get(name)
+        if other is None or not torch.equal(param, other):
+            return (
+                f"{text}\nThe program's constant {name} has other numbers on a graph of another"
+                " size: the module computes with the number of nodes or edges (len(x), x.shape[0])."
+                " Leave that out, or use mean(dim=0), in-degrees, or PyG's GraphSizeNorm."
+            )
     return (
         f"{text}\nEvery step agrees with what was recorded, so the module gives something else when"
         " it is called again: it keeps something from call to call, changes a tensor in place that"

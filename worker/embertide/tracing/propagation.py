@@ -18,11 +18,16 @@ class Propagate:
 
     def __init__(self, module: Any, recording: Recording) -> None:
         self.module, self.recording = module, recording
-        self.name = type(module).__name__
 
-    def __call__(self, edge_index: Any, _size: Any = None, /, **kwargs: Any) -> Any:
+    @property
+    def name(self) -> str:
+        """Path and class of the module."""
+        path, kind = self.recording.scopes.current().path, type(self.module).__name__
+        return f"{path} ({kind})" if path else kind
+
+    def __call__(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
         """What arrives at each node, updated."""
-        kwargs.pop("size", None)
+        del size
         m, edges = self.module, self._edges(edge_index)
         base: Any = next(kind for kind in type(m).__mro__ if kind.__name__ == "MessagePassing")
         if type(m).aggregate is not base.aggregate:
@@ -36,9 +41,9 @@ class Propagate:
         out = aggregated(edges, message, m.aggr_module, scope, self.name)
         return m.update(out, **self._arguments("update", edges, kwargs, skip=1))
 
-    def update_edges(self, edge_index: Any, _size: Any = None, /, **kwargs: Any) -> Any:
+    def update_edges(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
         """In place of ``edge_updater``: tensors of the edges."""
-        kwargs.pop("size", None)
+        del size
         edges = self._edges(edge_index)
         return self.module.edge_update(**self._arguments("edge_update", edges, kwargs))
 
@@ -68,7 +73,7 @@ class Propagate:
         """What a hook is called with: ``x_j`` and ``x_i`` are the rows at the edges' ends."""
         names = list(inspect.signature(getattr(self.module, hook)).parameters.items())[skip:]
         of_graph = {
-            "index": self.recording.index[edges.relation],
+            **dict.fromkeys(("index", "edge_index_i"), self.recording.index[edges.relation]),
             "ptr": None,
             "size_i": edges.destinations,
             "size_j": edges.sources,

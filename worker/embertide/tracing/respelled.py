@@ -7,6 +7,7 @@ takes the place of ``forward`` while a module is recorded; the proof holds it to
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, leaky_relu, linear
 
-from embertide.tracing.messages import reduced, shares
+from embertide.tracing.merged import Matrices, OfRelation, attended
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import relation_of
 from embertide.tracing.source import here, refuse
@@ -28,21 +29,28 @@ def hgt(
     recording: Recording, m: Any, x_dict: Mapping[str, Any], edge_index_dict: Mapping[Any, Any]
 ) -> dict[str, Any]:
     """HGTConv: one softmax over the in-edges of all relations into a node type."""
-    count = len(m.edge_types)
-    parts: dict[str, list[tuple[str, Any, Any]]] = {}
+    count, parts = len(m.edge_types), dict[str, list[OfRelation]]()
+    leaving = Counter(source for source, _, _ in m.edge_types)
+    made: dict[str, Any] = {
+        name: tuple(linear(x_dict[name], *_of_kqv(m, name, part)) for part in (_KEY, _VALUE))
+        for name, relations in leaving.items()
+        if relations > 1
+    }
     for at, triple in enumerate(m.edge_types):
         relation = _relation(m, edge_index_dict.get(triple))
         source, _, destination = triple
-        # The relation's prior and the scale of scores are factors of its keys.
-        factors = m.p_rel["__".join(triple)].view(-1) / math.sqrt(m.out_channels // m.heads)
-        key = _projected(
-            m, x_dict, source, _KEY, _matrices(m.k_rel, at, count) * factors.view(-1, 1, 1)
-        )
-        value = _projected(m, x_dict, source, _VALUE, _matrices(m.v_rel, at, count))
-        parts.setdefault(destination, []).append((relation, key, value))
+        # The relation's prior and the scale of scores.
+        prior = m.p_rel["__".join(triple)].view(-1, 1) / math.sqrt(m.out_channels // m.heads)
+        matrices = _matrices(m.k_rel, at, count), _matrices(m.v_rel, at, count), prior
+        if source in made:
+            key, value = made[source]
+            own = OfRelation(relation, key, value, matrices)
+        else:
+            own = OfRelation(relation, *_folded(m, x_dict[source], source, matrices))
+        parts.setdefault(destination, []).append(own)
     found = {}
     for name, of_type in parts.items():
-        query = _projected(m, x_dict, name, _QUERY)
+        query = linear(x_dict[name], *_of_kqv(m, name, _QUERY))
         out = m.out_lin({name: gelu(attended(recording, name, query, of_type, m.heads))})[name]
         if out.size(-1) == x_dict[name].size(-1):
             share = m.skip[name].sigmoid()
@@ -57,45 +65,20 @@ def _matrices(stored: Any, at: int, relations: int) -> Tensor:
     return found
 
 
-def _projected(
-    m: Any, x_dict: Mapping[str, Any], name: str, part: int, matrices: Tensor | None = None
-) -> Any:
-    """[N, columns] a node type's keys, queries or values.
-
-    Args:
-        matrices: [H, D, D] of a relation, which multiply them behind the type's own; both are one
-            product.
-    """
+def _of_kqv(m: Any, name: str, part: int) -> tuple[Tensor, Tensor]:
+    """Weight and bias of keys, queries or values of a node type."""
     lin, rows = m.kqv_lin.lins[name], slice(part * m.out_channels, (part + 1) * m.out_channels)
-    weight, bias = lin.weight[rows], lin.bias[rows]
-    if matrices is not None:
-        matrix = torch.block_diag(*matrices)
-        weight, bias = matrix.t() @ weight, bias @ matrix
-    return linear(x_dict[name], weight, bias)
+    return lin.weight[rows], lin.bias[rows]
 
 
-def attended(
-    recording: Recording, name: str, query: Any, parts: list[tuple[str, Any, Any]], heads: int
-) -> Traced:
-    """[N, H*D] the values of all relations, weighed by one softmax of keys times queries."""
-    nodes, scores, values, ends = recording.graph.counts[name], [], [], []
-    for relation, key, value in parts:
-        edges = recording.graph.edges[relation]
-        both = plain(key)[edges.src] * plain(query)[edges.dst]
-        scores.append(both.view(len(both), heads, -1).sum(dim=-1))
-        values.append(plain(value)[edges.src].view(len(both), heads, -1))
-        ends.append(edges.dst)
-    share = shares(torch.cat(scores), torch.cat(ends), nodes)
-    weighed = torch.cat(values) * share.unsqueeze(-1)
-    total = reduced(weighed, torch.cat(ends), nodes, "sum").flatten(1)
-    args = (
-        query,
-        tuple((key, value) for _, key, value in parts),
-        tuple(relation for relation, _, _ in parts),
-        heads,
-        recording.scopes.current(),
-    )
-    return recording.tape.wrap(recording.tape.add("attend", args, {}, total, name))
+def _folded(m: Any, x: Any, name: str, matrices: Matrices) -> tuple[Any, Any]:
+    """[N, H*D] keys and values through a relation's matrices, each one product."""
+    of_key, of_value, prior = matrices
+    found = []
+    for part, of_heads in ((_KEY, of_key * prior.unsqueeze(-1)), (_VALUE, of_value)):
+        (weight, bias), matrix = _of_kqv(m, name, part), torch.block_diag(*of_heads)
+        found.append(linear(x, matrix.t() @ weight, bias @ matrix))
+    return found[0], found[1]
 
 
 def han(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from embertide.tracing.dgl_towers import tower
 from embertide.tracing.jumping import jump
 from embertide.tracing.numbered import dgl_hgt, hetero_linear, rel_graph, rgcn, typed_linear
 from embertide.tracing.recording import Recording
@@ -28,6 +29,8 @@ BY_NUMBER: dict[Key, Callable[..., Any]] = {
     ("dgl", "TypedLinear"): typed_linear,
 }
 """With types told by numbers."""
+PARTS = {("dgl", "PNAConvTower"), ("dgl", "DGNConvTower")}
+"""Parts of a convolution, which make one layer with it."""
 _JUMPS = {("torch_geometric", "JumpingKnowledge"), ("dgl", "JumpingKnowledge")}
 
 
@@ -36,6 +39,8 @@ def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
     key = key_of(module)
     if key in _JUMPS and module.mode == "lstm":
         return partial(jump, module)
+    if key in PARTS:
+        return partial(tower, recording, module)
     found = BY_RELATION.get(key) or BY_NUMBER.get(key)
     return None if found is None else partial(found, recording, module)
 

@@ -10,7 +10,7 @@ from embertide.tracing.lines import Lines
 from embertide.tracing.lower import Lowering
 from embertide.tracing.source import refuse
 from embertide.tracing.tape import Node
-from embertide.tracing.values import Pending, Pieces, Rows
+from embertide.tracing.values import Pending, Pieces, Rows, Stack
 
 
 def lower_row_wise(low: Lowering, node: Node) -> Pending:
@@ -33,8 +33,14 @@ def lower_row_wise(low: Lowering, node: Node) -> Pending:
         value = low.values.get(one)
         if isinstance(value, Pending):
             nodes |= value.nodes
+        elif isinstance(value, Stack) and value.dim > 0:
+            nodes |= {one}
         elif not isinstance(value, Rows):
-            raise refuse(node.where, f"{node.op} of a stack is not known; reduce it first")
+            raise refuse(
+                node.where,
+                f"{node.op} of a stack is not known; reduce it first, or stack in dim=1, so that"
+                " each node keeps its row",
+            )
     pending = Pending(node, nodes)
     # Refused here, where nothing has been written yet.
     _write(low, pending, _Named())

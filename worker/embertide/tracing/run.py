@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from embertide.errors import EmbertideError
 from embertide.models.folder import Library
@@ -201,7 +202,8 @@ class Subject:
             else:
                 given[name] = values[role]
         try:
-            return self.module(**given)
+            with _InDoubles():
+                return self.module(**given)
         except EmbertideError:
             raise
         except Exception as error:
@@ -213,15 +215,17 @@ class Subject:
             ) from error
 
     def _hint(self, types: GraphTypes, graph: Any, error: Exception) -> str:
-        """What an error of ``forward`` may come from: how many features edges have.
+        """What an error of ``forward`` may come from: how many features nodes or edges have.
 
         Args:
             graph: of DGL's, which records.
         """
         if not types.edge_features and "data" in self.roles.values() and "NoneType" in str(error):
             return " (edge_attr is None; --edge-features says how many features edges have)"
-        if types.typed or not isinstance(error, RuntimeError | ValueError | AssertionError):
+        if not isinstance(error, RuntimeError | ValueError | AssertionError):
             return ""
+        if types.typed:
+            return f" (--graph gives {types})"
         if types.edge_features:
             return (
                 f" (each edge has {types.edge_features['']} features; --edge-features says another"
@@ -247,6 +251,23 @@ class _Blocks(list[Any]):
 
     def __getitem__(self, _place: Any) -> Any:
         return super().__getitem__(0)
+
+
+class _InDoubles(TorchFunctionMode):
+    """What becomes float32 stays, or becomes, float64: ``x.float()`` is exact as all else is."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is Tensor.float:
+            func = Tensor.double
+        elif func in (Tensor.to, Tensor.type):
+            args = tuple(torch.float64 if one is torch.float32 else one for one in args)
+            kwargs = {
+                key: torch.float64 if one is torch.float32 else one
+                for key, one in (kwargs or {}).items()
+            }
+        return func(*args, **(kwargs or {}))
 
 
 @contextmanager

@@ -12,6 +12,8 @@ import embertide
 from embertide.errors import ModelError
 
 _OURS = str(Path(embertide.__file__).parent)
+_CALLS_FORWARD = str(Path(embertide.__file__).parent / "tracing" / "run.py")
+"""Beyond it is who exports, not what the module does."""
 _INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 _STANDARD = sysconfig.get_path("stdlib")
 
@@ -30,7 +32,7 @@ def here() -> str:
             if not _is_library(name):
                 return place
             library = library or (place if _is_models(name) else "")
-        elif library:
+        elif library and name == _CALLS_FORWARD:
             return library
         frame = frame.f_back
     return library

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from embertide.tracing.decomposed import DECOMPOSED, OF_NUMBERS, as_numbers
 from embertide.tracing.operations import DECIDES, IN_PLACE, SAME_WAY, SHAPES, SHOWN
 from embertide.tracing.over_nodes import (
     ON_STATISTICS,
@@ -70,7 +71,9 @@ class Traced(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Do it with plain tensors and record it."""
+        """Do it with plain tensors and record it; what stands for tensors itself does it itself."""
+        if not all(issubclass(one, Tensor) for one in types):
+            return NotImplemented
         kwargs = dict(kwargs or {})
         tape = next(one.tape for one in _traced_in((args, tuple(kwargs.values()))))
         return tape.call(func, args, kwargs)
@@ -133,7 +136,9 @@ class Tape:
 
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of torch and record what it gives."""
-        name = _name_of(func)
+        name = name_of(func)
+        if name == "type" and len(args) > 1:
+            name = "to"
         if name in SHAPES or name in SHOWN:
             return func(*plain(args), **plain(kwargs))
         kwargs = {key: value for key, value in kwargs.items() if key != "_stacklevel"}
@@ -148,9 +153,13 @@ class Tape:
                 f"{name} changes a tensor in place, so that it cannot be told what other names"
                 " of it see; make a new tensor (torch.cat, torch.where, an operator)",
             )
+        if name in OF_NUMBERS:
+            args = tuple(as_numbers(one) for one in args)
         found = self._over_nodes(name, args, kwargs)
         if found is not None:
             return found
+        if name in DECOMPOSED:
+            return DECOMPOSED[name](*args, **kwargs)
         return self._results(name, args, kwargs, func(*plain(args), **plain(kwargs)))
 
     def _over_nodes(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -282,7 +291,7 @@ def _traced_in(value: Any) -> Iterable[Traced]:
         yield from _traced_in((value.start, value.stop, value.step))
 
 
-def _name_of(func: Any) -> str:
+def name_of(func: Any) -> str:
     """``relu`` of a function, ``T`` of a property, ``sub`` of an operator's reflected form."""
     name: str = getattr(func, "__name__", type(func).__name__)
     if name in ("__get__", "__set__"):

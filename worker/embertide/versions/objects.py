@@ -27,7 +27,8 @@ def objects_by_version(storage: Storage, output_uri: str) -> dict[str, list[Obje
 def objects_of(storage: Storage, output_uri: str, version: str) -> list[ObjectInfo]:
     """All objects of one version; [] also when a competing run removes them right now."""
     try:
-        return storage.list(version_uri(output_uri, version), hidden=True)
+        # As a folder's URI, so that nobody looks for an object of that name first.
+        return storage.list(f"{version_uri(output_uri, version)}/", hidden=True)
     except ObjectMissing:
         return []
 

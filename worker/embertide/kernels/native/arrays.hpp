@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "bf16.hpp"
+
 namespace embertide {
 
 namespace nb = nanobind;
@@ -33,6 +35,26 @@ int64_t row_stride(const M& matrix, const char* name) {
     if (matrix.shape(0) > 0 && matrix.shape(1) > 1 && matrix.stride(1) != 1)
         throw std::invalid_argument(std::string(name) + ": values of a row must be contiguous");
     return matrix.shape(0) > 1 ? matrix.stride(0) : static_cast<int64_t>(matrix.shape(1));
+}
+
+// Rows of float32 or of bfloat16.
+using Rows = nb::ndarray<nb::ndim<2>, nb::device::cpu>;
+using InRows = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
+
+// Whether rows are bfloat16.
+template <typename M>
+bool is_narrow(const M& rows, const char* name) {
+    const auto type = rows.dtype();
+    const auto is = [&](nb::dlpack::dtype_code code, int bits) {
+        return type.code == static_cast<uint8_t>(code) && type.bits == bits && type.lanes == 1;
+    };
+    if (is(nb::dlpack::dtype_code::Bfloat, 16)) return true;
+    if (is(nb::dlpack::dtype_code::Float, 32)) return false;
+    throw nb::type_error((std::string(name) + ": rows of float32 or bfloat16").c_str());
+}
+
+inline Values values_of(const InRows& rows, const char* name) {
+    return {rows.data(), is_narrow(rows, name)};
 }
 
 inline void require(bool holds, const char* what) {

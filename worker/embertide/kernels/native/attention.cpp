@@ -20,7 +20,8 @@ const float* matrix(const InMatrix<float>& m, int64_t& stride, const char* name)
 }
 
 // The last column of `m` that head `heads - 1` needs exists.
-void check_width(const InMatrix<float>& m, int64_t width, const char* what) {
+template <typename M>
+void check_width(const M& m, int64_t width, const char* what) {
     require(static_cast<int64_t>(m.shape(1)) == width, what);
 }
 
@@ -73,9 +74,9 @@ Scoring scoring_of(std::string_view name) {
 
 void attend(Matrix<float> out, Maybe<Matrix<float>> top, Maybe<Matrix<float>> total,
             Maybe<AnyNumbers> rows, AnyNumbers indptr, AnyNumbers indices,
-            Maybe<AnyNumbers> edges, Maybe<In<float>> weights, InMatrix<float> x, bool fresh,
+            Maybe<AnyNumbers> edges, Maybe<In<float>> weights, InRows x, bool fresh,
             int64_t heads, int64_t per_head, int64_t offset, const char* scoring,
-            InMatrix<float> source, Maybe<InMatrix<float>> target, Maybe<InMatrix<float>> vector,
+            InRows source, Maybe<InMatrix<float>> target, Maybe<InMatrix<float>> vector,
             float slope, float scale) {
     Attention a{};
     const int64_t count = static_cast<int64_t>(indptr.shape(0)) - 1;
@@ -109,7 +110,8 @@ void attend(Matrix<float> out, Maybe<Matrix<float>> top, Maybe<Matrix<float>> to
         require(static_cast<int64_t>(weights->shape(0)) == a.nonzeros, "weights: one for each non-zero");
         a.weights = weights->data();
     }
-    a.x = matrix(x, a.x_stride, "x");
+    a.x = values_of(x, "x");
+    a.x_stride = row_stride(x, "x");
     a.out_stride = row_stride(out, "out");
     a.out = out.data();
     require(!top == !total, "top and total: both or neither");
@@ -124,7 +126,11 @@ void attend(Matrix<float> out, Maybe<Matrix<float>> top, Maybe<Matrix<float>> to
         a.top = top->data();
         a.total = total->data();
     }
-    a.source = matrix(source, a.source_stride, "source");
+    const bool pairs = a.scoring == Scoring::gatv2 || a.scoring == Scoring::dot;
+    require(is_narrow(source, "source") == (pairs && a.x.narrow),
+            "source: of the type of x where it has keys, else float32");
+    a.source = source.data();
+    a.source_stride = row_stride(source, "source");
     int64_t shares = source.shape(0);
     if (a.scoring == Scoring::shares) {
         check_width(source, heads, "source: one share for each head");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "bf16.hpp"
 #include "isa.hpp"
 
 namespace embertide {
@@ -22,7 +23,7 @@ enum class Scoring { additive, gatv2, dot, shares };
 struct Attention {
     Numbers rows, indptr, indices, edges;
     const float* weights;    // [nnz], multiplied after the softmax, or null
-    const float* x;          // values of the sources
+    Values x;                // rows of the sources; keys of pairs are of the same type
     int64_t x_stride;
     float* out;
     int64_t out_stride, columns;
@@ -31,7 +32,8 @@ struct Attention {
     int64_t heads, nonzeros;
     const int32_t* head_of;  // [columns + 16] head of each column
     Scoring scoring;
-    const float *source, *target, *vector;  // scalars, keys or shares; scalars or queries; GATv2's
+    const void* source;      // scalars or shares, float32; or keys
+    const float *target, *vector;  // scalars or queries; GATv2's
     int64_t source_stride, target_stride, per_head;  // columns of a head of keys and queries
     float slope, scale;
 };

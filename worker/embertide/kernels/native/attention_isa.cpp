@@ -37,7 +37,8 @@ Group group_at(const Attention& a, int64_t first, int64_t low) {
 }
 
 // Asks for columns [from, from + width) of the rows that non-zeros after `e` need.
-inline void prefetch(const Batch& b, const Numbers& indices, int64_t e, const float* rows,
+template <typename Value>
+inline void prefetch(const Batch& b, const Numbers& indices, int64_t e, const Value* rows,
                      int64_t stride, int64_t from, int64_t width) {
     if (e + kFar < b.end_of_task)
         prefetch_far(rows + at(indices, e + kFar) * stride + from, width);
@@ -46,7 +47,7 @@ inline void prefetch(const Batch& b, const Numbers& indices, int64_t e, const fl
 }
 
 void additive_scores(const Attention& a, const Group& g, int64_t row, Batch& b) {
-    const float* source = a.source + g.first;
+    const float* source = static_cast<const float*>(a.source) + g.first;
     const Floats target = load_some(a.target + row * a.target_stride + g.first, g.heads);
     for (int i = 0; i < b.count; ++i) {
         const int64_t e = b.begin + i, next = e + kFar;
@@ -56,14 +57,15 @@ void additive_scores(const Attention& a, const Group& g, int64_t row, Batch& b) 
     }
 }
 
-template <bool kDot>
+template <bool kDot, typename Value>
 void pair_scores_of(const Attention& a, const Group& g, int64_t row, Batch& b) {
     const int64_t width = a.per_head, from = g.first * width;
     const float* query = a.target + row * a.target_stride + from;
+    const Value* keys = static_cast<const Value*>(a.source);
     for (int i = 0; i < b.count; ++i) {
         const int64_t e = b.begin + i;
-        prefetch(b, a.indices, e, a.source, a.source_stride, from, g.heads * width);
-        const float* key = a.source + at(a.indices, e) * a.source_stride + from;
+        prefetch(b, a.indices, e, keys, a.source_stride, from, g.heads * width);
+        const Value* key = keys + at(a.indices, e) * a.source_stride + from;
         float scores[kLanes] = {};
         for (int h = 0; h < g.heads; ++h) {
             const int64_t f = h * width;
@@ -75,9 +77,10 @@ void pair_scores_of(const Attention& a, const Group& g, int64_t row, Batch& b) {
 }
 
 void given_shares(const Attention& a, const Group& g, Batch& b) {
+    const float* shares = static_cast<const float*>(a.source);
     for (int i = 0; i < b.count; ++i) {
         const int64_t e = b.begin + i, edge = a.edges.data ? at(a.edges, e) : e;
-        b.shares[i] = load_some(a.source + edge * a.source_stride + g.first, g.heads);
+        b.shares[i] = load_some(shares + edge * a.source_stride + g.first, g.heads);
     }
 }
 
@@ -95,11 +98,12 @@ Floats renew(Softmax& s, Batch& b) {
     return before;
 }
 
+template <typename Value>
 Floats score(const Attention& a, const Group& g, int64_t row, Softmax& s, Batch& b) {
     switch (a.scoring) {
         case Scoring::additive: additive_scores(a, g, row, b); break;
-        case Scoring::gatv2: pair_scores_of<false>(a, g, row, b); break;
-        case Scoring::dot: pair_scores_of<true>(a, g, row, b); break;
+        case Scoring::gatv2: pair_scores_of<false, Value>(a, g, row, b); break;
+        case Scoring::dot: pair_scores_of<true, Value>(a, g, row, b); break;
         case Scoring::shares: given_shares(a, g, b); break;
     }
     const Floats before = a.scoring == Scoring::shares ? all(1.0f) : renew(s, b);
@@ -114,9 +118,10 @@ struct Factors {
 };
 
 // N vectors from column `low` on; the last one overlaps the one before where `width` asks for it.
-template <int N>
+template <int N, typename Value>
 void add_panel(const Attention& a, const Group& g, const Batch& b, const Factors& f, int64_t low,
                int64_t width, float* sums) {
+    const Value* x = static_cast<const Value*>(a.x.data);
     int64_t start[N];
     Lanes head[N];
     Floats value[N];
@@ -128,8 +133,8 @@ void add_panel(const Attention& a, const Group& g, const Batch& b, const Factors
     }
     for (int i = 0; i < b.count; ++i) {
         const int64_t e = b.begin + i;
-        prefetch(b, a.indices, e, a.x, a.x_stride, low, width);
-        const float* row = a.x + at(a.indices, e) * a.x_stride;
+        prefetch(b, a.indices, e, x, a.x_stride, low, width);
+        const Value* row = x + at(a.indices, e) * a.x_stride;
         const Floats share = b.shares[i];
         for (int v = 0; v < N; ++v) value[v] += permute(share, head[v]) * load(row + start[v]);
     }
@@ -137,8 +142,10 @@ void add_panel(const Attention& a, const Group& g, const Batch& b, const Factors
 }
 
 // Fewer columns than lanes.
+template <typename Value>
 void add_narrow(const Attention& a, const Group& g, const Batch& b, const Factors& f, int64_t low,
                 int width, float* sums) {
+    const Value* x = static_cast<const Value*>(a.x.data);
     Lanes head;
     __builtin_memcpy(&head, a.head_of + low, sizeof head);
     head -= static_cast<int32_t>(g.first);
@@ -146,31 +153,32 @@ void add_narrow(const Attention& a, const Group& g, const Batch& b, const Factor
     if (!f.fresh) value = load_some(sums + low, width) * permute(f.before, head);
     for (int i = 0; i < b.count; ++i) {
         const int64_t e = b.begin + i;
-        prefetch(b, a.indices, e, a.x, a.x_stride, low, width);
-        const float* row = a.x + at(a.indices, e) * a.x_stride + low;
+        prefetch(b, a.indices, e, x, a.x_stride, low, width);
+        const Value* row = x + at(a.indices, e) * a.x_stride + low;
         value += permute(b.shares[i], head) * load_some(row, width);
     }
     store_some(sums + low, value * permute(f.after, head), width);
 }
 
+template <typename Value>
 void add_columns(const Attention& a, const Group& g, const Batch& b, const Factors& f,
                  float* sums) {
     for (int64_t low = g.low; low < g.high; low += kVectors * kLanes) {
         const int64_t rest = g.high - low;
         const int64_t width = rest < kVectors * kLanes ? rest : kVectors * kLanes;
         if (width < kLanes) {
-            add_narrow(a, g, b, f, low, static_cast<int>(width), sums);
+            add_narrow<Value>(a, g, b, f, low, static_cast<int>(width), sums);
             continue;
         }
         switch ((width + kLanes - 1) / kLanes) {
-            case 1: add_panel<1>(a, g, b, f, low, width, sums); break;
-            case 2: add_panel<2>(a, g, b, f, low, width, sums); break;
-            case 3: add_panel<3>(a, g, b, f, low, width, sums); break;
-            case 4: add_panel<4>(a, g, b, f, low, width, sums); break;
-            case 5: add_panel<5>(a, g, b, f, low, width, sums); break;
-            case 6: add_panel<6>(a, g, b, f, low, width, sums); break;
-            case 7: add_panel<7>(a, g, b, f, low, width, sums); break;
-            default: add_panel<8>(a, g, b, f, low, width, sums); break;
+            case 1: add_panel<1, Value>(a, g, b, f, low, width, sums); break;
+            case 2: add_panel<2, Value>(a, g, b, f, low, width, sums); break;
+            case 3: add_panel<3, Value>(a, g, b, f, low, width, sums); break;
+            case 4: add_panel<4, Value>(a, g, b, f, low, width, sums); break;
+            case 5: add_panel<5, Value>(a, g, b, f, low, width, sums); break;
+            case 6: add_panel<6, Value>(a, g, b, f, low, width, sums); break;
+            case 7: add_panel<7, Value>(a, g, b, f, low, width, sums); break;
+            default: add_panel<8, Value>(a, g, b, f, low, width, sums); break;
         }
     }
 }
@@ -182,20 +190,27 @@ struct Span {
 };
 
 // Adds a row's non-zeros to `sums`, which hold what `f` says, and divides by the total if asked.
-void add_span(const Attention& a, const Group& g, int64_t row, const Span& span, Softmax& s,
-              Floats given, bool fresh, bool divide, float* sums) {
+template <typename Value>
+void add_span_of(const Attention& a, const Group& g, int64_t row, const Span& span, Softmax& s,
+                 Floats given, bool fresh, bool divide, float* sums) {
     Batch b;
     for (int64_t at_edge = span.begin; at_edge < span.end; at_edge += kBatch) {
         const int64_t rest = span.end - at_edge;
         b.begin = at_edge;
         b.count = static_cast<int>(rest < kBatch ? rest : kBatch);
         b.end_of_task = span.end_of_task;
-        const Floats before = score(a, g, row, s, b) * given;
+        const Floats before = score<Value>(a, g, row, s, b) * given;
         const Floats after = divide && rest <= kBatch ? inverse(s.total) : all(1.0f);
-        add_columns(a, g, b, {fresh, before, after}, sums);
+        add_columns<Value>(a, g, b, {fresh, before, after}, sums);
         fresh = false;
         given = all(1.0f);
     }
+}
+
+void add_span(const Attention& a, const Group& g, int64_t row, const Span& span, Softmax& s,
+              Floats given, bool fresh, bool divide, float* sums) {
+    const auto add = a.x.narrow ? add_span_of<Bf16> : add_span_of<float>;
+    add(a, g, row, span, s, given, fresh, divide, sums);
 }
 
 Softmax load_state(const Attention& a, const Group& g, int64_t row) {

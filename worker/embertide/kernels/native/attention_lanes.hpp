@@ -36,6 +36,25 @@ inline Floats load(const float* from) {
     return v;
 }
 
+// bfloat16 are the upper halves of float32.
+typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
+
+inline Floats widen(Halves v) {
+#if defined(__AVX512F__)
+    // The compiler would widen two parts and join them.
+    return (Floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)v), 16);
+#else
+    typedef uint32_t Wholes __attribute__((vector_size(4 * kLanes)));
+    return (Floats)(__builtin_convertvector(v, Wholes) << 16);
+#endif
+}
+
+inline Floats load(const Bf16* from) {
+    Halves v;
+    __builtin_memcpy(&v, from, sizeof v);
+    return widen(v);
+}
+
 inline void store(float* to, Floats v) { __builtin_memcpy(to, &v, sizeof v); }
 
 // The first `count` lanes; the others are zero and their memory is not touched.
@@ -49,6 +68,16 @@ inline Floats load_some(const float* from, int count) {
     Floats v{};
     for (int i = 0; i < count; ++i) v[i] = from[i];
     return v;
+#endif
+}
+
+inline Floats load_some(const Bf16* from, int count) {
+#if defined(__AVX512F__)
+    return widen((Halves)_mm256_maskz_loadu_epi16((__mmask16)((1u << count) - 1), from));
+#else
+    Halves v{};
+    for (int i = 0; i < count; ++i) v[i] = from[i].bits;
+    return widen(v);
 #endif
 }
 
@@ -110,8 +139,8 @@ inline Floats exp_lanes(Floats v) {
 
 // The score of one head of a key and a query, [width] each: (key * query) or with a vector
 // (vector * leaky_relu(key + query)).
-template <bool kDot>
-inline float pair_score(const float* key, const float* query, const float* vector, int64_t width,
+template <bool kDot, typename Key>
+inline float pair_score(const Key* key, const float* query, const float* vector, int64_t width,
                         float slope) {
     const auto part = [&](auto&& get, int64_t f) {
         if constexpr (kDot) return get(key + f) * get(query + f);
@@ -120,10 +149,10 @@ inline float pair_score(const float* key, const float* query, const float* vecto
     Floats total{};
     int64_t f = 0;
     for (; f + kLanes <= width; f += kLanes)
-        total += part([](const float* from) { return load(from); }, f);
+        total += part([](const auto* from) { return load(from); }, f);
     if (f < width) {
         const int rest = static_cast<int>(width - f);
-        total += part([rest](const float* from) { return load_some(from, rest); }, f);
+        total += part([rest](const auto* from) { return load_some(from, rest); }, f);
     }
     return sum(total);
 }

@@ -16,8 +16,8 @@ template <typename Index>
 struct Asking {
     const Index* next;
     const Index* end;
-    const float* x;
-    int64_t stride, width, every;
+    const char* x;
+    int64_t stride, width, every;  // bytes, but for the last
 
     inline void step(int64_t at) {
         if (next < end && at % every == 0) prefetch_far(x + *next++ * stride, width);
@@ -27,21 +27,31 @@ struct Silent {
     inline void step(int64_t) {}
 };
 
-// One tile: `rows` <= kRows rows of x with the panel; only `columns` <= kPanel of it are stored.
+// Rows of a result, and which of them a product's rows go to: all in order where `to` is null.
+struct Rows {
+    float* out;
+    int64_t stride;
+    const int32_t* to;
+
+    inline int64_t number(int64_t row) const { return to ? to[row] : row; }
+};
+
+// One tile: `rows` <= kRows rows of x from number `at` on, with the panel; only `columns` <= kPanel of
+// it are stored.
 template <typename Meanwhile>
 inline void tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, const float* panel,
-                 int64_t first, int64_t columns, float* out, int64_t out_stride,
-                 const Epilogue& last, const float* scale, Meanwhile& meanwhile) {
+                 int64_t first, int64_t columns, const Rows& out, int64_t at, const Epilogue& last,
+                 Meanwhile& meanwhile) {
     const float* from[kRows];
     // Rows beyond the end repeat the last one and are not stored.
     for (int r = 0; r < kRows; ++r) from[r] = x + (r < rows ? r : rows - 1) * x_stride;
     Wide low[kRows] = {}, high[kRows] = {};
-    for (int64_t at = 0; at < k; ++at) {
-        meanwhile.step(at);
-        const Wide a = load<kLanes>(panel + at * kPanel);
-        const Wide b = load<kLanes>(panel + at * kPanel + kLanes);
+    for (int64_t step = 0; step < k; ++step) {
+        meanwhile.step(step);
+        const Wide a = load<kLanes>(panel + step * kPanel);
+        const Wide b = load<kLanes>(panel + step * kPanel + kLanes);
         for (int r = 0; r < kRows; ++r) {
-            const Wide f = splat<kLanes>(from[r][at]);
+            const Wide f = splat<kLanes>(from[r][step]);
             low[r] += f * a;
             high[r] += f * b;
         }
@@ -49,15 +59,16 @@ inline void tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, cons
     for (int r = 0; r < kRows; ++r) {
         if (r >= rows) break;
         float values[kPanel];
-        float* to = out + r * out_stride + first;
-        const float factor = scale ? scale[r] : 1.0f;
+        const int64_t row = out.number(at + r);
+        float* to = out.out + row * out.stride + first;
+        const float factor = last.row_scale ? last.row_scale[row] : 1.0f;
         if (columns == kPanel) {
             for (int half = 0; half < 2; ++half) {
                 Wide value = half ? high[r] : low[r];
-                const int64_t at = half * kLanes;
-                if (last.accumulate) value += load<kLanes>(to + at);
-                if (last.bias) value += load<kLanes>(last.bias + first + at);
-                store<kLanes>(to + at, activate<kLanes>(value, last) * splat<kLanes>(factor));
+                const int64_t c = half * kLanes;
+                if (last.accumulate) value += load<kLanes>(to + c);
+                if (last.bias) value += load<kLanes>(last.bias + first + c);
+                store<kLanes>(to + c, activate<kLanes>(value, last) * splat<kLanes>(factor));
             }
             continue;
         }
@@ -77,8 +88,7 @@ struct Tiles {
     int64_t x_stride, rows, k;
     const float* packed;
     int64_t n;
-    float* out;
-    int64_t out_stride;
+    Rows out;
 };
 
 template <typename Meanwhile>
@@ -88,8 +98,7 @@ void run(const Tiles& t, const Epilogue& last, Meanwhile& meanwhile) {
         const int64_t columns = t.n - first < kPanel ? t.n - first : kPanel;
         for (int64_t row = 0; row < t.rows; row += kRows)
             tile(t.x + row * t.x_stride, t.x_stride, t.rows - row < kRows ? t.rows - row : kRows,
-                 t.k, panel, first, columns, t.out + row * t.out_stride, t.out_stride, last,
-                 last.row_scale ? last.row_scale + row : nullptr, meanwhile);
+                 t.k, panel, first, columns, t.out, row, last, meanwhile);
     }
 }
 
@@ -100,9 +109,20 @@ void ask_meanwhile(const Tiles& t, const Epilogue& last, Ahead& ahead) {
     const int64_t steps = (t.rows + kRows - 1) / kRows * ((t.n + kPanel - 1) / kPanel) * t.k;
     const int64_t count = ahead.end - ahead.next;
     const int64_t every = count > 0 && steps > count ? steps / count : 1;
-    Asking<Index> asking{indices + ahead.next, indices + ahead.end, g.x, g.x_stride, g.width, every};
+    const int64_t value = g.x.narrow ? sizeof(Bf16) : sizeof(float);
+    Asking<Index> asking{indices + ahead.next, indices + ahead.end,
+                         static_cast<const char*>(g.x.data), g.x_stride * value, g.width * value,
+                         every};
     run(t, last, asking);
     ahead.next = asking.next - indices;
+}
+
+// Columns of a row whose product is zero.
+template <int lanes>
+inline void finish_zero(const Epilogue& last, int64_t column, float factor, float* to) {
+    Vec<lanes> value = last.accumulate ? load<lanes>(to + column) : splat<lanes>(0.0f);
+    if (last.bias) value += load<lanes>(last.bias + column);
+    store<lanes>(to + column, activate<lanes>(value, last) * splat<lanes>(factor));
 }
 
 }  // namespace
@@ -117,8 +137,9 @@ void pack_weight(const float* weight, int64_t n, int64_t k, float* packed) {
 }
 
 void dense_rows(const float* x, int64_t x_stride, int64_t rows, int64_t k, const float* packed,
-                int64_t n, float* out, int64_t out_stride, const Epilogue& last, Ahead* ahead) {
-    const Tiles tiles{x, x_stride, rows, k, packed, n, out, out_stride};
+                int64_t n, float* out, int64_t out_stride, const int32_t* to, const Epilogue& last,
+                Ahead* ahead) {
+    const Tiles tiles{x, x_stride, rows, k, packed, n, {out, out_stride, to}};
     if (!ahead) {
         Silent silent;
         run(tiles, last, silent);
@@ -126,6 +147,24 @@ void dense_rows(const float* x, int64_t x_stride, int64_t rows, int64_t k, const
         ask_meanwhile<int64_t>(tiles, last, *ahead);
     } else {
         ask_meanwhile<int32_t>(tiles, last, *ahead);
+    }
+}
+
+void finish_empty(int64_t n, float* out, int64_t out_stride, int64_t rows, const int32_t* filled,
+                  int64_t count, const Epilogue& last) {
+    const bool stays = last.accumulate && !last.bias && last.activation == Activation::none;
+    if (stays && !last.row_scale) return;
+    const int32_t* const stop = filled + count;
+    for (int64_t row = 0; row < rows; ++row) {
+        if (filled < stop && *filled == row) {
+            ++filled;
+            continue;
+        }
+        float* to = out + row * out_stride;
+        const float factor = last.row_scale ? last.row_scale[row] : 1.0f;
+        int64_t column = 0;
+        for (; column + kLanes <= n; column += kLanes) finish_zero<kLanes>(last, column, factor, to);
+        for (; column < n; ++column) finish_zero<1>(last, column, factor, to);
     }
 }
 

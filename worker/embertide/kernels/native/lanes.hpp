@@ -4,6 +4,12 @@
 
 #include <cstdint>
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+#include "bf16.hpp"
+
 #if defined(__AVX512F__)
 #define EMBERTIDE_LANES 16
 #define EMBERTIDE_SUM_VECTORS 16
@@ -37,13 +43,53 @@ struct Lanes<1> {
 template <int lanes>
 using Vec = typename Lanes<lanes>::type;
 
+// The bits of as many float32, and of as many bfloat16 in memory.
+template <int lanes>
+struct Bits {
+    typedef uint32_t wide __attribute__((vector_size(4 * lanes)));
+    typedef uint16_t narrow __attribute__((vector_size(2 * lanes)));
+};
+
 template <int lanes>
 inline Vec<lanes> load(const float* at) {
     return *reinterpret_cast<const Vec<lanes>*>(at);
 }
 template <int lanes>
+inline Vec<lanes> load(const Bf16* at) {
+    if constexpr (lanes == 1) {
+        return __builtin_bit_cast(float, static_cast<uint32_t>(at->bits) << 16);
+#ifdef __AVX512F__
+    } else if constexpr (lanes == 16) {
+        // The compiler would widen two halves and join them.
+        const __m256i narrow = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+        return (Vec<lanes>)_mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16);
+#endif
+    } else {
+        using Wide = typename Bits<lanes>::wide;
+        typename Bits<lanes>::narrow narrow;
+        __builtin_memcpy(&narrow, at, sizeof narrow);
+        return (Vec<lanes>)(__builtin_convertvector(narrow, Wide) << 16);
+    }
+}
+template <int lanes>
 inline void store(float* at, Vec<lanes> value) {
     *reinterpret_cast<Vec<lanes>*>(at) = value;
+}
+// Rounded to the nearest, of two that are as near to the even one; NaN stays one.
+template <int lanes>
+inline void store(Bf16* at, Vec<lanes> value) {
+    if constexpr (lanes == 1) {
+        const uint32_t bits = __builtin_bit_cast(uint32_t, value);
+        const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+        at->bits = static_cast<uint16_t>(value == value ? rounded : 0x7fc0);
+    } else {
+        using Wide = typename Bits<lanes>::wide;
+        const Wide bits = (Wide)value;
+        const Wide rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+        const Wide kept = value == value ? rounded : Wide{} + 0x7fc0;
+        const auto narrow = __builtin_convertvector(kept, typename Bits<lanes>::narrow);
+        __builtin_memcpy(at, &narrow, sizeof narrow);
+    }
 }
 template <int lanes>
 inline Vec<lanes> splat(float value) {

@@ -11,13 +11,17 @@ namespace embertide::EMBERTIDE_ISA {
 namespace {
 
 constexpr int64_t kFar = 32, kNear = 4;  // rows ahead
-constexpr int64_t kLine = 16;            // floats
+constexpr int64_t kLine = 64;            // bytes
 
-inline void prefetch_far(const float* row, int64_t values) {
-    for (int64_t v = 0; v < values; v += kLine) __builtin_prefetch(row + v, 0, 2);
+template <typename Value>
+inline void prefetch_far(const Value* row, int64_t values) {
+    constexpr int64_t step = kLine / sizeof(Value);
+    for (int64_t v = 0; v < values; v += step) __builtin_prefetch(row + v, 0, 2);
 }
-inline void prefetch_near(const float* row, int64_t values) {
-    for (int64_t v = 0; v < values; v += kLine) __builtin_prefetch(row + v, 0, 3);
+template <typename Value>
+inline void prefetch_near(const Value* row, int64_t values) {
+    constexpr int64_t step = kLine / sizeof(Value);
+    for (int64_t v = 0; v < values; v += step) __builtin_prefetch(row + v, 0, 3);
 }
 
 }  // namespace

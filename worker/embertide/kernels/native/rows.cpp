@@ -20,38 +20,45 @@ void check(const int64_t* index, int64_t begin, int64_t end, int64_t rows, const
     require(inside, what);
 }
 
-void gather(Matrix<float> to, InMatrix<float> from, In<int64_t> index,
-            std::optional<In<float>> scale) {
+// Bytes of a value of both, which must be of one type.
+template <typename A, typename B>
+int64_t value_bytes(const A& to, const B& from) {
+    const bool narrow = is_narrow(from, "from");
+    require(is_narrow(to, "to") == narrow, "to: of the type of from");
+    return narrow ? sizeof(Bf16) : sizeof(float);
+}
+
+void gather(Rows to, InRows from, In<int64_t> index, std::optional<In<float>> scale) {
     require(to.shape(0) == index.shape(0), "to: one row for each index");
     require(to.shape(1) == from.shape(1), "to: as wide as from");
     require(!scale || scale->shape(0) == from.shape(0), "scale: one for each row of from");
     const int64_t to_stride = row_stride(to, "to"), from_stride = row_stride(from, "from");
-    const int64_t rows = from.shape(0), width = from.shape(1);
+    const int64_t rows = from.shape(0), width = from.shape(1), value = value_bytes(to, from);
+    const Values given = values_of(from, "from");
     const int64_t* at = index.data();
     const auto plain = EMBERTIDE_PICK(gather_rows);
     const auto scaled = EMBERTIDE_PICK(gather_scaled_rows);
     parallel_ranges(index.shape(0), kGrain, [&](int64_t begin, int64_t end) {
         check(at, begin, end, rows, "index: outside the rows of from");
         if (scale)
-            scaled(from.data(), from_stride, scale->data(), at, begin, end, to.data(), to_stride,
-                   width);
+            scaled(given, from_stride, scale->data(), at, begin, end, to.data(), to_stride, width);
         else
-            plain(reinterpret_cast<const char*>(from.data()), 4 * from_stride, at, begin, end,
-                  reinterpret_cast<char*>(to.data()), 4 * to_stride, 4 * width);
+            plain(static_cast<const char*>(from.data()), value * from_stride, at, begin, end,
+                  static_cast<char*>(to.data()), value * to_stride, value * width);
     });
 }
 
-void scatter(Matrix<float> to, In<int64_t> index, InMatrix<float> from) {
+void scatter(Rows to, In<int64_t> index, InRows from) {
     require(from.shape(0) == index.shape(0), "from: one row for each index");
     require(to.shape(1) == from.shape(1), "to: as wide as from");
     const int64_t to_stride = row_stride(to, "to"), from_stride = row_stride(from, "from");
-    const int64_t rows = to.shape(0);
+    const int64_t rows = to.shape(0), value = value_bytes(to, from);
     const int64_t* at = index.data();
     const auto run = EMBERTIDE_PICK(scatter_rows);
     parallel_ranges(index.shape(0), kGrain, [&](int64_t begin, int64_t end) {
         check(at, begin, end, rows, "index: outside the rows of to");
-        run(reinterpret_cast<const char*>(from.data()), 4 * from_stride, at, begin, end,
-            reinterpret_cast<char*>(to.data()), 4 * to_stride, 4 * from.shape(1));
+        run(static_cast<const char*>(from.data()), value * from_stride, at, begin, end,
+            static_cast<char*>(to.data()), value * to_stride, value * from.shape(1));
     });
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "bf16.hpp"
 #include "isa.hpp"
 
 namespace embertide {
@@ -11,10 +12,11 @@ namespace embertide {
 EMBERTIDE_KERNEL(void, gather_rows, const char* from, int64_t from_stride, const int64_t* index,
                  int64_t begin, int64_t end, char* to, int64_t to_stride, int64_t bytes)
 
-// to[i] = scale[index[i]] * from[index[i]] for i in [begin, end); strides in values.
-EMBERTIDE_KERNEL(void, gather_scaled_rows, const float* from, int64_t from_stride,
-                 const float* scale, const int64_t* index, int64_t begin, int64_t end, float* to,
-                 int64_t to_stride, int64_t width)
+// to[i] = scale[index[i]] * from[index[i]] for i in [begin, end), of the values that `from` has;
+// strides in values.
+EMBERTIDE_KERNEL(void, gather_scaled_rows, Values from, int64_t from_stride, const float* scale,
+                 const int64_t* index, int64_t begin, int64_t end, void* to, int64_t to_stride,
+                 int64_t width)
 
 // to[index[i]] = from[i] for i in [begin, end), `bytes` each; strides in bytes.
 EMBERTIDE_KERNEL(void, scatter_rows, const char* from, int64_t from_stride, const int64_t* index,

@@ -14,7 +14,7 @@ namespace {
 constexpr float kNoScores = -1e30f;  // the logarithm of a sum of none: finite
 
 void pair_scores(Matrix<float> out, std::optional<AnyNumbers> rows, AnyNumbers indptr,
-                 AnyNumbers indices, std::optional<AnyNumbers> edges, InMatrix<float> key,
+                 AnyNumbers indices, std::optional<AnyNumbers> edges, InRows key,
                  InMatrix<float> query, std::optional<InMatrix<float>> vector, float slope,
                  float scale) {
     PairScores p{};
@@ -49,7 +49,7 @@ void pair_scores(Matrix<float> out, std::optional<AnyNumbers> rows, AnyNumbers i
     }
     require(row_stride(out, "out") == p.heads, "out: contiguous");
     p.nonzeros = nonzeros;
-    p.key = key.data();
+    p.key = values_of(key, "key");
     p.query = query.data();
     p.key_stride = row_stride(key, "key");
     p.query_stride = row_stride(query, "query");

@@ -9,7 +9,8 @@ namespace embertide {
 struct PairScores {
     int64_t nonzeros;
     Numbers rows, indptr, indices, edges;
-    const float *key, *query, *vector;  // vector: GATv2's, null for dot products
+    Values key;
+    const float *query, *vector;  // vector: GATv2's, null for dot products
     int64_t key_stride, query_stride, heads, per_head;
     float slope, scale;
     float* out;  // [positions, heads]

@@ -6,16 +6,17 @@
 namespace embertide::EMBERTIDE_ISA {
 namespace {
 
-template <bool kDot>
+template <bool kDot, typename Key>
 void score_row(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
+    const Key* keys = static_cast<const Key*>(p.key.data);
     const int64_t width = p.heads * p.per_head;
     const float* query = p.query + (p.rows.data ? at(p.rows, row) : row) * p.query_stride;
     for (int64_t e = begin; e < end; ++e) {
         if (e + kFar < p.nonzeros)
-            prefetch_far(p.key + at(p.indices, e + kFar) * p.key_stride, width);
+            prefetch_far(keys + at(p.indices, e + kFar) * p.key_stride, width);
         if (e + kNear < p.nonzeros)
-            prefetch_near(p.key + at(p.indices, e + kNear) * p.key_stride, width);
-        const float* key = p.key + at(p.indices, e) * p.key_stride;
+            prefetch_near(keys + at(p.indices, e + kNear) * p.key_stride, width);
+        const Key* key = keys + at(p.indices, e) * p.key_stride;
         float* out = p.out + (p.edges.data ? at(p.edges, e) : e) * p.heads;
         for (int64_t h = 0; h < p.heads; ++h) {
             const int64_t f = h * p.per_head;
@@ -32,8 +33,9 @@ inline int lanes_from(int64_t head, int64_t heads) {
 }  // namespace
 
 void score_pairs(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
-    if (p.vector) score_row<false>(p, row, begin, end);
-    else score_row<true>(p, row, begin, end);
+    const auto of_floats = p.vector ? score_row<false, float> : score_row<true, float>;
+    const auto of_bf16 = p.vector ? score_row<false, Bf16> : score_row<true, Bf16>;
+    (p.key.narrow ? of_bf16 : of_floats)(p, row, begin, end);
 }
 
 void measure_scores(const float* scores, int64_t count, int64_t heads, float* top, float* total) {

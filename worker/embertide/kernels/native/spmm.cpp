@@ -63,7 +63,7 @@ Epilogue from_row(Epilogue last, int64_t at) {
     return last;
 }
 
-Gather gather_of(const Pattern& pattern, const InMatrix<float>& x, const Factors& weights,
+Gather gather_of(const Pattern& pattern, const InRows& x, const Factors& weights,
                  const Factors& source_scale, const Factors& target_scale, int64_t out_rows) {
     const int64_t sources = x.shape(0);
     require(pattern.sources() <= sources, "indices: beyond the rows of x");
@@ -73,7 +73,7 @@ Gather gather_of(const Pattern& pattern, const InMatrix<float>& x, const Factors
     g.weights = data_of(weights, pattern.nnz(), "weights: one for each non-zero");
     g.source_scale = data_of(source_scale, sources, "source_scale: one for each row of x");
     g.target_scale = data_of(target_scale, out_rows, "target_scale: one for each row of out");
-    g.x = x.data();
+    g.x = values_of(x, "x");
     g.x_stride = row_stride(x, "x");
     g.width = x.shape(1);
     return g;
@@ -90,40 +90,73 @@ std::unique_ptr<float[]> reduce_pieces(const Pattern& pattern, const Gather& g) 
     return partial;
 }
 
-void spmm(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Factors weights,
-          Factors source_scale, Factors target_scale, Last finish, bool accumulate, bool maximum,
-          float empty) {
+// Rows of out: written where they are, or made elsewhere and rounded to bfloat16.
+struct Finished {
+    void* data;
+    int64_t stride, width;
+    bool narrow;
+
+    Finished(const Rows& out, bool accumulate)
+        : data(out.data()), stride(row_stride(out, "out")), width(out.shape(1)),
+          narrow(is_narrow(out, "out")) {
+        require(!narrow || !accumulate, "out: float32, since it is added to");
+    }
+
+    float* row(int64_t at) const { return static_cast<float*>(data) + at * stride; }
+
+    void round(const float* from, int64_t from_stride, int64_t at, int64_t rows) const {
+        EMBERTIDE_PICK(round_rows)
+        (from, from_stride, rows, width, static_cast<Bf16*>(data) + at * stride, stride);
+    }
+};
+
+void spmm(const Pattern& pattern, Rows out, InRows x, Factors weights, Factors source_scale,
+          Factors target_scale, Last finish, bool accumulate, bool maximum, float empty) {
     require(out.shape(1) == x.shape(1), "out: as wide as x");
     Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
     g.maximum = maximum;
     g.empty = empty;
     const Epilogue last = epilogue(finish, out.shape(0), g.width, accumulate);
     if (!g.width) return;
-    const int64_t stride = row_stride(out, "out");
+    const Finished to(out, accumulate);
+    require(!to.narrow || !pattern.scatters(), "out: float32, since only some rows are written");
     const auto partial = reduce_pieces(pattern, g);
     const auto run = EMBERTIDE_PICK(gather_reduce);
     const auto join = EMBERTIDE_PICK(join_pieces);
+    const int64_t rows = std::max<int64_t>(1, kCached / g.width);
     parallel_for(pattern.tasks().size(), [&](int64_t task) {
         const auto [begin, end] = pattern.tasks()[task];
         const auto* hub = pattern.long_row(task);
-        run(g, last, begin, end - (hub ? 1 : 0), false, out.data(), stride);
+        const int64_t ordinary = end - (hub ? 1 : 0);
+        std::unique_ptr<float[]> buffer(to.narrow ? new float[rows * g.width] : nullptr);
+        if (!to.narrow) run(g, last, begin, ordinary, false, to.row(0), to.stride);
+        for (int64_t at = begin; to.narrow && at < ordinary; at += rows) {
+            const int64_t stop = std::min(at + rows, ordinary);
+            run(g, last, at, stop, true, buffer.get(), g.width);
+            to.round(buffer.get(), g.width, at, stop - at);
+        }
         count_entries(pattern.start(end) - pattern.start(begin));
         if (!hub) return;
-        const int64_t to = g.rows ? g.rows[hub->row] : hub->row;
+        const int64_t row = g.rows ? g.rows[hub->row] : hub->row;
         join(g, last, hub->row, partial.get() + hub->first_piece * g.width, hub->pieces,
-             out.data() + to * stride);
+             to.narrow ? buffer.get() : to.row(row));
+        if (to.narrow) to.round(buffer.get(), g.width, row, 1);
     });
 }
 
-// Where a chunk that starts at row `at` ends: a multiple of a tile's rows, not much over `most`
-// non-zeros.
+// Where a chunk that starts at row `at` ends: behind at most `rows` rows that have non-zeros, a
+// multiple of a tile's, and not much over `most` non-zeros.
 int64_t chunk_end(const Pattern& pattern, int64_t at, int64_t end, int64_t rows, int64_t most) {
     const int64_t first = at < end ? pattern.start(at) : 0;
-    int64_t stop = std::min(at + kTileMultiple, end);
-    while (stop < end && stop + kTileMultiple <= at + rows &&
-           pattern.start(std::min(stop + kTileMultiple, end)) - first <= most)
-        stop = std::min(stop + kTileMultiple, end);
-    return stop;
+    int64_t filled = 0, start = first;
+    for (; at < end; ++at) {
+        const int64_t stop = pattern.start(at + 1);
+        if (stop == start) continue;
+        if (filled == rows || (filled && filled % kTileMultiple == 0 && stop - first > most)) break;
+        ++filled;
+        start = stop;
+    }
+    return at;
 }
 
 std::unique_ptr<float[]> pack(const Weight& weight) {
@@ -133,25 +166,26 @@ std::unique_ptr<float[]> pack(const Weight& weight) {
     return packed;
 }
 
-// out = epilogue(spmm(x) @ weight.T), or of that and what is in out: a few rows at a time are reduced into a buffer that stays in
-// the cache, and multiplied from there.
-void spmm_linear(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, Weight weight,
-                 Factors weights, Factors source_scale, Factors target_scale, Last finish,
-                 bool accumulate, bool maximum) {
+// out = epilogue(spmm(x) @ weight.T), or of that and what is in out: a few rows at a time are reduced
+// into a buffer that stays in the cache, and multiplied from there; those without non-zeros are not.
+void spmm_linear(const Pattern& pattern, Rows out, InRows x, Weight weight, Factors weights,
+                 Factors source_scale, Factors target_scale, Last after, bool accumulate,
+                 bool maximum) {
     const int64_t n = weight.shape(0), k = weight.shape(1);
     require(static_cast<int64_t>(x.shape(1)) == k, "weight: one column for each column of x");
     require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
     require(!pattern.scatters(), "pattern: must hold every row of out");
     Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
     g.maximum = maximum;
-    const Epilogue last = product_epilogue(finish, out.shape(0), n, accumulate), none{};
+    const Epilogue last = product_epilogue(after, out.shape(0), n, accumulate), none{};
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
-    const int64_t out_stride = row_stride(out, "out");
+    const Finished to(out, accumulate);
     const auto packed = pack(weight);
     const auto partial = reduce_pieces(pattern, g);
-    const auto run = EMBERTIDE_PICK(gather_reduce);
+    const auto fill = EMBERTIDE_PICK(gather_filled);
     const auto join = EMBERTIDE_PICK(join_pieces);
     const auto multiply = EMBERTIDE_PICK(dense_rows);
+    const auto finish = EMBERTIDE_PICK(finish_empty);
     const int64_t most = std::max<int64_t>(1, kAsked / k);
     // A row's stride is no multiple of 4 KiB, which would put a tile's rows into one cache set.
     const int64_t stride = (k + 15) / 16 * 16 + 16;
@@ -162,41 +196,61 @@ void spmm_linear(const Pattern& pattern, Matrix<float> out, InMatrix<float> x, W
         // Reduced row by row, a hub excepted, which is there in pieces.
         const int64_t ordinary = end - (hub ? 1 : 0);
         std::unique_ptr<float[]> buffer(new float[rows * stride]);
+        std::unique_ptr<int32_t[]> filled(new int32_t[rows]);
+        std::unique_ptr<float[]> products(to.narrow ? new float[rows * n] : nullptr);
+        const auto chunk = [&, end = end](int64_t at) {
+            return chunk_end(pattern, at, to.narrow ? std::min(at + rows, end) : end, rows, most);
+        };
         Gather mine = g;
-        for (int64_t at = begin, stop; at < end; at = stop) {
-            stop = chunk_end(pattern, at, end, rows, most);
-            run(mine, none, at, std::min(stop, ordinary), true, buffer.get(), stride);
-            if (stop > ordinary)
+        int64_t at = begin, stop = chunk(at);
+        for (int64_t next; at < end; at = stop, stop = next) {
+            int64_t count =
+                fill(mine, at, std::min(stop, ordinary), buffer.get(), stride, filled.get());
+            if (stop > ordinary) {
                 join(g, none, hub->row, partial.get() + hub->first_piece * k, hub->pieces,
-                     buffer.get() + (hub->row - at) * stride);
-            const int64_t next = std::min(chunk_end(pattern, stop, end, rows, most), ordinary);
-            Ahead ahead{&g, pattern.start(stop), next > stop ? pattern.start(next) : 0};
+                     buffer.get() + count * stride);
+                filled[count++] = static_cast<int32_t>(hub->row - at);
+            }
+            next = chunk(stop);
+            const int64_t behind = std::min(next, ordinary);
+            Ahead ahead{&g, pattern.start(stop), behind > stop ? pattern.start(behind) : 0};
             ahead.end = std::min(ahead.end, ahead.next + most);
-            multiply(buffer.get(), stride, stop - at, k, packed.get(), n,
-                     out.data() + at * out_stride, out_stride, from_row(last, at), &ahead);
+            float* const made = to.narrow ? products.get() : to.row(at);
+            const int64_t made_stride = to.narrow ? n : to.stride;
+            const Epilogue here = from_row(last, at);
+            multiply(buffer.get(), stride, count, k, packed.get(), n, made, made_stride,
+                     filled.get(), here, &ahead);
+            finish(n, made, made_stride, stop - at, filled.get(), count, here);
+            if (to.narrow) to.round(made, n, at, stop - at);
             mine.asked = ahead.next;
         }
         count_entries(pattern.start(end) - pattern.start(begin));
     });
 }
 
-void dense(Matrix<float> out, InMatrix<float> x, Weight weight, Last finish, bool accumulate) {
+void dense(Rows out, InMatrix<float> x, Weight weight, Last finish, bool accumulate) {
     const int64_t n = weight.shape(0), k = weight.shape(1);
     require(static_cast<int64_t>(x.shape(1)) == k, "weight: one column for each column of x");
     require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
     require(x.shape(0) == out.shape(0), "out: one row for each row of x");
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
     const Epilogue last = product_epilogue(finish, out.shape(0), n, accumulate);
-    const int64_t x_stride = row_stride(x, "x"), out_stride = row_stride(out, "out");
+    const int64_t x_stride = row_stride(x, "x");
+    const Finished to(out, accumulate);
     const auto packed = pack(weight);
     const auto multiply = EMBERTIDE_PICK(dense_rows);
     // A block of rows stays in the cache while the panels of the weight pass by.
     const int64_t rows = std::max<int64_t>(1, kCached / k / kTileMultiple) * kTileMultiple;
     parallel_ranges(x.shape(0), std::max(kRows / rows, int64_t{1}) * rows,
                     [&](int64_t begin, int64_t end) {
-        for (int64_t at = begin; at < end; at += rows)
-            multiply(x.data() + at * x_stride, x_stride, std::min(rows, end - at), k, packed.get(),
-                     n, out.data() + at * out_stride, out_stride, from_row(last, at), nullptr);
+        std::unique_ptr<float[]> products(to.narrow ? new float[rows * n] : nullptr);
+        for (int64_t at = begin; at < end; at += rows) {
+            const int64_t count = std::min(rows, end - at);
+            multiply(x.data() + at * x_stride, x_stride, count, k, packed.get(), n,
+                     to.narrow ? products.get() : to.row(at), to.narrow ? n : to.stride, nullptr,
+                     from_row(last, at), nullptr);
+            if (to.narrow) to.round(products.get(), n, at, count);
+        }
     });
 }
 

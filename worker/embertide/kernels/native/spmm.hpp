@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "bf16.hpp"
 #include "isa.hpp"
 
 namespace embertide {
@@ -32,7 +33,7 @@ struct Gather {
     const float* weights;            // per non-zero, or null
     const float* source_scale;       // per source row, or null
     const float* target_scale;       // per output row, or null
-    const float* x;
+    Values x;
     int64_t x_stride, width, nnz;
     bool maximum;
     float empty;  // maximum of a row without non-zeros, before the epilogue
@@ -54,6 +55,11 @@ EMBERTIDE_KERNEL(void, index_range, const void* values, bool wide, int64_t count
 EMBERTIDE_KERNEL(void, gather_reduce, const Gather& g, const Epilogue& last, int64_t begin,
                  int64_t end, bool packed, float* to, int64_t stride)
 
+// The rows among [begin, end) that have non-zeros, reduced, side by side at `to`. Their numbers, less
+// `begin`, go to `filled`; returns how many there are.
+EMBERTIDE_KERNEL(int64_t, gather_filled, const Gather& g, int64_t begin, int64_t end, float* to,
+                 int64_t stride, int32_t* filled)
+
 // Non-zeros [begin, end), all of one row, reduced without any epilogue.
 EMBERTIDE_KERNEL(void, reduce_piece, const Gather& g, int64_t begin, int64_t end, float* to)
 
@@ -65,10 +71,20 @@ EMBERTIDE_KERNEL(void, join_pieces, const Gather& g, const Epilogue& last, int64
 EMBERTIDE_KERNEL(int64_t, packed_floats, int64_t n, int64_t k)
 EMBERTIDE_KERNEL(void, pack_weight, const float* weight, int64_t n, int64_t k, float* packed)
 
-// out[i] = epilogue(x[i] @ weight.T) for `rows` rows. Meanwhile as many rows of `ahead` are asked
-// for as the product has steps, since it leaves the memory idle; `ahead.next` moves behind them.
+// out[to[i]] = epilogue(x[i] @ weight.T) for `rows` rows; without `to`, out[i]. Meanwhile as many rows
+// of `ahead` are asked for as the product has steps, since it leaves the memory idle; `ahead.next`
+// moves behind them.
 EMBERTIDE_KERNEL(void, dense_rows, const float* x, int64_t x_stride, int64_t rows, int64_t k,
-                 const float* packed, int64_t n, float* out, int64_t out_stride,
+                 const float* packed, int64_t n, float* out, int64_t out_stride, const int32_t* to,
                  const Epilogue& last, Ahead* ahead)
+
+// The same for the rows among `rows` that are not among the `count` ascending ones of `filled`: of
+// each the product is zero.
+EMBERTIDE_KERNEL(void, finish_empty, int64_t n, float* out, int64_t out_stride, int64_t rows,
+                 const int32_t* filled, int64_t count, const Epilogue& last)
+
+// Rows of `width` values, rounded to bfloat16; strides count values.
+EMBERTIDE_KERNEL(void, round_rows, const float* from, int64_t from_stride, int64_t rows,
+                 int64_t width, Bf16* to, int64_t to_stride)
 
 }  // namespace embertide

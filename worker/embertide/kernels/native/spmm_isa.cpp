@@ -24,11 +24,12 @@ inline Ends ends_of(const Gather& g, const Epilogue& last, int64_t out) {
 }
 
 // Columns [0, lanes * vectors) of non-zeros [begin, end), in registers.
-template <int lanes, int vectors, bool maximum, typename Index>
+template <int lanes, int vectors, bool maximum, typename Index, typename Value>
 inline void reduce(const Gather& g, int64_t column, int64_t begin, int64_t end,
                    Vec<lanes> (&sums)[vectors]) {
     const Index* index = static_cast<const Index*>(g.indices);
-    const float *x = g.x + column, *weights = g.weights, *scale = g.source_scale;
+    const Value* x = static_cast<const Value*>(g.x.data) + column;
+    const float *weights = g.weights, *scale = g.source_scale;
     const int64_t stride = g.x_stride, nnz = g.nnz, asked = g.asked;
     for (int64_t e = begin; e < end; ++e) {
         if (e + kFar < nnz) {
@@ -37,7 +38,7 @@ inline void reduce(const Gather& g, int64_t column, int64_t begin, int64_t end,
             if (scale) __builtin_prefetch(scale + far);
         }
         if (e + kNear < nnz) prefetch_near(x + index[e + kNear] * stride, lanes * vectors);
-        const float* row = x + index[e] * stride;
+        const Value* row = x + index[e] * stride;
         float factor = weights ? weights[e] : 1.0f;
         if (scale) factor *= scale[index[e]];
         const Vec<lanes> f = splat<lanes>(factor);
@@ -64,47 +65,52 @@ inline void finish(const Gather& g, const Epilogue& last, int64_t column, Ends e
     store<lanes>(to + column, activate<lanes>(value, last) * splat<lanes>(ends.last));
 }
 
-template <int lanes, int vectors, bool maximum, typename Index>
+template <int lanes, int vectors, bool maximum, typename Index, typename Value>
 inline void reduce_columns(const Gather& g, const Epilogue& last, int64_t column, int64_t begin,
                            int64_t end, Ends ends, float* to) {
     const float start = !maximum ? 0.0f : begin == end ? g.empty : -__builtin_inff();
     Vec<lanes> sums[vectors];
     for (int v = 0; v < vectors; ++v) sums[v] = splat<lanes>(start);
-    reduce<lanes, vectors, maximum, Index>(g, column, begin, end, sums);
+    reduce<lanes, vectors, maximum, Index, Value>(g, column, begin, end, sums);
     for (int v = 0; v < vectors; ++v)
         finish<lanes>(g, last, column + v * lanes, ends, sums[v], to);
 }
 
 // All columns of one row: the widest runs of registers first.
-template <bool maximum, typename Index>
+template <bool maximum, typename Index, typename Value>
 void reduce_row(const Gather& g, const Epilogue& last, int64_t begin, int64_t end, Ends ends,
                 float* to) {
     constexpr int lanes = EMBERTIDE_LANES, most = EMBERTIDE_SUM_VECTORS;
     int64_t at = 0;
     const int64_t width = g.width;
     for (; at + lanes * most <= width; at += lanes * most)
-        reduce_columns<lanes, most, maximum, Index>(g, last, at, begin, end, ends, to);
+        reduce_columns<lanes, most, maximum, Index, Value>(g, last, at, begin, end, ends, to);
     for (; at + lanes * most / 2 <= width; at += lanes * most / 2)
-        reduce_columns<lanes, most / 2, maximum, Index>(g, last, at, begin, end, ends, to);
+        reduce_columns<lanes, most / 2, maximum, Index, Value>(g, last, at, begin, end, ends, to);
     for (; at + lanes * most / 4 <= width; at += lanes * most / 4)
-        reduce_columns<lanes, most / 4, maximum, Index>(g, last, at, begin, end, ends, to);
+        reduce_columns<lanes, most / 4, maximum, Index, Value>(g, last, at, begin, end, ends, to);
     for (; at + lanes <= width; at += lanes)
-        reduce_columns<lanes, 1, maximum, Index>(g, last, at, begin, end, ends, to);
+        reduce_columns<lanes, 1, maximum, Index, Value>(g, last, at, begin, end, ends, to);
     if constexpr (lanes > 8)
         for (; at + 8 <= width; at += 8)
-            reduce_columns<8, 1, maximum, Index>(g, last, at, begin, end, ends, to);
+            reduce_columns<8, 1, maximum, Index, Value>(g, last, at, begin, end, ends, to);
     if constexpr (lanes > 4)
         for (; at + 4 <= width; at += 4)
-            reduce_columns<4, 1, maximum, Index>(g, last, at, begin, end, ends, to);
+            reduce_columns<4, 1, maximum, Index, Value>(g, last, at, begin, end, ends, to);
     for (; at < width; ++at)
-        reduce_columns<1, 1, maximum, Index>(g, last, at, begin, end, ends, to);
+        reduce_columns<1, 1, maximum, Index, Value>(g, last, at, begin, end, ends, to);
 }
 
 using ReduceRow = void (*)(const Gather&, const Epilogue&, int64_t, int64_t, Ends, float*);
 
+template <bool maximum, typename Value>
+ReduceRow pick_index(const Gather& g) {
+    return g.wide_indices ? reduce_row<maximum, int64_t, Value> : reduce_row<maximum, int32_t, Value>;
+}
+
 ReduceRow pick(const Gather& g) {
-    if (g.maximum) return g.wide_indices ? reduce_row<true, int64_t> : reduce_row<true, int32_t>;
-    return g.wide_indices ? reduce_row<false, int64_t> : reduce_row<false, int32_t>;
+    if (g.maximum) return g.x.narrow ? pick_index<true, Bf16>(g) : pick_index<true, float>(g);
+    return g.x.narrow ? pick_index<false, Bf16>(g) : pick_index<false, float>(g);
 }
 
 template <typename Index>
@@ -137,8 +143,32 @@ void gather_reduce(const Gather& g, const Epilogue& last, int64_t begin, int64_t
     }
 }
 
+int64_t gather_filled(const Gather& g, int64_t begin, int64_t end, float* to, int64_t stride,
+                      int32_t* filled) {
+    const ReduceRow run = pick(g);
+    const Epilogue none{};
+    int64_t count = 0;
+    for (int64_t row = begin, start = row_start(g, begin), stop; row < end; ++row, start = stop) {
+        stop = row_start(g, row + 1);
+        if (start == stop) continue;
+        run(g, none, start, stop, ends_of(g, none, row), to + count * stride);
+        filled[count++] = static_cast<int32_t>(row - begin);
+    }
+    return count;
+}
+
 void reduce_piece(const Gather& g, int64_t begin, int64_t end, float* to) {
     pick(g)(g, Epilogue{}, begin, end, Ends{}, to);
+}
+
+void round_rows(const float* from, int64_t from_stride, int64_t rows, int64_t width, Bf16* to,
+                int64_t to_stride) {
+    constexpr int lanes = EMBERTIDE_LANES;
+    for (int64_t row = 0; row < rows; ++row, from += from_stride, to += to_stride) {
+        int64_t at = 0;
+        for (; at + lanes <= width; at += lanes) store<lanes>(to + at, load<lanes>(from + at));
+        for (; at < width; ++at) store<1>(to + at, from[at]);
+    }
 }
 
 void join_pieces(const Gather& g, const Epilogue& last, int64_t row, const float* pieces,

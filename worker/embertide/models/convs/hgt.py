@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from embertide.models.builder import ProgramBuilder
+from embertide.models.convs.relation_heads import merged, turned
 from embertide.models.node_types import NodeTypes
 from embertide.models.options.relational import DglHgt, PygHgt
 from embertide.models.weights import Scope
@@ -41,11 +42,6 @@ class _Heads:
     value: Tensors
     names: Names
 
-    @property
-    def columns(self) -> int:
-        """Of the result."""
-        return self.heads * self.width
-
 
 def attend_over_relations(b: ProgramBuilder, types: NodeTypes, given: _Heads) -> Tensors:
     """Destination type -> [N, H*D] the weighted sums of the values of all its in-edges."""
@@ -58,57 +54,25 @@ def attend_over_relations(b: ProgramBuilder, types: NodeTypes, given: _Heads) ->
                 parts.append(_sums(b, given, relation))
         with b.of_type(destination):
             values = tuple(given.names[one][1] for one in into)
-            found[destination] = _merge(b, given, tuple(parts), values)
+            found[destination] = merged(b, tuple(parts), values, (given.heads, given.width))
     return found
 
 
 def _sums(b: ProgramBuilder, given: _Heads, relation: Relation) -> str:
     """[N, H*D + H] sums of values within a relation, and the logarithms of their scores' sums."""
     matrix, _, prior = given.names[relation]
-    heads, width, columns = given.heads, given.width, given.columns
-    turned = (
-        f"apart = reshape(x0, [{heads}, {width}])",
-        "through = einsum('nhg,hfg->nhf', apart, p0)",
-        "weighed = mul(through, p1)",
-        f"scaled = mul(weighed, {max(1, width) ** -0.5!r})",
-        "out = flatten(scaled)",
+    scale = max(1, given.width) ** -0.5
+    query = turned(
+        b, given.query[relation.destination], matrix, prior, (given.heads, given.width), scale
     )
-    query = b.row_wise((given.query[relation.destination],), turned, (matrix, prior), columns)
     return b.pair_attend(
         given.value[relation.source],
         query,
-        heads,
+        given.heads,
         kind="dot",
         key=given.key[relation.source],
         log_sum=True,
     )
-
-
-def _merge(
-    b: ProgramBuilder, given: _Heads, parts: tuple[str, ...], matrices: tuple[str, ...]
-) -> str:
-    """Each relation's sums through its V_r, as one softmax over the edges of all has them."""
-    heads, width, columns = given.heads, given.width, given.columns
-    lines, sums, logs = [], [], []
-    for at in range(len(parts)):
-        lines += [
-            f"values{at} = narrow(x{at}, 1, 0, {columns})",
-            f"apart{at} = reshape(values{at}, [{heads}, {width}])",
-            f"sum{at} = einsum('nhf,hfg->nhg', apart{at}, p{at})",
-            f"log{at} = narrow(x{at}, 1, {columns}, {heads})",
-        ]
-        sums.append(f"sum{at}")
-        logs.append(f"log{at}")
-    lines += [
-        f"sums = stack([{', '.join(sums)}], 1)",
-        f"logs = stack([{', '.join(logs)}], 1)",
-        "softmaxed = softmax(logs, 1)",
-        "share = unsqueeze(softmaxed, 3)",
-        "weighed = mul(sums, share)",
-        "total = sum(weighed, 1)",
-        "out = flatten(total)",
-    ]
-    return b.row_wise(parts, tuple(lines), matrices, columns)
 
 
 def pyg_hgt(b: ProgramBuilder, s: Scope, _o: PygHgt, x: Tensors, types: NodeTypes) -> Tensors:

@@ -1,7 +1,9 @@
 """Messages through the process group: gloo's sockets for CPU tensors, NCCL for CUDA's.
 
-Both ends post a pair's messages in the same order. That is all NCCL asks for: it runs what one
-call posts as one group, and groups in the order of the calls.
+NCCL runs what one call posts as one group, and a rank's groups one after the other; a group ends
+when both ends of all its messages have come to it. So both ends of a message are posted by the same
+call of the program, and all ranks go through the calls in the same order: then there is always a
+group that can end (``tests/distributed/test_order_of_calls.py`` holds every kind of step to it).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from embertide.kernels.memory import empty
 from embertide.kernels.reading import Float32s, place_rows
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import FeatureBatch, non_finite, read_features
-from embertide.readers.pool import map_splits
+from embertide.readers.pool import map_splits, readers
 from embertide.readers.splits import Split
 from embertide.spec.features import FeatureInput
 from embertide.spec.nodes import NodeInput
@@ -48,7 +48,7 @@ def load_features(
     splits: list[Split],
     schema: FeatureSchema,
 ) -> RawFeatures:
-    """Read our share of the feature rows, as many splits at once as we have threads.
+    """Read our share of the feature rows, several splits at once.
 
     A rank that has all rows, and dense ids, puts each row in its place at once.
     Collective: every rank must call.
@@ -66,7 +66,8 @@ def load_features(
     nodes = node.count if placed and node.count is not None else rows
     values = empty((nodes, schema.width)).numpy()
     loading = _Loading(ctx, node, features, schema, values, rows, placed)
-    found = map_splits(list(zip(splits, first_rows, strict=False)), loading.load, ctx.threads)
+    numbered = list(zip(splits, first_rows, strict=False))
+    found = map_splits(numbered, loading.load, readers(splits, ctx.threads))
     bad = sum(split.bad for split in found)
     first = next((split.first_bad for split in found if split.bad), None)
     _refuse_non_finite(ctx, features, bad, first)

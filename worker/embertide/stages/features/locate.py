@@ -39,9 +39,9 @@ def locate_features(ctx: RunContext, nodes: LoadedNodes, ranges: RowRanges) -> t
     for first in range(0, longest, LOCATED_ROWS):
         some = torch.from_numpy(dense[first : first + LOCATED_ROWS])
         order, counts, rows = split_by_owner(some, ranges.workers)
-        pairs = torch.stack([rows, order + first], 1).to(ctx.device, kind)
+        pairs = torch.stack([rows, order + first], 1).to(kind)
         for rank, received in enumerate(channel.all_to_all(pairs.split(counts))):
-            place_locations(locations, received.cpu(), rank)
+            place_locations(locations, received, rank)
     several, none = locations[:, 0] == -2, locations[:, 0] == -1
     # First, since one id in place of another makes both.
     _refuse(ctx, nodes, ranges, several, "duplicate feature rows", "Keep one row per id.")

@@ -13,7 +13,8 @@ from embertide.errors import InputError
 from embertide.kernels.ids import Ids
 from embertide.layouts import Loaded
 from embertide.planning.inputs import NodeSplits
-from embertide.primitives.idmap import DenseIds, HashedIds, NodeIds
+from embertide.primitives.idmap import HashedIds
+from embertide.primitives.node_ids import DenseIds, NodeIds
 from embertide.readers.nodes import read_nodes
 from embertide.readers.splits import assign_splits
 from embertide.spec.nodes import NodeInput

@@ -11,7 +11,9 @@ import torch
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges
-from embertide.layouts import Loaded
+from embertide.layouts import ROW_TYPES, Loaded
+from embertide.primitives.merging import Merging
+from embertide.stages.infer.whole_rows import SliceCount, graphs_by_rows, moves_of_slices
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
 from embertide.steps.fuse import runs
@@ -45,15 +47,35 @@ def infer(
         node type -> [N/(P*M), D'] float32 in the ``rows`` layout.
     """
     options = ctx.job.spec.inference
+    # On a GPU a wait returns at once, so there is nothing to time.
+    timed = ctx.device.type == "cpu"
+    ctx.exchange.merging = Merging(options.groups_per_message if timed else 1)
+    exchange, sampled, row_type = ctx.exchange, options.fanout != "full", ROW_TYPES[options.rows]
+    moves = None if sampled else moves_of_slices(exchange, program, ranges, row_type)
+    if moves is not None:
+        sliced, given = exchange, (program, ranges, graphs, loaded, locations)
+        exchange = exchange.whole_rows()
+        ranges = {name: of_type.whole_rows() for name, of_type in ranges.items()}
+        graphs = graphs_by_rows(program, graphs, exchange)
+        SliceCount(sliced, *given, options.group_bytes, row_type.itemsize).count(moves)
     execution = Execution(
-        exchange=ctx.exchange,
+        exchange=exchange,
         program=program,
         ranges=ranges,
         graphs=graphs,
-        tensors=Tensors(ctx.exchange, program, ranges, loaded, batch_bytes=options.group_bytes),
+        tensors=Tensors(
+            exchange,
+            program,
+            ranges,
+            loaded,
+            locations,
+            batch_bytes=options.group_bytes,
+            row_type=row_type,
+        ),
         locations=locations,
         depth=options.depth,
-        sampled=options.fanout != "full",
+        row_type=row_type,
+        sampled=sampled,
     )
     with torch.inference_mode():
         return _run(ctx, execution, clock)

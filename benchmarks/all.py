@@ -1,0 +1,144 @@
+"""Measure everything that docs/performance.md shows, in order of value, and write the page.
+
+    sudo .venv/bin/python -m benchmarks.all --prepare --work /tmp/data
+    sudo .venv/bin/python -m benchmarks.all --work /tmp/data --minutes 35
+
+Each part is one of the other commands, which keeps every case as soon as it is measured. Called
+again at the same commit on the same machine, it goes on where it was cut off; a part for which
+the time no longer suffices is left for that call. ``--prepare`` only makes the data sets (4
+minutes, 4 GiB), ``--list`` only says what would run. Root is needed for the shaped network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.dataset import make
+from benchmarks.support.kept import of_now
+from benchmarks.support.rounds import RESULTS, ROOT, table
+
+STRONG, WEAK = 18, 15
+"""Scales of the scaling command: of one graph for all, and of one worker's."""
+
+FASTEST = "torch_csr dgl_full_graph"
+"""The peers that finish scale 22 in minutes."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One call of a command.
+
+    Attributes:
+        minutes: what it takes on two cores.
+        resumes: whether it keeps cases one by one, and reads data sets from ``--work``.
+        scales: of the data sets that it reads.
+    """
+
+    name: str
+    words: str
+    minutes: float
+    scales: tuple[int, ...] = ()
+    resumes: bool = True
+
+    def command(self, given: argparse.Namespace, minutes: float) -> list[str]:
+        """The command line."""
+        words = ["-m", f"benchmarks.{self.name}", *self.words.split()]
+        words += ["--out", str(given.results / f"{self.name}.json")]
+        if self.resumes:
+            words += ["--resume", "--minutes", f"{minutes:.1f}"]
+        if self.scales:
+            words += ["--work", str(given.work)]
+        return [sys.executable, "-W", "ignore", *words]
+
+
+PARTS = (
+    Part("end_to_end", "--scale 20 --conv gcn gat --rounds 3", 16, (20,)),
+    Part("primitives", "--scale 15 --rounds 3 --gigabits 1 5 25", 6),
+    Part(
+        "scaling",
+        f"--scale {STRONG} --weak-scale {WEAK} --rounds 1",
+        3,
+        tuple(sorted({STRONG, *range(WEAK, WEAK + 4)})),
+    ),
+    Part("end_to_end", "--scale 16 --conv gcn gat --rounds 3 --settle 1", 4, (16,)),
+    Part(
+        "end_to_end",
+        f"--scale 22 --conv gcn gat --rounds 0 --grid 1x1 --peers {FASTEST}",
+        6,
+        (22,),
+    ),
+    Part("kernels", "", 3, resumes=False),
+)
+
+
+def prepare(given: argparse.Namespace) -> None:
+    """Make the data sets, the small ones first."""
+    for scale in sorted({scale for part in PARTS for scale in part.scales}):
+        print(f"data set of scale {scale}", file=sys.stderr)
+        make(given.work / f"rmat-{scale}", scale=scale)
+
+
+def measure(given: argparse.Namespace) -> bool:
+    """Run the parts that fit into the time, and write the page after each; whether all did well."""
+    begin, well = time.monotonic(), True
+    for part in PARTS:
+        left = max(0.0, given.minutes - (time.monotonic() - begin) / 60)
+        if not part.resumes and _measured(given.results / f"{part.name}.json"):
+            continue
+        if left < part.minutes:
+            print(f"{_title(part)}: left out, {left:.0f} minutes are left", file=sys.stderr)
+            continue
+        print(f"{_title(part)}, of {left:.0f} that are left", file=sys.stderr)
+        well &= _run(part.command(given, left)) == 0
+        well &= _run(_report(given)) == 0
+    print(f"took {(time.monotonic() - begin) / 60:.1f} minutes", file=sys.stderr)
+    return well
+
+
+def _title(part: Part) -> str:
+    return f"{part.name} {part.words}".rstrip() + f": about {part.minutes:g} minutes"
+
+
+def _measured(path: Path) -> bool:
+    return path.exists() and of_now(json.loads(path.read_text()))
+
+
+def _report(given: argparse.Namespace) -> list[str]:
+    words = ["--results", str(given.results), *(["--out", str(given.page)] if given.page else [])]
+    return [sys.executable, "-m", "benchmarks.report", *words]
+
+
+def _run(command: list[str]) -> int:
+    print(f"+ {shlex.join(command)}", file=sys.stderr, flush=True)
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def main() -> None:
+    """Measure, prepare or list."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=35, help="start nothing that takes longer")
+    parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "benchmarks")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of JSON files")
+    parser.add_argument("--page", type=Path, help="default docs/performance.md")
+    parser.add_argument("--prepare", action="store_true", help="only make the data sets")
+    parser.add_argument("--list", action="store_true", help="only say what would run")
+    given = parser.parse_args()
+    if given.list:
+        print(table(["part", "options", "minutes"], [[p.name, p.words, p.minutes] for p in PARTS]))
+    elif given.prepare:
+        prepare(given)
+    elif not measure(given):
+        sys.exit("a part failed: see above; the others are kept")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The section of docs/performance.md on primitives: Figs. 16 to 21 of the paper."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from benchmarks.report_words import BASELINES, PAPER, VARIANTS
+from benchmarks.support.page import Page
+from benchmarks.support.rounds import Run, table
+from benchmarks.support.svg import Series, bars
+
+
+def primitives(page: Page, results: Run) -> None:
+    """Figs. 16 to 21: each primitive against the paper's baseline."""
+    page.add(
+        "## Primitives\n\n"
+        f"{results['workers']} workers, 2^{results['scale']} nodes, D = {results['width']}, links"
+        f" shaped by {results['qdisc']}. {PAPER['primitives']}"
+    )
+    names = list(dict.fromkeys(n for case in results["cases"] for n in case["primitives"]))
+    for name in names:
+        cases = [case for case in results["cases"] if name in case["primitives"]]
+        page.add(f"### {VARIANTS[name][0]}\n\n{PAPER[name]}")
+        labels = [f"{case['gigabits']:g}G {case['grid']}" for case in cases]
+        variants = list(cases[0]["primitives"][name])
+        series = [
+            Series(
+                VARIANTS[name][1].get(variant, variant),
+                [case["primitives"][name][variant]["ratio"] for case in cases],
+            )
+            for variant in variants
+            if variant != "ours"
+        ]
+        title = f"{VARIANTS[name][0]}: a baseline's seconds by ours"
+        page.draw(
+            f"primitive-{name.replace('_', '-')}", title, bars(title, "times", labels, series)
+        )
+        page.add(_direction(name, cases))
+        head = ["link, grid", "variant", "seconds", "MiB received", "wire", "messages"]
+        head += ["peak MiB", "ratio"]
+        rows: list[list[Any]] = [
+            [
+                label,
+                VARIANTS[name][1].get(variant, variant),
+                run["seconds"],
+                run["bytes"] / 2**20,
+                run["total_wire_bytes"] / max(1, run["total_bytes"]),
+                int(run["messages"]),
+                run["peak_bytes"] / 2**20,
+                run["ratio"],
+            ]
+            for label, case in zip(labels, cases, strict=True)
+            for variant, run in case["primitives"][name].items()
+        ]
+        page.add(
+            "<details><summary>All numbers</summary>\n\n" + table(head, rows) + "\n\n</details>"
+        )
+
+
+def _direction(name: str, cases: list[Run]) -> str:
+    """Whether what we measure points where the paper's figure does."""
+    baseline = BASELINES[name]
+    best = max(cases, key=lambda case: case["primitives"][name][baseline]["ratio"])
+    ratios = [case["primitives"][name][baseline]["ratio"] for case in cases]
+    same = "the same direction" if median(ratios) > 1 else "**not** the same direction"
+    return (
+        f"*{VARIANTS[name][1][baseline]}* takes {min(ratios):.2f} to {max(ratios):.2f}"
+        f" times as long as ours over {len(ratios)} settings, most at {best['gigabits']:g} Gbit/s"
+        f" on {best['grid']}: {same}."
+    )

@@ -1,0 +1,82 @@
+"""How often a store is asked: each answer is waited for."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from typing import Any
+
+import numpy as np
+import pytest
+
+from embertide.readers.feature_schema import FeatureSchema
+from embertide.readers.features import read_features, split_features
+from embertide.spec.features import FeatureInput
+from embertide.spec.manifest import StorageSettings
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from embertide.versions.objects import objects_of
+from tests.support.s3.server import S3Server
+
+pytestmark = pytest.mark.s3
+
+
+@pytest.fixture
+def storage(s3: S3Server) -> Storage:
+    return open_storage(StorageSettings(endpoint_url=s3.endpoint, region=s3.region))
+
+
+@pytest.fixture
+def root(s3: S3Server) -> str:
+    return s3.uri(f"t-{secrets.token_hex(6)}")
+
+
+def asked(storage: Storage) -> dict[str, int]:
+    """Requests by operation, since the last call."""
+    counts = {name: counted.requests for name, counted in storage.stats.operations.items()}
+    storage.stats.operations.clear()
+    return counts
+
+
+def npy(values: np.ndarray[Any, Any]) -> bytes:
+    held = io.BytesIO()
+    np.save(held, values)
+    return held.getvalue()
+
+
+def test_an_object_is_looked_for_with_one_request(storage: Storage, root: str) -> None:
+    written = {data: storage.write(f"{root}/{len(data)}", data) for data in (b"", b"123")}
+    asked(storage)
+    assert storage.stat(f"{root}/3") == written[b"123"]
+    assert asked(storage) == {"GetObject": 1}
+    assert storage.stat(f"{root}/nothing") is None
+    assert asked(storage) == {"GetObject": 1}
+    # The answer about the first byte of nothing has no tag.
+    assert storage.stat(f"{root}/0") == written[b""]
+    assert asked(storage) == {"GetObject": 1, "HeadObject": 1}
+
+
+def test_a_version_is_listed_with_one_request(storage: Storage, root: str) -> None:
+    storage.write(f"{root}/versions/20260101T000000Z-000000/part-00000.npy", b"1")
+    asked(storage)
+    assert len(objects_of(storage, root, "20260101T000000Z-000000")) == 1
+    assert asked(storage) == {"ListObjectsV2": 1}
+
+
+def test_rows_come_with_the_header_that_says_where_they_are(storage: Storage, root: str) -> None:
+    ids = np.random.default_rng(0).permutation(64)
+    storage.write(f"{root}/x/0.npy", npy(ids[:, None] * np.ones(4, np.float32)))
+    storage.write(f"{root}/ids/0.npy", npy(ids))
+    features = FeatureInput.model_validate(
+        {"uri": f"{root}/x", "format": "npy", "idsUri": f"{root}/ids"}
+    )
+    whole = split_features(storage, features, 1 << 20, "dense")
+    halves = split_features(storage, features, 1 << 10, "dense")
+    assert (len(whole), len(halves)) == (1, 2)
+    # Of each array: what it is and its rows; where a split begins later, its header comes first.
+    for (split,), requests in (whole, 2), (halves[1:], 4):
+        asked(storage)
+        (batch,) = read_features(storage, features, "dense", split, FeatureSchema(4))
+        assert asked(storage) == {"GetObject": requests}
+        assert np.array_equal(batch.ids, ids[split.start : split.stop])
+        assert np.array_equal(batch.values[:, 3], batch.ids)

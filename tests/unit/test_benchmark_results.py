@@ -1,0 +1,173 @@
+"""What the benchmarks keep, and the page that is made from it; nothing is measured here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from benchmarks import all as everything
+from benchmarks import report
+from benchmarks.report_operator import section
+from benchmarks.support import kept as keeping
+from benchmarks.support import rounds
+from benchmarks.support.embeddings import batches, difference
+from benchmarks.support.kept import Kept
+
+Run = dict[str, Any]
+
+VARIANT = {"seconds": 1.0, "bytes": 2, "messages": 3, "peak_bytes": 4, "ratio": 2.0}
+VARIANT |= {"total_bytes": 8, "total_wire_bytes": 12}
+SYSTEM = {"wall": 3.0, "work": 2.0, "infer": 1.0, "peak_bytes": 1 << 30, "max_error": 1e-6}
+SYSTEM |= {"wall_ratio": 1.0, "work_ratio": 1.0, "infer_ratio": 1.0, "runs": 3}
+GRID = {"wall": 2.0, "critical_cpu": 1.0, "efficiency": 1.0, "bytes": 1 << 20, "messages": 7}
+GRID |= {"peak_bytes": 1 << 20, "planned_bytes": 2 << 20}
+
+RESULTS: dict[str, Run] = {
+    "primitives": {
+        **{"workers": 8, "scale": 13, "width": 128, "qdisc": "tbf"},
+        "cases": [
+            {
+                **{"gigabits": 1.0, "reached": 0.9, "grid": "1x8"},
+                "primitives": {"gemm": {"ours": VARIANT, "all_reduce": VARIANT}},
+            }
+        ],
+    },
+    "end_to_end": {
+        "cases": [
+            {
+                **{"scale": 20, "conv": "gat", "features": "npy"},
+                "systems": {"torch_csr": SYSTEM, "ours 1x1": SYSTEM},
+            }
+        ],
+    },
+    "scaling": {
+        "cases": [
+            {
+                **{"kind": "weak", "conv": "gcn", "scales": {"1x1": 15, "2x1": 16}},
+                "grids": {"1x1": GRID, "2x1": GRID},
+            }
+        ],
+    },
+}
+
+PageOf = Callable[..., str]
+
+
+@pytest.fixture
+def page_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PageOf:
+    """The page that is made where there are results of these names only."""
+
+    def make(*names: str) -> str:
+        for name in names:
+            results = {"where": rounds.where(), "machine": {}, **RESULTS[name]}
+            (tmp_path / f"{name}.json").write_text(json.dumps(results))
+        words = ["--results", str(tmp_path), "--out", str(tmp_path / "page.md")]
+        monkeypatch.setattr(sys, "argv", ["report", *words])
+        report.main()
+        return (tmp_path / "page.md").read_text()
+
+    return make
+
+
+def test_page_is_made_from_what_there_is(page_of: PageOf, tmp_path: Path) -> None:
+    page = page_of("primitives")
+    assert "the same direction" in page
+    assert "| 1G 1x8 | ours | 1.00 | 0.00000191 | 1.50 | 3 |" in page
+    figure = tmp_path / "page" / "primitive-gemm.svg"
+    assert figure.name in page
+    assert ElementTree.parse(figure).getroot().tag.endswith("svg")
+    assert "Fig. 14" not in page
+
+
+@pytest.mark.parametrize(
+    ("name", "paper", "row"),
+    [
+        ("end_to_end", "Fig. 14", "| ours 1x1 | 3.00 | 2.00 | 1.00 | 1.00 | 1.00 | 1,024 |"),
+        ("scaling", "Fig. 15", "| 2x1 | 16 | 2.00 | 1.00 | 1.00 | 1.00 | 7 | 1.00 | 2.00 |"),
+    ],
+)
+def test_a_section_stands_beside_the_papers_figure(
+    page_of: PageOf, tmp_path: Path, name: str, paper: str, row: str
+) -> None:
+    page = page_of(name)
+    assert f"**The paper, {paper}:**" in page
+    assert row in page
+    for figure in (tmp_path / "page").iterdir():
+        assert f"(page/{figure.name})" in page
+        ElementTree.parse(figure)
+
+
+def test_a_page_without_results_is_a_page(page_of: PageOf) -> None:
+    assert page_of().startswith("# Performance")
+
+
+def test_embeddings_are_compared_row_by_row() -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    order = np.array([2, 0, 3, 1])
+    assert difference(batches(rows), rows) == 0
+    assert difference([(order[:3], rows[order[:3]]), (order[3:], rows[order[3:]])], rows) == 0
+    assert difference([(order, rows)], rows) == 6
+    assert difference([(order[:3], rows[order[:3]])], rows) == float("inf")
+    assert not difference([(order, rows[order] * float("nan"))], rows) < 1
+
+
+def test_what_is_kept_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, cases = tmp_path / "x.json", [{"scale": 16}, {"scale": 20}]
+
+    def begin(about: Run, *, minutes: float | None = None) -> Kept:
+        return Kept("x", about, out=out, resume=True, minutes=minutes)
+
+    first = begin({"rounds": 3})
+    first.limits(lambda: {"copy_1": 1.0})
+    first.add({"scale": 16, "systems": {}})
+    again = begin({"rounds": 3})
+    assert (again.machine, list(again.missing(cases, dict))) == ({"copy_1": 1.0}, [cases[1]])
+    again.add({"scale": 20, "systems": {}})
+    assert [case["scale"] for case in json.loads(out.read_text())["cases"]] == [16, 20]
+    assert list(begin({"rounds": 1}).missing(cases, dict)) == cases
+    assert list(begin({"rounds": 1}, minutes=-1).missing(cases, dict)) == []
+    elsewhere = rounds.where() | {"commit": "of later"}
+    monkeypatch.setattr(keeping, "where", lambda: elsewhere)
+    assert list(begin({"rounds": 3}).missing(cases, dict)) == cases
+
+
+def test_parts_run_in_order_as_long_as_there_is_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = {"where": rounds.where(), "kernels": {}}
+    (tmp_path / "kernels.json").write_text(json.dumps(there))
+    parts = (
+        everything.Part("end_to_end", "--scale 8", 99),
+        everything.Part("machine", "--mib 8", 1, resumes=False),
+        everything.Part("kernels", "", 1, resumes=False),
+    )
+    monkeypatch.setattr(everything, "PARTS", parts)
+    run: list[list[str]] = []
+    monkeypatch.setattr(everything, "_run", lambda command: run.append(command) or 0)
+    words = ["--results", str(tmp_path), "--minutes", "2"]
+    monkeypatch.setattr(sys, "argv", ["all", *words])
+    everything.main()
+    assert [command[command.index("-m") + 1] for command in run] == [
+        "benchmarks.machine",
+        "benchmarks.report",
+    ]
+    assert "end_to_end --scale 8: about 99 minutes: left out" in capsys.readouterr().err
+
+
+def test_the_operators_numbers_become_a_section_of_the_page() -> None:
+    step = {"cores": 0.1, "rss_bytes": 100 << 20, "requests_per_second": 5.0,
+            "passes_per_second": 40.0, "pass_seconds": 0.004}  # fmt: skip
+    latency = {"median_seconds": 0.2, "p99_seconds": 0.9, "count": 20}
+    now = {"jobs": 1000, "latency_at": 50, "running": {"50": step}, "apply_to_statefulset": latency}
+    text = section({"operators": {"now": now}})
+    assert "| now | 50 | 100 | 0.1" in text
+    assert "1000 EmbeddingJobs" in text

@@ -1,0 +1,47 @@
+"""The plan knows what is on its way from a store that is far away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from embertide.models.read import read_model
+from embertide.planning.graph import plan_graph
+from embertide.planning.inputs import Inputs, list_inputs
+from embertide.planning.memory import planned_memory
+from embertide.readers.splits import Split
+from embertide.spec.grid import GridShape
+from embertide.spec.manifest import load_manifest
+from embertide.storage.opening import open_storage
+from tests.support.small_job import SmallJob
+
+MIB = 1 << 20
+
+
+def test_readers_beyond_the_threads_are_planned(tmp_path: Path) -> None:
+    job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
+    inputs = list_inputs(storage, job)
+    program = read_model(storage, job.spec.model.uri)
+    ((name, nodes),) = inputs.by_nodes.items()
+    ((relation, edges),) = inputs.by_edges.items()
+
+    def planned(scheme: str) -> dict[str, int]:
+        def many(splits: list[Split], size: int) -> list[Split]:
+            uri = splits[0].uri.replace("file", scheme)
+            # One with all rows: how many rows there are stays the same.
+            return [replace(splits[0], uri=uri, size=size)] + [
+                replace(splits[0], uri=uri, size=size, start=0, stop=0) for _ in range(9)
+            ]
+
+        given: Inputs = replace(
+            inputs,
+            by_nodes={name: replace(nodes, features=many(nodes.features, 4 * MIB))},
+            by_edges={relation: many(edges, 16 * MIB)},
+        )
+        graph = plan_graph(job, given, program, GridShape(), in_place=True)
+        return planned_memory(graph, program, None, threads=2)
+
+    here, afar = planned("file"), planned("s3")
+    assert afar["features"] - here["features"] == 6 * 4 * MIB
+    assert afar["ingest"] - here["ingest"] == 2 * 16 * MIB
+    assert {stage for stage in here if afar[stage] != here[stage]} == {"features", "ingest"}

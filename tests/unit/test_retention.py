@@ -1,0 +1,135 @@
+"""Which versions go: those beyond `keep`, remains of ended runs, what a failed run wrote."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from embertide.errors import AccessDenied, OutputError
+from embertide.spec.version_names import new_version, version_uri
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from embertide.versions.catalog import latest
+from embertide.versions.publish import discard, finish, rollback
+from tests.support.versions import (
+    CURRENT,
+    LATER,
+    NEXT,
+    OLD,
+    give_earlier_name,
+    hooked,
+    is_intact,
+    names,
+    path_of,
+    publish_one,
+    write_parts,
+)
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return open_storage()
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/out"
+
+
+# Retention
+
+
+def test_versions_beyond_keep_are_removed_oldest_first(storage: Storage, output: str) -> None:
+    for version in (OLD, CURRENT, NEXT, LATER):
+        publish_one(storage, output, version, keep=2)
+    assert names(storage, output) == [NEXT, LATER]
+    assert not path_of(output, f"versions/{OLD}").exists()
+    removed: list[str] = []
+    publish_one(
+        hooked(storage, lambda name, uri: removed.append(uri) if name == "delete" else None),
+        output, new_version(), keep=1,
+    )  # fmt: skip
+    folders = [uri.split("/")[-2] for uri in removed]
+    assert folders == sorted(folders)
+    assert set(folders) == {NEXT, LATER}
+
+
+def test_the_current_version_is_never_removed(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    publish_one(storage, output, CURRENT)
+    rollback(storage, output, OLD)
+    publish_one(storage, output, NEXT, keep=1)
+    assert names(storage, output) == [OLD, NEXT]
+    assert latest(storage, output).version == OLD
+
+
+def test_remains_of_ended_runs_are_removed_after_a_day(storage: Storage, output: str) -> None:
+    now = datetime.now(UTC)
+    ended, running = (new_version(now - timedelta(hours=hours)) for hours in (24.1, 23.9))
+    write_parts(storage, output, ended)
+    write_parts(storage, output, running)
+    storage.write(f"{output}/versions/notes/kept.txt", b"not ours")
+    storage.write(f"{version_uri(output, ended)}/.0123.part", b"of a writer that was killed")
+    publish_one(storage, output, new_version(now), keep=1)
+    assert not path_of(output, f"versions/{ended}").exists()
+    assert len(list(path_of(output, f"versions/{running}").iterdir())) == 2
+    assert path_of(output, "versions/notes/kept.txt").exists()
+
+
+def test_old_versions_that_may_not_be_removed_do_not_unpublish(
+    storage: Storage, output: str
+) -> None:
+    publish_one(storage, output, OLD)
+
+    def refuse(name: str, uri: str) -> None:
+        if name == "delete":
+            raise AccessDenied(f"{uri} may not be removed")
+
+    with pytest.raises(OutputError, match=rf"{CURRENT} of .* is published, but .*may not be rem"):
+        publish_one(hooked(storage, refuse), output, CURRENT, keep=1)
+    assert latest(storage, output).version == CURRENT
+    assert is_intact(storage, output, OLD)
+
+
+# Versions of earlier releases
+
+
+def test_versions_whose_manifest_has_its_earlier_name(storage: Storage, output: str) -> None:
+    for version in (OLD, CURRENT, NEXT):
+        publish_one(storage, output, version)
+        give_earlier_name(storage, output, version)
+    assert names(storage, output) == [OLD, CURRENT, NEXT]
+    assert latest(storage, output).version == NEXT
+    assert is_intact(storage, output, OLD)
+    rollback(storage, output, OLD)
+    assert latest(storage, output).version == OLD
+    with pytest.raises(OutputError, match=rf"{OLD} is complete; it is not removed"):
+        discard(storage, output, OLD)
+    publish_one(storage, output, LATER, keep=1)
+    assert names(storage, output) == [OLD, LATER]
+    assert not path_of(output, f"versions/{NEXT}").exists()
+
+
+def test_an_earlier_version_is_finished_like_any_other(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    publish_one(storage, output, CURRENT)
+    give_earlier_name(storage, output, CURRENT)
+    path_of(output, "LATEST").unlink()
+    assert finish(storage, output, CURRENT, keep=1).current
+    assert names(storage, output) == [CURRENT]
+
+
+# Discarding
+
+
+def test_what_a_failed_run_wrote_is_discarded(storage: Storage, output: str) -> None:
+    publish_one(storage, output, OLD)
+    write_parts(storage, output, CURRENT)
+    discard(storage, output, CURRENT)
+    assert not path_of(output, f"versions/{CURRENT}").exists()
+    discard(storage, output, NEXT)
+    with pytest.raises(OutputError, match=rf"{OLD} is complete; it is not removed"):
+        discard(storage, output, OLD)
+    assert is_intact(storage, output, OLD)

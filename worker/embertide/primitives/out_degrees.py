@@ -1,0 +1,78 @@
+"""What the edges of the whole graph add up to at the nodes that they lead from.
+
+Each rank adds up what its own non-zeros have, and sends the sums of remote sources to their
+holders: one number per unique remote row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from embertide.kernels.block import Block
+from embertide.kernels.counting import count_values
+from embertide.primitives.exchange import Channel
+from embertide.primitives.in_place import WindowRows, shown
+from embertide.primitives.sources import Sources
+
+Add = Callable[[Block, torch.Tensor], None]
+"""Adds what a block's non-zeros have to their sources."""
+
+
+def count_sources(block: Block, to: torch.Tensor) -> None:
+    """Add one for each non-zero."""
+    count_values(block.indices, to)
+
+
+def add_at_sources(
+    channel: Channel, sources: Sources, rows: int, kind: torch.dtype, add: Add
+) -> torch.Tensor:
+    """[rows] what the edges to anywhere add up to at each of our rows as a source.
+
+    Collective: every rank of the sources' axis must call.
+
+    Args:
+        rows: of ours.
+        kind: of a sum, 4 bytes.
+    """
+    if sources.window is not None:
+        return _in_place(channel, sources, sources.window, kind, add)
+    degree = torch.zeros(rows, dtype=kind, device=channel.device)
+    add(sources.local, degree)
+    by_slot = degree.new_zeros(sources.unique)
+    sent: dict[int, list[torch.Tensor]] = {i: [] for i in sources.requests}
+    for number, block in enumerate(sources.remote):
+        of_group = by_slot[slice(*sources.group(number))]
+        add(block, of_group)
+        for i, start, stop in sources.incoming(number, number + 1):
+            sent[i].append(of_group[start:stop])
+    received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}
+    channel.start(
+        [(i, torch.cat([degree.new_empty(0), *parts])) for i, parts in sent.items()],
+        list(received.items()),
+    ).wait()
+    for i, request in sources.requests.items():
+        degree.index_add_(0, request.rows, received[i])
+    return degree
+
+
+def _in_place(
+    channel: Channel, sources: Sources, window: WindowRows, kind: torch.dtype, add: Add
+) -> torch.Tensor:
+    """As :func:`add_at_sources`, of what the ranks of one host have added up themselves."""
+    own = torch.zeros((window.end, 1), dtype=kind)
+    add(sources.local, own[:, 0])
+    count_told(channel, sources)
+    rows = window.slice(channel.axis.index)
+    with shown(channel, [own]) as (seen,):
+        parts = [seen.of(i, 1)[rows, 0] for i in range(channel.axis.size)]
+        return torch.stack(parts).sum(0, dtype=kind)
+
+
+def count_told(channel: Channel, sources: Sources) -> None:
+    """Count what is told of unique remote rows, four bytes of each, as if it travelled."""
+    sent = [
+        4 * int(count) for i, count in enumerate(sources.cuts[:, -1]) if i != channel.axis.index
+    ]
+    channel.count(sent, sum(4 * len(request.rows) for request in sources.requests.values()))

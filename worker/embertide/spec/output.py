@@ -1,0 +1,67 @@
+"""Where and how the embeddings are published."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from embertide.spec.base import MAX_TYPES, Problem, SpecModel, TypeName, Uri, raise_problems
+from embertide.spec.cel import Rule
+from embertide.spec.features import FeatureFormat
+from embertide.spec.inputs import Input
+
+_ONCE = "self.nodeTypes.all(a, self.nodeTypes.exists_one(b, a == b))"
+
+
+class Output(SpecModel):
+    """Where and how the embeddings are published."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(f"!has(self.nodeTypes) || {_ONCE}", "must name each node type once", ".nodeTypes"),
+    )
+
+    uri: Uri = Field(description="Prefix used by this output alone; versions are stored under it.")
+    format: FeatureFormat = Field(
+        default="parquet", description="File format of the published embeddings."
+    )
+    dtype: Literal["float32", "float16"] = Field(
+        default="float32", description="Data type of the published embeddings."
+    )
+    node_types: list[TypeName] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_TYPES,
+        description="The node types whose embeddings are published. If unset, all that the model "
+        "gives embeddings of. What the others alone need is neither read nor computed.",
+    )
+    keep_versions: int = Field(
+        default=7,
+        ge=1,
+        description="Number of complete versions to keep; older ones are deleted after a new one "
+        "is published.",
+    )
+
+    @model_validator(mode="after")
+    def _check_types(self) -> Self:
+        names = self.node_types or []
+        problems: list[Problem] = [
+            (("nodeTypes", at), f"is {name!r}, the same as nodeTypes[{names.index(name)}]")
+            for at, name in enumerate(names)
+            if names.index(name) < at
+        ]
+        raise_problems(problems)
+        return self
+
+
+def unknown_types(given: Input, output: Output) -> list[Problem]:
+    """Node types to publish that the input does not have."""
+    there = [node.name for node in given.nodes]
+    return [
+        (
+            ("output", "nodeTypes", at),
+            f"is {name!r}; must be the name of a node type: {', '.join(there)}",
+        )
+        for at, name in enumerate(output.node_types or [])
+        if name not in there
+    ]

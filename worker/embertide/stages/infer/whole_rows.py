@@ -1,0 +1,204 @@
+"""Layers on a grid of slices whose workers all read each other's memory: whole rows instead.
+
+Slices of columns would read every source row in M pieces and change layouts twice a layer, to move
+less of what does not move at all. So a worker computes its sub-range of the rows with all columns,
+as on a grid of (P*M) x 1, and what would have moved on the grid of the job is counted move by move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.grid import ColumnSlices, RowRanges
+from embertide.layouts import Layout, Loaded
+from embertide.primitives.arriving import count_groups
+from embertide.primitives.exchange import Exchange
+from embertide.primitives.finding import find_sources
+from embertide.primitives.gemm import count_conversion
+from embertide.primitives.graph import EdgeView, LayerGraph
+from embertide.primitives.landing_in_place import Batches
+from embertide.primitives.out_degrees import count_told
+from embertide.primitives.sources import RangeHolders, Sources
+from embertide.steps.execution import Graphs
+from embertide.steps.moves import Conversion, Degrees, Landing, Move, TileRows
+from embertide.steps.program import Program
+from embertide.steps.tensors import landed_rows
+from embertide.steps.walk import Walk
+
+
+def moves_of_slices(
+    exchange: Exchange, program: Program, ranges: dict[str, RowRanges], row_type: torch.dtype
+) -> list[Move] | None:
+    """What a program moves on the job's grid, if its layers are done by whole rows instead.
+
+    Args:
+        ranges: node type -> which worker owns which nodes.
+        row_type: in which rows travel.
+
+    Returns:
+        None where the grid or its hosts are others, where the program has other moves, or sums one
+        after the other: these stay in slices, whose layout need not change between them.
+    """
+    grid = exchange.grid
+    if grid.feature == 1 or not exchange.channel("world", "features").in_place:
+        return None
+    walk = Walk(
+        program,
+        GraphSize(
+            nodes={name: of_type.nodes for name, of_type in ranges.items()},
+            edges=dict.fromkeys(program.relations, 0),
+            grid=grid.shape,
+            group_bytes=0,
+            depth=1,
+            row_bytes=row_type.itemsize,
+        ),
+    )
+    walk.all()
+    sums = sum(isinstance(move, TileRows) for move in walk.moves)
+    changes = sum(isinstance(move, Conversion) for move in walk.moves)
+    return walk.moves if changes >= sums and all(map(_is_countable, walk.moves)) else None
+
+
+def _is_countable(move: Move) -> bool:
+    if isinstance(move, TileRows):
+        return len(move.together) == 1
+    return isinstance(move, Landing | Conversion | Degrees)
+
+
+def graphs_by_rows(program: Program, graphs: Graphs, exchange: Exchange) -> Graphs:
+    """Layer graphs with our sub-range as a partition.
+
+    Args:
+        graphs: the same for all layers.
+        exchange: of a grid with one slice.
+    """
+    made = {name: _by_rows(graphs(0, name), exchange) for name in program.relations}
+    return lambda _layer, relation: made[relation]
+
+
+def _by_rows(graph: LayerGraph, exchange: Exchange) -> LayerGraph:
+    rows = graph.sub_range()
+    return LayerGraph(
+        exchange=exchange,
+        targets=graph.targets.whole_rows(),
+        origins=graph.origins.whole_rows(),
+        csr=replace(rows, cols=rows.cols.clone()),
+        group_rows=graph.group_rows,
+        pair_rows=graph.pair_rows,
+        needs=graph.needs,
+        features=graph.features,
+        relation=graph.relation,
+    )
+
+
+@dataclass(frozen=True)
+class SliceCount:
+    """Counts what would have moved on the job's grid.
+
+    Attributes:
+        ranges, graphs, loaded, locations: as :func:`embertide.stages.infer.infer` is given them.
+        batch_bytes: how much of the input would go to its owners at a time.
+        row_bytes: of a value of the rows that travel.
+    """
+
+    exchange: Exchange
+    program: Program
+    ranges: dict[str, RowRanges]
+    graphs: Graphs
+    loaded: dict[str, Loaded]
+    locations: dict[str, torch.Tensor]
+    batch_bytes: int
+    row_bytes: int
+    _asked: dict[EdgeView, Sources] = field(default_factory=dict)
+    _counted: set[tuple[EdgeView, bool]] = field(default_factory=set)
+
+    def count(self, moves: Sequence[Move]) -> None:
+        """Count all moves, and free the graphs' columns. Collective: every rank must call."""
+        for move in moves:
+            if isinstance(move, Conversion):
+                channel = self.exchange.channel("feature", move.primitive, move.layer)
+                ranges = self.ranges[self.program.types[move.x]]
+                value = self.row_bytes if move.primitive == "gemm" else FLOAT_BYTES
+                count_conversion(channel, ranges, move.width, move.to, value)
+            elif isinstance(move, Landing):
+                self._land(move)
+            elif isinstance(move, TileRows) and self.exchange.grid.graph > 1:
+                self._fetch(move)
+            elif isinstance(move, Degrees) and self.exchange.grid.graph > 1:
+                self._degrees(move)
+        for name in self.program.relations:
+            self.graphs(0, name).release()
+
+    def _fetch(self, move: TileRows) -> None:
+        """Unique remote rows, in our columns."""
+        grid, view = self.exchange.grid, move.view
+        slices = ColumnSlices(round(move.columns * grid.feature), grid.feature)
+        names = (view.relation,)
+        channel = self.exchange.channel("graph", move.primitive, view.layer, names)
+        value = self.row_bytes if move.primitive == "spmm" else FLOAT_BYTES
+        count_groups(channel, self._sources(view), value * slices.size(grid.m))
+
+    def _degrees(self, move: Degrees) -> None:
+        """A number for each of them, once for a layer graph."""
+        view = move.view
+        weights = self.graphs(0, view.relation).csr.weights
+        weighted = move.weighted and view.edge_weight and weights is not None
+        key = _of_all_layers(view), weighted
+        if key not in self._counted:
+            self._counted.add(key)
+            names = (view.relation,)
+            channel = self.exchange.channel("graph", "degrees", relations=names)
+            count_told(channel, self._sources(view))
+
+    def _sources(self, view: EdgeView) -> Sources:
+        """What partitions ask of each other. Collective: every rank must call."""
+        key = _of_all_layers(view)
+        if key not in self._asked:
+            self._asked[key] = _asked(self.graphs(0, view.relation).variant(key))
+        return self._asked[key]
+
+    def _land(self, move: Landing) -> None:
+        """Loaded rows, or products of them, to their owners; of tiles all of a partition's."""
+        node_type, grid = self.program.types[move.x], self.exchange.grid
+        loaded = self.loaded[node_type]
+        layout: Layout = "tile" if move.copies > 1 else "rows"
+        rows = landed_rows(self.batch_bytes, move.width, loaded.width)
+        rounds = -(-max(self.exchange.all_objects(len(loaded.ids))) // rows)
+        channel = self.exchange.channel("world", "features", move.layer)
+        batches = Batches(
+            channel, ColumnSlices(move.width, move.copies), rounds, rows, move.value_bytes
+        )
+        received = batches.received(self.locations[node_type])
+        if layout == "tile":
+            of_all = torch.tensor(self.exchange.all_objects(received.tolist()))
+            received = of_all.view(grid.graph, grid.feature, rounds, grid.world)[grid.p].sum(0)
+        batches.count(batches.sent(self.ranges[node_type], loaded.ids, layout), received)
+
+
+def _of_all_layers(view: EdgeView) -> EdgeView:
+    """The same for views that :meth:`LayerGraph.variant` does not tell apart."""
+    if view.loops == "keep":
+        return EdgeView(0, relation=view.relation)
+    return view._replace(layer=0)
+
+
+def _asked(graph: LayerGraph) -> Sources:
+    """What partitions ask of each other for their tiles, without the non-zeros.
+
+    Collective: every rank of the graph axis must call.
+    """
+    axis = graph.exchange.grid.axis("graph")
+    (found,) = find_sources(
+        graph.exchange.channel("graph", "ids", relations=[graph.relation]),
+        [graph.csr],
+        RangeHolders.tiles(graph.origins, axis),
+        nodes=graph.origins.nodes,
+        group_rows=graph.group_rows,
+        edges=[False],
+        blocks=False,
+    )
+    return found

@@ -1,0 +1,143 @@
+"""The rows that sums read: where they are found, and what it takes to bring them.
+
+Several steps of a layer may sum the same rows over different relations: their sources are found
+together, and each row is brought once for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from embertide.primitives.arriving import Operand, tile_operand
+from embertide.primitives.directory import look_up
+from embertide.primitives.exchange import Channel
+from embertide.primitives.graph import LayerGraph
+from embertide.primitives.in_place import WindowRows
+from embertide.primitives.landing import loaded_operand
+from embertide.primitives.sources import LoadedHolders, Sources
+from embertide.steps.base import EdgeStep
+from embertide.steps.execution import Execution
+from embertide.steps.moves import LoadedRows, TileRows
+from embertide.steps.walk import Walk
+
+_SOURCE_BYTES = 14
+"""Of a source while its row is looked up at its loader."""
+_REQUEST_BYTES = 4
+"""Of a row that was asked for: its number."""
+
+
+def find(
+    execution: Execution, steps: Sequence[EdgeStep], now: EdgeStep, factors: torch.Tensor | None
+) -> tuple[Channel, list[Sources], Operand]:
+    """The rows that steps sum, and each step's non-zeros. Collective: every rank must call.
+
+    Args:
+        steps: of one layer, over relations whose rows travel once for all.
+        now: the one under way.
+        factors: [N/P] of our rows as sources, or None.
+    """
+    x, layer = steps[0].x, steps[0].layer
+    graphs = [execution.graph(step.edges) for step in steps]
+    relations = [step.relation for step in steps]
+    sources = execution.held.pop(steps[0].out, None)
+    # One worker puts its rows in order instead: a pattern of its own would cost more than
+    # the copy.
+    if execution.grid.world > 1 and execution.tensors.is_loaded(x):
+        channel = execution.channel(layer, "world", "features", *relations)
+        if sources is None:
+            sources = _at_loaders(execution, channel, x, graphs)
+        if now != steps[-1] and sources[0].window:
+            execution.held[steps[0].out] = sources
+        return channel, sources, _loaded(execution, channel, x, factors)
+    rows = execution.gathered(x, "tile", layer)
+    if rows is not execution.tile(x, layer):
+        # The copy is what is summed.
+        execution.tensors.read(x)
+    operand = tile_operand(rows, factors)
+    channel = execution.channel(layer, "graph", "spmm", *relations)
+    return channel, graphs[0].tiles_with(graphs[1:]), operand
+
+
+def _at_loaders(
+    execution: Execution, channel: Channel, x: str, graphs: Sequence[LayerGraph]
+) -> list[Sources]:
+    """Features on the ranks that loaded them. Collective: every rank must call."""
+    ranges, locations = execution.ranges_of(x), execution.locations[execution.program.types[x]]
+    window = None
+    if in_place(execution, x):
+        counts = execution.exchange.all_objects(len(execution.tensors.loaded(x).ids))
+        window = WindowRows(np.cumsum([0, *counts]))
+    holders = LoadedHolders(
+        channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long(), window
+    )
+    return graphs[0].loaded_with(graphs[1:], holders)
+
+
+def _loaded(
+    execution: Execution, channel: Channel, x: str, factors: torch.Tensor | None
+) -> Operand:
+    """Loaded features, and factors of them. Collective: every rank must call."""
+    loaded, scale = execution.tensors.loaded(x), None
+    if factors is not None:
+        mine = execution.of_ours(factors, "rows", x).cpu()
+        scale = look_up(channel, execution.ranges_of(x), mine, loaded.ids).to(channel.device)
+    return loaded_operand(execution.grid, loaded, scale, execution.row_type)
+
+
+def in_place(execution: Execution, x: str) -> bool:
+    """Whether rows are read where they stand: then each sum is made alone, as it is needed."""
+    if execution.tensors.is_loaded(x):
+        here = execution.exchange.channel("world", "features").in_place
+        return here and execution.grid.feature == 1
+    return execution.exchange.channel("graph", "spmm").in_place
+
+
+def is_in_place(walk: Walk, x: str) -> bool:
+    """As :func:`in_place`."""
+    return walk.size.in_place and (walk.grid.feature == 1 or not at_loaders(walk, x))
+
+
+def at_loaders(walk: Walk, x: str) -> bool:
+    """Whether rows come from where they were read."""
+    return walk.has(x, "loaded") and walk.grid.workers > 1
+
+
+def bring(walk: Walk, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
+    """Tell a walk what :func:`find` takes, and that the rows move; bytes of what is held of them.
+
+    Args:
+        scaled: their holders multiply them by factors.
+    """
+    first, names = steps[0], tuple(step.relation for step in steps)
+    x, width, union = first.x, walk.width(first.x), walk.size.of_relations(names)
+    loaded = at_loaders(walk, x)
+    held = union.in_flight(width, loaded=loaded)
+    if loaded:
+        blocks = blocks_of(walk, steps)
+        walk.need(blocks + _SOURCE_BYTES * union.unique())
+        held += blocks + _REQUEST_BYTES * union.unique()
+        copy = walk.sent(x)
+        held += copy + ((copy or walk.tensor(x)) if union.feature > 1 else 0.0)
+        walk.moves.append(LoadedRows(first.edges, x, width, scaled, names))
+    else:
+        held += hold(walk, x)
+        walk.moves.append(TileRows(first.edges, width / union.feature, names))
+    walk.build(*(step.edges for step in steps))
+    return held
+
+
+def blocks_of(walk: Walk, steps: Sequence[EdgeStep]) -> float:
+    """Bytes of the steps' non-zeros, cut by where their sources were loaded."""
+    return sum(walk.block.get(step.relation, 0.0) for step in steps)
+
+
+def hold(walk: Walk, x: str) -> float:
+    """Tell a walk that rows are read as tiles; bytes of the copy that is read instead, if any."""
+    copy = walk.gathered(x, "tile")
+    walk.need(copy)
+    if copy:
+        walk.read(x)
+    return copy

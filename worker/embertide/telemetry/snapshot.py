@@ -1,0 +1,50 @@
+"""What a worker tells of itself while it works."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from embertide.telemetry.report import PlannedTraffic, RankMemory, Traffic
+from embertide.telemetry.transfers import TransferStats
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One worker's metrics while it works.
+
+    ``stage`` is the one under way, "" between them; ``stages`` maps each to its seconds so far.
+    ``nodes`` and ``edges`` of the whole graph are 0 until they are known; ``rows_done`` and
+    ``edges_done`` are what this worker has processed, by stage.
+    """
+
+    rank: int
+    stage: str
+    stages: dict[str, float]
+    memory: RankMemory
+    resident_bytes: int
+    nodes: int
+    edges: int
+    traffic: list[Traffic] = field(default_factory=list)
+    planned_traffic: list[PlannedTraffic] = field(default_factory=list)
+    rows_done: dict[str, int] = field(default_factory=dict)
+    edges_done: dict[str, int] = field(default_factory=dict)
+    s3: TransferStats = field(default_factory=TransferStats)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the snapshot as JSON-able data; `from_json` is the way back."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Snapshot:
+        """Rebuild a snapshot from `to_json`'s data."""
+        return cls(
+            **{
+                **data,
+                "memory": RankMemory(**data["memory"]),
+                "traffic": [Traffic(**item) for item in data["traffic"]],
+                "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
+                "s3": TransferStats.from_json(data["s3"]),
+            }
+        )
