@@ -185,9 +185,9 @@ def _forget(made: LocalPods, pods: list[Pod]) -> None:
 
 
 def _standing_still_in_parts(made: LocalPods) -> tuple[list[Pod], list[int]]:
-    """Two pods and their workers, stopped when both have begun their parts of a version.
+    """Two pods and their workers, the second stopped before its part of a version is complete.
 
-    On a busy machine they may be done before they are stopped; then another attempt is made.
+    A machine may be too busy, or too fast, for that; then another attempt is made.
     """
     deadline = time.monotonic() + 2 * START_SECONDS
     while True:
@@ -196,13 +196,26 @@ def _standing_still_in_parts(made: LocalPods) -> tuple[list[Pod], list[int]]:
         workers = [pod.worker(rank) for rank, pod in enumerate(pods)]
         # The second stands still from its first byte, so that the first has to wait for it.
         for rank in (1, 0):
-            while not list(made.output.glob(f"versions/*/*part-0000{rank}*")):
+            while not _writes(workers[rank]) and not pods[rank].delivered(rank):
                 assert time.monotonic() < deadline, pods[0].log.read_text()
                 time.sleep(0.001)
-            os.kill(workers[rank], signal.SIGSTOP)
-        if not list(made.output.glob("versions/*/*_manifest.json*")):
+            stand_still(workers[rank])
+        if not pods[1].delivered(1) and not list(made.output.glob("versions/*/*_manifest.json*")):
             return pods, workers
+        assert time.monotonic() < deadline, pods[0].log.read_text()
         _forget(made, pods)
+
+
+def _writes(worker: int) -> bool:
+    """Whether the process has a file of a version open."""
+    return any("/versions/" in file.path for file in psutil.Process(worker).open_files())
+
+
+def stand_still(process: int) -> None:
+    """Stop a process, and wait until it has."""
+    os.kill(process, signal.SIGSTOP)
+    while psutil.Process(process).status() != psutil.STATUS_STOPPED:
+        time.sleep(0.001)
 
 
 def test_a_killed_launcher_is_the_workers_end(made: LocalPods) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import embertide
+from embertide.launch.run_folder import RunFolder
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, WorkerStatus
 from embertide.spec.version_names import new_version
@@ -111,10 +112,16 @@ class Pod:
 
     def stages(self) -> list[str]:
         """The stages that the worker process has reported so far, one for every report."""
-        attempt = self._env["EMBERTIDE_ATTEMPT"]
-        reports = self.folder / "scratch" / f"attempt-{attempt}" / "progress.jsonl"
+        reports = self._run_folder() / "progress.jsonl"
         text = reports.read_text() if reports.exists() else ""
         return [json.loads(line)["stage"] for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def delivered(self, rank: int) -> bool:
+        """Whether the worker process has written its part, which is rank 0's from then on."""
+        return RunFolder(self._run_folder()).is_delivered(rank)
+
+    def _run_folder(self) -> Path:
+        return self.folder / "scratch" / f"attempt-{self._env['EMBERTIDE_ATTEMPT']}"
 
     def until_state(self, state: str) -> WorkerStatus:
         """Wait for a state."""
