@@ -102,6 +102,14 @@ def healthy(watch: Watch, big: Inputs) -> float:
     """A job on a grid of 2 x 2 workers has published; when."""
     output = f"{watch.jobs.root}/healthy"
     watch.jobs.apply(big.job("healthy", output, workers=workers(2, 2), freshness={"maxAge": "26h"}))
+    # On a fast machine it would be over between two scrapes.
+    with watch.jobs.held("healthy", 1, "infer"):
+        begin = time.time()
+        watch.jobs.cluster.wait_for(
+            lambda: len(watch.prometheus.query(_scraped_twice("healthy", begin))) == 4,
+            60,
+            "two scrapes of every worker",
+        )
     watch.jobs.complete("healthy")
     watch.jobs.cluster.wait_for(
         lambda: watch.prometheus.query('embertide_last_run_duration_seconds{job_name="healthy"}'),
@@ -194,6 +202,12 @@ def test_an_operator_that_is_gone_is_noticed(faults: Watch, operator: str) -> No
     cluster.wait_for(
         lambda: "EmbertideOperatorAbsent" not in faults.prometheus.firing(), 60, "its end"
     )
+
+
+def _scraped_twice(job: str, begin: float) -> str:
+    """A query for the workers of a job that were scraped at least twice since a moment."""
+    seconds = max(1, int(time.time() - begin))
+    return f'count_over_time(embertide_worker_info{{job_name="{job}"}}[{seconds}s]) >= 2'
 
 
 def _monitors(cluster: KubernetesCluster) -> list[dict[str, Any]]:
