@@ -42,7 +42,7 @@ inline void prefetch(const Batch& b, const Numbers& indices, int64_t e, const Va
                      int64_t stride, int64_t from, int64_t width) {
     if (e + kFar < b.end_of_task)
         prefetch_far(rows + at(indices, e + kFar) * stride + from, width);
-    if (e + kNear < b.end_of_task)
+    if (kAsksTwice && e + kNear < b.end_of_task)
         prefetch_near(rows + at(indices, e + kNear) * stride + from, width);
 }
 

@@ -68,7 +68,7 @@ inline void tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, cons
                 const int64_t c = half * kLanes;
                 if (last.accumulate) value += load<kLanes>(to + c);
                 if (last.bias) value += load<kLanes>(last.bias + first + c);
-                store<kLanes>(to + c, activate<kLanes>(value, last) * splat<kLanes>(factor));
+                finished<kLanes>(to + c, activate<kLanes>(value, last) * splat<kLanes>(factor), last);
             }
             continue;
         }
@@ -122,7 +122,7 @@ template <int lanes>
 inline void finish_zero(const Epilogue& last, int64_t column, float factor, float* to) {
     Vec<lanes> value = last.accumulate ? load<lanes>(to + column) : splat<lanes>(0.0f);
     if (last.bias) value += load<lanes>(last.bias + column);
-    store<lanes>(to + column, activate<lanes>(value, last) * splat<lanes>(factor));
+    finished<lanes>(to + column, activate<lanes>(value, last) * splat<lanes>(factor), last);
 }
 
 }  // namespace
@@ -148,6 +148,7 @@ void dense_rows(const float* x, int64_t x_stride, int64_t rows, int64_t k, const
     } else {
         ask_meanwhile<int32_t>(tiles, last, *ahead);
     }
+    if (last.past_cache) order_stores();
 }
 
 void finish_empty(int64_t n, float* out, int64_t out_stride, int64_t rows, const int32_t* filled,
@@ -166,6 +167,7 @@ void finish_empty(int64_t n, float* out, int64_t out_stride, int64_t rows, const
         for (; column + kLanes <= n; column += kLanes) finish_zero<kLanes>(last, column, factor, to);
         for (; column < n; ++column) finish_zero<1>(last, column, factor, to);
     }
+    if (last.past_cache) order_stores();
 }
 
 }  // namespace embertide::EMBERTIDE_ISA

@@ -24,7 +24,18 @@ Isa best() {
     return Isa::baseline;
 }
 
+bool is_amd() {
+#ifdef EMBERTIDE_X86
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd");
+#else
+    return false;
+#endif
+}
+
 }  // namespace
+
+const bool kAsksTwice = !is_amd();
 
 Isa isa() {
     static const Isa found = best();

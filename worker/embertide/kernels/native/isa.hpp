@@ -14,6 +14,9 @@ enum class Isa { baseline, avx2, avx512 };
 Isa isa();
 const char* isa_name();
 
+// Whether rows are asked for once more shortly before their use; see prefetch.hpp.
+extern const bool kAsksTwice;
+
 }  // namespace embertide
 
 #ifdef EMBERTIDE_X86

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
@@ -90,6 +90,24 @@ inline void store(Bf16* at, Vec<lanes> value) {
         const auto narrow = __builtin_convertvector(kept, typename Bits<lanes>::narrow);
         __builtin_memcpy(at, &narrow, sizeof narrow);
     }
+}
+// As store; past the caches where the row lies as it must for that.
+template <int lanes>
+inline void finished(float* at, Vec<lanes> value, const Epilogue& last) {
+#if defined(__AVX512F__)
+    if constexpr (lanes == 16)
+        if (last.past_cache) return _mm512_stream_ps(at, (__m512)value);
+#elif defined(__AVX2__)
+    if constexpr (lanes == 8)
+        if (last.past_cache) return _mm256_stream_ps(at, (__m256)value);
+#endif
+    store<lanes>(at, value);
+}
+// What was stored past the caches is seen by other threads before anything that is stored later.
+inline void order_stores() {
+#ifdef __SSE2__
+    __builtin_ia32_sfence();
+#endif
 }
 template <int lanes>
 inline Vec<lanes> splat(float value) {

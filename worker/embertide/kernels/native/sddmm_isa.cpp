@@ -14,7 +14,7 @@ void score_row(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
     for (int64_t e = begin; e < end; ++e) {
         if (e + kFar < p.nonzeros)
             prefetch_far(keys + at(p.indices, e + kFar) * p.key_stride, width);
-        if (e + kNear < p.nonzeros)
+        if (kAsksTwice && e + kNear < p.nonzeros)
             prefetch_near(keys + at(p.indices, e + kNear) * p.key_stride, width);
         const Key* key = keys + at(p.indices, e) * p.key_stride;
         float* out = p.out + (p.edges.data ? at(p.edges, e) : e) * p.heads;

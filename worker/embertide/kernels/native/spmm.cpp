@@ -21,6 +21,7 @@ using Weight = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::c
 constexpr int64_t kRows = 1024;           // rows of a task of a dense product
 constexpr int64_t kCached = 24 * 1024;    // floats of aggregated rows between the two products
 constexpr int64_t kAsked = 96 * 1024;     // floats of sources that are asked for during a product
+constexpr int64_t kUncached = 16 << 20;   // bytes of a result that is stored past the caches
 constexpr int64_t kTileMultiple = 24;     // of the rows of a tile on every instruction set
 
 const float* data_of(const Factors& factors, int64_t size, const char* what) {
@@ -48,7 +49,8 @@ Epilogue epilogue(const Last& last, int64_t rows, int64_t width, bool accumulate
             data_of(row_scale, rows, "row_scale: one for each row of out"),
             added ? added->data() : nullptr,
             added ? row_stride(*added, "added") : 0,
-            share};
+            share,
+            false};
 }
 
 // That of a product, whose rows are finished where nothing else is read.
@@ -93,13 +95,20 @@ std::unique_ptr<float[]> reduce_pieces(const Pattern& pattern, const Gather& g) 
 // Rows of out: written where they are, or made elsewhere and rounded to bfloat16.
 struct Finished {
     void* data;
-    int64_t stride, width;
+    int64_t stride, width, bytes;
     bool narrow;
 
     Finished(const Rows& out, bool accumulate)
         : data(out.data()), stride(row_stride(out, "out")), width(out.shape(1)),
-          narrow(is_narrow(out, "out")) {
+          bytes(out.shape(0) * out.shape(1) * sizeof(float)), narrow(is_narrow(out, "out")) {
         require(!narrow || !accumulate, "out: float32, since it is added to");
+    }
+
+    // Rows that no cache holds until they are read again need not be read to be written.
+    bool past_cache(bool accumulate) const {
+        const bool lines = reinterpret_cast<size_t>(data) % kCacheLine == 0 &&
+                           stride * sizeof(float) % kCacheLine == 0;
+        return lines && !narrow && !accumulate && bytes >= kUncached;
     }
 
     float* row(int64_t at) const { return static_cast<float*>(data) + at * stride; }
@@ -116,9 +125,10 @@ void spmm(const Pattern& pattern, Rows out, InRows x, Factors weights, Factors s
     Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
     g.maximum = maximum;
     g.empty = empty;
-    const Epilogue last = epilogue(finish, out.shape(0), g.width, accumulate);
+    Epilogue last = epilogue(finish, out.shape(0), g.width, accumulate);
     if (!g.width) return;
     const Finished to(out, accumulate);
+    last.past_cache = to.past_cache(accumulate);
     require(!to.narrow || !pattern.scatters(), "out: float32, since only some rows are written");
     const auto partial = reduce_pieces(pattern, g);
     const auto run = EMBERTIDE_PICK(gather_reduce);
@@ -177,9 +187,11 @@ void spmm_linear(const Pattern& pattern, Rows out, InRows x, Weight weight, Fact
     require(!pattern.scatters(), "pattern: must hold every row of out");
     Gather g = gather_of(pattern, x, weights, source_scale, target_scale, out.shape(0));
     g.maximum = maximum;
-    const Epilogue last = product_epilogue(after, out.shape(0), n, accumulate), none{};
+    Epilogue last = product_epilogue(after, out.shape(0), n, accumulate);
+    const Epilogue none{};
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
     const Finished to(out, accumulate);
+    last.past_cache = to.past_cache(accumulate);
     const auto packed = pack(weight);
     const auto partial = reduce_pieces(pattern, g);
     const auto fill = EMBERTIDE_PICK(gather_filled);
@@ -234,9 +246,10 @@ void dense(Rows out, InMatrix<float> x, Weight weight, Last finish, bool accumul
     require(static_cast<int64_t>(out.shape(1)) == n, "weight: one row for each column of out");
     require(x.shape(0) == out.shape(0), "out: one row for each row of x");
     if (!n || !k) throw std::invalid_argument("weight: must not be empty");
-    const Epilogue last = product_epilogue(finish, out.shape(0), n, accumulate);
+    Epilogue last = product_epilogue(finish, out.shape(0), n, accumulate);
     const int64_t x_stride = row_stride(x, "x");
     const Finished to(out, accumulate);
+    last.past_cache = to.past_cache(accumulate);
     const auto packed = pack(weight);
     const auto multiply = EMBERTIDE_PICK(dense_rows);
     // A block of rows stays in the cache while the panels of the weight pass by.

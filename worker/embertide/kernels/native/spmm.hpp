@@ -11,6 +11,8 @@ namespace embertide {
 
 enum class Activation : int { none, relu, leaky_relu, elu };
 
+constexpr int64_t kCacheLine = 64;
+
 // What happens to a row before it is stored:
 // out = row_scale * activation(value [+ out] [+ share * added] + bias).
 struct Epilogue {
@@ -22,6 +24,7 @@ struct Epilogue {
     const float* added;      // a row for each output row, or null; sums only
     int64_t added_stride;
     float share;             // of what is added
+    bool past_cache;         // store past the caches: rows lie at multiples of kCacheLine bytes
 };
 
 // The non-zeros and their sources; the same for every row of a call.

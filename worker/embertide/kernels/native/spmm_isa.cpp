@@ -31,13 +31,14 @@ inline void reduce(const Gather& g, int64_t column, int64_t begin, int64_t end,
     const Value* x = static_cast<const Value*>(g.x.data) + column;
     const float *weights = g.weights, *scale = g.source_scale;
     const int64_t stride = g.x_stride, nnz = g.nnz, asked = g.asked;
+    const int64_t near = kAsksTwice ? nnz : 0;
     for (int64_t e = begin; e < end; ++e) {
         if (e + kFar < nnz) {
             const Index far = index[e + kFar];
             if (e + kFar >= asked) prefetch_far(x + far * stride, lanes * vectors);
             if (scale) __builtin_prefetch(scale + far);
         }
-        if (e + kNear < nnz) prefetch_near(x + index[e + kNear] * stride, lanes * vectors);
+        if (e + kNear < near) prefetch_near(x + index[e + kNear] * stride, lanes * vectors);
         const Value* row = x + index[e] * stride;
         float factor = weights ? weights[e] : 1.0f;
         if (scale) factor *= scale[index[e]];
@@ -62,7 +63,7 @@ inline void finish(const Gather& g, const Epilogue& last, int64_t column, Ends e
     }
     if (ends.added) value += splat<lanes>(last.share) * load<lanes>(ends.added + column);
     if (last.bias) value += load<lanes>(last.bias + column);
-    store<lanes>(to + column, activate<lanes>(value, last) * splat<lanes>(ends.last));
+    finished<lanes>(to + column, activate<lanes>(value, last) * splat<lanes>(ends.last), last);
 }
 
 template <int lanes, int vectors, bool maximum, typename Index, typename Value>
@@ -141,6 +142,7 @@ void gather_reduce(const Gather& g, const Epilogue& last, int64_t begin, int64_t
         run(g, last, row_start(g, row), row_start(g, row + 1), ends_of(g, last, out),
             to + (packed ? row - begin : out) * stride);
     }
+    if (last.past_cache) order_stores();
 }
 
 int64_t gather_filled(const Gather& g, int64_t begin, int64_t end, float* to, int64_t stride,
