@@ -7,6 +7,9 @@
 #include <nanobind/stl/optional.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -55,6 +58,25 @@ bool is_narrow(const M& rows, const char* name) {
 
 inline Values values_of(const InRows& rows, const char* name) {
     return {rows.data(), is_narrow(rows, name)};
+}
+
+// Memory of a thread for what it makes within a task, at a cache line: kept from task to task, since
+// the system would clear it each time. Its content is anything; each use takes a slot of its own.
+template <int slot>
+float* scratch(int64_t floats) {
+    struct Free {
+        void operator()(float* held) const { std::free(held); }
+    };
+    static thread_local std::unique_ptr<float, Free> held;
+    static thread_local int64_t size = 0;
+    if (floats > size) {
+        held.reset();
+        size = 0;
+        held.reset(static_cast<float*>(std::aligned_alloc(64, (floats + 15) / 16 * 64)));
+        if (!held) throw std::bad_alloc();
+        size = floats;
+    }
+    return held.get();
 }
 
 inline void require(bool holds, const char* what) {

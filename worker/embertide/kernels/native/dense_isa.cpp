@@ -3,29 +3,12 @@
 #include "spmm.hpp"
 
 #include "lanes.hpp"
-#include "prefetch.hpp"
 
 namespace embertide::EMBERTIDE_ISA {
 namespace {
 
 constexpr int kLanes = EMBERTIDE_LANES, kPanel = 2 * kLanes, kRows = EMBERTIDE_TILE_ROWS;
 using Wide = Vec<kLanes>;
-
-// Asks for what lies ahead, a row every few steps of the innermost loop.
-template <typename Index>
-struct Asking {
-    const Index* next;
-    const Index* end;
-    const char* x;
-    int64_t stride, width, every;  // bytes, but for the last
-
-    inline void step(int64_t at) {
-        if (next < end && at % every == 0) prefetch_far(x + *next++ * stride, width);
-    }
-};
-struct Silent {
-    inline void step(int64_t) {}
-};
 
 // Rows of a result, and which of them a product's rows go to: all in order where `to` is null.
 struct Rows {
@@ -38,16 +21,14 @@ struct Rows {
 
 // One tile: `rows` <= kRows rows of x from number `at` on, with the panel; only `columns` <= kPanel of
 // it are stored.
-template <typename Meanwhile>
 inline void tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, const float* panel,
-                 int64_t first, int64_t columns, const Rows& out, int64_t at, const Epilogue& last,
-                 Meanwhile& meanwhile) {
+                 int64_t first, int64_t columns, const Rows& out, int64_t at,
+                 const Epilogue& last) {
     const float* from[kRows];
     // Rows beyond the end repeat the last one and are not stored.
     for (int r = 0; r < kRows; ++r) from[r] = x + (r < rows ? r : rows - 1) * x_stride;
     Wide low[kRows] = {}, high[kRows] = {};
     for (int64_t step = 0; step < k; ++step) {
-        meanwhile.step(step);
         const Wide a = load<kLanes>(panel + step * kPanel);
         const Wide b = load<kLanes>(panel + step * kPanel + kLanes);
         for (int r = 0; r < kRows; ++r) {
@@ -83,40 +64,6 @@ inline void tile(const float* x, int64_t x_stride, int64_t rows, int64_t k, cons
     }
 }
 
-struct Tiles {
-    const float* x;
-    int64_t x_stride, rows, k;
-    const float* packed;
-    int64_t n;
-    Rows out;
-};
-
-template <typename Meanwhile>
-void run(const Tiles& t, const Epilogue& last, Meanwhile& meanwhile) {
-    const float* panel = t.packed;
-    for (int64_t first = 0; first < t.n; first += kPanel, panel += kPanel * t.k) {
-        const int64_t columns = t.n - first < kPanel ? t.n - first : kPanel;
-        for (int64_t row = 0; row < t.rows; row += kRows)
-            tile(t.x + row * t.x_stride, t.x_stride, t.rows - row < kRows ? t.rows - row : kRows,
-                 t.k, panel, first, columns, t.out, row, last, meanwhile);
-    }
-}
-
-template <typename Index>
-void ask_meanwhile(const Tiles& t, const Epilogue& last, Ahead& ahead) {
-    const Gather& g = *ahead.of;
-    const Index* indices = static_cast<const Index*>(g.indices);
-    const int64_t steps = (t.rows + kRows - 1) / kRows * ((t.n + kPanel - 1) / kPanel) * t.k;
-    const int64_t count = ahead.end - ahead.next;
-    const int64_t every = count > 0 && steps > count ? steps / count : 1;
-    const int64_t value = g.x.narrow ? sizeof(Bf16) : sizeof(float);
-    Asking<Index> asking{indices + ahead.next, indices + ahead.end,
-                         static_cast<const char*>(g.x.data), g.x_stride * value, g.width * value,
-                         every};
-    run(t, last, asking);
-    ahead.next = asking.next - indices;
-}
-
 // Columns of a row whose product is zero.
 template <int lanes>
 inline void finish_zero(const Epilogue& last, int64_t column, float factor, float* to) {
@@ -137,16 +84,13 @@ void pack_weight(const float* weight, int64_t n, int64_t k, float* packed) {
 }
 
 void dense_rows(const float* x, int64_t x_stride, int64_t rows, int64_t k, const float* packed,
-                int64_t n, float* out, int64_t out_stride, const int32_t* to, const Epilogue& last,
-                Ahead* ahead) {
-    const Tiles tiles{x, x_stride, rows, k, packed, n, {out, out_stride, to}};
-    if (!ahead) {
-        Silent silent;
-        run(tiles, last, silent);
-    } else if (ahead->of->wide_indices) {
-        ask_meanwhile<int64_t>(tiles, last, *ahead);
-    } else {
-        ask_meanwhile<int32_t>(tiles, last, *ahead);
+                int64_t n, float* out, int64_t out_stride, const int32_t* to, const Epilogue& last) {
+    const Rows result{out, out_stride, to};
+    for (int64_t first = 0; first < n; first += kPanel, packed += kPanel * k) {
+        const int64_t columns = n - first < kPanel ? n - first : kPanel;
+        for (int64_t row = 0; row < rows; row += kRows)
+            tile(x + row * x_stride, x_stride, rows - row < kRows ? rows - row : kRows, k, packed,
+                 first, columns, result, row, last);
     }
     if (last.past_cache) order_stores();
 }

@@ -93,7 +93,7 @@ inline void store(Bf16* at, Vec<lanes> value) {
 }
 // As store; past the caches where the row lies as it must for that.
 template <int lanes>
-inline void finished(float* at, Vec<lanes> value, const Epilogue& last) {
+inline void finished(float* at, Vec<lanes> value, [[maybe_unused]] const Epilogue& last) {
 #if defined(__AVX512F__)
     if constexpr (lanes == 16)
         if (last.past_cache) return _mm512_stream_ps(at, (__m512)value);

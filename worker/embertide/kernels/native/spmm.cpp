@@ -19,8 +19,8 @@ using Factors = std::optional<In<float>>;
 using Weight = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 constexpr int64_t kRows = 1024;           // rows of a task of a dense product
-constexpr int64_t kCached = 24 * 1024;    // floats of aggregated rows between the two products
-constexpr int64_t kAsked = 96 * 1024;     // floats of sources that are asked for during a product
+constexpr int64_t kCached = 24 * 1024;    // floats of rows that are multiplied from the cache
+constexpr int64_t kReduced = 96 * 1024;   // floats of reduced rows before they are multiplied
 constexpr int64_t kUncached = 16 << 20;   // bytes of a result that is stored past the caches
 constexpr int64_t kTileMultiple = 24;     // of the rows of a tile on every instruction set
 
@@ -138,32 +138,28 @@ void spmm(const Pattern& pattern, Rows out, InRows x, Factors weights, Factors s
         const auto [begin, end] = pattern.tasks()[task];
         const auto* hub = pattern.long_row(task);
         const int64_t ordinary = end - (hub ? 1 : 0);
-        std::unique_ptr<float[]> buffer(to.narrow ? new float[rows * g.width] : nullptr);
+        float* const buffer = to.narrow ? scratch<0>(rows * g.width) : nullptr;
         if (!to.narrow) run(g, last, begin, ordinary, false, to.row(0), to.stride);
         for (int64_t at = begin; to.narrow && at < ordinary; at += rows) {
             const int64_t stop = std::min(at + rows, ordinary);
-            run(g, last, at, stop, true, buffer.get(), g.width);
-            to.round(buffer.get(), g.width, at, stop - at);
+            run(g, last, at, stop, true, buffer, g.width);
+            to.round(buffer, g.width, at, stop - at);
         }
         count_entries(pattern.start(end) - pattern.start(begin));
         if (!hub) return;
         const int64_t row = g.rows ? g.rows[hub->row] : hub->row;
         join(g, last, hub->row, partial.get() + hub->first_piece * g.width, hub->pieces,
-             to.narrow ? buffer.get() : to.row(row));
-        if (to.narrow) to.round(buffer.get(), g.width, row, 1);
+             to.narrow ? buffer : to.row(row));
+        if (to.narrow) to.round(buffer, g.width, row, 1);
     });
 }
 
-// Where a chunk that starts at row `at` ends: behind at most `rows` rows that have non-zeros, a
-// multiple of a tile's, and not much over `most` non-zeros.
-int64_t chunk_end(const Pattern& pattern, int64_t at, int64_t end, int64_t rows, int64_t most) {
-    const int64_t first = at < end ? pattern.start(at) : 0;
-    int64_t filled = 0, start = first;
+// Where a chunk that starts at row `at` ends: behind at most `rows` rows that have non-zeros.
+int64_t chunk_end(const Pattern& pattern, int64_t at, int64_t end, int64_t rows) {
+    int64_t start = at < end ? pattern.start(at) : 0;
     for (; at < end; ++at) {
         const int64_t stop = pattern.start(at + 1);
-        if (stop == start) continue;
-        if (filled == rows || (filled && filled % kTileMultiple == 0 && stop - first > most)) break;
-        ++filled;
+        if (stop != start && rows-- == 0) break;
         start = stop;
     }
     return at;
@@ -198,43 +194,35 @@ void spmm_linear(const Pattern& pattern, Rows out, InRows x, Weight weight, Fact
     const auto join = EMBERTIDE_PICK(join_pieces);
     const auto multiply = EMBERTIDE_PICK(dense_rows);
     const auto finish = EMBERTIDE_PICK(finish_empty);
-    const int64_t most = std::max<int64_t>(1, kAsked / k);
     // A row's stride is no multiple of 4 KiB, which would put a tile's rows into one cache set.
     const int64_t stride = (k + 15) / 16 * 16 + 16;
-    const int64_t rows = std::max<int64_t>(1, kCached / stride / kTileMultiple) * kTileMultiple;
+    const int64_t rows = std::max<int64_t>(1, kReduced / stride / kTileMultiple) * kTileMultiple;
     parallel_for(pattern.tasks().size(), [&](int64_t task) {
         const auto [begin, end] = pattern.tasks()[task];
         const auto* hub = pattern.long_row(task);
         // Reduced row by row, a hub excepted, which is there in pieces.
         const int64_t ordinary = end - (hub ? 1 : 0);
-        std::unique_ptr<float[]> buffer(new float[rows * stride]);
+        float* const buffer = scratch<0>(rows * stride);
         std::unique_ptr<int32_t[]> filled(new int32_t[rows]);
-        std::unique_ptr<float[]> products(to.narrow ? new float[rows * n] : nullptr);
+        float* const products = to.narrow ? scratch<1>(rows * n) : nullptr;
         const auto chunk = [&, end = end](int64_t at) {
-            return chunk_end(pattern, at, to.narrow ? std::min(at + rows, end) : end, rows, most);
+            return chunk_end(pattern, at, to.narrow ? std::min(at + rows, end) : end, rows);
         };
-        Gather mine = g;
-        int64_t at = begin, stop = chunk(at);
-        for (int64_t next; at < end; at = stop, stop = next) {
-            int64_t count =
-                fill(mine, at, std::min(stop, ordinary), buffer.get(), stride, filled.get());
+        for (int64_t at = begin, stop; at < end; at = stop) {
+            stop = chunk(at);
+            int64_t count = fill(g, at, std::min(stop, ordinary), buffer, stride, filled.get());
             if (stop > ordinary) {
                 join(g, none, hub->row, partial.get() + hub->first_piece * k, hub->pieces,
-                     buffer.get() + count * stride);
+                     buffer + count * stride);
                 filled[count++] = static_cast<int32_t>(hub->row - at);
             }
-            next = chunk(stop);
-            const int64_t behind = std::min(next, ordinary);
-            Ahead ahead{&g, pattern.start(stop), behind > stop ? pattern.start(behind) : 0};
-            ahead.end = std::min(ahead.end, ahead.next + most);
-            float* const made = to.narrow ? products.get() : to.row(at);
+            float* const made = to.narrow ? products : to.row(at);
             const int64_t made_stride = to.narrow ? n : to.stride;
             const Epilogue here = from_row(last, at);
-            multiply(buffer.get(), stride, count, k, packed.get(), n, made, made_stride,
-                     filled.get(), here, &ahead);
+            multiply(buffer, stride, count, k, packed.get(), n, made, made_stride,
+                     filled.get(), here);
             finish(n, made, made_stride, stop - at, filled.get(), count, here);
             if (to.narrow) to.round(made, n, at, stop - at);
-            mine.asked = ahead.next;
         }
         count_entries(pattern.start(end) - pattern.start(begin));
     });
@@ -256,13 +244,13 @@ void dense(Rows out, InMatrix<float> x, Weight weight, Last finish, bool accumul
     const int64_t rows = std::max<int64_t>(1, kCached / k / kTileMultiple) * kTileMultiple;
     parallel_ranges(x.shape(0), std::max(kRows / rows, int64_t{1}) * rows,
                     [&](int64_t begin, int64_t end) {
-        std::unique_ptr<float[]> products(to.narrow ? new float[rows * n] : nullptr);
+        float* const products = to.narrow ? scratch<1>(rows * n) : nullptr;
         for (int64_t at = begin; at < end; at += rows) {
             const int64_t count = std::min(rows, end - at);
             multiply(x.data() + at * x_stride, x_stride, count, k, packed.get(), n,
-                     to.narrow ? products.get() : to.row(at), to.narrow ? n : to.stride, nullptr,
-                     from_row(last, at), nullptr);
-            if (to.narrow) to.round(products.get(), n, at, count);
+                     to.narrow ? products : to.row(at), to.narrow ? n : to.stride, nullptr,
+                     from_row(last, at));
+            if (to.narrow) to.round(products, n, at, count);
         }
     });
 }

@@ -40,13 +40,6 @@ struct Gather {
     int64_t x_stride, width, nnz;
     bool maximum;
     float empty;  // maximum of a row without non-zeros, before the epilogue
-    int64_t asked = 0;  // sources of the non-zeros before this one were asked for already
-};
-
-// Sources that are asked for while something else is computed: those of non-zeros [next, end).
-struct Ahead {
-    const Gather* of;
-    int64_t next, end;
 };
 
 // Smallest and largest of `count` int32 or int64 values; count is at least 1.
@@ -74,12 +67,10 @@ EMBERTIDE_KERNEL(void, join_pieces, const Gather& g, const Epilogue& last, int64
 EMBERTIDE_KERNEL(int64_t, packed_floats, int64_t n, int64_t k)
 EMBERTIDE_KERNEL(void, pack_weight, const float* weight, int64_t n, int64_t k, float* packed)
 
-// out[to[i]] = epilogue(x[i] @ weight.T) for `rows` rows; without `to`, out[i]. Meanwhile as many rows
-// of `ahead` are asked for as the product has steps, since it leaves the memory idle; `ahead.next`
-// moves behind them.
+// out[to[i]] = epilogue(x[i] @ weight.T) for `rows` rows; without `to`, out[i].
 EMBERTIDE_KERNEL(void, dense_rows, const float* x, int64_t x_stride, int64_t rows, int64_t k,
                  const float* packed, int64_t n, float* out, int64_t out_stride, const int32_t* to,
-                 const Epilogue& last, Ahead* ahead)
+                 const Epilogue& last)
 
 // The same for the rows among `rows` that are not among the `count` ascending ones of `filled`: of
 // each the product is zero.

@@ -30,12 +30,12 @@ inline void reduce(const Gather& g, int64_t column, int64_t begin, int64_t end,
     const Index* index = static_cast<const Index*>(g.indices);
     const Value* x = static_cast<const Value*>(g.x.data) + column;
     const float *weights = g.weights, *scale = g.source_scale;
-    const int64_t stride = g.x_stride, nnz = g.nnz, asked = g.asked;
+    const int64_t stride = g.x_stride, nnz = g.nnz;
     const int64_t near = kAsksTwice ? nnz : 0;
     for (int64_t e = begin; e < end; ++e) {
         if (e + kFar < nnz) {
             const Index far = index[e + kFar];
-            if (e + kFar >= asked) prefetch_far(x + far * stride, lanes * vectors);
+            prefetch_far(x + far * stride, lanes * vectors);
             if (scale) __builtin_prefetch(scale + far);
         }
         if (e + kNear < near) prefetch_near(x + index[e + kNear] * stride, lanes * vectors);
