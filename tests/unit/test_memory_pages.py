@@ -34,15 +34,29 @@ def test_pages_in_use_are_nobody_elses() -> None:
     assert first.max() == 1
 
 
-@pytest.mark.parametrize("other", [10, 200])
-def test_another_size_gives_idle_pages_back(other: int) -> None:
+@pytest.mark.parametrize("sizes", [(100,), (16, 50, 34), (30, 90)])
+def test_a_larger_tensor_takes_pages_of_smaller_ones(sizes: tuple[int, ...]) -> None:
+    memory.release_idle()
+    before = resident()
+    smaller = [memory.empty((size * MIB // 4,)).fill_(1) for size in sizes]
+    del smaller
+    larger = memory.empty((160 * MIB // 4,))
+    assert int(larger.sum()) == sum(sizes) * MIB // 4, "what was never touched is zero"
+    larger.fill_(2)
+    assert resident() < before + 175
+
+
+def test_a_smaller_tensor_leaves_the_rest_of_the_pages_to_others() -> None:
     memory.release_idle()
     before = resident()
     memory.empty((100 * MIB // 4,)).fill_(1)
-    assert resident() >= before + 95
-    kept = memory.empty((other * MIB // 4,))
+    tensors = [memory.empty((30 * MIB // 4,)).fill_(number) for number in (2, 3, 4)]
+    assert resident() < before + 115
+    assert [int(one.min()) for one in tensors] == [2, 3, 4]
+    assert [int(one.max()) for one in tensors] == [2, 3, 4]
+    del tensors
+    memory.release_idle()
     assert resident() < before + 60
-    del kept
 
 
 def test_idle_pages_are_released() -> None:

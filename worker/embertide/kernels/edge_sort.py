@@ -17,6 +17,7 @@ import torch
 from embertide.kernels import native
 from embertide.kernels.csr import Csr, column_bits, id_type
 from embertide.kernels.edge_features import Features, last_of_each, place_by, sort_buckets
+from embertide.kernels.memory import empty
 
 Ids = npt.NDArray[np.integer[Any]]
 Keys = npt.NDArray[np.int64]
@@ -129,10 +130,10 @@ class EdgeSorter:
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self._cursors = self._starts[:-1].copy()
         self._shift, self._first, self._rows, self._nodes = shift, first, rows, nodes
-        self._keys = np.empty(self._starts[-1], np.int64)
-        self._weights = np.empty(self._starts[-1], np.float32) if weighted else None
-        shape = (int(self._starts[-1]), features)
-        self._features = np.empty(shape, np.float32) if features else None
+        edges = int(self._starts[-1])
+        self._keys: Keys = empty((edges,), torch.int64).numpy()
+        self._weights = empty((edges,)).numpy() if weighted else None
+        self._features = empty((edges, features)).numpy() if features else None
 
     def add_edges(self, rows: Ids, cols: Ids, weights: Weights, features: Features = None) -> None:
         """Take edges by the node ids of both ends."""

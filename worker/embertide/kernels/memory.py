@@ -1,8 +1,8 @@
 """Memory for large tensors: on huge pages where the system has them.
 
 A gather of random rows from 4 KiB pages misses the translation cache on nearly every row, and the
-first touch of each page is a fault. Pages of a tensor that is gone are kept for the next one of
-about its size, until another size or :func:`release_idle` is asked for.
+first touch of each page is a fault. Pages of a tensor that is gone are kept for those that come,
+until :func:`release_idle`; those that other processes map only for one of about the size.
 """
 
 from __future__ import annotations

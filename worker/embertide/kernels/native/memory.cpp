@@ -1,9 +1,11 @@
 // Memory on huge pages, as arrays that give it back.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "arrays.hpp"
@@ -13,45 +15,91 @@
 namespace embertide {
 namespace {
 
-constexpr size_t kHuge = kHugePage;
-
-struct Mapping {
-    void* start;
+struct Piece {
+    char* start;
     size_t bytes;
-    size_t usable;  // from the first huge page in it on
 };
 
-// Mappings that nobody uses, for the next arrays of about their size: the system clears pages
-// before it hands them out, which takes as long as writing them.
+// Memory of an array. Pieces that were joined stay mappings of their own to the system, which moves
+// no two of them at once.
+struct Mapping {
+    char* start;
+    size_t bytes;
+    bool shared;
+    std::vector<Piece> pieces;  // of private memory
+};
+
+bool map_private(char* at, size_t bytes) {
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+        return false;
+#ifdef MADV_HUGEPAGE
+    // Only advice: where the system says no, the pages are small ones.
+    madvise(at, bytes, MADV_HUGEPAGE);
+#endif
+    return true;
+}
+
+// Memory that nobody uses, for the next arrays: the system clears pages before it hands them out,
+// which takes as long as writing them, and far longer where a hypervisor has to find them first.
 class Idle {
 public:
-    // One of `least` bytes to a quarter more. Where there is none, all go back to the system, so
-    // that sizes which are over do not pile up.
-    std::optional<Mapping> take(size_t least) {
+    // An array of `bytes` to a quarter more that is as it was left.
+    std::optional<Mapping> take(size_t bytes) {
         const std::lock_guard<std::mutex> lock(mutex_);
         for (size_t i = 0; i < held_.size(); ++i) {
-            if (held_[i].usable < least || held_[i].usable > least + least / 4) continue;
-            const Mapping found = held_[i];
+            if (held_[i].bytes < bytes || held_[i].bytes > bytes + bytes / 4) continue;
+            Mapping found = std::move(held_[i]);
             held_.erase(held_.begin() + i);
             return found;
         }
-        unmap();
         return std::nullopt;
+    }
+    // `bytes` from `at` on, of the pages of arrays of other sizes as far as there are some.
+    Mapping join(char* at, size_t bytes) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        Mapping made{at, bytes, false, {}};
+        char* const end = at + bytes;
+        while (at < end && !held_.empty()) {
+            if (held_.back().shared || held_.back().pieces.empty()) {
+                release(held_.back());
+                held_.pop_back();
+                continue;
+            }
+            Piece& from = held_.back().pieces.back();
+            const size_t size = std::min<size_t>(from.bytes, end - at);
+            char* const start = from.start + from.bytes - size;
+            if (mremap(start, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED) break;
+            made.pieces.push_back({at, size});
+            at += size;
+            from.bytes -= size;
+            held_.back().bytes = 0;  // no array any more
+            if (!from.bytes) held_.back().pieces.pop_back();
+        }
+        if (at < end) {
+            if (!map_private(at, end - at)) {
+                made.pieces.push_back({at, static_cast<size_t>(end - at)});
+                release(made);
+                throw std::bad_alloc();
+            }
+            made.pieces.push_back({at, static_cast<size_t>(end - at)});
+        }
+        return made;
     }
     void give(Mapping mapping) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        held_.push_back(mapping);
+        held_.push_back(std::move(mapping));
     }
     void release() {
         const std::lock_guard<std::mutex> lock(mutex_);
-        unmap();
+        for (const Mapping& mapping : held_) release(mapping);
+        held_.clear();
     }
 
 private:
-    void unmap() {
-        for (const Mapping& mapping : held_)
-            if (!free_shared(mapping.start, mapping.bytes)) munmap(mapping.start, mapping.bytes);
-        held_.clear();
+    static void release(const Mapping& mapping) {
+        if (mapping.shared) free_shared(mapping.start, mapping.bytes);
+        for (const Piece& piece : mapping.pieces) munmap(piece.start, piece.bytes);
     }
 
     std::mutex mutex_;
@@ -63,33 +111,28 @@ Idle& idle() {
     return *held;
 }
 
-// `usable` bytes, a multiple of a huge page, which other processes can map where they are to.
-Mapping map(size_t usable) {
-    if (const auto found = idle().take(usable)) return *found;
-    if (uses_shared_file())
-        if (void* const shared = allocate_shared(usable)) return {shared, usable, usable};
-    const size_t size = usable + kHuge;
-    void* start = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED) throw std::bad_alloc();
-    return {start, size, usable};
+// `bytes`, a multiple of a huge page, which other processes can map where they are to.
+Mapping map(size_t bytes) {
+    if (auto found = idle().take(bytes)) return std::move(*found);
+    if (uses_shared_file()) {
+        // Sizes that are over do not pile up.
+        idle().release();
+        if (void* const shared = allocate_shared(bytes))
+            return {static_cast<char*>(shared), bytes, true, {}};
+    }
+    return idle().join(reserve(bytes), bytes);
 }
 
 // `bytes` and a little more, aligned to a huge page. What is never touched takes no memory, unless
 // other processes can map it.
 nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> huge_pages(size_t bytes) {
-    const Mapping mapping = map((bytes + kHuge - 1) / kHuge * kHuge);
-    const size_t aligned = (reinterpret_cast<size_t>(mapping.start) + kHuge - 1) / kHuge * kHuge;
-#ifdef MADV_HUGEPAGE
-    // Only advice: where the system says no, the pages are small ones.
-    madvise(reinterpret_cast<void*>(aligned), mapping.usable, MADV_HUGEPAGE);
-#endif
-    nb::capsule owner(new Mapping(mapping), [](void* held) noexcept {
-        const Mapping* mapping = static_cast<Mapping*>(held);
-        idle().give(*mapping);
-        delete mapping;
+    auto* const mapping = new Mapping(map((bytes + kHugePage - 1) / kHugePage * kHugePage));
+    nb::capsule owner(mapping, [](void* held) noexcept {
+        Mapping* of = static_cast<Mapping*>(held);
+        idle().give(std::move(*of));
+        delete of;
     });
-    return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(reinterpret_cast<void*>(aligned), {bytes},
-                                                        owner);
+    return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(mapping->start, {bytes}, owner);
 }
 
 }  // namespace

@@ -45,20 +45,6 @@ File& file() {
     return *made;
 }
 
-// An address space of `bytes`, aligned to a huge page; what is before and behind goes back.
-char* reserve(size_t bytes) {
-    const size_t most = bytes + kHugePage;
-    void* const found = mmap(nullptr, most, PROT_NONE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (found == MAP_FAILED) throw std::bad_alloc();
-    char* const first = static_cast<char*>(found);
-    char* const aligned = reinterpret_cast<char*>(
-        (reinterpret_cast<size_t>(first) + kHugePage - 1) / kHugePage * kHugePage);
-    if (aligned > first) munmap(first, aligned - first);
-    munmap(aligned + bytes, first + most - (aligned + bytes));
-    return aligned;
-}
-
 bool map_part(char* to, size_t bytes, int protection, int descriptor, size_t offset) {
     if (mmap(to, bytes, protection, MAP_SHARED | MAP_FIXED, descriptor,
              static_cast<off_t>(offset)) == MAP_FAILED)
@@ -124,6 +110,19 @@ void shift_nodes(In<From> cols, In<int64_t> bounds, In<int64_t> starts, Vector<T
 }
 
 }  // namespace
+
+char* reserve(size_t bytes) {
+    const size_t most = bytes + kHugePage;
+    void* const found = mmap(nullptr, most, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (found == MAP_FAILED) throw std::bad_alloc();
+    char* const first = static_cast<char*>(found);
+    char* const aligned = reinterpret_cast<char*>(
+        (reinterpret_cast<size_t>(first) + kHugePage - 1) / kHugePage * kHugePage);
+    if (aligned > first) munmap(first, aligned - first);
+    munmap(aligned + bytes, first + most - (aligned + bytes));
+    return aligned;
+}
 
 int shared_file() {
     File& of = file();

@@ -8,6 +8,9 @@ namespace embertide {
 
 constexpr size_t kHugePage = size_t{2} << 20;
 
+// An address space of `bytes`, a multiple of a huge page and aligned to one; nothing is mapped there.
+char* reserve(size_t bytes);
+
 // The file's descriptor, made by the first call; -1 where the system has no such files.
 int shared_file();
 
