@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
+from embertide.kernels.staging import PINNED_BYTES
 from embertide.planning.graph import PlannedGraph, PlannedRelation, PlannedType
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.primitives.shuffle import round_edges
@@ -17,6 +18,8 @@ from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.pool import held_afar
 from embertide.steps.program import Program
 
+_STAGED = ("csr", "infer", "publish")
+"""Stages from which on tensors are copied to a GPU, or from it."""
 _OVERHEAD = 20 << 20
 """Connections, allocator: measured, the same for every size."""
 _THREAD_BYTES = 18 << 20
@@ -57,12 +60,19 @@ class _IdBytes:
 
 
 def planned_memory(
-    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, *, threads: int = 1
+    graph: PlannedGraph,
+    program: Program,
+    fanout: Sequence[int] | None,
+    *,
+    threads: int = 1,
+    gpu: bool = False,
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports.
 
     Args:
         threads: of a worker, each of which reads or writes a part.
+        gpu: the layers' tensors are on a GPU (:func:`planned_gpu_memory`), and the buffers that
+            stage them are pinned from the first of them on.
     """
     held = [_type_bytes(name, graph, program) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in held)
@@ -73,8 +83,7 @@ def planned_memory(
     if graph.size.grid.feature > 1:
         partitions = sum(partition_bytes(one, size) for one, size in _relations(graph))
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
-    placed = [of_type.name for of_type in inputs if of_type.placed]
-    layers = layers_bytes(graph, program, fanout, placed=placed)
+    layers = layers_bytes(graph, program, fanout, placed=_placed(held))
     kept = own + sum(0.0 if of_type.placed else of_type.dense for of_type in inputs)
     results = sum(
         graph.size.of_type(name).tensor(program.widths[result])
@@ -86,10 +95,21 @@ def planned_memory(
         "features": _loading(held) + buffers + _fetched_rows(graph, threads),
         "ingest": loaded + _ingesting(graph, threads, buffers),
         "csr": loaded + max(_sorting(graph), csrs + own) + left,
-        "infer": kept + max(gathering, layers) + left,
-        "publish": sum(of_type.named for of_type in held) + results + buffers,
+        "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
+        "publish": sum(of_type.named for of_type in held) + (0.0 if gpu else results) + buffers,
     }
+    if gpu:
+        stages |= {name: stages[name] + PINNED_BYTES for name in _STAGED}
     return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
+
+
+def planned_gpu_memory(graph: PlannedGraph, program: Program, fanout: Sequence[int] | None) -> int:
+    """Bytes of the fullest worker's tensors and non-zeros on its GPU.
+
+    What CUDA, NCCL and torch's allocator take beside them is not counted.
+    """
+    held = [_type_bytes(name, graph, program) for name in graph.types]
+    return int(layers_bytes(graph, program, fanout, placed=_placed(held)).on_gpu)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +172,11 @@ def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
     copy = 0 if size.workers == 1 else text
     table = words + _ORDER_BYTES + _DIRECTORY_BYTES + text
     return _IdBytes(text, copy + 2 * words + _ORDER_BYTES, table, text + ID_BYTES)
+
+
+def _placed(held: list[_TypeBytes]) -> list[str]:
+    """The node types whose features are in order from the start."""
+    return [of_type.name for of_type in held if of_type.is_input and of_type.placed]
 
 
 def _loading(held: list[_TypeBytes]) -> float:
