@@ -232,6 +232,7 @@ def publish_version(
         "grid": ctx.grid.shape.model_dump(),
         "fanout": spec.inference.fanout,
         "seed": spec.inference.seed,
+        "rowType": spec.inference.rows,
         "libraries": {
             "embertide": embertide.__version__,
             "torch": torch.__version__,
