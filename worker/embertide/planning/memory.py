@@ -15,7 +15,7 @@ from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.primitives.shuffle import round_edges
 from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import UNBUFFERED_BYTES
-from embertide.readers.pool import held_afar
+from embertide.readers.pool import are_afar, coming_from_afar, held_afar
 from embertide.steps.program import Program
 
 _STAGED = ("csr", "infer", "publish")
@@ -30,6 +30,8 @@ _MAPPING_BYTES = 128 << 20
 """At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
 _MAPPED_EDGE_BYTES = 64
 """Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
+_AFAR_BYTES = 20 << 20
+"""Of a client of a store that is far away, its connections and threads: measured."""
 _PAGE_BYTES = 2 << 20
 """Of a parquet column that is being read: a page of 1 MiB, stored and decoded."""
 _TEXT_BYTES = 16
@@ -92,7 +94,7 @@ def planned_memory(
     buffering = min(threads, _BUFFERING_THREADS)
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     stages = {
-        "features": _loading(held) + buffers + _fetched_rows(graph, threads),
+        "features": _loading(held) + max(buffers, _fetched_rows(graph, threads)),
         "ingest": loaded + _ingesting(graph, threads, buffers),
         "csr": loaded + max(_sorting(graph), csrs + own) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
@@ -100,7 +102,8 @@ def planned_memory(
     }
     if gpu:
         stages |= {name: stages[name] + PINNED_BYTES for name in _STAGED}
-    return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
+    overhead = _OVERHEAD + (_AFAR_BYTES if _is_afar(graph) else 0)
+    return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
 
 
 def planned_gpu_memory(graph: PlannedGraph, program: Program, fanout: Sequence[int] | None) -> int:
@@ -204,11 +207,19 @@ def _chunks(relation: PlannedRelation, size: Size) -> float:
     return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
 
 
+def _is_afar(graph: PlannedGraph) -> bool:
+    """Whether anything is read from a store that is far away."""
+    types, relations = graph.types.values(), graph.relations.values()
+    return any(are_afar(one.splits.features) for one in types) or any(
+        are_afar(one.splits) for one in relations
+    )
+
+
 def _fetched_rows(graph: PlannedGraph, threads: int) -> int:
-    """Of features that are on their way from a store that is far away, beyond what threads read."""
-    workers = graph.size.grid.workers
-    types = graph.types.values()
-    return max(held_afar(one.splits.features, workers, threads) for one in types)
+    """Of features that are on their way from a store that is far away."""
+    of_types = [one.splits.features for one in graph.types.values()]
+    held = [held_afar(splits, graph.size.grid.workers, threads) for splits in of_types]
+    return max(h + coming_from_afar(splits, h) for h, splits in zip(held, of_types, strict=True))
 
 
 def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
@@ -220,9 +231,11 @@ def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
         ends = (relation.relation.source, relation.relation.destination)
         hashed = any(kinds[name] != "dense" for name in ends)
         mapped = min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * size.edges / size.workers)
-        beside = (mapped if hashed else 0.0) + _reading(relation, size, threads)
-        fetched = held_afar(relation.splits, size.workers, threads)
-        peak = max(peak, before + max(beside, buffers + fetched))
+        held = held_afar(relation.splits, size.workers, threads)
+        # Readers wait while ids are looked up.
+        coming = mapped if hashed else coming_from_afar(relation.splits, held)
+        beside = coming + max(_reading(relation, size, threads), float(held))
+        peak = max(peak, before + max(beside, buffers))
     return peak
 
 
