@@ -271,8 +271,8 @@ def test_versions_marks_the_current_one(
     code, out, _ = cli("versions", job)
     rows = [line.split() for line in out.splitlines()]
     assert "rows held in" in out
-    assert [found[0].version, *day, "1,000", "4", "2.0", "KiB", "float32"] in rows
-    assert ["*", found[1].version, *day, "1,000", "4", "2.0", "KiB", "bfloat16"] in rows
+    assert [found[0].version, "1,000", "2.0", "KiB", "float32"] in rows
+    assert ["*", found[1].version, "1,000", "2.0", "KiB", "bfloat16"] in rows
     code, out, _ = cli("versions", job, "--json")
     assert json.loads(out) == [dataclasses.asdict(item) for item in found]
     code, out, _ = cli("versions", "--output", "/elsewhere")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _WIDE = 80
 """Columns of a terminal that holds a table of versions with its times."""
+_ROW_TYPE = 16
+"""Columns that it takes more to say how rows were held."""
 
 
 def versions(
@@ -135,9 +137,9 @@ def versions_table(uri: str, found: list[VersionInfo], width: int) -> Table:
     A narrow one leaves out when they were published, which the names nearly say, and the width.
     How rows were held is said where any were held in another type than float32.
     """
-    narrow = width < _WIDE
-    numbers = ["rows", "size"] if narrow else ["published (UTC)", "rows", "width", "size"]
     rounded = any(info.row_type != "float32" for info in found)
+    narrow = width < _WIDE + _ROW_TYPE * rounded
+    numbers = ["rows", "size"] if narrow else ["published (UTC)", "rows", "width", "size"]
     if rounded:
         numbers.append("rows held in")
     table = new_table(escaped(uri), ["", "version"], numbers)

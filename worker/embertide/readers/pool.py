@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.splits import Split
 
 S = TypeVar("S")
@@ -21,6 +22,8 @@ AHEAD_BYTES = 64 << 20
 
 _READERS_AFAR, _BYTES_AFAR = 8, 64 << 20
 """Splits of a store that is far away which are read at once, and what they may hold together."""
+_STREAMED_BYTES = 24 << 20
+"""Of a file that is read on and on: the ranges that it holds."""
 _COMING_BYTES = 40 << 20
 """Of columns that arrive, at most: eight ranges of 4 MiB, some of them twice while they are
 received. Measured."""
@@ -51,7 +54,13 @@ def held_afar(splits: Sequence[Split], workers: int, threads: int) -> int:
     if not are_afar(splits):
         return 0
     at_once = min(readers(splits, threads), -(-len(splits) // workers))
-    return at_once * max(split.size for split in splits)
+    return at_once * max(map(_held, splits))
+
+
+def _held(split: Split) -> int:
+    """Bytes that a reader holds of a split: all of columns that it fetches whole."""
+    whole = split.row_groups is not None and split.size <= UNBUFFERED_BYTES
+    return split.size if whole else min(split.size, _STREAMED_BYTES)
 
 
 def coming_from_afar(splits: Sequence[Split], held: int) -> int:
