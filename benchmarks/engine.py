@@ -38,6 +38,8 @@ from embertide.telemetry.recorder import CountingRecorder
 
 DEPTH = 2
 """Groups under way while one is computed, the manifest's default."""
+GROUP_BYTES = 8 << 20
+"""Of a group's receive buffer, the manifest's default."""
 
 _MANIFEST = """
 apiVersion: embertide.dev/v1alpha1

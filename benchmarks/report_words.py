@@ -75,7 +75,7 @@ from tiles to tiles, both conversions included.""",
     "spmm": """**The paper, Fig. 17** (Table 2): 4.30, 5.28 and 5.29 times the exchange of the
 graph, whose scaling gets worse with machines. Its edges carry D/M values each, which the graph's
 exchange has to send. **Here:** edges without values, and the graph is sent once before: what is
-left is partial sums against unique rows.""",
+left is partial sums against unique rows, which come in groups of 8 MiB, as they do by default.""",
     "spmm_with_ids": """**The paper, Fig. 17** again, with a graph of its own for the layer, as
 sampling makes: the exchange of ids, or of the graph, is counted.""",
     "spmm_with_edge_values": """**The paper, Fig. 17** again, with values on edges that the layer

@@ -26,13 +26,13 @@ from benchmarks.baselines import (
     ungrouped,
 )
 from benchmarks.dataset import rmat
-from benchmarks.engine import DEPTH, Engine, read_edges
+from benchmarks.engine import DEPTH, GROUP_BYTES, Engine, read_edges
 from benchmarks.support.workers import World
 from embertide.kernels.csr import Csr
 
 HEADS = 4
 GROUPS = 8
-"""Groups in which a partition's remote rows come, so that there is something to overlap."""
+"""Groups in which remote rows come where their overlap is measured, so that there is some."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,12 @@ class Shape:
 
 
 class Case:
-    """One rank's share of a graph, in every layout that a primitive wants. Collective."""
+    """One rank's share of a graph, in every layout that a primitive wants. Collective.
+
+    Attributes:
+        run_rows: slots of a group as a run makes them, of ``GROUP_BYTES``.
+        group_rows: of smaller ones, so that there are ``GROUPS``.
+    """
 
     def __init__(self, rank: int, shape: Shape) -> None:
         self.shape = shape
@@ -70,10 +75,11 @@ class Case:
         self.loaded_ids = order[rank :: grid.world].clone()
         self.loaded = x[self.loaded_ids]
         self.group_rows = self._group_rows(self.csr, grid.graph)
+        self.run_rows = max(1, GROUP_BYTES // (self.tile.element_size() * self.tile.shape[1]))
         pair_rows = self._group_rows(self.sub_range, grid.world)
         self.batch_rows = max(1, -(-nodes // grid.world // GROUPS))
         self.files = sorted(shape.folder.glob("*.parquet"))
-        self.sources = engine.tile_sources(ranges, self.csr, self.group_rows)
+        self.sources = engine.tile_sources(ranges, self.csr, self.run_rows)
         self.whole_rows = engine.row_sources(ranges, self.csr, pair_rows)
         self.own_rows = engine.row_sources(ranges, self.sub_range, pair_rows)
         self.values = torch.rand(self.csr.nnz, HEADS, generator=generator)
@@ -93,8 +99,8 @@ class Case:
 Variant = Callable[[Case], torch.Tensor]
 
 
-def _first_use(case: Case) -> torch.Tensor:
-    sources = case.engine.tile_sources(case.ranges, case.csr, case.group_rows)
+def _first_use(case: Case, group_rows: int) -> torch.Tensor:
+    sources = case.engine.tile_sources(case.ranges, case.csr, group_rows)
     return case.engine.spmm(sources, case.tile)
 
 
@@ -146,7 +152,7 @@ PRIMITIVES: dict[str, dict[str, Variant]] = {
         "two_d": lambda c: two_d.multiply(c.engine, c.block, c.tile, c.width),
     },
     "spmm_with_ids": {
-        "ours": _first_use,
+        "ours": lambda c: _first_use(c, c.run_rows),
         "graph_exchange": _first_graph_exchange,
         "two_d": _first_two_d,
     },
@@ -156,7 +162,7 @@ PRIMITIVES: dict[str, dict[str, Variant]] = {
         "graph_exchange_table_2": lambda c: _edge_values_sent(c, per_column=True),
     },
     "overlap": {
-        "ours": _first_use,
+        "ours": lambda c: _first_use(c, c.group_rows),
         "unpipelined": lambda c: ungrouped.unpipelined(
             c.engine, c.ranges, c.csr, c.tile, c.group_rows
         ),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from embertide.kernels.staging import PINNED_BYTES
 from tests.support.commands import Commands
 from tests.support.small_job import NODES, WIDTH, SmallJob
 
@@ -78,10 +79,18 @@ def test_a_plan_says_how_much_is_written_and_how_long_it_takes(
     assert f"each of {os.cpu_count()} cores" in plan["seconds_basis"]
 
 
-def test_no_seconds_for_gpus(commands: Commands, job: SmallJob, tmp_path: Path) -> None:
+def test_gpus_have_memory_of_their_own_and_no_seconds(
+    commands: Commands, job: SmallJob, tmp_path: Path
+) -> None:
+    cpu = planned(commands, job)
+    assert cpu["pinned_bytes"] == cpu["gpu_memory_per_worker_bytes"] == 0
     gpu = job.copy(tmp_path)
     gpu.write_manifest(workers__device="cuda")
     plan = planned(commands, gpu)
+    assert plan["pinned_bytes"] == PINNED_BYTES
+    assert plan["gpu_memory_per_worker_bytes"] > 0
+    assert max(plan["memory_per_worker_bytes"].values()) > PINNED_BYTES
+    assert "on the GPU" in commands.run("plan", gpu.manifest).out
     assert plan["seconds"] is None
     assert [needs["seconds"] for needs in plan["grids"]] == [None] * len(plan["grids"])
 

@@ -69,6 +69,7 @@ def test_rows_in_bfloat16_are_allowed_their_rounding_which_the_report_states(
 ) -> None:
     files, names, vectors = make_job(tmp_path, inference={"rows": "bfloat16"})
     report = run(files)
+    assert manifest_of(files, report)["rowType"] == "bfloat16"
     found = manifest_of(files, report)["reference"]
     assert found["tolerance"] == 1e-3 + 2 * 2**-6
     assert report.facts is not None

@@ -91,10 +91,10 @@ def make_edges() -> dict[str, Bipartite]:
     }
 
 
-def make_typed_job() -> EmbeddingJob:
+def make_typed_job(rows: str = "float32") -> EmbeddingJob:
     """Its files are never opened."""
-    job = load_manifest(JOB)
-    inference = job.spec.inference.model_copy(update={"group_bytes": GROUP_BYTES})
+    job, changed = load_manifest(JOB), {"group_bytes": GROUP_BYTES, "rows": rows}
+    inference = job.spec.inference.model_copy(update=changed)
     return job.model_copy(update={"spec": job.spec.model_copy(update={"inference": inference})})
 
 
@@ -118,15 +118,19 @@ def layer_of(edges: dict[str, Bipartite]) -> dict[str, LayerGraph]:
     return found
 
 
-def expected_of(program: Program) -> dict[str, torch.Tensor]:
-    """Node type -> [N, D'] float64."""
+def expected_of(
+    program: Program, features: dict[str, torch.Tensor] | None = None
+) -> dict[str, torch.Tensor]:
+    """Node type -> [N, D'] float64; of the graph's own features, unless others are given."""
     layers = [layer_of(make_edges())] * program.layers
-    return run_typed_reference(program, layers, make_typed_features(), COUNTS)
+    return run_typed_reference(program, layers, features or make_typed_features(), COUNTS)
 
 
-def embed_types(exchange: Exchange, programs: list[Program]) -> list[dict[str, np.ndarray]]:
+def embed_types(
+    exchange: Exchange, programs: list[Program], rows: str = "float32"
+) -> list[dict[str, np.ndarray]]:
     """Our rows of every program's embeddings. Collective: every rank must call."""
-    rank = TypedRank(exchange)
+    rank = TypedRank(exchange, rows)
     return [rank.embed(program) for program in programs]
 
 
@@ -134,18 +138,20 @@ Sent = dict[tuple[str, int, str], int]
 """Primitive, layer and relation -> bytes."""
 
 
-def count_types(exchange: Exchange, program: Program) -> tuple[dict[str, RowRanges], Sent]:
+def count_types(
+    exchange: Exchange, program: Program, rows: str = "float32"
+) -> tuple[dict[str, RowRanges], Sent]:
     """Row ranges of each type, and what this rank received."""
-    (found,) = count_each(exchange, [program])
+    (found,) = count_each(exchange, [program], rows)
     return found
 
 
 def count_each(
-    exchange: Exchange, programs: list[Program]
+    exchange: Exchange, programs: list[Program], rows: str = "float32"
 ) -> list[tuple[dict[str, RowRanges], Sent]]:
     """As :func:`count_types`, of several programs."""
     exchange.recorder = recorder = GroupRecorder()
-    rank = TypedRank(exchange)
+    rank = TypedRank(exchange, rows)
     return [_count(rank, recorder, program) for program in programs]
 
 
@@ -164,8 +170,8 @@ def _count(
 class TypedRank:
     """One rank after the CSR stage. Collective: every rank must call."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self.ctx = ctx = RunContext(make_typed_job(), exchange, None, lambda _progress: None)  # type: ignore[arg-type]
+    def __init__(self, exchange: Exchange, rows: str = "float32") -> None:
+        self.ctx = ctx = RunContext(make_typed_job(rows), exchange, None, lambda _progress: None)  # type: ignore[arg-type]
         given, features = ctx.job.spec.input, make_typed_features()
         rank, world = exchange.grid.rank, exchange.grid.world
         self.nodes = {}

@@ -247,6 +247,7 @@ class Version:
     dim: int = 4
     size: int = 2048
     current: bool = False
+    row_type: str = "float32"
 
 
 def test_versions_marks_the_current_one(
@@ -265,6 +266,13 @@ def test_versions_marks_the_current_one(
     assert code == 0
     assert [found[0].version, *day, "1,000", "4", "2.0", "KiB"] in rows
     assert ["*", found[1].version, *day, "1,000", "4", "2.0", "KiB"] in rows
+    assert "rows held in" not in out
+    found[1] = dataclasses.replace(found[1], row_type="bfloat16")
+    code, out, _ = cli("versions", job)
+    rows = [line.split() for line in out.splitlines()]
+    assert "rows held in" in out
+    assert [found[0].version, "1,000", "2.0", "KiB", "float32"] in rows
+    assert ["*", found[1].version, "1,000", "2.0", "KiB", "bfloat16"] in rows
     code, out, _ = cli("versions", job, "--json")
     assert json.loads(out) == [dataclasses.asdict(item) for item in found]
     code, out, _ = cli("versions", "--output", "/elsewhere")

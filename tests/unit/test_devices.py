@@ -16,6 +16,7 @@ from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.segments import Reduce, Segments, edge_runs
 from embertide.kernels.spmm import NOTHING, Factors, reduce_linear, reduce_rows
+from embertide.kernels.staging import Staging
 from embertide.launch.worker import backend
 from embertide.primitives.landing import put_rows
 
@@ -32,7 +33,7 @@ def block(request: pytest.FixtureRequest) -> Block:
     """Three rows, the second of which is empty, with five non-zeros."""
     rows = torch.arange(ROWS, dtype=torch.int32) if request.param else None
     indptr, indices = torch.tensor([0, 2, 2, 5]), torch.zeros(5, dtype=torch.int32)
-    return Block(rows, indptr, indices, torch.ones(5)).to(META)
+    return Block(rows, indptr, indices, torch.ones(5)).upload(Staging(META))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "max"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from embertide.readers.pool import held_afar, map_splits, read_ahead, readers
+from embertide.readers.pool import coming_from_afar, held_afar, map_splits, read_ahead, readers
 from embertide.readers.splits import Split
 from embertide.storage.protocol import ObjectInfo
 
@@ -115,10 +116,19 @@ def test_more_splits_of_a_store_that_is_far_away_are_read_at_once(
 ) -> None:
     some = splits(uri, 20, size)
     assert readers(some, threads) == expected
-    # What the others hold is planned, of as many splits as a worker has.
-    assert held_afar(some, 1, threads) == (expected - threads) * size
-    assert held_afar(some, 20, threads) == 0
-    assert held_afar(some, 5, 1) == (min(4, readers(some, 1)) - 1) * size
+    # What they hold is planned, of as many splits as a worker has: all of a split, or its ranges.
+    each = 0 if uri.startswith("file") else min(size, 24 * MIB)
+    assert held_afar(some, 1, threads) == expected * each
+    assert held_afar(some, 20, threads) == each
+    assert held_afar(some, 5, 1) == min(4, readers(some, 1)) * each
+
+
+@pytest.mark.parametrize(("size", "held"), [(16, 16), (64, 64), (900, 24)])
+def test_columns_that_are_fetched_whole_are_held_whole(size: int, held: int) -> None:
+    some = [replace(split, row_groups=(0,)) for split in splits("s3://shop/x", 20, size * MIB)]
+    assert held_afar(some, 20, 1) == held * MIB
+    assert coming_from_afar(some, held * MIB) == min(40, held) * MIB
+    assert coming_from_afar(splits("s3://shop/x", 20, size * MIB), held * MIB) == 0
 
 
 def test_nothing_to_read_needs_no_more_readers() -> None:

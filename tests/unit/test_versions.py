@@ -104,6 +104,16 @@ def test_manifest_and_pointer_as_consumers_see_them(storage: Storage, output: st
     assert pointer["manifestDigest"] == info.manifest_digest
 
 
+def test_the_type_of_rows_is_float32_where_a_manifest_does_not_say(
+    storage: Storage, output: str
+) -> None:
+    earlier = publish_one(storage, output, OLD)
+    manifest = manifest_of(write_parts(storage, output, CURRENT)) | {"rowType": "bfloat16"}
+    later = publish(storage, output, CURRENT, manifest, keep=2)
+    assert (earlier.row_type, later.row_type) == ("float32", "bfloat16")
+    assert [info.row_type for info in list_versions(storage, output)] == ["float32", "bfloat16"]
+
+
 def test_a_pointer_is_read_back_as_written(storage: Storage, output: str) -> None:
     info = publish_one(storage, output, OLD)
     pointer = read_pointer(storage, output)

@@ -224,6 +224,9 @@ def _planned_memory_table(estimate: Estimate) -> Table:
     for stage, size in estimate.memory_per_worker_bytes.items():
         table.add_row(stage, human_bytes(size))
     table.add_row("peak", human_bytes(estimate.peak_memory_per_worker_bytes), style="bold")
+    if estimate.gpu_memory_per_worker_bytes:
+        table.add_row("pinned, of these", human_bytes(estimate.pinned_bytes))
+        table.add_row("on the GPU", human_bytes(estimate.gpu_memory_per_worker_bytes))
     return table
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _WIDE = 80
 """Columns of a terminal that holds a table of versions with its times."""
+_ROW_TYPE = 16
+"""Columns that it takes more to say how rows were held."""
 
 
 def versions(
@@ -133,14 +135,19 @@ def versions_table(uri: str, found: list[VersionInfo], width: int) -> Table:
     """The table for a terminal of ``width`` columns.
 
     A narrow one leaves out when they were published, which the names nearly say, and the width.
+    How rows were held is said where any were held in another type than float32.
     """
-    narrow = width < _WIDE
+    rounded = any(info.row_type != "float32" for info in found)
+    narrow = width < _WIDE + _ROW_TYPE * rounded
     numbers = ["rows", "size"] if narrow else ["published (UTC)", "rows", "width", "size"]
+    if rounded:
+        numbers.append("rows held in")
     table = new_table(escaped(uri), ["", "version"], numbers)
     for info in found:
         # To the second; --json has it whole.
         published, rows = info.created[:19].replace("T", " "), f"{info.rows:,}"
         wide = [published, rows, str(info.dim)]
         cells = [*([rows] if narrow else wide), human_bytes(info.size)]
+        cells += [info.row_type] * rounded
         table.add_row("*" if info.current else "", info.version, *cells)
     return table

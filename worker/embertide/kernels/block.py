@@ -16,6 +16,7 @@ import torch
 from torch.nn.functional import embedding_bag
 
 from embertide.kernels import native
+from embertide.kernels.staging import Staging
 
 CHUNK_EDGES = 1 << 17
 """Non-zeros reduced at a time: the sums of a chunk's rows stay in the cache. A longer row is one
@@ -65,11 +66,11 @@ class Block:
         """[R + 1] ``indptr`` where the indices are, copied there once."""
         return self.indptr.to(self.indices.device)
 
-    def to(self, device: torch.device) -> Block:
-        """The same block with everything but ``indptr`` on a device."""
-        move = (None if t is None else t.to(device) for t in (self.rows, self.weights, self.edges))
-        rows, weights, edges = move
-        return Block(rows, self.indptr, self.indices.to(device), weights, edges)
+    def upload(self, staging: Staging) -> Block:
+        """The same block with everything but ``indptr`` on the device."""
+        given = (self.rows, self.weights, self.edges)
+        rows, weights, edges = (None if t is None else staging.upload(t) for t in given)
+        return Block(rows, self.indptr, staging.upload(self.indices), weights, edges)
 
     def chunks(self, limit: int | None = None) -> Iterator[Chunk]:
         """Consecutive runs of whole rows with at most ``limit`` non-zeros each.

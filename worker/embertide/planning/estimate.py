@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from embertide.errors import GridError
 from embertide.footprint import FLOAT_BYTES, ID_BYTES
+from embertide.kernels.staging import PINNED_BYTES
 from embertide.models.order import order_steps
 from embertide.models.read import read_model
 from embertide.planning.duration import basis, seconds_range, work_of
@@ -19,7 +20,7 @@ from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.matching import check_model, published, unread
-from embertide.planning.memory import planned_memory
+from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.planning.sizing import (
     container_bytes,
     machine_bytes,
@@ -181,7 +182,8 @@ def estimate_program(
     given = job.spec.inference.fanout
     fanout = None if given == "full" else given
     cores, notes = os.cpu_count() or 1, []
-    memory = planned_memory(graph, program, fanout, threads=max(1, cores // grid.workers))
+    threads, gpu = max(1, cores // grid.workers), job.spec.workers.device == "cuda"
+    memory = planned_memory(graph, program, fanout, threads=threads, gpu=gpu)
     traffic = planned_traffic(graph, program, fanout)
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers
     output = _output_bytes(job, graph, program)
@@ -196,8 +198,6 @@ def estimate_program(
         written_bytes=output,
         exchanged_bytes=exchanged,
     )
-    # The rates are a CPU's.
-    timed = job.spec.workers.device == "cpu"
     return Estimate(
         inputs=[InputSize(o["uri"], o["size"], o["kind"]) for o in inputs.objects()],
         total_bytes=sum(o["size"] for o in inputs.objects()),
@@ -209,13 +209,16 @@ def estimate_program(
         grid=grid,
         memory_per_worker_bytes=memory,
         peak_memory_per_worker_bytes=max(memory.values()),
+        pinned_bytes=PINNED_BYTES if gpu else 0,
+        gpu_memory_per_worker_bytes=planned_gpu_memory(graph, program, fanout) if gpu else 0,
         traffic=traffic,
         traffic_total_bytes=exchanged,
         output_uri=job.spec.output.uri,
         output_bytes=output,
         output_width=max(program.widths[name] for name in program.results.values()),
-        seconds=seconds_range(work, cores) if timed else None,
-        seconds_basis=basis(cores) if timed else "",
+        # The rates are a CPU's.
+        seconds=None if gpu else seconds_range(work, cores),
+        seconds_basis="" if gpu else basis(cores),
         notes=[*unread(job, program), *notes],
         types=_types(graph, program),
         relations=_relations_of(graph),

@@ -31,9 +31,43 @@ def partition_bytes(relation: PlannedRelation, size: Size) -> float:
     return edges * (size.index_bytes + relation.weight_bytes) + ID_BYTES * rows
 
 
+@dataclass(frozen=True, kw_only=True)
+class LayersBytes:
+    """Bytes of the layers in their fullest moment.
+
+    Attributes:
+        graphs: of the layer graphs, beside the blocks; on the CPU whatever the device.
+        building: beside them while one of them is built, there too.
+        blocks: of the non-zeros, cut by where their sources are.
+        copies: of non-zeros and of factors that are among ``graphs``, as a GPU has them.
+        tensors: of the tensors, and beside them while they are made.
+    """
+
+    graphs: float
+    building: float
+    blocks: float
+    copies: float
+    tensors: float
+
+    @property
+    def on_cpu(self) -> float:
+        """Of a worker without a GPU."""
+        return self.graphs + self.blocks + self.tensors
+
+    @property
+    def beside_gpu(self) -> float:
+        """On the CPU of a worker with a GPU, where blocks are cut."""
+        return self.graphs + self.building + self.blocks
+
+    @property
+    def on_gpu(self) -> float:
+        """On the GPU."""
+        return self.blocks + self.copies + self.tensors
+
+
 def layers_bytes(
     graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, *, placed: Sequence[str]
-) -> float:
+) -> LayersBytes:
     """Bytes of the layer graphs and of the tensors in the fullest moment of the layers.
 
     Args:
@@ -59,7 +93,14 @@ def layers_bytes(
         building={name: cost.building for name, cost in costs.items()},
         block={name: cost.block for name, cost in costs.items()},
     )
-    return whole + sum(cost.graph for cost in costs.values()) + patterns + peak
+    alone = graph.size.grid.graph == 1
+    return LayersBytes(
+        graphs=whole + sum(cost.graph for cost in costs.values()),
+        building=max((cost.building for cost in costs.values()), default=0.0),
+        blocks=patterns,
+        copies=sum((cost.block if alone else 0.0) + cost.factors for cost in costs.values()),
+        tensors=peak,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +111,13 @@ class _GraphBytes:
         graph: that stay.
         building: beside them, until it is built.
         block: of all its non-zeros, cut into blocks.
+        factors: of its rows, which are among what stays.
     """
 
     graph: float
     building: float
     block: float
+    factors: float
 
 
 def _layer_graph(graph: PlannedGraph, program: Program, name: str) -> _GraphBytes:
@@ -82,7 +125,8 @@ def _layer_graph(graph: PlannedGraph, program: Program, name: str) -> _GraphByte
     index, weight, needs = size.index_bytes, relation.weight_bytes, program.edge_needs(name)
     edges, rows = size.edges / size.graph, size.nodes / size.graph
     columns, building = edges * index, 0.0
-    held = partition_bytes(relation, size) + _FACTOR_BYTES * rows
+    factors = _FACTOR_BYTES * rows
+    held = partition_bytes(relation, size) + factors
     if size.graph > 1:
         building = _BUILDING_BYTES * size.columns
         if not needs.again:
@@ -94,7 +138,8 @@ def _layer_graph(graph: PlannedGraph, program: Program, name: str) -> _GraphByte
         held += rows * (index + weight) + partition_bytes(relation, size)
         if not needs.again:
             held, building = held - columns, building + columns
-    return _GraphBytes(graph=held, building=building, block=edges * (index + weight))
+    block = edges * (index + weight)
+    return _GraphBytes(graph=held, building=building, block=block, factors=factors)
 
 
 def _features(relation: PlannedRelation, size: Size, steps: list[Step]) -> tuple[float, float]:

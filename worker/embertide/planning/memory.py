@@ -9,14 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
+from embertide.kernels.staging import PINNED_BYTES
 from embertide.planning.graph import PlannedGraph, PlannedRelation, PlannedType
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.primitives.shuffle import round_edges
 from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import UNBUFFERED_BYTES
-from embertide.readers.pool import held_afar
+from embertide.readers.pool import are_afar, coming_from_afar, held_afar
 from embertide.steps.program import Program
 
+_STAGED = ("csr", "infer", "publish")
+"""Stages from which on tensors are copied to a GPU, or from it."""
 _OVERHEAD = 20 << 20
 """Connections, allocator: measured, the same for every size."""
 _THREAD_BYTES = 18 << 20
@@ -27,6 +30,8 @@ _MAPPING_BYTES = 128 << 20
 """At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
 _MAPPED_EDGE_BYTES = 64
 """Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
+_AFAR_BYTES = 20 << 20
+"""Of a client of a store that is far away, its connections and threads: measured."""
 _PAGE_BYTES = 2 << 20
 """Of a parquet column that is being read: a page of 1 MiB, stored and decoded."""
 _TEXT_BYTES = 16
@@ -57,12 +62,19 @@ class _IdBytes:
 
 
 def planned_memory(
-    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, *, threads: int = 1
+    graph: PlannedGraph,
+    program: Program,
+    fanout: Sequence[int] | None,
+    *,
+    threads: int = 1,
+    gpu: bool = False,
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports.
 
     Args:
         threads: of a worker, each of which reads or writes a part.
+        gpu: the layers' tensors are on a GPU (:func:`planned_gpu_memory`), and the buffers that
+            stage them are pinned from the first of them on.
     """
     held = [_type_bytes(name, graph, program) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in held)
@@ -73,8 +85,7 @@ def planned_memory(
     if graph.size.grid.feature > 1:
         partitions = sum(partition_bytes(one, size) for one, size in _relations(graph))
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
-    placed = [of_type.name for of_type in inputs if of_type.placed]
-    layers = layers_bytes(graph, program, fanout, placed=placed)
+    layers = layers_bytes(graph, program, fanout, placed=_placed(held))
     kept = own + sum(0.0 if of_type.placed else of_type.dense for of_type in inputs)
     results = sum(
         graph.size.of_type(name).tensor(program.widths[result])
@@ -83,13 +94,25 @@ def planned_memory(
     buffering = min(threads, _BUFFERING_THREADS)
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     stages = {
-        "features": _loading(held) + buffers + _fetched_rows(graph, threads),
+        "features": _loading(held) + max(buffers, _fetched_rows(graph, threads)),
         "ingest": loaded + _ingesting(graph, threads, buffers),
         "csr": loaded + max(_sorting(graph), csrs + own) + left,
-        "infer": kept + max(gathering, layers) + left,
-        "publish": sum(of_type.named for of_type in held) + results + buffers,
+        "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
+        "publish": sum(of_type.named for of_type in held) + (0.0 if gpu else results) + buffers,
     }
-    return {name: int(size_bytes) + _OVERHEAD for name, size_bytes in stages.items()}
+    if gpu:
+        stages |= {name: stages[name] + PINNED_BYTES for name in _STAGED}
+    overhead = _OVERHEAD + (_AFAR_BYTES if _is_afar(graph) else 0)
+    return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
+
+
+def planned_gpu_memory(graph: PlannedGraph, program: Program, fanout: Sequence[int] | None) -> int:
+    """Bytes of the fullest worker's tensors and non-zeros on its GPU.
+
+    What CUDA, NCCL and torch's allocator take beside them is not counted.
+    """
+    held = [_type_bytes(name, graph, program) for name in graph.types]
+    return int(layers_bytes(graph, program, fanout, placed=_placed(held)).on_gpu)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +177,11 @@ def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
     return _IdBytes(text, copy + 2 * words + _ORDER_BYTES, table, text + ID_BYTES)
 
 
+def _placed(held: list[_TypeBytes]) -> list[str]:
+    """The node types whose features are in order from the start."""
+    return [of_type.name for of_type in held if of_type.is_input and of_type.placed]
+
+
 def _loading(held: list[_TypeBytes]) -> float:
     """Types are read one after another."""
     peak = before = 0.0
@@ -179,11 +207,19 @@ def _chunks(relation: PlannedRelation, size: Size) -> float:
     return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
 
 
+def _is_afar(graph: PlannedGraph) -> bool:
+    """Whether anything is read from a store that is far away."""
+    types, relations = graph.types.values(), graph.relations.values()
+    return any(are_afar(one.splits.features) for one in types) or any(
+        are_afar(one.splits) for one in relations
+    )
+
+
 def _fetched_rows(graph: PlannedGraph, threads: int) -> int:
-    """Of features that are on their way from a store that is far away, beyond what threads read."""
-    workers = graph.size.grid.workers
-    types = graph.types.values()
-    return max(held_afar(one.splits.features, workers, threads) for one in types)
+    """Of features that are on their way from a store that is far away."""
+    of_types = [one.splits.features for one in graph.types.values()]
+    held = [held_afar(splits, graph.size.grid.workers, threads) for splits in of_types]
+    return max(h + coming_from_afar(splits, h) for h, splits in zip(held, of_types, strict=True))
 
 
 def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
@@ -195,9 +231,11 @@ def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
         ends = (relation.relation.source, relation.relation.destination)
         hashed = any(kinds[name] != "dense" for name in ends)
         mapped = min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * size.edges / size.workers)
-        beside = (mapped if hashed else 0.0) + _reading(relation, size, threads)
-        fetched = held_afar(relation.splits, size.workers, threads)
-        peak = max(peak, before + max(beside, buffers + fetched))
+        held = held_afar(relation.splits, size.workers, threads)
+        # Readers wait while ids are looked up.
+        coming = mapped if hashed else coming_from_afar(relation.splits, held)
+        beside = coming + max(_reading(relation, size, threads), float(held))
+        peak = max(peak, before + max(beside, buffers))
     return peak
 
 

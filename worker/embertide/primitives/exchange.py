@@ -21,6 +21,7 @@ import torch
 from embertide.grid import Axis, AxisName, Grid
 from embertide.kernels import memory
 from embertide.kernels.block import Block
+from embertide.kernels.staging import Staging
 from embertide.primitives.merging import Merging
 from embertide.primitives.objects import gather_objects
 from embertide.primitives.pending import Pending
@@ -54,6 +55,7 @@ class Exchange:
         near: rank -> the peers whose memory it maps, and which map its own.
         merging: how many groups of rows travel in one message.
         network: carries what goes to all other peers.
+        staging: copies what is made on the CPU to the device, and back.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Exchange:
         self.merging = Merging()
         self._relations = RelationLabels()
         self.network = Network()
+        self.staging = Staging(device)
         if direct and grid.world > 1 and device.type == "cpu":
             self.links = meet(grid.rank, self.all_objects, timeout)
             if in_place:
@@ -170,6 +173,11 @@ class Channel:
     def device(self) -> torch.device:
         """Where the layers' tensors live."""
         return self.exchange.device
+
+    @property
+    def staging(self) -> Staging:
+        """Copies what is made on the CPU to the device, and back."""
+        return self.exchange.staging
 
     def group(self, number: int) -> Channel:
         """The same channel, counted under a group of its own."""

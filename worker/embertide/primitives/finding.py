@@ -88,7 +88,7 @@ def find_sources(
     found = []
     for csr, positions in zip(csrs, edges, strict=True):
         cut = cut_by_group(csr, places, edges=positions)
-        local, *groups = (block.to(channel.device) for block in cut)
+        local, *groups = (block.upload(channel.staging) for block in cut)
         found.append(
             Sources(
                 axis=holders.axis,
@@ -183,7 +183,7 @@ def _in_ranges(
         else:
             own_rows = torch.empty(count, dtype=kind)
             unpack_bitmap(found, own_rows)
-        requests[i] = Request(own_rows.to(channel.device), theirs[i])
+        requests[i] = Request(channel.staging.upload(own_rows), theirs[i])
     places = RangePlaces(
         members=members,
         bounds=bounds,
@@ -233,7 +233,8 @@ def _at_loaders(
     places = TablePlaces(
         members=members, slots=slots, rounds=before.shape[1], group_rows=group_rows
     )
-    requests = {i: Request(rows[i].to(channel.device), theirs[i]) for i in axis.others()}
+    upload = channel.staging.upload
+    requests = {i: Request(upload(rows[i]), theirs[i]) for i in axis.others()}
     return places, cuts, requests
 
 

@@ -159,7 +159,7 @@ class LayerGraph:
             channel = self.exchange.channel(axis, "ids", relations=relations)
             csrs = [rows_of(graph) for graph in graphs]
             if channel.axis.size == 1:
-                found = [local_sources(csr, channel.axis, channel.device) for csr in csrs]
+                found = [local_sources(csr, channel.axis, channel.staging) for csr in csrs]
             else:
                 found = find_sources(
                     channel,
@@ -223,7 +223,7 @@ class LayerGraph:
 
     def in_degree(self) -> torch.Tensor:
         """[N/P] in-edges of each destination of our partition, float32."""
-        return row_lengths(self.csr.indptr).to(self.exchange.device)
+        return self.exchange.staging.upload(row_lengths(self.csr.indptr))
 
     def weighted_in_degree(self) -> torch.Tensor:
         """[N/P] sum of the stored weights of each row's in-edges; of ones without weights."""
@@ -231,7 +231,7 @@ class LayerGraph:
             return self.in_degree()
         if self._weighted_in_degree is None:
             total = row_sums(self.csr.indptr, self.csr.weights)
-            self._weighted_in_degree = total.to(self.exchange.device)
+            self._weighted_in_degree = self.exchange.staging.upload(total)
         return self._weighted_in_degree
 
     def out_degree(self) -> torch.Tensor:

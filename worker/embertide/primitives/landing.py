@@ -79,14 +79,14 @@ def land(
     if grid.world == 1:
         for batch in batches:
             values = as_type(compute(loaded.data[batch]), dtype)
-            put_rows(out, loaded.ids[batch].to(channel.device), values)
+            put_rows(out, channel.staging.upload(loaded.ids[batch]), values)
         return Shard(layout, out, width)
     scatter = _Scatter(channel, slices, len(bounds) - 1, out)
     for number, batch in enumerate(batches):
         order, counts, rows = split_by_owner(loaded.ids[batch], bounds)
         scatter.announce(counts)
         result = as_type(compute(loaded.data[batch]), dtype)
-        scatter.post(number, result, order.to(channel.device), rows.to(channel.device))
+        scatter.post(number, result, *map(channel.staging.upload, (order, rows)))
     scatter.finish()
     return Shard(layout, out, width)
 

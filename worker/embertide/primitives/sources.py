@@ -21,6 +21,7 @@ import torch
 from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
+from embertide.kernels.staging import Staging
 from embertide.primitives.in_place import WindowRows
 
 Counts = npt.NDArray[np.int64]
@@ -168,11 +169,11 @@ class Sources:
         return self.cuts[:, min(number, self.cuts.shape[1] - 1)]
 
 
-def local_sources(csr: Csr, axis: Axis, device: torch.device) -> Sources:
+def local_sources(csr: Csr, axis: Axis, staging: Staging) -> Sources:
     """The pattern of a rank that holds every source itself, in order: no communication."""
     return Sources(
         axis=axis,
-        local=Block(None, csr.indptr, csr.cols, csr.weights).to(device),
+        local=Block(None, csr.indptr, csr.cols, csr.weights).upload(staging),
         remote=(),
         group_rows=1,
         requests={},

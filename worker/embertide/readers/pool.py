@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.splits import Split
 
 S = TypeVar("S")
@@ -21,6 +22,11 @@ AHEAD_BYTES = 64 << 20
 
 _READERS_AFAR, _BYTES_AFAR = 8, 64 << 20
 """Splits of a store that is far away which are read at once, and what they may hold together."""
+_STREAMED_BYTES = 24 << 20
+"""Of a file that is read on and on: the ranges that it holds."""
+_COMING_BYTES = 40 << 20
+"""Of columns that arrive, at most: eight ranges of 4 MiB, some of them twice while they are
+received. Measured."""
 
 
 def readers(splits: Sequence[Split], threads: int) -> int:
@@ -28,16 +34,43 @@ def readers(splits: Sequence[Split], threads: int) -> int:
 
     Reading from there is waiting for one answer after the other, a few for each split.
     """
-    if all(split.uri.startswith("file://") for split in splits):
+    if not are_afar(splits):
         return threads
     largest = max(1, max(split.size for split in splits))
     return max(threads, min(_READERS_AFAR, _BYTES_AFAR // largest))
 
 
+def are_afar(splits: Sequence[Split]) -> bool:
+    """Whether any is in a store that is far away."""
+    return not all(split.uri.startswith("file://") for split in splits)
+
+
 def held_afar(splits: Sequence[Split], workers: int, threads: int) -> int:
-    """Bytes that a worker's readers beyond its threads hold, at most, of splits of all workers."""
+    """Bytes that a worker's readers hold of splits in a store that is far away, at most.
+
+    Args:
+        splits: of all workers.
+    """
+    if not are_afar(splits):
+        return 0
     at_once = min(readers(splits, threads), -(-len(splits) // workers))
-    return max(0, at_once - threads) * max((split.size for split in splits), default=0)
+    return at_once * max(map(_held, splits))
+
+
+def _held(split: Split) -> int:
+    """Bytes that a reader holds of a split: all of columns that it fetches whole."""
+    whole = split.row_groups is not None and split.size <= UNBUFFERED_BYTES
+    return split.size if whole else min(split.size, _STREAMED_BYTES)
+
+
+def coming_from_afar(splits: Sequence[Split], held: int) -> int:
+    """Bytes of parquet columns that arrive, beside what they are put together to.
+
+    Args:
+        held: bytes that readers hold of the splits.
+    """
+    columns = any(split.row_groups is not None for split in splits)
+    return min(_COMING_BYTES, held) if columns else 0
 
 
 def map_splits(splits: Sequence[S], act: Callable[[S], T], threads: int) -> list[T]:

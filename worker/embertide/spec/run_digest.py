@@ -17,7 +17,8 @@ _FORM = 1
 
 
 def run_digest(job: EmbeddingJob) -> str:
-    """SHA-256, in hex, of the job's inputs, model, sampling, output format, data type and types.
+    """SHA-256, in hex, of the job's inputs, model, sampling, row type, and output's format, data
+    type and node types.
 
     Two manifests that say the same have the same digest: whether a default is written out, a path
     is a ``file://`` URI or a prefix ends with ``/`` makes no difference, nor does a seed without
@@ -34,12 +35,13 @@ def run_digest(job: EmbeddingJob) -> str:
     if spec.inference.fanout != "full":
         sampling = {"fanout": spec.inference.fanout, "seed": spec.inference.seed}
     # What is left out of a job stands for the default, so that digests of earlier releases stay.
+    rows = {} if spec.inference.rows == "float32" else {"rows": spec.inference.rows}
     types = {} if spec.output.node_types is None else {"nodeTypes": sorted(spec.output.node_types)}
     parts = {
         "form": _FORM,
         "input": spec.input.model_dump(mode="json", by_alias=True, exclude_defaults=True),
         "model": spec.model.model_dump(mode="json", by_alias=True),
-        "inference": sampling,
+        "inference": sampling | rows,
         "output": {"format": spec.output.format, "dtype": spec.output.dtype, **types},
     }
     text = json.dumps(_canonical(parts), sort_keys=True, separators=(",", ":"))

@@ -128,9 +128,10 @@ def write_part(ctx: RunContext, uri: str, of: Rows) -> PartDigest:
     )
     step = max(1, _BATCH_VALUES // width)
     with writer:
-        for at in range(0, rows, step):
-            writer.write(ids[at : at + step], embeddings[at : at + step].cpu().numpy())
-            ctx.work.add("publish", rows=min(step, rows - at))
+        batches = ctx.exchange.staging.batches(embeddings, step)
+        for at, batch in zip(range(0, rows, step), batches, strict=True):
+            writer.write(ids[at : at + step], batch.numpy())
+            ctx.work.add("publish", rows=len(batch))
             ctx.progress("publish", 0.8 * at / rows)
     digest = writer.digest.within(of.folder)
     verify_part(ctx.storage, uri, digest)
@@ -231,6 +232,7 @@ def publish_version(
         "grid": ctx.grid.shape.model_dump(),
         "fanout": spec.inference.fanout,
         "seed": spec.inference.seed,
+        "rowType": spec.inference.rows,
         "libraries": {
             "embertide": embertide.__version__,
             "torch": torch.__version__,

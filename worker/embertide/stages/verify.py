@@ -145,8 +145,10 @@ def compare(
     reference = expected.reference
     first, last = ranges.worker(ctx.grid.rank)
     ours = np.flatnonzero((expected.dense >= first) & (expected.dense < last))
-    found = embeddings[torch.from_numpy(expected.dense[ours] - first).to(embeddings.device)]
-    differences = np.abs(found.double().cpu().numpy() - reference.values[ours])
+    staging = ctx.exchange.staging
+    wanted = staging.upload(torch.from_numpy(expected.dense[ours] - first))
+    found = staging.download(embeddings[wanted])
+    differences = np.abs(found.double().numpy() - reference.values[ours])
     # NaN is no agreement.
     mine = np.nan_to_num(differences.max(axis=1, initial=0.0), nan=np.inf)
     worst = np.argsort(-mine, kind="stable")[:_WORST]

@@ -18,6 +18,7 @@ from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.block import Block
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.segments import EdgeRun, Reduce, Segments, edge_runs
+from embertide.kernels.staging import Staging
 from embertide.layouts import Layout, Shard
 from embertide.primitives.arriving import arriving_rows
 from embertide.spec.grid import GridShape
@@ -164,6 +165,7 @@ class Message(TogetherStep, kind="message"):
             features=features,
             segments=Segments(self.reduce, like, last - first, width_of(shapes), heads),
             values=shapes.values,
+            staging=execution.exchange.staging,
         )
 
     def wants_rows(self, _name: str) -> bool:
@@ -210,6 +212,7 @@ class _Reduction:
         target: [rows, D] of the targets' ends, or None.
         features: [nnz of our sub-range, K] in the order of its CSR, on the CPU, or None.
         values: numbers that the lines hold of an edge.
+        staging: brings features to the device.
     """
 
     step: Message
@@ -218,15 +221,24 @@ class _Reduction:
     features: Tensor | None
     segments: Segments
     values: int
+    staging: Staging
 
     def add(self, block: Block, source: Tensor) -> None:
         """The edges of a block; ``source`` [s, D] is what its indices point into."""
+        at = block.edges if self.features is not None else None
+        if at is not None:
+            # Once for a block, since the device is waited for.
+            at = self.staging.download(at)
         for edges in edge_runs(block, CHUNK_VALUES // self.values):
-            made = run(self.step.lines, self._ends(block, source, edges) | self.params)
+            ends = self._ends(block, source, edges)
+            if self.features is not None:
+                own = self.features[edges.span if at is None else at[edges.span]]
+                ends["e"] = self.staging.upload(own)
+            made = run(self.step.lines, ends | self.params)
             self.segments.add(edges, made[RESULT], made.get(SCORE))
 
     def _ends(self, block: Block, source: Tensor, edges: EdgeRun) -> dict[str, Tensor]:
-        """What lines read of some edges."""
+        """What lines read of some edges, but for their features."""
         weights = block.weights if self.step.edge_weight else None
         rows = source.index_select(0, block.indices[edges.span]).float()
         if weights is None:
@@ -236,10 +248,6 @@ class _Reduction:
         values = {"s": rows, "w": weight}
         if self.target is not None:
             values["t"] = edges.spread(self.target.index_select(0, edges.rows))
-        if self.features is not None:
-            at = block.edges
-            own = self.features[edges.span if at is None else at[edges.span].cpu()]
-            values["e"] = own.to(rows.device)
         return values
 
     def finish(self) -> Shard:

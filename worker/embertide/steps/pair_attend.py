@@ -174,7 +174,7 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         row_softmax_(scores, indptr, logs)
         if self.before is not None:
             earlier = execution.rows(self.before, self.layer)[:, -self.heads :]
-            lengths = indptr.diff().to(scores.device)
+            lengths = execution.exchange.staging.upload(indptr.diff())
             part = torch.sigmoid(logs - earlier)
             scores *= part.repeat_interleave(lengths, dim=0, output_size=len(scores))
         return logs

@@ -82,8 +82,9 @@ def _loaded(
     """Loaded features, and factors of them. Collective: every rank must call."""
     loaded, scale = execution.tensors.loaded(x), None
     if factors is not None:
-        mine = execution.of_ours(factors, "rows", x).cpu()
-        scale = look_up(channel, execution.ranges_of(x), mine, loaded.ids).to(channel.device)
+        staging = channel.staging
+        mine = staging.download(execution.of_ours(factors, "rows", x))
+        scale = staging.upload(look_up(channel, execution.ranges_of(x), mine, loaded.ids))
     return loaded_operand(execution.grid, loaded, scale, execution.row_type)
 
 

@@ -53,7 +53,8 @@ class Tensors:
         self._loaded = {name: loaded[of_type] for of_type, name in program.inputs.items()}
         self._exchange, self._program, self._ranges = exchange, program, ranges
         self._locations, self._batch_bytes, self._row_type = locations, batch_bytes, row_type
-        self._params = {name: value.to(exchange.device) for name, value in program.params.items()}
+        upload = exchange.staging.upload
+        self._params = {name: upload(value) for name, value in program.params.items()}
         self._alive: dict[str, dict[Layout, Shard]] = {}
         self._last = program.last_reads()
         self._at = 0

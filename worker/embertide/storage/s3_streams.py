@@ -13,6 +13,8 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Protocol, cast
 
+import numpy as np
+
 from embertide.errors import EmbertideError
 
 BLOCK_BYTES = 4 << 20
@@ -31,8 +33,9 @@ _PARTS_PER_SIZE = 500
 class RangedFile(io.RawIOBase):
     """A seekable file that reads ranges of ``block_bytes``; holds at most six of them.
 
-    A long read fetches its ranges side by side. Reading on from one block into the next
-    starts fetching ahead, further the longer it goes on; several places may be read in turn.
+    A long read fetches its ranges side by side, and lets go of each as it is done with it. Reading
+    on from one block into the next starts fetching ahead, further the longer it goes on; several
+    places may be read in turn.
 
     Args:
         fetch: (start, length) -> bytes of the object; called in threads of ``pool``.
@@ -83,7 +86,18 @@ class RangedFile(io.RawIOBase):
             view[done : done + len(chunk)] = chunk
             self._position += len(chunk)
             done += len(chunk)
+            if len(chunk) == self._block_bytes:
+                # Nobody reads it again: who asked for all of it has it.
+                del self._blocks[index]
         return count
+
+    def read_buffer(self, size: int) -> memoryview:
+        """At most ``size`` bytes, which exist once: arrow takes them instead of :meth:`read`'s."""
+        # Not a bytearray, which would be written twice.
+        room: Any = np.empty(max(0, min(size, self._size - self._position)), np.uint8)
+        found = memoryview(room)
+        self.readinto(found)
+        return found
 
     def readall(self) -> bytes:
         """All bytes from the position on, fetched concurrently."""

@@ -51,7 +51,9 @@ class Estimate:
     ``nodes`` and ``edges`` are exact where the inputs' metadata says them, otherwise guessed
     from the size, which ``nodes_exact`` and ``edges_exact`` tell. ``width`` is the features'
     width, ``memory_per_worker_bytes`` maps a stage to the bytes of the fullest worker beyond
-    its imports, ``notes`` are remarks for people, such as why the grid was chosen. ``seconds`` is
+    its imports, ``pinned_bytes`` are those of them that stage copies to a GPU and back, and
+    ``gpu_memory_per_worker_bytes`` is what a worker holds on its GPU, each 0 without one;
+    ``notes`` are remarks for people, such as why the grid was chosen. ``seconds`` is
     a range on this machine with what it assumes, None where nothing is known. ``grids`` compares
     some grids with the chosen one, which is among them. ``output_problem`` says why the output
     cannot be written, "" if it can or nobody looked. ``types`` and ``relations`` are those that a
@@ -69,6 +71,8 @@ class Estimate:
     grid: GridShape
     memory_per_worker_bytes: dict[str, int]
     peak_memory_per_worker_bytes: int
+    pinned_bytes: int = 0
+    gpu_memory_per_worker_bytes: int = 0
     traffic: list[PlannedTraffic] = field(default_factory=list)
     traffic_total_bytes: int = 0
     output_uri: str = ""

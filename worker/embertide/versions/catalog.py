@@ -34,6 +34,8 @@ class VersionInfo:
         size: bytes of all parts.
         manifest_digest: SHA-256 of its manifest, in hex.
         current: whether LATEST named it when this was read.
+        row_type: how rows were held that layers read over edges, the job's ``inference.rows``;
+            float32 in versions from before there was a choice.
         types: of a version of several node types each one, by name; empty where there is one.
     """
 
@@ -45,6 +47,7 @@ class VersionInfo:
     size: int
     manifest_digest: str
     current: bool
+    row_type: str = "float32"
     types: dict[str, TypeInfo] = field(default_factory=dict)
 
 
@@ -61,6 +64,7 @@ def describe(
         size=sum(size for part in part_digests(manifest) for _, size, _ in part.objects()),
         manifest_digest=digest,
         current=current,
+        row_type=manifest.get("rowType", "float32"),
         types={t.name: TypeInfo(t.rows, t.dim) for t in types_in(manifest) if t.name},
     )
 

@@ -1,0 +1,121 @@
+"""Rows in bfloat16 among several node types: rounded where one type's are, on every grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from embertide.models.order import order_steps
+from embertide.steps import Aggregate, Linear
+from tests.support.exact import assert_exact, relative_error
+from tests.support.hetero_programs import described
+from tests.support.ranks import on_grid
+from tests.support.sharing_programs import additive, messages, pairs, read
+from tests.support.typed_programs import (
+    BUYS,
+    FOLLOWS,
+    HAS,
+    HIDDEN,
+    attending,
+    carrying,
+    carrying_on,
+    from_files,
+    normed,
+    program,
+    relational,
+    sharing,
+)
+from tests.support.typed_world import (
+    COUNTS,
+    WIDTHS,
+    count_types,
+    embed_types,
+    expected_of,
+    make_typed_features,
+)
+
+pytestmark = pytest.mark.distributed
+
+GRIDS = ((1, 1), (2, 1), (1, 2), (2, 2), (3, 1))
+UNIT = 2.0**-8
+"""The most that rounding to bfloat16 changes a value by, as a share of it."""
+SUMS = program(
+    [
+        Aggregate(out="of_users", layer=0, x="user.x", relation=FOLLOWS),
+        Aggregate(out="of_items", layer=0, x="user.x", relation=BUYS, edge_weight=True),
+        Aggregate(out="of_tags", layer=0, x="item.x", reduce="max", relation=HAS),
+    ],
+    {},
+    {"of_users": WIDTHS["user"], "of_items": WIDTHS["user"], "of_tags": WIDTHS["item"]},
+    {"user": "of_users", "item": "of_items", "tag": "of_tags"},
+    1,
+)
+"""Features as they were read, of which those of users are summed over two relations."""
+SENT_ON = program(
+    [
+        Linear(out="h", layer=0, x="user.x", weight="w"),
+        Aggregate(out="items", layer=0, x="h", norm="in", relation=BUYS),
+        Aggregate(out="tags", layer=1, x="items", norm="in", relation=HAS),
+    ],
+    {"w": (HIDDEN, WIDTHS["user"])},
+    {"h": HIDDEN, "items": HIDDEN, "tags": HIDDEN},
+    {"tag": "tags"},
+    2,
+)
+PROGRAMS = [
+    relational(), attending(), from_files(), sharing(), normed(), carrying(), carrying_on(),
+    additive(), pairs(), messages(), read(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("p", "m"), GRIDS)
+def test_sums_are_those_of_rounded_rows(p: int, m: int) -> None:
+    """With slices, results are also rounded as they become rows."""
+    rounded = {name: values.bfloat16().float() for name, values in make_typed_features().items()}
+    by_rank = on_grid(p, m, embed_types, [order_steps(SUMS, p * m)], "bfloat16")
+    for of_type, expected in expected_of(SUMS, rounded).items():
+        found = np.concatenate([answers[0][of_type] for answers in by_rank])
+        exact = expected.numpy()
+        if m == 1:
+            assert_exact(found, exact)
+        else:
+            assert (np.abs(found - exact) <= UNIT * np.abs(exact) + 1e-5).all()
+        assert relative_error(found, expected_of(SUMS)[of_type]) > 1e-4
+
+
+@pytest.mark.parametrize(("p", "m"), GRIDS)
+def test_every_type_is_as_exact_as_rounding_lets_it_be(
+    p: int, m: int, pytestconfig: pytest.Config
+) -> None:
+    turns = 1 if pytestconfig.getoption("--thorough") else len(GRIDS)
+    programs = [*PROGRAMS, *described(GRIDS.index((p, m)) % turns, turns)]
+    ordered = [order_steps(one, p * m) for one in programs]
+    by_rank = on_grid(p, m, embed_types, ordered, "bfloat16")
+    for number, one in enumerate(programs):
+        errors = {}
+        for of_type, expected in expected_of(one).items():
+            found = np.concatenate([answers[number][of_type] for answers in by_rank])
+            assert len(found) == COUNTS[of_type]
+            errors[of_type] = relative_error(found, expected)
+        # Not all types have edges, and not all sums are of what is rounded.
+        assert 1e-5 < max(errors.values()) <= 4 * UNIT * one.layers, (number, errors)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("name", ["features", "products"])
+def test_rows_of_every_type_travel_in_half_the_bytes(p: int, m: int, name: str) -> None:
+    one = order_steps({"features": SUMS, "products": SENT_ON}[name], p * m)
+    whole = on_grid(p, m, count_types, one)
+    half = on_grid(p, m, count_types, one, "bfloat16")
+    seen = set()
+    for (_, of_whole), (_, of_half) in zip(whole, half, strict=True):
+        assert of_half.keys() == of_whole.keys()
+        for key, size in of_whole.items():
+            primitive, layer, relation = key
+            if layer < 0 or primitive in ("ids", "features"):
+                # Row numbers go with landing rows; of numbers alone all stays.
+                assert size / 2 <= of_half[key] <= size
+            else:
+                assert 2 * of_half[key] == size, key
+                seen.add((primitive, relation))
+    assert seen or name == "features"
