@@ -35,4 +35,12 @@ EMBERTIDE_KERNEL(void, look_up1, const Table& table, const uint64_t* wanted, int
 EMBERTIDE_KERNEL(void, look_up2, const Table& table, const uint64_t* wanted, int64_t count,
                  int64_t* out)
 
+// The same, hashed on the way.
+EMBERTIDE_KERNEL(void, look_up_integers, const Table& table, const int64_t* ids, int64_t count,
+                 int64_t* out)
+EMBERTIDE_KERNEL(void, look_up_strings32, const Table& table, const int32_t* offsets,
+                 const uint8_t* data, int64_t bytes, int64_t count, int64_t* out)
+EMBERTIDE_KERNEL(void, look_up_strings64, const Table& table, const int64_t* offsets,
+                 const uint8_t* data, int64_t bytes, int64_t count, int64_t* out)
+
 }  // namespace embertide
