@@ -279,17 +279,35 @@ std::vector<int64_t> split_by_owner(In<Id> nodes, In<int64_t> bounds, Vector<int
     return counts;
 }
 
+// Sets a row's location to (rank, place), or, where it has one, the rank to -2.
+template <typename T>
+void place_one(T* locations, int64_t rows, int64_t row, int64_t rank, int64_t place) {
+    require(row >= 0 && row < rows, "pairs: outside the rows");
+    T* at = locations + 2 * row;
+    at[0] = at[0] == -1 ? static_cast<T>(rank) : -2;
+    at[1] = static_cast<T>(place);
+}
+
 // locations[row] = (rank, place) for each pair (row, place); a row that has one gets rank -2.
 template <typename T>
 void place_locations(Vector<T> locations, In<T> pairs, int64_t rank) {
     const int64_t rows = locations.shape(0) / 2;
     require(locations.shape(0) % 2 == 0 && pairs.shape(0) % 2 == 0, "pairs: of two values");
-    for (size_t i = 0; i < pairs.shape(0); i += 2) {
-        const int64_t row = pairs.data()[i];
-        require(row >= 0 && row < rows, "pairs: outside the rows");
-        T* at = locations.data() + 2 * row;
-        at[0] = at[0] == -1 ? static_cast<T>(rank) : -2;
-        at[1] = pairs.data()[i + 1];
+    for (size_t i = 0; i < pairs.shape(0); i += 2)
+        place_one(locations.data(), rows, pairs.data()[i], rank, pairs.data()[i + 1]);
+}
+
+// locations[nodes[i]] = (rank, i).
+template <typename T>
+void place_in_order(Vector<T> locations, In<int64_t> nodes, int64_t rank) {
+    const int64_t size = nodes.shape(0), rows = locations.shape(0) / 2;
+    require(locations.shape(0) % 2 == 0, "locations: of two values");
+    const int64_t* row = nodes.data();
+    T* const out = locations.data();
+    for (int64_t i = 0; i < size; ++i) {
+        if (i + kAhead < size && static_cast<uint64_t>(row[i + kAhead]) < static_cast<uint64_t>(rows))
+            __builtin_prefetch(out + 2 * row[i + kAhead], 1);
+        place_one(out, rows, row[i], rank, i);
     }
 }
 
@@ -316,6 +334,8 @@ void bind_id_groups(nb::module_& m) {
     m.def("gather_text", gather_text, offsets, data, order, bounds, out, NoGil());
     m.def("split_by_owner", split_by_owner<int32_t>, nodes, bounds, order, rows, NoGil());
     m.def("split_by_owner", split_by_owner<int64_t>, nodes, bounds, order, rows, NoGil());
+    m.def("place_in_order", place_in_order<int32_t>, locations, nodes, rank, NoGil());
+    m.def("place_in_order", place_in_order<int64_t>, locations, nodes, rank, NoGil());
     m.def("place_locations", place_locations<int32_t>, locations, pairs, rank, NoGil());
     m.def("place_locations", place_locations<int64_t>, locations, pairs, rank, NoGil());
 }
