@@ -36,7 +36,7 @@ _OFFSET_BYTES = 8
 _ORDER_BYTES = 4
 """Of where a string is among those received."""
 _DIRECTORY_BYTES = 1.5
-"""Of an id's share of the directory beside the sorted hashes: one to two bytes."""
+"""Of an int64 id's share of the directory beside the sorted hashes: one to two; twice of a string."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
     text, words = _TEXT_BYTES + _OFFSET_BYTES, 2 * ID_BYTES
     # Alone, the strings stay where they were read.
     copy = 0 if size.workers == 1 else text
-    table = words + _ORDER_BYTES + _DIRECTORY_BYTES + text
+    table = words + _ORDER_BYTES + 2 * _DIRECTORY_BYTES + text
     return _IdBytes(text, copy + 2 * words + _ORDER_BYTES, table, text + ID_BYTES)
 
 

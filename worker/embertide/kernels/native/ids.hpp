@@ -3,7 +3,7 @@
 // An int64 id is hashed by a bijection, so one word stands for it; a string by two words. The
 // table of n ids is their words in ascending order beside a directory: bucket b, the ids whose
 // first word w has (w - base) >> shift == b, is [starts[b], starts[b + 1]). Hashes are uniform,
-// so a bucket has two to four ids; one that has more (crafted ids) is searched by halving.
+// so a bucket has two to four ids, or one to two of two words; one that has more (crafted ids) is searched by halving.
 #pragma once
 
 #include <cstdint>
