@@ -1,6 +1,6 @@
 """Make the files that the benchmark of files to CSR reads: the same graph with ids of any kind.
 
-    .venv/bin/python -m benchmarks.graph_dataset FOLDER --ids string --format parquet
+.venv/bin/python -m benchmarks.graph_dataset FOLDER --ids string --format parquet
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pyarrow alone: decode what a run decodes until its CSR, and keep nothing.
 
-    .venv/bin/python -m benchmarks.peers.decoding DATA
+.venv/bin/python -m benchmarks.peers.decoding DATA
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +92,7 @@ def test_many_ids_are_found_in_integers_of_a_kind(kind: type[np.int32] | type[np
             pa.array([f"{'x' * (i % 23)}{i}" for i in asked.tolist()], pa.large_string()),
         ),
     ):
-        words, order = sort_words([hash_ids(ids)], hash_ids(ids).shape[1])
+        words, _ = sort_words([hash_ids(ids)], hash_ids(ids).shape[1])
         found = IdTable(words).find(wanted, 7, kind)
         assert found.dtype == kind
         assert np.array_equal(found < 0, asked >= 30_000)
@@ -138,9 +139,7 @@ def test_many_strings_are_taken_from_uneven_pieces() -> None:
     g = np.random.default_rng(3)
     names = ["x" * (i % 29) + str(i) for i in range(30_000)]
     cuts = [0, 0, 3, 3, 20_000, 20_001, 30_000, 30_000]
-    pieces = [
-        pa.array(names[a:b], pa.large_string()) for a, b in zip(cuts, cuts[1:], strict=False)
-    ]
+    pieces = [pa.array(names[a:b], pa.large_string()) for a, b in pairwise(cuts)]
     order = g.integers(0, len(names), 25_001).astype(np.uint32)
     taken = take_strings(pieces, order)
     taken.validate(full=True)

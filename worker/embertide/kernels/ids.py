@@ -50,8 +50,9 @@ def sort_words(pieces: Sequence[Words], width: int) -> tuple[Words, Order]:
 class IdTable:
     """Positions of ids among ascending hashes.
 
-    Natively a directory beside the hashes, one to two bytes an id and twice that of a string, says where those with the same
-    leading bits begin: a look-up reads two places in memory, and those of many ids overlap.
+    Natively a directory beside the hashes, one to two bytes an id and twice that of a string, says
+    where those with the same leading bits begin: a look-up reads two places in memory, and those of
+    many ids overlap.
 
     Args:
         words: [n, 1] or [n, 2], ascending.

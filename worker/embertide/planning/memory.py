@@ -36,7 +36,7 @@ _OFFSET_BYTES = 8
 _ORDER_BYTES = 4
 """Of where a string is among those received."""
 _DIRECTORY_BYTES = 1.5
-"""Of an int64 id's share of the directory beside the sorted hashes: one to two; twice of a string."""
+"""Of an int64 id's share of the directory beside the hashes: one to two; of a string's, twice."""
 
 
 @dataclass(frozen=True)

@@ -130,8 +130,8 @@ def shuffle_edges(
 
     if world == 1:
         # All rows are ours, so the histogram's buckets are parts of the sorter's.
-        parts = 1 << (shift - edges.shift)
-        ours = sorter(np.add.reduceat(edges.histogram, np.arange(0, buckets * parts, parts)))
+        step = 1 << (shift - edges.shift)
+        ours = sorter(np.add.reduceat(edges.histogram, np.arange(0, buckets * step, step)))
         while chunks:
             chunk = chunks.pop()
             ours.add_edges(chunk.destination, chunk.source, chunk.weight, chunk.features)
