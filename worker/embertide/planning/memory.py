@@ -25,7 +25,7 @@ _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
 _MAPPING_BYTES = 128 << 20
 """At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
-_MAPPED_EDGE_BYTES = 64
+_MAPPED_EDGE_BYTES = 56
 """Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
 _PAGE_BYTES = 2 << 20
 """Of a parquet column that is being read: a page of 1 MiB, stored and decoded."""
