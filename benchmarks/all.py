@@ -74,6 +74,7 @@ PARTS = (
         6,
         (22,),
     ),
+    Part("graph", "--rounds 3", 6),
     Part("kernels", "", 3, resumes=False),
 )
 

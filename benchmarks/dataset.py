@@ -39,7 +39,7 @@ def make(folder: Path, *, scale: int, degree: int = 20, width: int = 128, files:
     write_edges(folder / "edges", source, destination, files)
     write_features(folder / "features", nodes, width, files)
     for conv in ("gcn", "gat", "appnp"):
-        _write_model(folder / "models" / conv, conv, width)
+        write_model(folder / "models" / conv, conv, width)
     sizes = {"nodes": nodes, "edges": len(source), "width": width}
     described.write_text(json.dumps({"options": options, **sizes}))
     return folder
@@ -112,7 +112,7 @@ def write_parquet_features(folder: Path) -> None:
     begun.rename(folder / "parquet")
 
 
-def _write_model(folder: Path, conv: str, width: int) -> None:
+def write_model(folder: Path, conv: str, width: int, layers: int = LAYERS) -> None:
     """DGL's parameters, all of equal width, uniform as Glorot has them."""
     from safetensors.numpy import save_file
 
@@ -126,7 +126,7 @@ def _write_model(folder: Path, conv: str, width: int) -> None:
     if conv == "appnp":
         draw("lin.weight", (width, width), (6 / (2 * width)) ** 0.5)
         draw("lin.bias", (width,), 0.1)
-    for layer in range(LAYERS if conv != "appnp" else 0):
+    for layer in range(layers if conv != "appnp" else 0):
         glorot, head = (6 / (2 * width)) ** 0.5, width // HEADS
         if conv == "gcn":
             draw(f"layers.{layer}.weight", (width, width), glorot)
@@ -136,17 +136,17 @@ def _write_model(folder: Path, conv: str, width: int) -> None:
                 draw(f"layers.{layer}.{end}", (1, HEADS, head), (6 / (head + HEADS)) ** 0.5)
         draw(f"layers.{layer}.bias", (width,), 0.1)
     save_file(weights, folder / "weights.safetensors")
-    (folder / "model.yaml").write_text(yaml.safe_dump(_description(conv)))
+    (folder / "model.yaml").write_text(yaml.safe_dump(_description(conv, layers)))
 
 
-def _description(conv: str) -> dict[str, Any]:
+def _description(conv: str, count: int) -> dict[str, Any]:
     if conv == "appnp":
         linear = {"conv": "linear", "prefix": "lin"}
         return {
             "library": "dgl",
             "layers": [linear, {"conv": "appnp", "k": HOPS, "alpha": TELEPORT}],
         }
-    layers: list[dict[str, Any]] = [{"conv": conv} for _ in range(LAYERS)]
+    layers: list[dict[str, Any]] = [{"conv": conv} for _ in range(count)]
     for layer in layers[:-1]:
         layer["activation"] = "relu"
     return {"library": "dgl", "layers": layers}

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report_graph import section as graph_section
 from benchmarks.report_operator import section as operator_section
 from benchmarks.report_primitives import primitives
 from benchmarks.report_words import INTRODUCTION, PAPER, SYSTEMS
@@ -180,6 +181,11 @@ def kernels(page: Page, results: Run) -> None:
     page.add(table(head, rows))
 
 
+def graph(page: Page, results: Run) -> None:
+    """Edges a second from files to the CSR, by the kind of ids."""
+    page.add(graph_section(results))
+
+
 def operator(page: Page, results: Run) -> None:
     """What the operator costs and how quick it is."""
     page.add(operator_section(results))
@@ -189,6 +195,7 @@ SECTIONS: dict[str, Callable[[Page, Run], None]] = {
     "end_to_end": end_to_end,
     "primitives": primitives,
     "scaling": scaling,
+    "graph": graph,
     "kernels": kernels,
     "operator": operator,
 }

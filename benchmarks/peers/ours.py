@@ -38,6 +38,15 @@ def write_typed_job(data: Path, conv: str, features: str, output: Path) -> Path:
     return _write(data / "models" / conv, edges, nodes, output)
 
 
+def write_ids_job(data: Path, ids: str, form: str, output: Path) -> Path:
+    """As :func:`write_job`, for a graph of ``graph_dataset`` with ids of a kind."""
+    kind = ids if ids in ("dense", "int64") else "string"
+    edges = {"uri": str(data / "edges"), "format": form}
+    features = {"uri": str(data / "features"), "format": "parquet", "idColumn": "id"}
+    nodes = {"ids": kind, "features": {**features, "columns": ["x"]}}
+    return _write(data / "model", [edges], [nodes], output)
+
+
 def _features(folder: Path, features: str) -> dict[str, str]:
     if features == "npy":
         return {"uri": str(folder / "x"), "format": "npy", "idsUri": str(folder / "ids")}

@@ -29,6 +29,11 @@ SYSTEM |= {"wall_ratio": 1.0, "work_ratio": 1.0, "infer_ratio": 1.0, "runs": 3}
 GRID = {"wall": 2.0, "critical_cpu": 1.0, "efficiency": 1.0, "bytes": 1 << 20, "messages": 7}
 GRID |= {"peak_bytes": 1 << 20, "planned_bytes": 2 << 20}
 
+DECODED = {"features": 0.5, "ingest": 0.75, "graph": 1.25, "millions_per_second": 12.8}
+DECODED |= {"graph_ratio": 0.5}
+BUILT = {"features": 0.5, "ingest": 1.5, "csr": 0.5, "graph": 2.5, "millions_per_second": 6.4}
+BUILT |= {"graph_ratio": 1.0}
+
 RESULTS: dict[str, Run] = {
     "primitives": {
         **{"workers": 8, "scale": 13, "width": 128, "qdisc": "tbf"},
@@ -36,6 +41,15 @@ RESULTS: dict[str, Run] = {
             {
                 **{"gigabits": 1.0, "reached": 0.9, "grid": "1x8"},
                 "primitives": {"gemm": {"ours": VARIANT, "all_reduce": VARIANT}},
+            }
+        ],
+    },
+    "graph": {
+        **{"nodes": 4_000_000, "edges": 16_000_000},
+        "cases": [
+            {
+                **{"ids": "hex", "format": "parquet"},
+                "systems": {"ours 1x1": BUILT, "decoding": DECODED},
             }
         ],
     },
@@ -84,6 +98,13 @@ def test_page_is_made_from_what_there_is(page_of: PageOf, tmp_path: Path) -> Non
     assert figure.name in page
     assert ElementTree.parse(figure).getroot().tag.endswith("svg")
     assert "Fig. 14" not in page
+
+
+def test_page_says_how_fast_a_graph_is_built(page_of: PageOf) -> None:
+    page = page_of("graph")
+    assert "16.0 M edges over 4.0 M nodes" in page
+    assert "| hex, parquet | ours 1x1 | 0.500 | 1.50 | 0.500 | 2.50 | 6.40 | 1.00 |" in page
+    assert "| hex, parquet | decoding | 0.500 | 0.750 |  | 1.25 | 12.8 | 0.500 |" in page
 
 
 @pytest.mark.parametrize(

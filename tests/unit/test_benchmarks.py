@@ -16,7 +16,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from benchmarks import end_to_end, files, operator, scaling, typed
+from benchmarks import end_to_end, files, graph, operator, scaling, typed
+from benchmarks.graph_dataset import make_ids, node_ids
 from benchmarks.primitives import check_wire
 from benchmarks.support import network, rounds, svg
 from embertide_operator.observe import Observed
@@ -29,6 +30,8 @@ COMMANDS = (
     "dataset",
     "end_to_end",
     "files",
+    "graph",
+    "graph_dataset",
     "kernels",
     "machine",
     "operator",
@@ -67,6 +70,34 @@ def test_files_are_read_and_written_by_both(benchmark: Benchmark) -> None:
             assert of["files"] == pytest.approx(of["features"] + of["publish"], abs=1e-5)
             assert min(of["features"], of["publish"]) > 0
         assert case["systems"]["plain"]["files_ratio"] == 1
+
+
+def test_graphs_are_made_of_all_kinds_of_ids(benchmark: Benchmark) -> None:
+    words = ["--ids", "int64", "hex", "--format", "parquet", "csv", "--nodes", "300"]
+    cases = benchmark.here(graph.main, *words, "--edges", "900", "--rounds", "1")["cases"]
+    assert [(case["ids"], case["format"]) for case in cases] == [
+        ("int64", "parquet"),
+        ("int64", "csv"),
+        ("hex", "parquet"),
+        ("hex", "csv"),
+    ]
+    for case in cases:
+        decoding = {"decoding"} if case["format"] == "parquet" else set()
+        assert set(case["systems"]) == {"ours 1x1", "ours 2x1", *decoding}
+        for of in case["systems"].values():
+            stages = sum(of.get(stage, 0) for stage in graph.STAGES)
+            assert of["graph"] == pytest.approx(stages, abs=1e-5)
+            assert of["millions_per_second"] == pytest.approx(900e-6 / of["graph"], rel=1e-2)
+
+
+@pytest.mark.parametrize("kind", graph.KINDS)
+def test_no_two_nodes_have_one_id(kind: str) -> None:
+    assert len(set(node_ids(kind, 2000).to_pylist())) == 2000
+
+
+def test_strings_are_not_asked_for_as_npy(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="not for string ids"):
+        make_ids(tmp_path, "string", "npy", 10, 20)
 
 
 def test_systems_agree_from_end_to_end(benchmark: Benchmark) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from embertide.kernels import native
 from embertide.kernels.hashing import Words
 from embertide.kernels.ids import IdTable, group_words, hash_ids, sort_words, take_strings
-from embertide.kernels.owners import place_locations, split_by_owner
+from embertide.kernels.owners import place_in_order, place_locations, split_by_owner
 
 TEXTS = ["", "\0", "a", "é", "x" * 10_000, "12345678", "日本語" * 50]
 
@@ -78,6 +79,27 @@ def test_strings_are_found(names: list[str], data: st.DataObject) -> None:
         assert table.find(pa.array(["skipped", *asked], kind)[1:], 3).tolist() == expected
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_many_ids_are_found_in_integers_of_a_kind(kind: type[np.int32] | type[np.int64]) -> None:
+    g = np.random.default_rng(5)
+    numbers = g.permutation(30_000)
+    names = [f"{'x' * (i % 23)}{i}" for i in numbers.tolist()]
+    asked = g.integers(0, 60_000, 20_011)
+    for ids, wanted in (
+        (numbers, asked),
+        (
+            pa.array(names, pa.large_string()),
+            pa.array([f"{'x' * (i % 23)}{i}" for i in asked.tolist()], pa.large_string()),
+        ),
+    ):
+        words, _ = sort_words([hash_ids(ids)], hash_ids(ids).shape[1])
+        found = IdTable(words).find(wanted, 7, kind)
+        assert found.dtype == kind
+        assert np.array_equal(found < 0, asked >= 30_000)
+        known = found >= 0
+        assert np.array_equal(words[found[known] - 7], hash_ids(wanted)[known])
+
+
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True))
 def test_integers_are_found(ids: list[int]) -> None:
     given_ids = np.array(ids, np.int64)
@@ -113,6 +135,17 @@ def test_strings_are_taken_from_pieces(names: list[str], data: st.DataObject) ->
     assert taken.to_pylist() == [names[row] for row in rows]
 
 
+def test_many_strings_are_taken_from_uneven_pieces() -> None:
+    g = np.random.default_rng(3)
+    names = ["x" * (i % 29) + str(i) for i in range(30_000)]
+    cuts = [0, 0, 3, 3, 20_000, 20_001, 30_000, 30_000]
+    pieces = [pa.array(names[a:b], pa.large_string()) for a, b in pairwise(cuts)]
+    order = g.integers(0, len(names), 25_001).astype(np.uint32)
+    taken = take_strings(pieces, order)
+    taken.validate(full=True)
+    assert taken.to_pylist() == [names[row] for row in order.tolist()]
+
+
 @pytest.mark.parametrize("kind", [torch.int32, torch.int64])
 @pytest.mark.parametrize("bounds", [(0, 100), (0, 1, 1, 60, 100), (0, 50, 100)])
 @pytest.mark.parametrize("size", [0, 1, 50_000])
@@ -135,6 +168,17 @@ def test_locations_know_rows_with_none_and_with_several(kind: torch.dtype) -> No
     assert locations[4].tolist() == [6, 2]
 
 
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_nodes_are_placed_in_their_order(kind: torch.dtype) -> None:
+    locations = torch.full((4000, 2), -1, dtype=kind)
+    nodes = torch.randperm(3999, generator=torch.Generator().manual_seed(1))
+    place_in_order(locations, torch.cat([nodes, nodes[:1]]), 3)
+    rows = torch.arange(len(nodes))
+    assert locations[nodes[1:]].tolist() == [[3, i] for i in rows[1:].tolist()]
+    assert locations[nodes[0], 0] == -2
+    assert locations[3999, 0] == -1
+
+
 def test_wrong_arrays_are_refused() -> None:
     if native.lib is None:
         return
@@ -144,5 +188,8 @@ def test_wrong_arrays_are_refused() -> None:
         take_strings([pa.array(["a"], pa.large_string())], np.array([1], np.uint32))
     with pytest.raises(ValueError, match="outside all ranges"):
         split_by_owner(torch.tensor([4]), (0, 2, 4))
+    for nodes in ([0, 4], [0, -1], [-(2**63)]):
+        with pytest.raises(ValueError, match="outside the rows"):
+            place_in_order(torch.full((4, 2), -1), torch.tensor(nodes), 0)
     with pytest.raises(ValueError, match="outside the text"):
         native.lib.hash_strings(np.array([0, 9]), np.zeros(8, np.uint8), np.empty(2, np.uint64))

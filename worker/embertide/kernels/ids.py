@@ -50,8 +50,9 @@ def sort_words(pieces: Sequence[Words], width: int) -> tuple[Words, Order]:
 class IdTable:
     """Positions of ids among ascending hashes.
 
-    Natively a directory beside the hashes, one to two bytes an id, says where those with the same
-    leading bits begin: a look-up reads two places in memory, and those of many ids overlap.
+    Natively a directory beside the hashes, one to two bytes an id and twice that of a string, says
+    where those with the same leading bits begin: a look-up reads two places in memory, and those of
+    many ids overlap.
 
     Args:
         words: [n, 1] or [n, 2], ascending.
@@ -62,11 +63,13 @@ class IdTable:
         width = words.shape[1]
         self._native = native.lib and native.lib.IdTable(words.reshape(-1), width)
 
-    def find(self, ids: Ids, first: int) -> npt.NDArray[np.int64]:
-        """[k] positions counted from ``first``; -1 where there is none."""
+    def find(
+        self, ids: Ids, first: int, kind: type[np.int32] | type[np.int64] = np.int64
+    ) -> Positions:
+        """[k] positions counted from ``first``, in integers of a kind; -1 where there is none."""
         if self._native is None:
-            return self._search(hash_ids(ids), first)
-        out = np.empty(len(ids), np.int64)
+            return self._search(hash_ids(ids), first).astype(kind, copy=False)
+        out = np.empty(len(ids), kind)
         if isinstance(ids, np.ndarray):
             self._native.find_integers(np.ascontiguousarray(ids), first, out)
         else:

@@ -54,3 +54,16 @@ def place_locations(locations: torch.Tensor, pairs: torch.Tensor, rank: int) -> 
     twice = seen[(repeats > 1) | (locations[seen, 0] != -1)]
     locations[rows, 0], locations[rows, 1] = rank, places
     locations[twice, 0] = -2
+
+
+def place_in_order(locations: torch.Tensor, nodes: torch.Tensor, rank: int) -> None:
+    """Set (rank, i) for the i-th of some nodes, as :func:`place_locations` does.
+
+    Args:
+        nodes: [k] int64 rows of ``locations``, on the CPU.
+    """
+    if native.lib is not None:
+        native.lib.place_in_order(locations.view(-1), nodes, rank)
+        return
+    pairs = torch.stack([nodes, torch.arange(len(nodes))], 1)
+    place_locations(locations, pairs.to(locations.dtype), rank)

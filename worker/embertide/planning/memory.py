@@ -28,7 +28,7 @@ _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
 _MAPPING_BYTES = 128 << 20
 """At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
-_MAPPED_EDGE_BYTES = 64
+_MAPPED_EDGE_BYTES = 56
 """Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
 _AFAR_BYTES = 20 << 20
 """Of a client of a store that is far away, its connections and threads: measured."""
@@ -41,7 +41,7 @@ _OFFSET_BYTES = 8
 _ORDER_BYTES = 4
 """Of where a string is among those received."""
 _DIRECTORY_BYTES = 1.5
-"""Of an id's share of the directory beside the sorted hashes: one to two bytes."""
+"""Of an int64 id's share of the directory beside the hashes: one to two; of a string's, twice."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
     text, words = _TEXT_BYTES + _OFFSET_BYTES, 2 * ID_BYTES
     # Alone, the strings stay where they were read.
     copy = 0 if size.workers == 1 else text
-    table = words + _ORDER_BYTES + _DIRECTORY_BYTES + text
+    table = words + _ORDER_BYTES + 2 * _DIRECTORY_BYTES + text
     return _IdBytes(text, copy + 2 * words + _ORDER_BYTES, table, text + ID_BYTES)
 
 

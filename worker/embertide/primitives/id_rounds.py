@@ -15,10 +15,10 @@ from embertide.kernels import ids as kernel
 from embertide.kernels.hashing import string_buffers
 from embertide.kernels.ids import Ids
 from embertide.primitives.exchange import Channel
+from embertide.primitives.node_ids import Dense
 from embertide.primitives.pending import Pending
 
 T = TypeVar("T")
-Dense = npt.NDArray[np.int64]
 
 ROUND_IDS = 1 << 20
 """How many ids a rank sends, or asks others for, at a time."""
@@ -68,14 +68,16 @@ class Asked(Generic[T]):
     def dense(self) -> Dense:
         """[k] in the order of the ids."""
         assert self.found is not None
-        return self.found[self.position].astype(np.int64, copy=False)
+        return self.found[self.position]
 
 
-def cut_rounds(batches: Iterable[tuple[T, Sequence[Ids]]]) -> Iterator[Round[T]]:
-    """Batches cut into rounds; one without ids has a round as well."""
+def cut_rounds(
+    batches: Iterable[tuple[T, Sequence[Ids]]], kind: type[np.int32] | type[np.int64]
+) -> Iterator[Round[T]]:
+    """Batches cut into rounds, with results of a kind; one without ids has a round as well."""
     for label, arrays in batches:
         lengths = [len(ids) for ids in arrays]
-        dense, at = np.empty(sum(lengths), np.int64), 0
+        dense, at = np.empty(sum(lengths), kind), 0
         for part in cut(arrays):
             size = sum(len(ids) for ids in part)
             yield Round(label, part, lengths, dense, at, at + size == len(dense))

@@ -6,7 +6,7 @@ order over the whole graph, hence the same on every grid.
 
 Held for each of a rank's ids: int64 8 bytes, the hash, of which the id can be had back; strings
 20 bytes and the text, the hash and where the text is among those received. The directory of the
-hashes takes 1 to 2 bytes more.
+hashes takes 1 to 2 bytes more, of strings 2 to 4.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class HashedIds:
         self.count = sum(counts)
         self._first = sum(counts[: exchange.grid.rank])
         self._table = IdTable(self._words)
+        self._kind = np.int32 if id_type(self.count) is torch.int32 else np.int64
 
     def _collect(self, batches: list[Ids]) -> tuple[list[Words], list[pa.Array]]:
         """Hashes of the ids that are ours, and the strings, in the same order.
@@ -97,8 +98,8 @@ class HashedIds:
 
     def _refuse_duplicates(self, describe: str) -> None:
         """Raise on every rank where any has a duplicate. Collective: every rank must call."""
-        same = (self._words[1:] == self._words[:-1]).all(axis=1)
-        twice = np.flatnonzero(same)
+        twice = np.flatnonzero(self._words[1:, 0] == self._words[:-1, 0])
+        twice = twice[self._words[twice + 1, -1] == self._words[twice, -1]]
         found = [str(self._ids(int(at), int(at) + 1)[0]) for at in twice[:1]]
         by_rank = self._channel.exchange.all_objects((len(twice), found))
         total = sum(count for count, _ in by_rank)
@@ -124,7 +125,7 @@ class HashedIds:
     def find_all(
         self, batches: Iterable[tuple[T, Sequence[Ids]]]
     ) -> Iterator[tuple[T, list[Dense]]]:
-        """Dense ids of each array of each batch; -1 for unknown ids.
+        """Dense ids of each array of each batch, int32 where they fit; -1 for unknown ids.
 
         On several workers at most ``ROUND_IDS`` are asked for at a time, each once; while one
         round is answered the next is asked. Moves 8 or 16 bytes there and 4 back (8 with 2^31
@@ -135,7 +136,7 @@ class HashedIds:
             yield from self._find_remote(batches)
             return
         for label, arrays in batches:
-            yield label, [self._table.find(ids, self._first) for ids in arrays]
+            yield label, [self._table.find(ids, self._first, self._kind) for ids in arrays]
 
     def _find_remote(
         self, batches: Iterable[tuple[T, Sequence[Ids]]]
@@ -145,7 +146,7 @@ class HashedIds:
         All ranks take the same steps: ask round k, answer round k-1, receive round k-1's answers.
         The ranks' numbers of ids say whether any has more, so that all stop together.
         """
-        rounds = cut_rounds(batches)
+        rounds = cut_rounds(batches, self._kind)
         asked: Asked[T] | None = None
         more = True
         while more or asked is not None:
@@ -180,14 +181,12 @@ class HashedIds:
     def _answer(self, asked: Asked[T]) -> None:
         """Look up what others asked of us, and receive what we asked. Collective."""
         channel, own = self._channel, self._channel.axis.index
-        kind = id_type(self.count)
         asked.pending.wait()
-        numbers = np.int32 if kind is torch.int32 else np.int64
         replies = [
-            torch.from_numpy(self._table.find_words(_words(theirs), self._first, numbers))
+            torch.from_numpy(self._table.find_words(_words(theirs), self._first, self._kind))
             for theirs in asked.theirs
         ]
-        found = torch.empty(sum(asked.counts), dtype=kind)
+        found = torch.empty(sum(asked.counts), dtype=id_type(self.count))
         parts = found.split(asked.counts)
         parts[own].copy_(replies[own])
         others = channel.axis.others()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,8 @@ from embertide.grid import RowRanges
 from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids
 
-Dense = npt.NDArray[np.int64]
+Dense = npt.NDArray[np.signedinteger[Any]]
+"""Ids 0..N-1, int32 or int64."""
 T = TypeVar("T")
 
 

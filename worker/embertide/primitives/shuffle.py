@@ -87,21 +87,17 @@ def round_edges(world: int, features: int = 0) -> int:
 def shuffle_edges(
     exchange: Exchange,
     ranges: RowRanges,
-    chunks: list[EdgeChunk],
+    edges: Edges,
     nodes: int,
-    *,
-    weighted: bool,
-    features: int = 0,
     relation: str = "",
 ) -> EdgeSorter:
-    """All-to-all of edges by owner; ``chunks`` is emptied on the way.
+    """All-to-all of edges by owner; ``edges`` is emptied on the way.
 
     Collective: every rank must call.
 
     Args:
         ranges: of the destinations.
         nodes: N of the sources.
-        features: K of every edge; 0 without.
         relation: whose edges they are, where there are several.
 
     Returns:
@@ -118,6 +114,7 @@ def shuffle_edges(
         )
     shift, buckets = bucket_shift(rows), bucket_count(rows)
     world, bounds = exchange.grid.world, np.array(ranges.workers, np.int64)
+    chunks, features = edges.chunks, edges.features
     first, last = ranges.worker(exchange.grid.rank)
 
     def sorter(counts: npt.NDArray[np.int64]) -> EdgeSorter:
@@ -127,15 +124,14 @@ def shuffle_edges(
             first=first,
             rows=last - first,
             nodes=nodes,
-            weighted=weighted,
+            weighted=edges.weighted,
             features=features,
         )
 
     if world == 1:
-        counts = np.zeros((1, buckets), np.int64)
-        for chunk in chunks:
-            count_edges(chunk.destination, bounds, shift, counts)
-        ours = sorter(counts[0])
+        # All rows are ours, so the histogram's buckets are parts of the sorter's.
+        step = 1 << (shift - edges.shift)
+        ours = sorter(np.add.reduceat(edges.histogram, np.arange(0, buckets * step, step)))
         while chunks:
             chunk = chunks.pop()
             ours.add_edges(chunk.destination, chunk.source, chunk.weight, chunk.features)
@@ -153,7 +149,7 @@ def shuffle_edges(
     received = channel.sizes(torch.from_numpy(sent)).numpy()
     ours = sorter(received[:, rounds:].sum(0))
     sizes = sent[:, :rounds].T, received[:, :rounds].T
-    carried = _Carried(weighted, features)
+    carried = _Carried(edges.weighted, features)
     _Rounds(channel, ranges, nodes, *sizes, carried).run(_taken(chunks, plan, rounds), ours)
     return ours
 

@@ -83,15 +83,7 @@ def build_graph(
         sources: nodes of the source type.
         relation: whose edges they are, where there are several.
     """
-    sorter = shuffle_edges(
-        ctx.exchange,
-        ranges,
-        edges.chunks,
-        sources,
-        weighted=edges.weighted,
-        features=edges.features,
-        relation=relation,
-    )
+    sorter = shuffle_edges(ctx.exchange, ranges, edges, sources, relation)
     ctx.progress("csr", 0.4)
     csr = sorter.finish(remove_duplicates=edge.duplicates == "remove")
     if edge.self_loops != "add":

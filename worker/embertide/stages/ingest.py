@@ -18,7 +18,7 @@ import numpy.typing as npt
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.reading import count_ids, narrow_ids
-from embertide.primitives.node_ids import NodeIds
+from embertide.primitives.node_ids import Dense, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size
 from embertide.readers.edges import (
     EdgeBatch,
@@ -153,7 +153,7 @@ def _append(edges: Edges, chunk: EdgeChunk) -> None:
 Carried = npt.NDArray[np.float32]
 Sized = tuple[EdgeBatch, int]
 """A batch; with a split's first one, the bytes of the split."""
-Mapped = tuple[Sized, list[npt.NDArray[np.int64]]]
+Mapped = tuple[Sized, list[Dense]]
 """The same, and dense ids of its sources and destinations."""
 
 
@@ -209,7 +209,7 @@ def _batches(ctx: RunContext, splits: list[Split], ends: Ends) -> Iterator[Sized
 def _refuse_unknown(
     batch: EdgeBatch,
     end: Literal["source", "destination"],
-    dense: npt.NDArray[np.int64],
+    dense: Dense,
     ends: Ends,
 ) -> None:
     """Dense ids are in range already: the reader has checked them."""

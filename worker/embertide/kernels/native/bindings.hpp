@@ -10,6 +10,7 @@ void bind_memory(nanobind::module_& m);
 void bind_shared_memory(nanobind::module_& m);
 void bind_ids(nanobind::module_& m);
 void bind_id_groups(nanobind::module_& m);
+void bind_id_owners(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 void bind_spmm(nanobind::module_& m);
 void bind_csr(nanobind::module_& m);

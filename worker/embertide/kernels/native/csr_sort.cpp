@@ -118,8 +118,10 @@ Arrays sort_run(const Arrays& a, int64_t n, int bits) {
     static thread_local std::vector<float> weights;
     if (kWeights) weights.resize(kCached);
     const Arrays other{keys.data(), kWeights ? weights.data() : nullptr};
-    return n < 4096 ? radix_sort<8, kWeights>(a, other, n, bits)
-                    : radix_sort<11, kWeights>(a, other, n, bits);
+    if (n < 4096) return radix_sort<8, kWeights>(a, other, n, bits);
+    // Larger digits where they save a pass.
+    return (bits + 11) / 12 < (bits + 10) / 11 ? radix_sort<12, kWeights>(a, other, n, bits)
+                                               : radix_sort<11, kWeights>(a, other, n, bits);
 }
 
 // Orders floats as numbers, and equal ones by their bits: the same for any order of arrival.

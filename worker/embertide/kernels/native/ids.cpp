@@ -10,7 +10,7 @@ namespace embertide {
 namespace {
 
 constexpr int64_t kGrain = 8192;
-constexpr int64_t kBlock = 256;  // ids that are hashed and looked up at a time, on the stack
+constexpr int64_t kBlock = 1024;  // ids that are looked up at a time
 
 template <typename Body>
 void in_blocks(int64_t size, const Body& body) {
@@ -28,6 +28,8 @@ void check_text(const Offset* offsets, int64_t begin, int64_t count, int64_t byt
 
 auto pick_hash(const int32_t*) { return EMBERTIDE_PICK(hash_strings32); }
 auto pick_hash(const int64_t*) { return EMBERTIDE_PICK(hash_strings64); }
+auto pick_find(const int32_t*) { return EMBERTIDE_PICK(look_up_strings32); }
+auto pick_find(const int64_t*) { return EMBERTIDE_PICK(look_up_strings64); }
 
 template <typename Offset>
 void hash_strings(In<Offset> offsets, In<uint8_t> data, Vector<uint64_t> out) {
@@ -67,7 +69,9 @@ public:
         table_ = {words_.data(), nullptr, size, 1, 0, 0, 0};
         if (size) table_.base = table_.words[0];
         if (size) table_.span = table_.words[width * (size - 1)] - table_.base;
-        while (table_.span >> table_.shift >= std::max<uint64_t>(2, size / 2)) ++table_.shift;
+        // Buckets of two words an id hold fewer, to fit as few cache lines.
+        const uint64_t most = std::max<int64_t>(2, width == 2 ? size : size / 2);
+        while (table_.span >> table_.shift >= most) ++table_.shift;
         table_.buckets = static_cast<int64_t>(table_.span >> table_.shift) + 1;
         starts_ = std::make_unique_for_overwrite<uint32_t[]>(table_.buckets + 2);
         table_.starts = starts_.get();
@@ -76,34 +80,31 @@ public:
 
     int64_t nbytes() const { return 4 * (table_.buckets + 2); }
 
-    template <typename Offset>
+    template <typename Offset, typename Position>
     void find_strings(In<Offset> offsets, In<uint8_t> data, int64_t first,
-                      Vector<int64_t> out) const {
+                      Vector<Position> out) const {
         const int64_t count = out.shape(0), bytes = data.shape(0);
         require(width_ == 2, "the table is of integers");
         require(static_cast<int64_t>(offsets.shape(0)) == count + 1, "out: one for each string");
         const Offset* at = offsets.data();
-        const auto hash = pick_hash(at);
-        const auto run = EMBERTIDE_PICK(look_up2);
+        const auto run = pick_find(at);
         in_blocks(count, [&](int64_t begin, int64_t size) {
-            uint64_t words[2 * kBlock];
+            int64_t found[kBlock];
             check_text(at, begin, size, bytes);
-            hash(at + begin, data.data(), bytes, size, words);
-            run(table_, words, size, out.data() + begin);
-            shift(out.data() + begin, size, first, out.data() + begin);
+            run(table_, at + begin, data.data(), bytes, size, found);
+            shift(found, size, first, out.data() + begin);
         });
     }
 
-    void find_integers(In<int64_t> ids, int64_t first, Vector<int64_t> out) const {
+    template <typename Position>
+    void find_integers(In<int64_t> ids, int64_t first, Vector<Position> out) const {
         require(width_ == 1, "the table is of strings");
         require(ids.shape(0) == out.shape(0), "out: one for each id");
-        const auto hash = EMBERTIDE_PICK(hash_integers);
-        const auto run = EMBERTIDE_PICK(look_up1);
+        const auto run = EMBERTIDE_PICK(look_up_integers);
         in_blocks(ids.shape(0), [&](int64_t begin, int64_t size) {
-            uint64_t words[kBlock];
-            hash(ids.data() + begin, size, words);
-            run(table_, words, size, out.data() + begin);
-            shift(out.data() + begin, size, first, out.data() + begin);
+            int64_t found[kBlock];
+            run(table_, ids.data() + begin, size, found);
+            shift(found, size, first, out.data() + begin);
         });
     }
 
@@ -153,11 +154,26 @@ private:
     std::unique_ptr<uint32_t[]> starts_;
 };
 
+template <typename Position>
+void bind_finding(nb::class_<IdTable>& table) {
+    const auto first = nb::arg("first");
+    const auto out = nb::arg("out").noconvert();
+    const auto words = nb::arg("words").noconvert();
+    const auto ids = nb::arg("ids").noconvert();
+    const auto offsets = nb::arg("offsets").noconvert();
+    const auto data = nb::arg("data");
+    table.def("find_integers", &IdTable::find_integers<Position>, ids, first, out, NoGil());
+    table.def("find_strings", &IdTable::find_strings<int32_t, Position>, offsets, data, first, out,
+              NoGil());
+    table.def("find_strings", &IdTable::find_strings<int64_t, Position>, offsets, data, first, out,
+              NoGil());
+    table.def("find_words", &IdTable::find_words<Position>, words, first, out, NoGil());
+}
+
 }  // namespace
 
 void bind_ids(nb::module_& m) {
     const auto data = nb::arg("data");
-    const auto first = nb::arg("first");
     const auto out = nb::arg("out").noconvert();
     const auto words = nb::arg("words").noconvert();
     const auto ids = nb::arg("ids").noconvert();
@@ -166,15 +182,13 @@ void bind_ids(nb::module_& m) {
     m.def("unhash_integers", unhash_ids, words, out, NoGil());
     m.def("hash_strings", hash_strings<int32_t>, offsets, data, out, NoGil());
     m.def("hash_strings", hash_strings<int64_t>, offsets, data, out, NoGil());
-    nb::class_<IdTable>(m, "IdTable")
-        .def(nb::init<In<uint64_t>, int>(), words, nb::arg("width"), NoGil())
-        .def_prop_ro("nbytes", &IdTable::nbytes)
-        .def("find_integers", &IdTable::find_integers, ids, first, out, NoGil())
-        .def("find_strings", &IdTable::find_strings<int32_t>, offsets, data, first, out, NoGil())
-        .def("find_strings", &IdTable::find_strings<int64_t>, offsets, data, first, out, NoGil())
-        .def("find_words", &IdTable::find_words<int32_t>, words, first, out, NoGil())
-        .def("find_words", &IdTable::find_words<int64_t>, words, first, out, NoGil());
+    nb::class_<IdTable> table(m, "IdTable");
+    table.def(nb::init<In<uint64_t>, int>(), words, nb::arg("width"), NoGil());
+    table.def_prop_ro("nbytes", &IdTable::nbytes);
+    bind_finding<int32_t>(table);
+    bind_finding<int64_t>(table);
     bind_id_groups(m);
+    bind_id_owners(m);
 }
 
 }  // namespace embertide

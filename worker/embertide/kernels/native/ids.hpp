@@ -3,7 +3,7 @@
 // An int64 id is hashed by a bijection, so one word stands for it; a string by two words. The
 // table of n ids is their words in ascending order beside a directory: bucket b, the ids whose
 // first word w has (w - base) >> shift == b, is [starts[b], starts[b + 1]). Hashes are uniform,
-// so a bucket has two to four ids; one that has more (crafted ids) is searched by halving.
+// so a bucket has two to four ids, or one to two of two words; one that has more (crafted ids) is searched by halving.
 #pragma once
 
 #include <cstdint>
@@ -34,5 +34,13 @@ EMBERTIDE_KERNEL(void, look_up1, const Table& table, const uint64_t* wanted, int
                  int64_t* out)
 EMBERTIDE_KERNEL(void, look_up2, const Table& table, const uint64_t* wanted, int64_t count,
                  int64_t* out)
+
+// The same, hashed on the way.
+EMBERTIDE_KERNEL(void, look_up_integers, const Table& table, const int64_t* ids, int64_t count,
+                 int64_t* out)
+EMBERTIDE_KERNEL(void, look_up_strings32, const Table& table, const int32_t* offsets,
+                 const uint8_t* data, int64_t bytes, int64_t count, int64_t* out)
+EMBERTIDE_KERNEL(void, look_up_strings64, const Table& table, const int64_t* offsets,
+                 const uint8_t* data, int64_t bytes, int64_t count, int64_t* out)
 
 }  // namespace embertide

@@ -21,6 +21,8 @@ int64_t part_count(int64_t size, int64_t most) {
     return parts;
 }
 
+constexpr int64_t kAhead = 16;  // rows between asking for a place in memory and reading it
+
 // Arrays that follow each other, and where each begins.
 template <typename T>
 struct Pieces {
@@ -30,13 +32,26 @@ struct Pieces {
     Pieces(const std::vector<In<T>>& given, int64_t per_id, int64_t more) : arrays(given) {
         for (const auto& array : given)
             starts.push_back(starts.back() + (static_cast<int64_t>(array.shape(0)) - more) / per_id);
+        while (size() >> shift_ > 4 * static_cast<int64_t>(given.size())) ++shift_;
+        int64_t piece = 0;
+        for (int64_t i = 0; i < size(); i += int64_t{1} << shift_) {
+            while (i >= starts[piece + 1]) ++piece;
+            near_.push_back(piece);
+        }
     }
 
     int64_t size() const { return starts.back(); }
 
+    // The piece that holds i, found from that of a little before.
     int64_t piece_of(int64_t i) const {
-        return std::upper_bound(starts.begin(), starts.end(), i) - starts.begin() - 1;
+        int64_t piece = near_[i >> shift_];
+        while (i >= starts[piece + 1]) ++piece;
+        return piece;
     }
+
+private:
+    int shift_ = 0;
+    std::vector<int64_t> near_;
 };
 
 struct Hash {
@@ -168,15 +183,23 @@ struct Text {
         require(bounds.size() == bytes.size(), "data: one for each array of offsets");
     }
 
+    // Asks for what `row` reads.
+    void ask(int64_t i) const { __builtin_prefetch(offsets_of(i).first); }
+
     // Begin and length of row i.
     std::pair<const uint8_t*, int64_t> row(int64_t i) const {
-        require(i >= 0 && i < pieces.size(), "order: outside the rows");
-        const int64_t piece = pieces.piece_of(i);
-        const int64_t* at = offsets[piece].data() + (i - pieces.starts[piece]);
+        const auto [at, piece] = offsets_of(i);
         const bool inside = at[0] >= 0 && at[0] <= at[1] &&
                             at[1] <= static_cast<int64_t>(data[piece].shape(0));
         require(inside, "offsets: outside the text, or not ascending");
         return {data[piece].data() + at[0], at[1] - at[0]};
+    }
+
+private:
+    std::pair<const int64_t*, int64_t> offsets_of(int64_t i) const {
+        require(i >= 0 && i < pieces.size(), "order: outside the rows");
+        const int64_t piece = pieces.piece_of(i);
+        return {offsets[piece].data() + (i - pieces.starts[piece]), piece};
     }
 };
 
@@ -186,8 +209,24 @@ void text_lengths(const std::vector<In<int64_t>>& offsets, const std::vector<In<
     const Text text(offsets, data);
     require(order.shape(0) == lengths.shape(0), "lengths: one for each row");
     parallel_ranges(order.shape(0), 1 << 13, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) lengths.data()[i] = text.row(order.data()[i]).second;
+        for (int64_t i = begin; i < end; ++i) {
+            if (i + kAhead < end) text.ask(order.data()[i + kAhead]);
+            lengths.data()[i] = text.row(order.data()[i]).second;
+        }
     });
+}
+
+// Most strings are of a few words.
+void copy_text(uint8_t* to, const uint8_t* from, int64_t length) {
+    if (length < 8 || length > 16) {
+        if (length) std::memcpy(to, from, length);
+        return;
+    }
+    uint64_t first, last;
+    std::memcpy(&first, from, 8);
+    std::memcpy(&last, from + length - 8, 8);
+    std::memcpy(to, &first, 8);
+    std::memcpy(to + length - 8, &last, 8);
 }
 
 // out[bounds[i]:bounds[i + 1]] = row order[i].
@@ -197,52 +236,23 @@ void gather_text(const std::vector<In<int64_t>>& offsets, const std::vector<In<u
     const int64_t bytes = out.shape(0);
     require(bounds.shape(0) == order.shape(0) + 1, "bounds: one more than rows");
     parallel_ranges(order.shape(0), 1 << 13, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            const auto [from, length] = text.row(order.data()[i]);
-            const int64_t to = bounds.data()[i];
-            require(to >= 0 && length == bounds.data()[i + 1] - to && to <= bytes - length,
-                    "bounds: not those of the rows");
-            if (length) std::memcpy(out.data() + to, from, length);
+        std::pair<const uint8_t*, int64_t> rows[kAhead];
+        for (int64_t last = begin; last < end + 2 * kAhead; ++last) {
+            if (last < end) text.ask(order.data()[last]);
+            const int64_t read = last - kAhead, i = read - kAhead;
+            if (i >= begin) {
+                const auto [from, length] = rows[i % kAhead];
+                const int64_t to = bounds.data()[i];
+                require(to >= 0 && length == bounds.data()[i + 1] - to && to <= bytes - length,
+                        "bounds: not those of the rows");
+                copy_text(out.data() + to, from, length);
+            }
+            if (read >= begin && read < end) {
+                rows[read % kAhead] = text.row(order.data()[read]);
+                __builtin_prefetch(rows[read % kAhead].first);
+            }
         }
     });
-}
-
-// A stable order by owner of ids in [bounds[0], bounds[owners]), and rows within their owners.
-template <typename Id>
-std::vector<int64_t> split_by_owner(In<Id> nodes, In<int64_t> bounds, Vector<int64_t> order,
-                                    Vector<int64_t> rows) {
-    const int64_t size = nodes.shape(0), owners = static_cast<int64_t>(bounds.shape(0)) - 1;
-    require(owners > 0, "bounds: of at least one range");
-    require(static_cast<int64_t>(order.shape(0)) == size, "order: one for each node");
-    require(static_cast<int64_t>(rows.shape(0)) == size, "rows: one for each node");
-    const int64_t* cuts = bounds.data();
-    const auto owner_of = [&](int64_t i) -> int64_t {
-        const int64_t node = nodes.data()[i];
-        require(node >= cuts[0] && node < cuts[owners], "nodes: outside all ranges");
-        return std::upper_bound(cuts, cuts + owners, node) - cuts - 1;
-    };
-    const auto starts = partition(size, owners, owner_of, [&](int64_t i, int64_t owner, int64_t to) {
-        order.data()[to] = i;
-        rows.data()[to] = nodes.data()[i] - cuts[owner];
-    });
-    std::vector<int64_t> counts(owners);
-    for (int64_t owner = 0; owner < owners; ++owner)
-        counts[owner] = starts[owner + 1] - starts[owner];
-    return counts;
-}
-
-// locations[row] = (rank, place) for each pair (row, place); a row that has one gets rank -2.
-template <typename T>
-void place_locations(Vector<T> locations, In<T> pairs, int64_t rank) {
-    const int64_t rows = locations.shape(0) / 2;
-    require(locations.shape(0) % 2 == 0 && pairs.shape(0) % 2 == 0, "pairs: of two values");
-    for (size_t i = 0; i < pairs.shape(0); i += 2) {
-        const int64_t row = pairs.data()[i];
-        require(row >= 0 && row < rows, "pairs: outside the rows");
-        T* at = locations.data() + 2 * row;
-        at[0] = at[0] == -1 ? static_cast<T>(rank) : -2;
-        at[1] = pairs.data()[i + 1];
-    }
 }
 
 }  // namespace
@@ -254,22 +264,13 @@ void bind_id_groups(nb::module_& m) {
     const auto order = nb::arg("order").noconvert();
     const auto offsets = nb::arg("offsets");
     const auto data = nb::arg("data");
-    const auto nodes = nb::arg("nodes").noconvert();
     const auto bounds = nb::arg("bounds").noconvert();
-    const auto rows = nb::arg("rows").noconvert();
-    const auto rank = nb::arg("rank");
-    const auto locations = nb::arg("locations").noconvert();
-    const auto pairs = nb::arg("pairs").noconvert();
     m.def("sort_words", sort_words, nb::arg("pieces"), width, out, order, NoGil());
     m.def("group_words", group_words, words, width, nb::arg("owners"),
           nb::arg("unique").noconvert(), nb::arg("position").noconvert(), NoGil());
     m.def("text_lengths", text_lengths, offsets, data, order, nb::arg("lengths").noconvert(),
           NoGil());
     m.def("gather_text", gather_text, offsets, data, order, bounds, out, NoGil());
-    m.def("split_by_owner", split_by_owner<int32_t>, nodes, bounds, order, rows, NoGil());
-    m.def("split_by_owner", split_by_owner<int64_t>, nodes, bounds, order, rows, NoGil());
-    m.def("place_locations", place_locations<int32_t>, locations, pairs, rank, NoGil());
-    m.def("place_locations", place_locations<int64_t>, locations, pairs, rank, NoGil());
 }
 
 }  // namespace embertide

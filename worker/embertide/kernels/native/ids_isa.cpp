@@ -37,25 +37,29 @@ inline uint64_t load_some(const uint8_t* from, int64_t count, int64_t left) {
     return word;
 }
 
+// Both words of the string data[begin:end].
+inline void hash_string(const uint8_t* data, int64_t begin, int64_t end, int64_t bytes,
+                        uint64_t* out) {
+    const uint64_t length = end - begin;
+    uint64_t high = mix(length), low = mix(length ^ kSecond);
+    for (int64_t at = begin; at < end; at += 8) {
+        const uint64_t word =
+            at + 8 <= end ? load(data + at) : load_some(data + at, end - at, bytes - at);
+        high = mix(high ^ word);
+        low = mix((low + kSecond) ^ word);
+    }
+    out[0] = high;
+    out[1] = low;
+}
+
 template <typename Offset>
 inline void hash_all(const Offset* offsets, const uint8_t* data, int64_t bytes, int64_t count,
                      uint64_t* out) {
-    for (int64_t i = 0; i < count; ++i) {
-        const int64_t begin = offsets[i], end = offsets[i + 1];
-        const uint64_t length = end - begin;
-        uint64_t high = mix(length), low = mix(length ^ kSecond);
-        for (int64_t at = begin; at < end; at += 8) {
-            const uint64_t word = at + 8 <= end ? load(data + at)
-                                                : load_some(data + at, end - at, bytes - at);
-            high = mix(high ^ word);
-            low = mix((low + kSecond) ^ word);
-        }
-        out[2 * i] = high;
-        out[2 * i + 1] = low;
-    }
+    for (int64_t i = 0; i < count; ++i)
+        hash_string(data, offsets[i], offsets[i + 1], bytes, out + 2 * i);
 }
 
-constexpr int kGroup = 32;  // probes whose cache misses overlap
+constexpr int kAhead = 16;  // ids between asking for a place in memory and reading it
 constexpr uint32_t kLong = 16;  // ids in a bucket from which halving is faster than a scan
 
 // The first position in [low, high) whose first word is not less than `word`.
@@ -87,28 +91,56 @@ inline int64_t search(const Table& table, uint32_t low, uint32_t high, const uin
     return found;
 }
 
-template <int K>
-inline void look_up(const Table& table, const uint64_t* wanted, int64_t count, int64_t* out) {
-    uint32_t low[kGroup], high[kGroup];
-    uint64_t bucket[kGroup];
-    for (int64_t from = 0; from < count; from += kGroup) {
-        const int size = static_cast<int>(count - from < kGroup ? count - from : kGroup);
-        const uint64_t* group = wanted + K * from;
-        for (int i = 0; i < size; ++i) {
-            const uint64_t offset = group[K * i] - table.base;
-            bucket[i] = offset <= table.span ? offset >> table.shift : table.buckets;
-            __builtin_prefetch(table.starts + bucket[i]);
+// Three steps of three ids at a time: hash one and ask for its bucket's place in the directory,
+// read that of the one kAhead before and ask for the bucket's words, search those of the one before
+// that. So the cache misses of many ids overlap, and hashing hides behind them.
+template <int K, typename HashOf>
+inline void look_up(const Table& table, int64_t count, const HashOf& hash_of, int64_t* out) {
+    constexpr int kRing = 4 * kAhead;
+    uint64_t words[K * kRing], bucket[kRing];
+    uint32_t low[kRing], high[kRing];
+    for (int64_t last = 0; last < count + 2 * kAhead; ++last) {
+        if (last < count) {
+            const int at = last % kRing;
+            hash_of(last, words + K * at);
+            const uint64_t offset = words[K * at] - table.base;
+            bucket[at] = offset <= table.span ? offset >> table.shift : table.buckets;
+            __builtin_prefetch(table.starts + bucket[at]);
         }
-        for (int i = 0; i < size; ++i) {
-            low[i] = table.starts[bucket[i]];
-            high[i] = table.starts[bucket[i] + 1];
-            const uint64_t* first = table.words + K * uint64_t{low[i]};
+        const int64_t read = last - kAhead, found = read - kAhead;
+        if (read >= 0 && read < count) {
+            const int at = read % kRing;
+            low[at] = table.starts[bucket[at]];
+            high[at] = table.starts[bucket[at] + 1];
+            const uint32_t size = high[at] - low[at] > 4 ? 4 : high[at] - low[at];
+            const uint64_t* first = table.words + K * uint64_t{low[at]};
             __builtin_prefetch(first);
-            __builtin_prefetch(first + K * (high[i] - low[i] > 4 ? 4 : high[i] - low[i]) - 1);
+            __builtin_prefetch(first + K * size - 1);
         }
-        for (int i = 0; i < size; ++i)
-            out[from + i] = search<K>(table, low[i], high[i], group + K * i);
+        if (found >= 0) {
+            const int at = found % kRing;
+            out[found] = search<K>(table, low[at], high[at], words + K * at);
+        }
     }
+}
+
+template <int K>
+inline void look_up_words(const Table& table, const uint64_t* wanted, int64_t count,
+                          int64_t* out) {
+    const auto copy = [&](int64_t i, uint64_t* to) {
+        to[0] = wanted[K * i];
+        to[K - 1] = wanted[K * i + K - 1];
+    };
+    look_up<K>(table, count, copy, out);
+}
+
+template <typename Offset>
+inline void look_up_strings(const Table& table, const Offset* offsets, const uint8_t* data,
+                            int64_t bytes, int64_t count, int64_t* out) {
+    const auto hash = [&](int64_t i, uint64_t* to) {
+        hash_string(data, offsets[i], offsets[i + 1], bytes, to);
+    };
+    look_up<2>(table, count, hash, out);
 }
 
 }  // namespace
@@ -132,11 +164,26 @@ void hash_strings64(const int64_t* offsets, const uint8_t* data, int64_t bytes, 
 }
 
 void look_up1(const Table& table, const uint64_t* wanted, int64_t count, int64_t* out) {
-    look_up<1>(table, wanted, count, out);
+    look_up_words<1>(table, wanted, count, out);
 }
 
 void look_up2(const Table& table, const uint64_t* wanted, int64_t count, int64_t* out) {
-    look_up<2>(table, wanted, count, out);
+    look_up_words<2>(table, wanted, count, out);
+}
+
+void look_up_integers(const Table& table, const int64_t* ids, int64_t count, int64_t* out) {
+    const auto hash = [&](int64_t i, uint64_t* to) { *to = mix(static_cast<uint64_t>(ids[i])); };
+    look_up<1>(table, count, hash, out);
+}
+
+void look_up_strings32(const Table& table, const int32_t* offsets, const uint8_t* data,
+                       int64_t bytes, int64_t count, int64_t* out) {
+    look_up_strings(table, offsets, data, bytes, count, out);
+}
+
+void look_up_strings64(const Table& table, const int64_t* offsets, const uint8_t* data,
+                       int64_t bytes, int64_t count, int64_t* out) {
+    look_up_strings(table, offsets, data, bytes, count, out);
 }
 
 }  // namespace embertide::EMBERTIDE_ISA

@@ -8,7 +8,7 @@ from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.grid import RowRanges
 from embertide.kernels.csr import id_type
-from embertide.kernels.owners import place_locations, split_by_owner
+from embertide.kernels.owners import place_in_order, place_locations, split_by_owner
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.spec.nodes import NodeInput
 from embertide.stages.features.nodes import LoadedNodes, name_of
@@ -36,6 +36,9 @@ def locate_features(ctx: RunContext, nodes: LoadedNodes, ranges: RowRanges) -> t
     channel = ctx.exchange.channel("world", "features")
     start, stop = ranges.worker(ctx.grid.rank)
     locations = torch.full((stop - start, 2), -1, dtype=kind)
+    if ctx.grid.world == 1:
+        place_in_order(locations, torch.from_numpy(dense), 0)
+        longest = 0
     for first in range(0, longest, LOCATED_ROWS):
         some = torch.from_numpy(dense[first : first + LOCATED_ROWS])
         order, counts, rows = split_by_owner(some, ranges.workers)

@@ -1,0 +1,89 @@
+// Nodes by the rank that owns them, and where their features are.
+#include <algorithm>
+#include <vector>
+
+#include <nanobind/stl/vector.h>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "ids_partition.hpp"
+
+namespace embertide {
+namespace {
+
+constexpr int64_t kAhead = 16;  // nodes between asking for a place in memory and writing it
+
+// A stable order by owner of ids in [bounds[0], bounds[owners]), and rows within their owners.
+template <typename Id>
+std::vector<int64_t> split_by_owner(In<Id> nodes, In<int64_t> bounds, Vector<int64_t> order,
+                                    Vector<int64_t> rows) {
+    const int64_t size = nodes.shape(0), owners = static_cast<int64_t>(bounds.shape(0)) - 1;
+    require(owners > 0, "bounds: of at least one range");
+    require(static_cast<int64_t>(order.shape(0)) == size, "order: one for each node");
+    require(static_cast<int64_t>(rows.shape(0)) == size, "rows: one for each node");
+    const int64_t* cuts = bounds.data();
+    const auto owner_of = [&](int64_t i) -> int64_t {
+        const int64_t node = nodes.data()[i];
+        require(node >= cuts[0] && node < cuts[owners], "nodes: outside all ranges");
+        return std::upper_bound(cuts, cuts + owners, node) - cuts - 1;
+    };
+    const auto place = [&](int64_t i, int64_t owner, int64_t to) {
+        order.data()[to] = i;
+        rows.data()[to] = nodes.data()[i] - cuts[owner];
+    };
+    const auto starts = partition(size, owners, owner_of, place);
+    std::vector<int64_t> counts(owners);
+    for (int64_t owner = 0; owner < owners; ++owner)
+        counts[owner] = starts[owner + 1] - starts[owner];
+    return counts;
+}
+
+// Sets a row's location to (rank, place), or, where it has one, the rank to -2.
+template <typename T>
+void place_one(T* locations, int64_t rows, int64_t row, int64_t rank, int64_t place) {
+    require(row >= 0 && row < rows, "pairs: outside the rows");
+    T* at = locations + 2 * row;
+    at[0] = at[0] == -1 ? static_cast<T>(rank) : -2;
+    at[1] = static_cast<T>(place);
+}
+
+// locations[row] = (rank, place) for each pair (row, place); a row that has one gets rank -2.
+template <typename T>
+void place_locations(Vector<T> locations, In<T> pairs, int64_t rank) {
+    const int64_t rows = locations.shape(0) / 2;
+    require(locations.shape(0) % 2 == 0 && pairs.shape(0) % 2 == 0, "pairs: of two values");
+    for (size_t i = 0; i < pairs.shape(0); i += 2)
+        place_one(locations.data(), rows, pairs.data()[i], rank, pairs.data()[i + 1]);
+}
+
+// locations[nodes[i]] = (rank, i).
+template <typename T>
+void place_in_order(Vector<T> locations, In<int64_t> nodes, int64_t rank) {
+    const int64_t size = nodes.shape(0), rows = locations.shape(0) / 2;
+    require(locations.shape(0) % 2 == 0, "locations: of two values");
+    for (int64_t i = 0; i < size; ++i) {
+        const int64_t later = nodes.data()[std::min(i + kAhead, size - 1)];
+        if (later >= 0 && later < rows) __builtin_prefetch(locations.data() + 2 * later, 1);
+        place_one(locations.data(), rows, nodes.data()[i], rank, i);
+    }
+}
+
+}  // namespace
+
+void bind_id_owners(nb::module_& m) {
+    const auto nodes = nb::arg("nodes").noconvert();
+    const auto bounds = nb::arg("bounds").noconvert();
+    const auto order = nb::arg("order").noconvert();
+    const auto rows = nb::arg("rows").noconvert();
+    const auto rank = nb::arg("rank");
+    const auto locations = nb::arg("locations").noconvert();
+    const auto pairs = nb::arg("pairs").noconvert();
+    m.def("split_by_owner", split_by_owner<int32_t>, nodes, bounds, order, rows, NoGil());
+    m.def("split_by_owner", split_by_owner<int64_t>, nodes, bounds, order, rows, NoGil());
+    m.def("place_in_order", place_in_order<int32_t>, locations, nodes, rank, NoGil());
+    m.def("place_in_order", place_in_order<int64_t>, locations, nodes, rank, NoGil());
+    m.def("place_locations", place_locations<int32_t>, locations, pairs, rank, NoGil());
+    m.def("place_locations", place_locations<int64_t>, locations, pairs, rank, NoGil());
+}
+
+}  // namespace embertide
