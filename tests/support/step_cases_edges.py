@@ -114,7 +114,7 @@ def pair_parts() -> dict[str, Program]:
 def degrees() -> dict[str, Program]:
     """Degrees of every kind beside the features, as scalers and gates of edges need them."""
     cases = {}
-    for of in ("in", "out", "weight"):
+    for of in ("in", "out", "weight", "out_weight"):
         for loops in ("keep", "single", "more"):
             cases[f"degree {of} {loops}"] = program(
                 Degree(out="d", layer=0, of=of, loops=loops, loop_weight=2.0),

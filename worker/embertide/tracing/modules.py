@@ -25,9 +25,9 @@ from embertide.tracing.propagation import Propagate
 from embertide.tracing.recording import Recording
 from embertide.tracing.relations import watch_relations
 from embertide.tracing.respelling import PARTS, key_of, respelled
-from embertide.tracing.roles import ALL, is_features, is_weight, relation_of
+from embertide.tracing.roles import ALL, edges_of, is_features, is_weight
 from embertide.tracing.scopes import Called
-from embertide.tracing.softmaxes import softmaxes_recorded
+from embertide.tracing.stand_ins import standing_in
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tape import Traced, plain
 
@@ -57,7 +57,7 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
                 patched.append((one, "forward"))
             elif is_message_passing(one):
                 patched += _hook(one, recording)
-        with softmaxes_recorded(recording):
+        with standing_in(recording):
             yield
     finally:
         for one, name in patched:
@@ -105,6 +105,7 @@ class _Call:
         features = bound.get(self.conv.features)
         if (
             (pair[1] is not pair[0] and not self._knows(pair))
+            or self._is_changed(bound)
             or (matrix is not None and self.conv.has_bias(self.module))
             or (features is not None and self._computes(features))
             or self.conv.by_messages(self.module)
@@ -154,6 +155,17 @@ class _Call:
                 " it with add_self_loops=False"
             )
         return True
+
+    def _is_changed(self, bound: dict[str, Any]) -> bool:
+        """Whether edges have other self-loops than the graph, or weights that were computed."""
+        given = bound.get("edge_index"), bound.get(self.conv.weight)
+        traced = [one.node for one in given if isinstance(one, Traced)]
+        name = edges_of(traced[0]) if traced else None
+        changed = name in self.recording.edges and name not in self.recording.types.relations
+        weight = bound.get(self.conv.weight)
+        return changed or (
+            isinstance(weight, Traced) and weight.node.edges and not is_weight(weight.node)
+        )
 
     def _check_features(self, x: Any) -> None:
         if x is None and self.recording.types.typed:
@@ -224,7 +236,7 @@ class _Call:
                 f"is given no edges: its relation is not among the graph's; it has"
                 f" {self.recording.types}"
             )
-        found = relation_of(value.node) if isinstance(value, Traced) else None
+        found = edges_of(value.node) if isinstance(value, Traced) else None
         if found is None:
             where = f" at {value.node.where}" if isinstance(value, Traced) else ""
             raise self._refuse(

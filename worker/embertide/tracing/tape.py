@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -79,6 +79,13 @@ class Traced(Tensor):
         return tape.call(func, args, kwargs)
 
 
+class EndsOfEdges(Protocol):
+    """What knows the ends of edges; `edge_ends.EdgeEnds`."""
+
+    def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What a function of torch gives of them; None of other calls."""
+
+
 @dataclass
 class Tape:
     """All nodes of one run of ``forward``, in order.
@@ -86,17 +93,19 @@ class Tape:
     Attributes:
         within: names of the calls of modules that are under way.
         counts: node type -> N.
+        ends: does what a module does with an ``edge_index`` and its rows.
     """
 
     within: Callable[[], tuple[str, ...]] = tuple
     counts: Mapping[str, int] = field(default_factory=dict)
+    ends: EndsOfEdges | None = None
     nodes: list[Node] = field(default_factory=list)
 
     def input(self, role: str, value: Tensor, of: str = "") -> Traced:
         """A tensor that every graph has.
 
         Args:
-            role: ``x``, or of edges ``edge_index``, ``edge_weight`` or ``index``.
+            role: ``x``, or of edges ``edge_index``, ``edge_weight``, ``index`` or ``origin``.
             of: its node type or relation.
         """
         return self.wrap(self.add("input", (role, of), {}, value, of))
@@ -147,12 +156,17 @@ class Tape:
         kwargs.pop("out", None)
         if name in IN_PLACE or kwargs.pop("inplace", False):
             return self._replace(func, name.rstrip("_"), args, kwargs)
+        if name == "__setitem__" and _fills(*args):
+            return self._replace(func, "masked_fill", args, kwargs)
         if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
             raise refuse(
                 here(),
                 f"{name} changes a tensor in place, so that it cannot be told what other names"
                 " of it see; make a new tensor (torch.cat, torch.where, an operator)",
             )
+        ended = None if self.ends is None else self.ends.call(name, args, kwargs)
+        if ended is not None:
+            return ended
         if name in OF_NUMBERS:
             args = tuple(as_numbers(one) for one in args)
         found = self._over_nodes(name, args, kwargs)
@@ -194,9 +208,13 @@ class Tape:
                 here(),
                 f"{op}_ changes a constant in place; write it as an operator: total = total + h",
             )
-        copy = plain(target).clone()
-        result = func(copy, *plain(args[1:]), **plain(kwargs))
-        node = self.add(op, args, kwargs, result)
+        if op in DECOMPOSED:
+            made = DECOMPOSED[op](self.wrap(target.node), *args[1:], **kwargs)
+            node, result = made.node, plain(made)
+        else:
+            copy = plain(target).clone()
+            result = func(copy, *plain(args[1:]), **plain(kwargs))
+            node = self.add(op, args, kwargs, result)
         with torch._C.DisableTorchFunctionSubclass():
             target.data = result.detach()
         target.node = node
@@ -213,6 +231,18 @@ class Tape:
             ]
             return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
         raise refuse(here(), DECIDES.get(op, f"{op} reads the numbers in a tensor") + SAME_WAY)
+
+
+def _fills(target: Any, key: Any, value: Any) -> bool:
+    """Whether a number is put where a condition on the same rows holds: ``x[x < 0] = 0``."""
+    is_number = isinstance(value, int | float) or (type(value) is Tensor and value.dim() == 0)
+    return (
+        is_number
+        and isinstance(key, Traced)
+        and isinstance(target, Traced)
+        and key.dtype is torch.bool
+        and key.shape == target.shape
+    )
 
 
 def _common(node: Node) -> str:
