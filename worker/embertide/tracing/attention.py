@@ -13,7 +13,7 @@ from embertide.tracing.message_lines import Ends
 from embertide.tracing.roles import SHAPING, filled_with, is_weight, shaped
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Rows
 from embertide.tracing.views import View
 
@@ -38,9 +38,7 @@ def softmax_in(message: Node) -> Node | None:
     return found[0] if found else None
 
 
-def lower_attention(
-    low: Lowering, message: Node, share: Node, view: View, scope: Called
-) -> Rows:
+def lower_attention(low: Lowering, message: Node, share: Node, view: View, scope: Called) -> Rows:
     """The sum over in-edges of a softmax times the rest of a message."""
     factors = _factors(message, share)
     additive = _additive(factors, share)

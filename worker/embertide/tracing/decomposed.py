@@ -123,6 +123,17 @@ def _tile(x: Tensor, *dims: Any) -> Tensor:
     return x.repeat(*dims)
 
 
+def _own(dim: Any) -> Any:
+    """A dimension of each row's own."""
+    if dim is None:
+        raise refuse(
+            here(),
+            "any and all over a whole tensor look at all rows at once; give a dim of each row, or"
+            " decide by an argument of the module",
+        )
+    return dim
+
+
 def _columns(x: Tensor, dim: int, index: Any) -> Tensor:
     """Columns by their numbers."""
     if dim % x.dim() != 1 or type(index) is not Tensor:
@@ -159,8 +170,8 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     "tile": _tile,
     "index_select": _columns,
     **dict.fromkeys(("hstack", "column_stack"), lambda parts: torch.cat(tuple(parts), 1)),
-    "any": lambda x, dim, keepdim=False: as_numbers(x).amax(dim, keepdim) > 0,
-    "all": lambda x, dim, keepdim=False: as_numbers(x).amin(dim, keepdim) > 0,
+    "any": lambda x, dim=None, keepdim=False: as_numbers(x).amax(_own(dim), keepdim) > 0,
+    "all": lambda x, dim=None, keepdim=False: as_numbers(x).amin(_own(dim), keepdim) > 0,
 }
 """By torch's short name: the same of other functions, for rows of nodes and of edges."""
 

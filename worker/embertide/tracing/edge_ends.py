@@ -7,7 +7,7 @@ from typing import Any
 
 from embertide.tracing.messages import Edges
 from embertide.tracing.roles import edges_of, origin_of, target_of
-from embertide.tracing.tape import Traced
+from embertide.tracing.traced import Traced
 
 
 class EdgeEnds:

@@ -23,7 +23,7 @@ from embertide.tracing.merged import lower_attended
 from embertide.tracing.row_wise import lower_row_wise
 from embertide.tracing.source import refuse
 from embertide.tracing.sums import lower_aggregate, lower_degree
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Pending, Pieces, Rows, Stack, Value
 
 Handler = Callable[..., Any]

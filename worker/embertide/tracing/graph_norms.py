@@ -13,7 +13,8 @@ from embertide.models.weights import Scope
 from embertide.steps import Statistic
 from embertide.tracing.lower import Lowering
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Node, Tape, Traced, plain
+from embertide.tracing.tape import Tape
+from embertide.tracing.traced import Node, Traced, plain
 from embertide.tracing.values import Rows
 
 Options = GraphNormOptions | LayerNormOptions

@@ -25,7 +25,7 @@ from embertide.tracing.line_names import (
     WITHIN,
 )
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import uniform
 
 

@@ -18,7 +18,7 @@ from embertide.tracing.lower import Lowering
 from embertide.tracing.messages import reduced, shares
 from embertide.tracing.recording import Recording
 from embertide.tracing.scopes import Called
-from embertide.tracing.tape import Node, Traced, plain
+from embertide.tracing.traced import Node, Traced, plain
 from embertide.tracing.values import Rows
 
 Matrices = tuple[Tensor, Tensor, Tensor]

@@ -12,7 +12,7 @@ from embertide.tracing.lower import Lowering, along_edges
 from embertide.tracing.roles import filled_with, is_features, is_weight, shaped
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Rows
 from embertide.tracing.views import View
 

@@ -13,9 +13,9 @@ from embertide.tracing.graphs import RandomEdges, RandomGraph
 from embertide.tracing.roles import filled_with
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Tape, Traced, plain
+from embertide.tracing.tape import Tape
+from embertide.tracing.traced import Traced, plain
 from embertide.tracing.views import View
-
 
 DegreeOf = Literal["in", "out", "weight", "out_weight"]
 """Edges into a node or out of it; or the sum of their weights."""

@@ -21,8 +21,8 @@ from embertide.tracing.merged import Matrices, OfRelation, attended
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import ALL, shaped
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced
 from embertide.tracing.together import joined, parts_of
+from embertide.tracing.traced import Traced
 
 _BY_NUMBER = (
     "name the graph's node types and its relations, in the order of their numbers, by --graph"

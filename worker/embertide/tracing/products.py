@@ -15,7 +15,7 @@ from torch import Tensor
 from embertide.tracing.lower import Lowering
 from embertide.tracing.roles import filled_with, is_weight
 from embertide.tracing.scopes import Called
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Rows, uniform
 from embertide.tracing.views import View
 
@@ -62,13 +62,11 @@ def product_of(message: Node) -> Product | None:
     return found if found.sources else None
 
 
-def lower_product(
-    low: Lowering, found: Product, mean: bool, view: View, scope: Called, width: int
-) -> Rows:
+def lower_product(low: Lowering, found: Product, mean: bool, view: View, scope: Called) -> Rows:
     """Sources multiplied, summed over edges, and multiplied at their ends."""
     source, target = low.types.ends(view.relation)
     with low.b.of_type(source):
-        x = _multiplied(low, found.sources, "", width)
+        x = _multiplied(low, found.sources)
     low.begin(scope)
     with low.over(view.relation):
         total = low.b.aggregate(
@@ -79,21 +77,30 @@ def lower_product(
             edge_weight=found.weighted,
         )
     with low.b.of_type(target):
-        return Rows(_multiplied(low, found.targets, total, width), found.factor)
+        return Rows(_multiplied(low, found.targets, total), found.factor)
 
 
-def _multiplied(low: Lowering, nodes: Sequence[Node], first: str, width: int) -> str:
-    """The product of tensors with one column or ``width``."""
-    names = [first] if first else []
+def _multiplied(low: Lowering, nodes: Sequence[Node], total: str = "") -> str:
+    """The product of tensors, each with one column or as many as the widest.
+
+    Args:
+        total: a sum over edges, if there is one; where it is zero the result is, whatever the
+            factors are of nodes without edges: one divided by a degree of zero.
+    """
+    names = [total] if total else []
     names += [low.name(low.rows(node, low.values.get(node))) for node in nodes]
     if len(names) == 1:
         return names[0]
     lines, last = list[str](), "x0"
     for at in range(1, len(names)):
-        made = "out" if at == len(names) - 1 else f"v{at}"
-        lines.append(f"{made} = mul({last}, x{at})")
-        last = made
-    return low.b.row_wise(tuple(names), tuple(lines), (), max(low.b.widths[one] for one in names))
+        lines.append(f"v{at} = mul({last}, x{at})")
+        last = f"v{at}"
+    width = max(low.b.widths[one] for one in names)
+    if total:
+        lines += ["some = ne(x0, 0.0)", f"out = where(some, {last}, 0.0)"]
+    else:
+        lines[-1] = lines[-1].replace(last, "out", 1)
+    return low.b.row_wise(tuple(names), tuple(lines), (), width)
 
 
 def _leaves(value: Any, width: int) -> Iterator[Any]:

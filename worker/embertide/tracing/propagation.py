@@ -10,7 +10,7 @@ from embertide.tracing.messages import Edges
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import ALL, edges_of
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced
+from embertide.tracing.traced import Traced
 
 
 class Propagate:

@@ -13,7 +13,7 @@ from embertide.tracing.messages import Edges
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import edges_of, is_features, is_weight, origin_of, shaped, target_of
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced, plain
+from embertide.tracing.traced import Traced, plain
 from embertide.tracing.values import uniform
 from embertide.tracing.views import Change, View
 

@@ -10,7 +10,8 @@ from embertide.tracing.edge_ends import EdgeEnds
 from embertide.tracing.graphs import GraphTypes, RandomGraph
 from embertide.tracing.messages import Edges
 from embertide.tracing.scopes import Scopes
-from embertide.tracing.tape import Tape, Traced
+from embertide.tracing.tape import Tape
+from embertide.tracing.traced import Traced
 from embertide.tracing.views import View
 
 

@@ -19,7 +19,7 @@ from embertide.tracing.merged import Matrices, OfRelation, attended
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import edges_of
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced, plain
+from embertide.tracing.traced import Traced, plain
 
 _KEY, _QUERY, _VALUE = 0, 1, 2
 """Where HGTConv's one Linear of a node type has them."""

@@ -11,6 +11,7 @@ from embertide.tracing.jumping import jump
 from embertide.tracing.numbered import dgl_hgt, hetero_linear, rel_graph, rgcn, typed_linear
 from embertide.tracing.recording import Recording
 from embertide.tracing.respelled import han, hgt
+from embertide.tracing.respelled_filters import arma, cheb, edge_weight_norm, egat
 
 Key = tuple[str, str]
 """Package and class of a module."""
@@ -29,6 +30,13 @@ BY_NUMBER: dict[Key, Callable[..., Any]] = {
     ("dgl", "TypedLinear"): typed_linear,
 }
 """With types told by numbers."""
+WITHIN: dict[Key, Callable[..., Any]] = {
+    ("torch_geometric", "ARMAConv"): arma,
+    ("torch_geometric", "ChebConv"): cheb,
+    ("dgl", "EdgeWeightNorm"): edge_weight_norm,
+    ("dgl", "EGATConv"): egat,
+}
+"""Of one relation; where steps of their own say them, as `known` tells, these are not asked."""
 PARTS = {("dgl", "PNAConvTower"), ("dgl", "DGNConvTower")}
 """Parts of a convolution, which make one layer with it."""
 _JUMPS = {("torch_geometric", "JumpingKnowledge"), ("dgl", "JumpingKnowledge")}
@@ -41,7 +49,7 @@ def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
         return partial(jump, module)
     if key in PARTS:
         return partial(tower, recording, module)
-    found = BY_RELATION.get(key) or BY_NUMBER.get(key)
+    found = BY_RELATION.get(key) or BY_NUMBER.get(key) or WITHIN.get(key)
     return None if found is None else partial(found, recording, module)
 
 

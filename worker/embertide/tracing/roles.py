@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 
 ALL = "*"
 """In place of a relation: the edges of all of them, one after another."""

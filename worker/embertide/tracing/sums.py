@@ -10,7 +10,7 @@ from embertide.tracing.messages import DegreeOf
 from embertide.tracing.products import Product, lower_product, product_of
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Rows
 from embertide.tracing.views import View
 
@@ -28,7 +28,7 @@ def lower_aggregate(
         return lower_attention(low, message, share, view, scope)
     found = product_of(message)
     if found is not None and reduce in ("sum", "mean"):
-        return lower_product(low, found, reduce == "mean", view, scope, message.value[0].numel())
+        return lower_product(low, found, reduce == "mean", view, scope)
     if found is not None and reduce == "max" and _is_plain(found):
         return _lower_max(low, found, view, scope)
     return lower_message(low, message, reduce, view, scope)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 
 
 @dataclass(frozen=True)
