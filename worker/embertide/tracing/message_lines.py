@@ -49,7 +49,7 @@ class Ends:
                 if rows not in self.tensors[node.op]:
                     self.tensors[node.op].append(rows)
 
-    def step(self, scope: Called, reduce: Any, width: int) -> str:
+    def step(self, scope: Called, reduce: Any, width: int, *, log_sum: bool = False) -> str:
         """The step of the lines that were written; returns its tensor."""
         x, target = self._joined("source"), self._joined("target")
         params = tuple(self.low.constant(tensor, "value") for tensor in self.params)
@@ -65,6 +65,7 @@ class Ends:
                 loops=self.view.loops,
                 loop_weight=self.fills.get("w", 1.0),
                 edge_weight=self.weighted,
+                log_sum=log_sum,
                 edge_features=self.features,
                 loop_features=self.fills.get("e", "mean"),
             )
@@ -75,8 +76,8 @@ class Ends:
         found = self.low.b.inputs.get(source)
         if found is None:
             raise ModelError(
-                f"a message along {self.view.relation} reads nothing of its source, and {source} has no"
-                " features; give it one column of ones"
+                f"a message along {self.view.relation} reads nothing of its source, and {source} has"
+                " no features; give it one column of ones"
             )
         return found
 

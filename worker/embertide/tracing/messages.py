@@ -63,8 +63,8 @@ class Edges:
         if x.node.of != node_type:
             raise refuse(
                 here(),
-                f"the {op}s of {self.view.relation} are nodes of {node_type}, but what is read of them"
-                f" is a tensor of {x.node.of}; give it the other one",
+                f"the {op}s of {self.view.relation} are nodes of {node_type}, but what is read of"
+                f" them is a tensor of {x.node.of}; give it the other one",
             )
         return self.tape.wrap(self.tape.add(op, (x,), {}, plain(x)[ends], self.view.name))
 

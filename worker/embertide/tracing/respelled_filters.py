@@ -112,7 +112,7 @@ def egat(
     edge_weight: Any = None,
     get_attention: bool = False,
 ) -> Any:
-    """DGL's EGATConv, without its look at the in-degrees: [N, H, F] and [E, H, F'] (and [E, H, 1])."""
+    """DGL's EGATConv, but for its look at in-degrees: [N, H, F], [E, H, F'] and its attention."""
     if not isinstance(graph, RecordingGraph):
         return type(m).forward(m, graph, nfeats, efeats, edge_weight, get_attention)
     source, target = nfeats if isinstance(nfeats, tuple) else (nfeats, nfeats)

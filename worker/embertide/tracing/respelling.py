@@ -9,6 +9,7 @@ from typing import Any
 from embertide.tracing.dgl_towers import tower
 from embertide.tracing.jumping import jump
 from embertide.tracing.numbered import dgl_hgt, hetero_linear, rel_graph, rgcn, typed_linear
+from embertide.tracing.numbered_attention import rgat
 from embertide.tracing.recording import Recording
 from embertide.tracing.respelled import han, hgt
 from embertide.tracing.respelled_filters import arma, cheb, edge_weight_norm, egat
@@ -24,6 +25,7 @@ BY_RELATION: dict[Key, Callable[..., Any]] = {
 BY_NUMBER: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "RGCNConv"): rgcn,
     ("torch_geometric", "FastRGCNConv"): rgcn,
+    ("torch_geometric", "RGATConv"): rgat,
     ("torch_geometric", "HeteroLinear"): hetero_linear,
     ("dgl", "RelGraphConv"): rel_graph,
     ("dgl", "HGTConv"): dgl_hgt,

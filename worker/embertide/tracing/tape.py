@@ -26,7 +26,7 @@ from embertide.tracing.over_nodes import (
 from embertide.tracing.source import here, refuse
 from embertide.tracing.traced import Node, Traced, as_nodes, name_of, plain, traced_in
 
-_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree")
+_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree", "merge")
 """Operations that take rows of nodes to edges, and back."""
 
 
