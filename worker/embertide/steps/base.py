@@ -49,6 +49,8 @@ class Step(ABC):
     """What the step is called in a program's text; of abstract classes there is none."""
     sliced: ClassVar[bool] = True
     """The result's columns may be cut among the slices of a grid."""
+    whole: ClassVar[bool] = False
+    """The result is whole rows, whose columns are cut if a step that reads them asks for it."""
     pairs: ClassVar[bool] = False
     """Both ends' whole rows are brought together at every edge of a sub-range."""
     tiles: ClassVar[bool] = True
