@@ -102,9 +102,8 @@ def _unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if place == 0 and x.shape[0] == 2:
         raise refuse(
             here(),
-            "edges are taken apart into their ends, which are others in another graph; message has"
-            " the rows at them as x_j and x_i, and degrees and self-loops are known of convolutions"
-            " that add them, such as GCNConv",
+            "edges are taken apart into their ends; that is known of one relation's own edges, with"
+            " PyG's functions for self-loops, degrees and sums",
         )
     if place == 0:
         raise refuse(here(), "rows are taken one by one, which are other nodes in another graph")

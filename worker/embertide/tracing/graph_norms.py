@@ -67,7 +67,13 @@ class NormCall:
                 f"{self.path} ({name}) is given {', '.join(more)}; all nodes here are of one graph,"
                 " so leave it out",
             )
-        if not isinstance(x, Traced) or x.node.edges or x.dim() != 2:
+        if isinstance(x, Traced) and x.node.edges:
+            raise refuse(
+                here(),
+                f"{self.path} ({name}) is over all edges, whose numbers no step adds up; use"
+                " norm='batch_norm', or LayerNorm(..., mode='node')",
+            )
+        if not isinstance(x, Traced) or x.dim() != 2:
             raise refuse(
                 here(), f"{self.path} ({name}) is known over a tensor of nodes, [N, columns]"
             )
