@@ -39,8 +39,7 @@ class GCNConv(MessagePassing):
         deg_inv_sqrt[deg_inv_sqrt == float("inf")] = 0
         norm = deg_inv_sqrt[row] * deg_inv_sqrt[col]
         out = self.propagate(edge_index, x=x, norm=norm)
-        out = out + self.bias
-        return out
+        return out + self.bias
 
     def message(self, x_j, norm):
         return norm.view(-1, 1) * x_j
@@ -137,7 +136,7 @@ class Inverse(GCNConv):
     """One divided by a degree, which is infinite where no edge reads it."""
 
     def forward(self, x, edge_index):
-        row, col = edge_index
+        _, col = edge_index
         norm = 1.0 / degree(col, x.size(0), dtype=x.dtype)
         return self.propagate(edge_index, x=self.lin(x), norm=norm[col]) + self.bias
 

@@ -34,8 +34,8 @@ from embertide.primitives.sources import (
 
 Loops = Literal["keep", "single", "more", "none"]
 """``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
-``more``: with one more per node, whether it has some or not, as PyG's and DGL's functions add
-them; ``none``: without self-loops; ``keep``: as it is. Where edge weights count, an existing loop keeps
+``more``: with one more per node, whether it has some or not, as PyG's `add_self_loops` adds them;
+``none``: without self-loops; ``keep``: as it is. Where edge weights count, an existing loop keeps
 its weight (of several the heaviest, so that the order of edges never matters) and a new one gets
 ``loop_weight``; where they do not (not asked for, or the graph has none) every edge and loop
 counts 1, whatever ``loop_weight`` says: PyG does so."""

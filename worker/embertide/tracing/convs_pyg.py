@@ -54,7 +54,8 @@ def _activation(act: Any) -> ActivationOptions | None:
     if act is None:
         return None
     slope = getattr(act, "alpha", getattr(act, "negative_slope", None))
-    return ActivationOptions(kind=_kind(act) or act, slope=slope)
+    kind: Any = _kind(act) or act
+    return ActivationOptions(kind=kind, slope=slope)
 
 
 def _kind(act: Any) -> str | None:

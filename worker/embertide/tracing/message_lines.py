@@ -76,8 +76,8 @@ class Ends:
         found = self.low.b.inputs.get(source)
         if found is None:
             raise ModelError(
-                f"a message along {self.view.relation} reads nothing of its source, and {source} has"
-                " no features; give it one column of ones"
+                f"a message along {self.view.relation} reads nothing of its source, and {source}"
+                " has no features; give it one column of ones"
             )
         return found
 

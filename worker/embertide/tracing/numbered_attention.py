@@ -72,7 +72,7 @@ def _summed(recording: Recording, m: Any, name: str, parts: list[Scored]) -> Any
         return weighed_by_all(recording, name, parts)
     total: Any = 0
     for part in parts:
-        share = part.edges.softmax(part.score)
+        share: Any = part.edges.softmax(part.score)
         share = share.view(-1, *part.value.shape[1:-1], 1)
         scope = recording.scopes.current()
         total = total + part.edges.aggregate(part.value * share, "sum", scope).flatten(1)

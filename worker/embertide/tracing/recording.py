@@ -29,7 +29,9 @@ class Recording:
     def __init__(self, graph: RandomGraph, scopes: Scopes) -> None:
         self.graph, self.scopes = graph, scopes
         self.edges: dict[str, Edges] = {}
-        self.edge_index, self.index, self.origin = ({}, {}, {})  # type: tuple[dict[str, Traced], ...]
+        self.edge_index: dict[str, Traced] = {}
+        self.index: dict[str, Traced] = {}
+        self.origin: dict[str, Traced] = {}
         self.tape = Tape(scopes.names, graph.counts, EdgeEnds(self.edges, self.origin, self.index))
         self.x = {name: self.tape.input("x", x, name) for name, x in graph.x.items()}
         for relation in graph.edges:
