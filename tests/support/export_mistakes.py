@@ -32,7 +32,7 @@ class Item(Base):
 class InPlace(Base):
     def forward(self, x, edge_index):
         h = self.conv(x, edge_index)
-        h[h < 0] = 0  # InPlace
+        h[:, 0] = 0  # InPlace
         return h
 
 

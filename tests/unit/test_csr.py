@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embertide.kernels.csr import Csr, id_type, single_loops
+from embertide.kernels.csr import Csr, id_type, more_loops, single_loops
 from embertide.kernels.edge_sort import build_csr, pack
 
 Edge = tuple[int, int, float]
@@ -81,6 +81,17 @@ def test_single_loops(case: tuple[int, int, int, list[Edge]], weighted: bool) ->
         expected = [(r, c, 1.0) for r, c, _ in expected]
         assert csr.weights is None
     assert entries(csr) == expected
+
+
+@given(edge_lists(), st.booleans())
+def test_more_loops(case: tuple[int, int, int, list[Edge]], weighted: bool) -> None:
+    nodes, first, rows, edges = case
+    stored = build(nodes, first, rows, edges, weighted=weighted, unique=False)
+    expected = []
+    for row in range(rows):
+        expected += [one for one in entries(stored) if one[0] == row]
+        expected.append((row, row + first, 2.5 if weighted else 1.0))
+    assert entries(more_loops(stored, 2.5)) == expected
 
 
 @given(edge_lists(), st.data())

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from embertide.kernels import native
 from embertide.kernels.csr import Csr, add_loops
-from embertide.kernels.edge_features import single_loop_features, with_added_loops
+from embertide.kernels.edge_features import (
+    more_loop_features,
+    single_loop_features,
+    with_added_loops,
+)
 from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
 from embertide.stages.sample import sample_layer
 
@@ -100,3 +104,10 @@ def test_a_new_loop_combines_the_other_edges(fill: str, expected: float) -> None
     assert csr.features is not None
     found = single_loop_features(csr, csr.features, fill)
     assert found[:, 0].tolist() == [2.0, 4.0, expected, *[0.0] * 11]
+
+
+def test_one_more_loop_combines_all_edges() -> None:
+    csr = build([(0, 1, 0, 2, 0), (0, 2, 0, 9, 0), (0, 5, 0, 4, 0)], weighted=False)
+    assert csr.features is not None
+    found = more_loop_features(csr, csr.features, "mean")
+    assert found[:, 0].tolist() == [2.0, 9.0, 4.0, 5.0, *[0.0] * 11]

@@ -208,7 +208,7 @@ AT_A_LINE = {
     "AllEdges": "batch norm of edges is known with running statistics",
     "OverEdges": "mean over all rows needs the whole graph at once",
     "Median": r"conv \(GINEConv\) aggregates by MedianAggregation; known are sum, mean, max",
-    "OwnAggregate": "OwnAggregate has an aggregate of its own; known are PyG's",
+    "OwnAggregate": "OwnAggregate has an aggregate of its own that gives no row for each node; use",
     "Unread": "a tensor of the edges is returned, or used among those of the nodes",
 }
 ANYWHERE = {

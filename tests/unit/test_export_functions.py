@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from embertide.errors import ModelError
 from embertide.tracing.export import export_module
+from embertide.tracing.graphs import GraphTypes
 from embertide.tracing.proof import TOLERANCE
 from tests.support.models import shake
 from tests.support.pyg import pyg
@@ -103,14 +104,15 @@ MISTAKES: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def test_edges_are_not_taken_apart() -> None:
+def test_edges_of_all_relations_are_not_taken_apart() -> None:
     class Ends(nn.Module):
-        def forward(self, x, edge_index):
+        def forward(self, x, edge_index, edge_type):
             row, _col = edge_index
             return x[row]
 
+    types = GraphTypes({"n": 5}, ("n:a:n", "n:b:n"))
     with pytest.raises(ModelError, match=r"py:\d+: edges are taken apart into their ends"):
-        export_module(Ends(), width=5)
+        export_module(Ends(), graph=types)
 
 
 @pytest.mark.parametrize("message", MISTAKES)

@@ -30,9 +30,12 @@ def command() -> None:
     """As :func:`main`, in a process of its own.
 
     The interpreter's last act is to look for cycles among all that was ever imported, which takes a
-    tenth of a second; frozen objects are left to the system.
+    tenth of a second; frozen objects are left to the system. Where a user's file brought libraries
+    along, they take leave themselves: some of their extensions (Triton's, by nanobind) report every
+    object that is left.
     """
-    atexit.register(gc.freeze)
+    if sys.argv[1:2] != ["export"]:
+        atexit.register(gc.freeze)
     main()
 
 

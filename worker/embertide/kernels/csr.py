@@ -95,6 +95,21 @@ def without_loops(csr: Csr) -> Csr:
     )
 
 
+def more_loops(csr: Csr, loop_weight: float) -> Csr:
+    """The graph with one more self-loop per row, placed last in its row."""
+    indptr = csr.indptr + torch.arange(len(csr.indptr))
+    stored = torch.ones(csr.nnz + csr.rows, dtype=torch.bool)
+    stored[indptr[1:] - 1] = False
+    cols = empty_as(csr.cols, len(stored))
+    cols.masked_scatter_(stored, csr.cols)
+    cols[indptr[1:] - 1] = torch.arange(csr.first, csr.first + csr.rows, dtype=cols.dtype)
+    weights = csr.weights
+    if weights is not None:
+        weights = torch.full((len(stored),), loop_weight, dtype=weights.dtype)
+        weights.masked_scatter_(stored, csr.weights)  # type: ignore[arg-type]
+    return Csr(csr.first, indptr, cols, weights)
+
+
 def add_loops(csr: Csr, loop_weight: float) -> Csr:
     """The graph with a self-loop in its place in every row that has none; without features.
 

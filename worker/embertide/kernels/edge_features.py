@@ -92,11 +92,20 @@ def single_loop_features(csr: Csr, features: torch.Tensor, fill: LoopFill) -> to
     Where other in-edges are combined, a row without any gets 0.
     """
     other = ~_loops(csr)
-    rows, kept = csr.row_ids()[other], features[other]
+    return _with_last(csr, csr.row_ids()[other], features[other], fill)
+
+
+def more_loop_features(csr: Csr, features: torch.Tensor, fill: LoopFill) -> torch.Tensor:
+    """Features of `more_loops` of a graph: the new ones get the fill, of all other in-edges."""
+    return _with_last(csr, csr.row_ids(), features, fill)
+
+
+def _with_last(csr: Csr, rows: torch.Tensor, kept: torch.Tensor, fill: LoopFill) -> torch.Tensor:
+    """Those of edges [e] that stay, in their rows, and behind each row's the fill."""
     ends = (torch.bincount(rows, minlength=csr.rows) + 1).cumsum(0)
-    out = features.new_empty(len(kept) + csr.rows, features.shape[1])
+    out = kept.new_empty(len(kept) + csr.rows, kept.shape[1])
     out[torch.arange(len(rows)) + rows] = kept
-    for column in range(features.shape[1]):
+    for column in range(kept.shape[1]):
         out[ends - 1, column] = _filled(rows, kept[:, column], csr.rows, fill)
     return out
 

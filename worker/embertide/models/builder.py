@@ -120,7 +120,7 @@ class ProgramBuilder(RowBuilder):
 
     def degree(
         self,
-        of: Literal["in", "out", "weight"] = "in",
+        of: Literal["in", "out", "weight", "out_weight"] = "in",
         *,
         loops: Loops = "keep",
         loop_weight: float = 1.0,

@@ -152,7 +152,7 @@ def _features(relation: PlannedRelation, size: Size, steps: list[Step]) -> tuple
     held = own = relation.feature_bytes * edges if views else 0.0
     copies = {view.loops for view in views} - {"keep"}
     for loops in copies:
-        held += own + (relation.feature_bytes * rows if loops == "single" else 0.0)
+        held += own + (relation.feature_bytes * rows if loops != "none" else 0.0)
     return held, own + _FILLING_BYTES * edges if copies else 0.0
 
 

@@ -15,9 +15,10 @@ import torch
 from embertide.grid import RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.counting import add_weights, row_lengths, row_sums
-from embertide.kernels.csr import Csr, single_loops, without_loops
+from embertide.kernels.csr import Csr, more_loops, single_loops, without_loops
 from embertide.kernels.edge_features import (
     LoopFill,
+    more_loop_features,
     single_loop_features,
     without_loop_features,
 )
@@ -31,8 +32,9 @@ from embertide.primitives.sources import (
     local_sources,
 )
 
-Loops = Literal["keep", "single", "none"]
+Loops = Literal["keep", "single", "more", "none"]
 """``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
+``more``: with one more per node, whether it has some or not, as PyG's `add_self_loops` adds them;
 ``none``: without self-loops; ``keep``: as it is. Where edge weights count, an existing loop keeps
 its weight (of several the heaviest, so that the order of edges never matters) and a new one gets
 ``loop_weight``; where they do not (not asked for, or the graph has none) every edge and loop
@@ -213,13 +215,15 @@ class LayerGraph:
         if loops == "none":
             fill = 0.0
         if (loops, fill) not in self._features:
-            csr = self.sub_range()
-            self._features[loops, fill] = (
-                without_loop_features(csr, self.features)
-                if loops == "none"
-                else single_loop_features(csr, self.features, fill)
-            )
+            self._features[loops, fill] = self._filled(loops, fill, self.features)
         return self._features[loops, fill]
+
+    def _filled(self, loops: Loops, fill: LoopFill, features: torch.Tensor) -> torch.Tensor:
+        csr = self.sub_range()
+        if loops == "none":
+            return without_loop_features(csr, features)
+        add = single_loop_features if loops == "single" else more_loop_features
+        return add(csr, features, fill)
 
     def in_degree(self) -> torch.Tensor:
         """[N/P] in-edges of each destination of our partition, float32."""
@@ -267,4 +271,7 @@ class LayerGraph:
 
 def _looped(csr: Csr, view: EdgeView) -> Csr:
     """The graph with the self-loops that a view has."""
-    return without_loops(csr) if view.loops == "none" else single_loops(csr, view.loop_weight)
+    if view.loops == "none":
+        return without_loops(csr)
+    add = single_loops if view.loops == "single" else more_loops
+    return add(csr, view.loop_weight)

@@ -49,6 +49,8 @@ class Step(ABC):
     """What the step is called in a program's text; of abstract classes there is none."""
     sliced: ClassVar[bool] = True
     """The result's columns may be cut among the slices of a grid."""
+    whole: ClassVar[bool] = False
+    """The result is whole rows, whose columns are cut if a step that reads them asks for it."""
     pairs: ClassVar[bool] = False
     """Both ends' whole rows are brought together at every edge of a sub-range."""
     tiles: ClassVar[bool] = True
@@ -252,7 +254,7 @@ class EdgeStep(Step):
                     f"step {self.out!r} over {self.relation or 'the edges'} reads {name!r} of node"
                     f" type {types[name]!r}, but needs one of {wanted!r}"
                 )
-        if self.loops == "single" and source != destination:
+        if self.loops in ("single", "more") and source != destination:
             raise ModelError(
                 f"step {self.out!r} needs self-loops, but {self.relation} leads from one node type"
                 " to another; only edges within one type can have them"

@@ -42,10 +42,10 @@ class Degree(Step, kind="degree"):
     """out[i] = how many edges node i has in the layer graph, one column.
 
     - ``in``, ``out``: edges into it, out of it, duplicates and loops too;
-    - ``weight``: the sum of its in-edges' weights, which count 1 where the graph has none.
+    - ``weight``, ``out_weight``: the sum of their weights, which count 1 where the graph has none.
     """
 
-    of: Literal["in", "out", "weight"] = "in"
+    of: Literal["in", "out", "weight", "out_weight"] = "in"
     loops: Loops = "keep"
     loop_weight: float = 1.0
     relation: str = ""
@@ -56,7 +56,7 @@ class Degree(Step, kind="degree"):
     @property
     def edges(self) -> EdgeView:
         """The layer graph as the step sees it."""
-        counts = self.of == "weight"
+        counts = self.of in ("weight", "out_weight")
         return EdgeView(self.layer, self.loops, self.loop_weight, counts, self.relation)
 
     def node_type(self, _types: dict[str, str]) -> str:
@@ -64,7 +64,7 @@ class Degree(Step, kind="degree"):
         if not self.relation:
             return ""
         relation = Relation.parse(self.relation)
-        return relation.source if self.of == "out" else relation.destination
+        return relation.source if self.of in ("out", "out_weight") else relation.destination
 
     def width(self, _shapes: Shapes) -> int:
         """One."""
@@ -73,9 +73,10 @@ class Degree(Step, kind="degree"):
     def reference(self, run: ReferenceRun) -> Tensor:
         """Counted at one of the ends."""
         edges = run.edges(self.edges)
-        if self.of == "weight":
-            return edges.sum_at(edges.dst, edges.weight)[:, None]
-        return edges.degree(edges.dst if self.of == "in" else edges.src)[:, None]
+        ends = edges.dst if self.of in ("in", "weight") else edges.src
+        if self.of in ("weight", "out_weight"):
+            return edges.sum_at(ends, edges.weight)[:, None]
+        return edges.degree(ends)[:, None]
 
     def lower(self, execution: Execution) -> Shard:
         """In ``rows``. Collective: every rank must call."""
@@ -87,13 +88,15 @@ class Degree(Step, kind="degree"):
                 degree = graph.out_degree()
             case "weight":
                 degree = graph.weighted_in_degree()
+            case "out_weight":
+                degree = graph.weighted_out_degree()
         own = execution.of_ours(degree, "rows", self.out)
         return Shard("rows", own.unsqueeze(1).clone(), 1)
 
     def walk(self, walk: Walk) -> Layout:
         """A number a row; those of sources are counted together."""
         walk.build(self.edges)
-        if self.of == "out":
-            walk.degrees(self.edges)
+        if self.of in ("out", "out_weight"):
+            walk.degrees(self.edges, weighted=self.of == "out_weight")
         walk.need(walk.tensor(self.out))
         return "rows"

@@ -63,6 +63,7 @@ class Message(TogetherStep, kind="message"):
 
     pairs: ClassVar[bool] = True
     tiles: ClassVar[bool] = False
+    whole: ClassVar[bool] = True
     at_destination: ClassVar[tuple[str, ...]] = ("target",)
 
     def width(self, shapes: Shapes) -> int:

@@ -95,9 +95,15 @@ class Program:
 
     @property
     def sliced_widths(self) -> list[int]:
-        """Widths of the tensors whose columns a grid may slice: all but attention's scores."""
-        scores = {step.out for step in self.steps if not step.sliced}
-        return [width for name, width in self.widths.items() if name not in scores]
+        """Widths of the tensors whose columns a grid may slice.
+
+        All but attention's scores, and rows that only steps read which want them whole.
+        """
+        cut = {name for step in self.steps for name in step.reads() if not step.wants_rows(name)}
+        cut |= set(self.results.values())
+        never = {step.out for step in self.steps if not step.sliced}
+        never |= {step.out for step in self.steps if step.whole and step.out not in cut}
+        return [width for name, width in self.widths.items() if name not in never]
 
     def only(self, node_types: Sequence[str]) -> Program:
         """The program that gives the embeddings of some of its node types.

@@ -116,13 +116,15 @@ class ReferenceRun:
         every = ReferenceEdges(src, dst, weight, nodes, sources, features)
         if view.loops == "keep":
             return every
-        others = _others(every)
+        others = every if view.loops == "more" else _others(every)
         if view.loops == "none":
             return others
-        heaviest = torch.full((nodes,), -torch.inf, dtype=torch.float64)
-        heaviest = heaviest.scatter_reduce(0, src[src == dst], weight[src == dst], "amax")
         new = view.loop_weight if counts else 1.0
-        loops = torch.where(heaviest > -torch.inf, heaviest, new)
+        loops = torch.full((nodes,), new, dtype=torch.float64)
+        if view.loops == "single":
+            heaviest = torch.full((nodes,), -torch.inf, dtype=torch.float64)
+            heaviest = heaviest.scatter_reduce(0, src[src == dst], weight[src == dst], "amax")
+            loops = torch.where(heaviest > -torch.inf, heaviest, loops)
         features = others.features
         if features is not None and loop_features is not None:
             features = torch.cat([features, _filled(others, features, loop_features)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -31,6 +32,8 @@ class RowWise(Step, kind="row_wise"):
     inputs: tuple[Read, ...]
     lines: tuple[str, ...]
     params: tuple[Param, ...] = ()
+
+    whole: ClassVar[bool] = True
 
     def width(self, shapes: Shapes) -> int:
         """Columns of ``out``."""

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from embertide.tracing.lower import Lowering
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
-from embertide.tracing.values import Rows, Value
+from embertide.tracing.traced import Node
+from embertide.tracing.values import Rows, Value, uniform
 
 
 def add(low: Lowering, node: Node, a: Any, b: Any, alpha: float = 1) -> Value:
@@ -54,7 +54,7 @@ def mul(low: Lowering, node: Node, a: Any, b: Any) -> Rows:
         return Rows(low.b.elementwise((a.name, b.name), "product"), a.factor * b.factor)
     rows, other = (a, b) if isinstance(a, Rows) else (b, a)
     rows = low.rows(node, rows)
-    number = _number(other)
+    number = _number(other, node)
     if number is not None:
         return Rows(rows.name, rows.factor * number)
     scale = _columns(low, node, rows, other)
@@ -96,7 +96,7 @@ def _check_widths(low: Lowering, node: Node, a: Rows, b: Rows) -> None:
 
 
 def _shifted(low: Lowering, node: Node, rows: Rows, other: Any, alpha: float) -> Rows:
-    number = _number(other)
+    number = _number(other, node)
     if number == 0:
         return rows
     name = low.name(rows)
@@ -109,11 +109,14 @@ def _shifted(low: Lowering, node: Node, rows: Rows, other: Any, alpha: float) ->
     return Rows(low.b.affine(name, None, low.derived("shift", shift * alpha)))
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Any, node: Node) -> float | None:
+    """A constant that is one number, or the same one in every row."""
     if isinstance(value, (int, float)):
         return float(value)
     if isinstance(value, Tensor) and value.numel() == 1:
         return float(value)
+    if isinstance(value, Tensor) and value.dim() == node.value.dim() and len(value) > 1:
+        return uniform(value)
     return None
 
 

@@ -10,11 +10,12 @@ from torch import Tensor
 from embertide.tracing.lines import Lines
 from embertide.tracing.lower import Lowering, along_edges
 from embertide.tracing.message_lines import Ends
-from embertide.tracing.roles import SHAPING, is_weight, shaped
+from embertide.tracing.roles import SHAPING, filled_with, is_weight, shaped
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Rows
+from embertide.tracing.views import View
 
 _MUL = ("mul", "multiply", "__mul__", "__rmul__")
 _THROUGH = (*SHAPING, "dropout", "__getitem__")
@@ -37,15 +38,13 @@ def softmax_in(message: Node) -> Node | None:
     return found[0] if found else None
 
 
-def lower_attention(
-    low: Lowering, message: Node, share: Node, relation: str, scope: Called
-) -> Rows:
+def lower_attention(low: Lowering, message: Node, share: Node, view: View, scope: Called) -> Rows:
     """The sum over in-edges of a softmax times the rest of a message."""
     factors = _factors(message, share)
     additive = _additive(factors, share)
     if additive is not None:
-        return _attend(low, additive, relation, scope)
-    ends = Ends(low, (message,), relation)
+        return _attend(low, additive, view, scope)
+    ends = Ends(low, (message,), view)
     name = _product(ends.lines, factors, message)
     return Rows(_step(ends, share.args[0], name, message, scope))
 
@@ -144,6 +143,8 @@ def _additive(factors: list[Node | Tensor | float], share: Node) -> _Additive | 
     heads = {int(one.value[0].numel()) for one in (*ends.values(), share)}
     if len(heads) > 1 or len(weights) > 1 or len(found) != 1 + len(weights):
         return None
+    if weights and filled_with(weights[0]) != 1.0:
+        return None
     slope = score.kwargs.get("negative_slope", score.args[1] if len(score.args) > 1 else 0.01)
     return _Additive(values[0], ends["source"], ends["target"], float(slope), bool(weights))
 
@@ -152,16 +153,17 @@ def _shaped(value: Node | Tensor | float) -> Node | None:
     return shaped(value) if isinstance(value, Node) else None
 
 
-def _attend(low: Lowering, found: _Additive, relation: str, scope: Called) -> Rows:
+def _attend(low: Lowering, found: _Additive, view: View, scope: Called) -> Rows:
     x, source, target = (_rows_of(low, one) for one in (found.x, found.source, found.target))
     low.begin(scope)
-    with low.over(relation):
+    with low.over(view.relation):
         out = low.b.attend(
             x,
             source,
             target,
             low.b.widths[source],
             negative_slope=found.slope,
+            loops=view.loops,
             edge_weight=found.weighted,
         )
     return Rows(out)

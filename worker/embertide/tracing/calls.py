@@ -15,7 +15,7 @@ from embertide.tracing.convs import Conv
 from embertide.tracing.lower import Lowering
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Rows
 
 

@@ -37,6 +37,8 @@ class Conv:
         projection: the attribute by which features of edges are read; a module without it passes
             them over.
         of_features: options that mean nothing where it reads no features of edges.
+        one_frame: its graph has one tensor of both ends by the same name; within a node type the
+            one of the destinations takes the place of the other.
         by_messages: whether a module has what its steps have not, and messages of any kind say.
         problem: what a module has that cannot be run; "" if nothing.
     """
@@ -54,6 +56,7 @@ class Conv:
     columns: str = ""
     projection: str = ""
     of_features: frozenset[str] = frozenset()
+    one_frame: bool = False
     by_messages: Callable[[Any], bool] = lambda _module: False
     problem: Callable[[Any], str] = lambda _module: ""
 

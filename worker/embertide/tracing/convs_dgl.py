@@ -82,7 +82,7 @@ DGL: dict[str, Conv] = {
         projection="fc_edge",
         after=("activation",),
     ),
-    "DotGatConv": Conv(dgl.DglDotGat, bias="", x="feat"),
+    "DotGatConv": Conv(dgl.DglDotGat, bias="", x="feat", one_frame=True),
     "AGNNConv": Conv(dgl_filters.DglAgnn, bias="", x="feat"),
     "APPNPConv": Conv(dgl_filters.DglAppnp, bias="", x="feat", weight="edge_weight"),
     "SGConv": Conv(
@@ -99,7 +99,10 @@ DGL: dict[str, Conv] = {
         dgl_filters.DglCheb,
         bias="linear.bias",
         x="feat",
-        given={"lambda_max": "without it, it is computed from the whole graph"},
+        given={
+            "lambda_max": "without it, the largest eigenvalue is computed from the whole graph:"
+            " give it as lambda_max=[2.0]"
+        },
         after=("activation",),
     ),
     "PNAConv": Conv(

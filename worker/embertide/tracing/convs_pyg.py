@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn import functional
 
 from embertide.models.options import pyg, pyg_filters
 from embertide.models.options.parts import ActivationOptions
@@ -38,12 +40,29 @@ def _aggregates_otherwise(m: Any) -> bool:
     return not are_steps(m.aggr_module)
 
 
+_FUNCTIONS: dict[Any, str] = {
+    **dict.fromkeys((torch.relu, functional.relu), "relu"),
+    **dict.fromkeys((torch.tanh, functional.tanh), "tanh"),
+    **dict.fromkeys((torch.sigmoid, functional.sigmoid), "sigmoid"),
+    **{functional.elu: "elu", functional.gelu: "gelu", functional.silu: "silu"},
+    functional.leaky_relu: "leaky_relu",
+}
+
+
 def _activation(act: Any) -> ActivationOptions | None:
-    """An activation's module; what is not listed here is refused by the options."""
+    """An activation's module or function; what is not listed is refused by the options."""
     if act is None:
         return None
     slope = getattr(act, "alpha", getattr(act, "negative_slope", None))
-    return ActivationOptions(kind=_ACTIVATIONS.get(type(act), act), slope=slope)
+    kind: Any = _kind(act) or act
+    return ActivationOptions(kind=kind, slope=slope)
+
+
+def _kind(act: Any) -> str | None:
+    """What ``model.yaml`` calls an activation; None of one that it has not."""
+    if isinstance(act, nn.Module):
+        return _ACTIVATIONS.get(type(act))
+    return _FUNCTIONS.get(act)
 
 
 def _pna_activation(m: Any) -> ActivationOptions | None:
@@ -92,9 +111,13 @@ PYG: dict[str, Conv] = {
         told={"K": lambda m: len(m.lins)},
         weight=_WEIGHT,
         given={"lambda_max": ""},
+        by_messages=lambda m: m.normalization is None,
     ),
     "ARMAConv": Conv(
-        pyg_filters.PygArma, told={"act": lambda m: _activation(m.act)}, weight=_WEIGHT
+        pyg_filters.PygArma,
+        told={"act": lambda m: _activation(m.act)},
+        weight=_WEIGHT,
+        by_messages=lambda m: m.act is not None and _kind(m.act) is None,
     ),
     "GCN2Conv": Conv(
         pyg_filters.PygGcn2,

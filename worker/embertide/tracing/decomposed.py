@@ -102,9 +102,8 @@ def _unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if place == 0 and x.shape[0] == 2:
         raise refuse(
             here(),
-            "edges are taken apart into their ends, which are others in another graph; message has"
-            " the rows at them as x_j and x_i, and degrees and self-loops are known of convolutions"
-            " that add them, such as GCNConv",
+            "edges are taken apart into their ends; that is known of one relation's own edges, with"
+            " PyG's functions for self-loops, degrees and sums",
         )
     if place == 0:
         raise refuse(here(), "rows are taken one by one, which are other nodes in another graph")
@@ -121,6 +120,17 @@ def _interleaved(x: Tensor, times: Any, dim: Any = None, **_kwargs: Any) -> Tens
 
 def _tile(x: Tensor, *dims: Any) -> Tensor:
     return x.repeat(*dims)
+
+
+def _own(dim: Any) -> Any:
+    """A dimension of each row's own."""
+    if dim is None:
+        raise refuse(
+            here(),
+            "any and all over a whole tensor look at all rows at once; give a dim of each row, or"
+            " decide by an argument of the module",
+        )
+    return dim
 
 
 def _columns(x: Tensor, dim: int, index: Any) -> Tensor:
@@ -159,8 +169,8 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {
     "tile": _tile,
     "index_select": _columns,
     **dict.fromkeys(("hstack", "column_stack"), lambda parts: torch.cat(tuple(parts), 1)),
-    "any": lambda x, dim, keepdim=False: as_numbers(x).amax(dim, keepdim) > 0,
-    "all": lambda x, dim, keepdim=False: as_numbers(x).amin(dim, keepdim) > 0,
+    "any": lambda x, dim=None, keepdim=False: as_numbers(x).amax(_own(dim), keepdim) > 0,
+    "all": lambda x, dim=None, keepdim=False: as_numbers(x).amin(_own(dim), keepdim) > 0,
 }
 """By torch's short name: the same of other functions, for rows of nodes and of edges."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from embertide.tracing.arguments import PLAIN_WEIGHTS
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced
+from embertide.tracing.traced import Traced
 
 Field = tuple[str, str]
 """``ndata``, or of edges ``edge_weight``, ``edge_features`` or ``norm``; and of what."""

@@ -19,7 +19,7 @@ from embertide.models.convs.aggregation import REDUCES
 from embertide.tracing.messages import Edges
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced, name_of
+from embertide.tracing.traced import Traced, name_of
 
 _REDUCES = {**{name: name for name in ("sum", "mean", "max", "min")}, "amax": "max", "amin": "min"}
 _BY_NUMBERS = (

@@ -10,7 +10,7 @@ from embertide.tracing.dgl_frames import Field, Frame
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import ALL
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced
+from embertide.tracing.traced import Traced
 
 NUMBERS = "_TYPE"
 """``dgl.NTYPE`` and ``dgl.ETYPE``."""

@@ -9,7 +9,7 @@ import torch
 from embertide.models.options.graph_norm import GraphNormOptions
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.recording import Recording
-from embertide.tracing.tape import Traced, plain
+from embertide.tracing.traced import Traced, plain
 
 
 def tower(recording: Recording, m: Any, graph: Any, node_feat: Any, edge_feat: Any = None) -> Any:

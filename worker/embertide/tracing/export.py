@@ -22,7 +22,7 @@ from embertide.tracing.graph_types import named_types
 from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
-from embertide.tracing.prepare import edge_columns, find_width, prepare
+from embertide.tracing.prepare import edge_columns, find_width, prepare, reached
 from embertide.tracing.proof import Proof, prove
 from embertide.tracing.relations import in_order
 from embertide.tracing.row_wise import emit
@@ -96,7 +96,7 @@ def export_module(
         else:
             found = find_width(subject, width, init or {}, columns)
             types = GraphTypes({"": found}, edge_features=columns)
-        types = with_widths(types, rows)
+        types = with_widths(reached(module, types), rows)
 
         def lower(random: RandomGraph) -> Lowered:
             return _lower(subject, random)

@@ -19,11 +19,11 @@ from embertide.tracing.attention import lower_semantic
 from embertide.tracing.calls import lower_conv
 from embertide.tracing.graph_norms import lower_graph_norm, lower_over_nodes
 from embertide.tracing.lower import Lowering
-from embertide.tracing.merged import lower_attended
+from embertide.tracing.merged import lower_attended, lower_merged
 from embertide.tracing.row_wise import lower_row_wise
 from embertide.tracing.source import refuse
 from embertide.tracing.sums import lower_aggregate, lower_degree
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Pending, Pieces, Rows, Stack, Value
 
 Handler = Callable[..., Any]
@@ -39,6 +39,8 @@ def lower_function(low: Lowering, node: Node) -> Any:
         return lower_aggregate(low, *node.args)
     if node.op == "attend":
         return lower_attended(low, *node.args)
+    if node.op == "merge":
+        return lower_merged(low, *node.args)
     if node.op == "semantic":
         return lower_semantic(low, node, *node.args)
     if node.op == "degree":

@@ -13,7 +13,8 @@ from embertide.models.weights import Scope
 from embertide.steps import Statistic
 from embertide.tracing.lower import Lowering
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Node, Tape, Traced, plain
+from embertide.tracing.tape import Tape
+from embertide.tracing.traced import Node, Traced, plain
 from embertide.tracing.values import Rows
 
 Options = GraphNormOptions | LayerNormOptions
@@ -66,7 +67,13 @@ class NormCall:
                 f"{self.path} ({name}) is given {', '.join(more)}; all nodes here are of one graph,"
                 " so leave it out",
             )
-        if not isinstance(x, Traced) or x.node.edges or x.dim() != 2:
+        if isinstance(x, Traced) and x.node.edges:
+            raise refuse(
+                here(),
+                f"{self.path} ({name}) is over all edges, whose numbers no step adds up; use"
+                " norm='batch_norm', or LayerNorm(..., mode='node')",
+            )
+        if not isinstance(x, Traced) or x.dim() != 2:
             raise refuse(
                 here(), f"{self.path} ({name}) is known over a tensor of nodes, [N, columns]"
             )

@@ -25,11 +25,13 @@ class GraphTypes:
         nodes: node type -> columns of its features; 0 of a type without.
         relations: each as ``source:name:destination``.
         edge_features: relation -> features of each of its edges, of those that have some.
+        reached: whether every node has in-edges along every relation, as a module demands.
     """
 
     nodes: dict[str, int]
     relations: tuple[str, ...] = ("",)
     edge_features: Mapping[str, int] = field(default_factory=dict)
+    reached: bool = False
 
     @property
     def typed(self) -> bool:
@@ -142,6 +144,8 @@ def random_graph(types: GraphTypes, nodes: int, seed: int) -> RandomGraph:
     for relation in types.relations:
         source, destination = types.ends(relation)
         made = _edges(g, counts[source], counts[destination], source == destination)
+        if types.reached:
+            made = _reaching(made, counts[source], counts[destination])
         columns = types.edge_features.get(relation)
         if columns:
             shape = len(made.src), columns
@@ -167,4 +171,14 @@ def _edges(g: torch.Generator, sources: int, destinations: int, within: bool) ->
     src = torch.cat([src[plain], hub, torch.zeros_like(hub), src[plain][:9], loops])
     dst = torch.cat([dst[plain], torch.zeros_like(hub), hub, dst[plain][:9], loops])
     weight = torch.rand(len(src), generator=g, dtype=torch.float64) + 0.25
+    return RandomEdges(src, dst, weight)
+
+
+def _reaching(edges: RandomEdges, sources: int, destinations: int) -> RandomEdges:
+    """The same with an edge to every node that has none."""
+    left = torch.ones(destinations, dtype=torch.bool)
+    left[edges.dst] = False
+    new = left.nonzero().flatten()
+    src, dst = torch.cat([edges.src, (new + 1) % sources]), torch.cat([edges.dst, new])
+    weight = torch.cat([edges.weight, edges.weight[: len(new)]])
     return RandomEdges(src, dst, weight)

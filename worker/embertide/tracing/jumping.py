@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import linear
 
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced
+from embertide.tracing.traced import Traced
 
 
 def jump(m: Any, xs: Sequence[Any]) -> Any:

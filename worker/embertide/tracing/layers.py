@@ -11,7 +11,7 @@ from embertide.models.after import fold_batch_norm
 from embertide.steps import ActivationKind
 from embertide.tracing.lower import Lowering
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Rows, Value
 
 Handler = Callable[..., Any]

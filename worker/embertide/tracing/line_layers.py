@@ -8,7 +8,7 @@ from torch import Tensor
 
 from embertide.models.after import fold_batch_norm
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 
 
 class Writer(Protocol):

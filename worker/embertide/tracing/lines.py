@@ -25,7 +25,8 @@ from embertide.tracing.line_names import (
     WITHIN,
 )
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
+from embertide.tracing.values import uniform
 
 
 @dataclass
@@ -118,14 +119,17 @@ class Lines:
         if isinstance(value, Node):
             return self.of(value)
         if isinstance(value, Tensor):
-            return repr(float(value)) if value.dim() == 0 else self._constant(value)
+            return _number(float(value)) if value.dim() == 0 else self._constant(value)
         if isinstance(value, (list, tuple)):
             return f"[{', '.join(self._value(one) for one in value)}]"
-        return repr(value.item() if isinstance(value, np.generic) else value)
+        return _number(value.item() if isinstance(value, np.generic) else value)
 
     def _constant(self, tensor: Tensor) -> str:
         at = self._at
         if at is not None and tensor.dim() >= at.value.dim() and tensor.shape[0] != 1:
+            number = uniform(tensor) if at.op in BINARY or at.op in REFLECTED else None
+            if number is not None:
+                return _number(number)
             raise refuse(
                 at.where,
                 f"a constant of shape {list(tensor.shape)} has a row for each node of one graph; it"
@@ -284,3 +288,8 @@ class Lines:
             else:
                 raise refuse(node.where, "columns are known by a slice, a number or a list of them")
         return name
+
+
+def _number(value: Any) -> str:
+    """As a line has it: infinity is a number too large for a float."""
+    return repr(value).replace("inf", "1e999") if isinstance(value, float) else repr(value)

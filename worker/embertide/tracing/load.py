@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import warnings
 from collections.abc import Mapping
@@ -49,6 +50,8 @@ def build(target: str, init: Mapping[str, Any]) -> nn.Module:
 
 def _import(path: Path) -> ModuleType:
     """Import a file by the name that it has in its own package, as its own imports expect."""
+    # DGL, imported where none is named, writes one into the home directory and tells of it.
+    os.environ.setdefault("DGLBACKEND", "pytorch")
     path = path.resolve()
     root, names = path.parent, [path.stem]
     while (root / "__init__.py").is_file():

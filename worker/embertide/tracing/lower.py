@@ -23,7 +23,7 @@ from embertide.steps import Program, Step
 from embertide.tracing.graphs import GraphTypes
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Pending, Rows, Stack
 
 
@@ -73,6 +73,8 @@ class Lowering:
             return made
         if isinstance(value, Rows):
             return value
+        if isinstance(value, Stack) and value.dim == 1:
+            return Rows(self.b.concat(tuple(self.name(one) for one in value.parts)))
         if isinstance(value, Stack):
             raise refuse(
                 node.where, f"{node.op} of a stack is not known; reduce it first: sum, mean or max"

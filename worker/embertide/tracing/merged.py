@@ -1,4 +1,4 @@
-"""One softmax over the in-edges of several relations, of keys times queries (HGTConv).
+"""One softmax over the in-edges of several relations: of keys times queries, or of any scores.
 
 Where several relations leave a node type, its keys and values are made once, and each relation's
 matrices are applied at the target (`relation_heads`): the rows of the type travel once for all.
@@ -15,11 +15,13 @@ from torch import Tensor
 
 from embertide.models.convs.relation_heads import merged, turned
 from embertide.tracing.lower import Lowering
-from embertide.tracing.messages import reduced, shares
+from embertide.tracing.message_lines import Ends
+from embertide.tracing.messages import Edges, reduced, shares
 from embertide.tracing.recording import Recording
 from embertide.tracing.scopes import Called
-from embertide.tracing.tape import Node, Traced, plain
+from embertide.tracing.traced import Node, Traced, plain
 from embertide.tracing.values import Rows
+from embertide.tracing.views import View
 
 Matrices = tuple[Tensor, Tensor, Tensor]
 """Of a relation: K_r and V_r [H, D, D], and [H, 1] what multiplies its scores."""
@@ -126,6 +128,43 @@ def _in_turn(
             )
     assert made is not None
     return made
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What comes along a relation: [E, H] scores, and [E, ...] what they weigh."""
+
+    edges: Edges
+    score: Any
+    value: Any
+
+
+def weighed_by_all(recording: Recording, name: str, parts: Sequence[Scored]) -> Traced:
+    """[N, H*F] the values of all relations into a node type, weighed by one softmax."""
+    ends, nodes = torch.cat([part.edges.own.dst for part in parts]), recording.graph.counts[name]
+    scores = torch.cat([plain(part.score) for part in parts])
+    values = torch.cat([plain(part.value).flatten(1) for part in parts])
+    share = shares(scores, ends, nodes)
+    weighed = values.view(len(values), share.shape[1], -1) * share.unsqueeze(-1)
+    total = reduced(weighed, ends, nodes, "sum").flatten(1)
+    pairs = tuple((part.score, part.value) for part in parts)
+    args = (pairs, tuple(part.edges.view for part in parts), recording.scopes.current())
+    return recording.tape.wrap(recording.tape.add("merge", args, {}, total, name))
+
+
+def lower_merged(
+    low: Lowering, pairs: Sequence[tuple[Node, Node]], views: Sequence[View], scope: Called
+) -> Rows:
+    """A softmax of each relation's own with its logarithm, merged behind all."""
+    names, (score, value) = list[str](), pairs[0]
+    heads, width = int(score.value[0].numel()), int(value.value[0].numel())
+    for (own_score, own_value), view in zip(pairs, views, strict=True):
+        ends = Ends(low, (own_score, own_value), view)
+        scores, values = ends.lines.of(own_score), ends.lines.of(own_value)
+        ends.lines.finish(scores, heads, "score")
+        ends.lines.finish(values, width)
+        names.append(ends.step(scope, "softmax", width + heads, log_sum=True))
+    return Rows(low.b.merge_softmax(tuple(names), width, heads))
 
 
 def _rows_of(low: Lowering, node: Node) -> str:

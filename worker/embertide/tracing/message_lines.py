@@ -9,30 +9,36 @@ from torch import Tensor
 from embertide.errors import ModelError
 from embertide.tracing.lines import Lines
 from embertide.tracing.lower import Lowering, along_edges
-from embertide.tracing.roles import is_features, is_weight, shaped
+from embertide.tracing.roles import filled_with, is_features, is_weight, shaped
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Rows
+from embertide.tracing.views import View
 
 
-def lower_message(low: Lowering, message: Node, reduce: Any, relation: str, scope: Called) -> Rows:
+def lower_message(low: Lowering, message: Node, reduce: Any, view: View, scope: Called) -> Rows:
     """Any message that lines can say; what it reads of an end is one tensor, side by side.
 
     Raises:
         ModelError: the message has an operation that no line says.
     """
-    ends = Ends(low, (message,), relation)
+    ends = Ends(low, (message,), view)
     width = int(message.value[0].numel())
     ends.lines.finish(ends.lines.of(message), width)
     return Rows(ends.step(scope, reduce, width))
 
 
 class Ends:
-    """What lines of a message read: ``s``, ``t``, ``w``, ``e`` and parameters."""
+    """What lines of a message read: ``s``, ``t``, ``w``, ``e`` and parameters.
 
-    def __init__(self, low: Lowering, messages: tuple[Node, ...], relation: str) -> None:
-        self.low, self.relation = low, relation
+    Attributes:
+        fills: what new self-loops have of ``w`` and ``e``.
+    """
+
+    def __init__(self, low: Lowering, messages: tuple[Node, ...], view: View) -> None:
+        self.low, self.view = low, view
+        self.fills: dict[str, Any] = {}
         self.lines = Lines(self.leaf, self.param)
         self.params: list[Tensor] = []
         self.weighted, self.features = False, 0
@@ -43,12 +49,12 @@ class Ends:
                 if rows not in self.tensors[node.op]:
                     self.tensors[node.op].append(rows)
 
-    def step(self, scope: Called, reduce: Any, width: int) -> str:
+    def step(self, scope: Called, reduce: Any, width: int, *, log_sum: bool = False) -> str:
         """The step of the lines that were written; returns its tensor."""
         x, target = self._joined("source"), self._joined("target")
         params = tuple(self.low.constant(tensor, "value") for tensor in self.params)
         self.low.begin(scope)
-        with self.low.over(self.relation):
+        with self.low.over(self.view.relation):
             return self.low.b.message(
                 x or self._any_source(),
                 tuple(self.lines.text),
@@ -56,18 +62,22 @@ class Ends:
                 reduce=reduce,
                 target=target or None,
                 params=params,
+                loops=self.view.loops,
+                loop_weight=self.fills.get("w", 1.0),
                 edge_weight=self.weighted,
+                log_sum=log_sum,
                 edge_features=self.features,
+                loop_features=self.fills.get("e", "mean"),
             )
 
     def _any_source(self) -> str:
         """Features of the source type, for a message that reads nothing of its source."""
-        source = self.low.types.ends(self.relation)[0]
+        source = self.low.types.ends(self.view.relation)[0]
         found = self.low.b.inputs.get(source)
         if found is None:
             raise ModelError(
-                f"a message along {self.relation} reads nothing of its source, and {source} has no"
-                " features; give it one column of ones"
+                f"a message along {self.view.relation} reads nothing of its source, and {source}"
+                " has no features; give it one column of ones"
             )
         return found
 
@@ -79,9 +89,11 @@ class Ends:
         whole = _values(node) == _values(shaped(node))
         if is_weight(node) and whole:
             self.weighted = True
+            self._fill("w", node)
             return self.lines.add(f"reshape(w, {shape})")
         if is_features(node) and whole:
             self.features = shaped(node).value.shape[1]
+            self._fill("e", node)
             return "e" if shape == [self.features] else self.lines.add(f"reshape(e, {shape})")
         if not node.edges or node.op == "input":
             raise refuse(
@@ -89,6 +101,17 @@ class Ends:
                 "a message reads something else than its edge's ends, weight and features",
             )
         return None
+
+    def _fill(self, name: str, node: Node) -> None:
+        """Note what new self-loops have."""
+        if self.view.loops in ("single", "more"):
+            fill = filled_with(node)
+            if self.fills.setdefault(name, fill) != fill:
+                raise refuse(
+                    node.where,
+                    f"new self-loops have {fill!r} here, and {self.fills[name]!r} elsewhere in the"
+                    " same message; add them once",
+                )
 
     def _end(self, node: Node, shape: list[int]) -> str:
         known, rows = self.tensors[node.op], self._rows(node)

@@ -9,23 +9,35 @@ import torch
 from torch import Tensor
 
 from embertide.kernels.segments import Reduce
-from embertide.tracing.graphs import RandomGraph
+from embertide.tracing.graphs import RandomEdges, RandomGraph
+from embertide.tracing.roles import filled_with
 from embertide.tracing.scopes import Called
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Tape, Traced, plain
+from embertide.tracing.tape import Tape
+from embertide.tracing.traced import Traced, plain
+from embertide.tracing.views import View
+
+DegreeOf = Literal["in", "out", "weight", "out_weight"]
+"""Edges into a node or out of it; or the sum of their weights."""
 
 
 @dataclass(frozen=True)
 class Edges:
-    """The edges of one relation of the traced graph: takes tensors to them and back."""
+    """The edges of one relation of the traced graph: takes tensors to them and back.
+
+    Attributes:
+        view: the relation and its self-loops.
+        own: the edges so seen.
+    """
 
     tape: Tape
     graph: RandomGraph
-    relation: str = ""
+    view: View
+    own: RandomEdges
 
     @property
     def _ends(self) -> tuple[str, str]:
-        return self.graph.types.ends(self.relation)
+        return self.graph.types.ends(self.view.relation)
 
     @property
     def sources(self) -> int:
@@ -39,11 +51,11 @@ class Edges:
 
     def source(self, x: Any) -> Any:
         """[E, ...] the rows of each edge's source."""
-        return self._taken("source", x, self.graph.edges[self.relation].src, self._ends[0])
+        return self._taken("source", x, self.own.src, self._ends[0])
 
     def target(self, x: Any) -> Any:
         """[E, ...] the rows of each edge's destination."""
-        return self._taken("target", x, self.graph.edges[self.relation].dst, self._ends[1])
+        return self._taken("target", x, self.own.dst, self._ends[1])
 
     def _taken(self, op: str, x: Any, ends: Tensor, node_type: str) -> Any:
         if not isinstance(x, Traced) or x.node.edges:
@@ -51,10 +63,10 @@ class Edges:
         if x.node.of != node_type:
             raise refuse(
                 here(),
-                f"the {op}s of {self.relation} are nodes of {node_type}, but what is read of them"
-                f" is a tensor of {x.node.of}; give it the other one",
+                f"the {op}s of {self.view.relation} are nodes of {node_type}, but what is read of"
+                f" them is a tensor of {x.node.of}; give it the other one",
             )
-        return self.tape.wrap(self.tape.add(op, (x,), {}, plain(x)[ends], self.relation))
+        return self.tape.wrap(self.tape.add(op, (x,), {}, plain(x)[ends], self.view.name))
 
     def aggregate(self, message: Any, reduce: Reduce, scope: Called) -> Traced:
         """[N, ...] what arrives at each node; zeros where nothing does.
@@ -63,33 +75,37 @@ class Edges:
             scope: of the module that does it.
         """
         self._check(message)
-        ends = self.graph.edges[self.relation].dst
-        value = reduced(plain(message), ends, self.destinations, reduce)
-        args = (message, reduce, self.relation, scope)
+        value = reduced(plain(message), self.own.dst, self.destinations, reduce)
+        args = (message, reduce, self.view, scope)
         return self.tape.wrap(self.tape.add("aggregate", args, {}, value, self._ends[1]))
 
     def softmax(self, scores: Any) -> Traced:
         """[E, ...] scores as shares that add up to 1 over the in-edges of each node."""
         self._check(scores)
-        ends = self.graph.edges[self.relation].dst
-        value = shares(plain(scores), ends, self.destinations)
+        value = shares(plain(scores), self.own.dst, self.destinations)
         return self.tape.wrap(self.tape.add("edge_softmax", (scores,), {}, value))
 
-    def degree(self, of: Literal["in", "out"]) -> Traced:
-        """[N] how many edges each node has, as float64, at one end of the relation."""
-        edges, at = self.graph.edges[self.relation], int(of == "in")
-        counts = (self.sources, self.destinations)
-        value = torch.bincount((edges.src, edges.dst)[at], minlength=counts[at]).double()
-        args = (of, self.relation)
+    def degree(self, of: DegreeOf, weight: Any = None) -> Traced:
+        """[N] how many edges each node has, as float64, at one end of the relation.
+
+        Args:
+            weight: [E] what each edge counts, for the sums of weights.
+        """
+        at = int(of in ("in", "weight"))
+        ends, nodes = (self.own.src, self.own.dst)[at], (self.sources, self.destinations)[at]
+        each = torch.ones(len(ends), dtype=torch.float64) if weight is None else plain(weight)
+        value = reduced(each.flatten(), ends, nodes, "sum")
+        args = (of, self.view, 1.0 if weight is None else filled_with(weight.node))
         return self.tape.wrap(self.tape.add("degree", args, {}, value, self._ends[at]))
 
     def _check(self, message: Any) -> None:
         if not isinstance(message, Traced) or not message.node.edges:
             raise refuse(here(), "the message does not depend on the edges' ends")
-        if message.node.of != self.relation:
+        if message.node.of != self.view.name:
             raise refuse(
                 here(),
-                f"a message along {message.node.of} is summed over the edges of {self.relation}",
+                f"a message along {message.node.of or 'the edges'} is summed over"
+                f" {self.view.name or 'the edges'}",
             )
 
 

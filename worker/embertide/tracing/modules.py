@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,11 +26,11 @@ from embertide.tracing.propagation import Propagate
 from embertide.tracing.recording import Recording
 from embertide.tracing.relations import watch_relations
 from embertide.tracing.respelling import PARTS, key_of, respelled
-from embertide.tracing.roles import ALL, is_features, is_weight, relation_of
+from embertide.tracing.roles import ALL, edges_of, is_features, is_weight
 from embertide.tracing.scopes import Called
-from embertide.tracing.softmaxes import softmaxes_recorded
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced, plain
+from embertide.tracing.stand_ins import standing_in
+from embertide.tracing.traced import Traced, plain
 
 
 @contextmanager
@@ -57,7 +58,7 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
                 patched.append((one, "forward"))
             elif is_message_passing(one):
                 patched += _hook(one, recording)
-        with softmaxes_recorded(recording):
+        with standing_in(recording):
             yield
     finally:
         for one, name in patched:
@@ -105,6 +106,8 @@ class _Call:
         features = bound.get(self.conv.features)
         if (
             (pair[1] is not pair[0] and not self._knows(pair))
+            or self._is_changed(bound)
+            or (self.conv.one_frame and isinstance(xs, tuple) and self._is_within(pair))
             or (matrix is not None and self.conv.has_bias(self.module))
             or (features is not None and self._computes(features))
             or self.conv.by_messages(self.module)
@@ -155,6 +158,21 @@ class _Call:
             )
         return True
 
+    def _is_within(self, pair: Any) -> bool:
+        """Whether both ends are of one node type."""
+        return isinstance(pair[1], Traced) and pair[0].node.of == pair[1].node.of
+
+    def _is_changed(self, bound: dict[str, Any]) -> bool:
+        """Whether edges have other self-loops than the graph, or weights that were computed."""
+        given = bound.get("edge_index"), bound.get(self.conv.weight)
+        traced = [one.node for one in given if isinstance(one, Traced)]
+        name = edges_of(traced[0]) if traced else None
+        changed = name in self.recording.edges and name not in self.recording.types.relations
+        weight = bound.get(self.conv.weight)
+        return changed or (
+            isinstance(weight, Traced) and weight.node.edges and not is_weight(weight.node)
+        )
+
     def _check_features(self, x: Any) -> None:
         if x is None and self.recording.types.typed:
             raise self._refuse(
@@ -169,10 +187,11 @@ class _Call:
 
     def _traced(self, called: Called, args: Any, kwargs: Any) -> Any:
         """By what it does."""
+        instead = respelled(self.recording, self.module) or partial(self.forward, self.module)
         hooked = _hook(self.module, self.recording) if is_message_passing(self.module) else []
         try:
             with self.recording.scopes.within(called):
-                return self.forward(self.module, *args, **kwargs)
+                return instead(*args, **kwargs)
         finally:
             for one, name in hooked:
                 del one.__dict__[name]
@@ -224,7 +243,7 @@ class _Call:
                 f"is given no edges: its relation is not among the graph's; it has"
                 f" {self.recording.types}"
             )
-        found = relation_of(value.node) if isinstance(value, Traced) else None
+        found = edges_of(value.node) if isinstance(value, Traced) else None
         if found is None:
             where = f" at {value.node.where}" if isinstance(value, Traced) else ""
             raise self._refuse(

@@ -21,23 +21,23 @@ from embertide.tracing.merged import Matrices, OfRelation, attended
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import ALL, shaped
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced
 from embertide.tracing.together import joined, parts_of
+from embertide.tracing.traced import Traced
 
-_BY_NUMBER = (
-    "name the graph's node types and its relations, in the order of their numbers, by --graph"
-)
+HINT = "name the graph's node types and its relations, in the order of their numbers, by --graph"
 
 
 def rgcn(recording: Recording, m: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
     """PyG's RGCNConv and FastRGCNConv on the edges of all relations."""
-    if not (_is(x, "x") and _is(edge_index, "edge_index") and _is(edge_type, "edge_type")):
+    if not (
+        is_given(x, "x") and is_given(edge_index, "edge_index") and is_given(edge_type, "edge_type")
+    ):
         raise refuse(
             here(),
             f"{type(m).__name__} is known with the features of all nodes as x, and with edge_index"
-            f" and edge_type as the graph has them; {_BY_NUMBER}",
+            f" and edge_type as the graph has them; {HINT}",
         )
-    _check_count(m, recording.types.relations, m.num_relations, "relations")
+    check_count(m, recording.types.relations, m.num_relations, "relations")
     parts = parts_of(recording, x)
     reduce = REDUCES.get(str(m.aggr))
     if reduce is None:
@@ -57,7 +57,7 @@ def _pyg_weight(m: Any, at: int) -> Tensor:
     if m.num_bases is not None:
         basis: Tensor = m.comp[at] @ weight.flatten(1)
         return basis.view(weight.shape[1:])
-    return _diagonal(*weight[at]) if m.num_blocks is not None else weight[at]
+    return diagonal(*weight[at]) if m.num_blocks is not None else weight[at]
 
 
 def rel_graph(
@@ -77,7 +77,7 @@ def rel_graph(
     del presorted
     _check_graph(m, g, feat, {"etypes": (etypes, "edge_type")})
     reduce, weighted = _reduction(m, g, norm)
-    _check_count(m, recording.types.relations, m.linear_r.num_types, "relations")
+    check_count(m, recording.types.relations, m.linear_r.num_types, "relations")
     parts = parts_of(recording, feat)
     found = _relational(
         recording,
@@ -103,9 +103,9 @@ def _reduction(m: Any, g: TogetherGraph, norm: Any) -> tuple[Reduce, bool]:
     """How messages are reduced by a ``norm``, and whether edge weights multiply them."""
     if norm is None:
         return ("mean" if g.normed else "sum"), False
-    if _is(norm, "norm"):
+    if is_given(norm, "norm"):
         return "mean", False
-    if _is(norm, "edge_weight"):
+    if is_given(norm, "edge_weight"):
         return "sum", True
     raise refuse(
         here(),
@@ -128,8 +128,8 @@ def dgl_hgt(
     del presorted
     types = recording.types
     _check_graph(m, g, x, {"ntype": (ntype, "node_type"), "etype": (etype, "edge_type")})
-    _check_count(m, types.relations, len(m.relation_pri[0]), "relations")
-    _check_count(m, types.nodes, len(m.skip), "node types")
+    check_count(m, types.relations, len(m.relation_pri[0]), "relations")
+    check_count(m, types.nodes, len(m.skip), "node types")
     numbers = {name: at for at, name in enumerate(types.nodes)}
     parts, into = parts_of(recording, x), dict[str, list[OfRelation]]()
     leaving = Counter(types.ends(relation)[0] for relation in types.relations)
@@ -155,7 +155,7 @@ def dgl_hgt(
             h = attended(recording, name, query, into[name], m.num_heads)
             h = m.drop(h @ m.linear_a.W[number])
         else:
-            h = _nothing(part, m.head_size * m.num_heads)
+            h = nothing(part, m.head_size * m.num_heads)
         share = m.skip[number].sigmoid()
         own = part @ m.residual_w if part.shape != h.shape else part
         h = h * share + own * (1 - share)
@@ -174,8 +174,8 @@ def _hgt_matrices(m: Any, at: int) -> Matrices:
 def _folded(m: Any, x: Any, number: int, matrices: Matrices) -> tuple[Any, Any]:
     """[N, H*D] keys and values through a relation's matrices, each one product."""
     of_key, of_value, prior = matrices
-    key = x @ (m.linear_k.W[number] @ _diagonal(*(of_key * prior.unsqueeze(-1))))
-    return key, x @ (m.linear_v.W[number] @ _diagonal(*of_value))
+    key = x @ (m.linear_k.W[number] @ diagonal(*(of_key * prior.unsqueeze(-1))))
+    return key, x @ (m.linear_v.W[number] @ diagonal(*of_value))
 
 
 def typed_linear(
@@ -199,13 +199,13 @@ def _by_number(
     recording: Recording, m: Any, x: Any, numbers: Any, apply: Callable[[Any, int], Any]
 ) -> Any:
     """A product of each node type's own."""
-    if not isinstance(x, Traced) or x.node.edges or not _is(numbers, "node_type"):
+    if not isinstance(x, Traced) or x.node.edges or not is_given(numbers, "node_type"):
         raise refuse(
             here(),
             f"{type(m).__name__} is known on rows of nodes, with the numbers of their types as the"
-            f" graph has them; {_BY_NUMBER}",
+            f" graph has them; {HINT}",
         )
-    _check_count(m, recording.types.nodes, m.num_types, "node types")
+    check_count(m, recording.types.nodes, m.num_types, "node types")
     order = list(recording.types.nodes)
     parts = parts_of(recording, x)
     return joined(recording, {name: apply(part, order.index(name)) for name, part in parts.items()})
@@ -233,10 +233,10 @@ def _relational(
             message = message * recording.edge_weight[relation].view(-1, 1)
         total = edges.aggregate(message, reduce, recording.scopes.current()) @ weight(at)
         found[destination] = found[destination] + total if destination in found else total
-    return {name: found.get(name, _nothing(part, width)) for name, part in parts.items()}
+    return {name: found.get(name, nothing(part, width)) for name, part in parts.items()}
 
 
-def _nothing(part: Any, width: int) -> Any:
+def nothing(part: Any, width: int) -> Any:
     """Zeros for a node type to which no relation leads."""
     return linear(part, torch.zeros(width, part.shape[1]))
 
@@ -246,15 +246,16 @@ def _dgl_weight(m: Any, at: int) -> Tensor:
     if m.regularizer != "bdd":
         weight: Tensor = m.get_weight()[at]
         return weight
-    return _diagonal(*m.W[at].view(m.num_bases, m.submat_in, m.submat_out))
+    return diagonal(*m.W[at].view(m.num_bases, m.submat_in, m.submat_out))
 
 
-def _diagonal(*blocks: Tensor) -> Tensor:
+def diagonal(*blocks: Tensor) -> Tensor:
+    """A matrix of blocks."""
     found: Tensor = torch.block_diag(*blocks)
     return found
 
 
-def _is(value: Any, role: str) -> bool:
+def is_given(value: Any, role: str) -> bool:
     """Whether it is what all nodes, or all edges, have: features, ends or numbers.
 
     Features may be computed; all nodes' are those of the only type, where there is one.
@@ -267,17 +268,18 @@ def _is(value: Any, role: str) -> bool:
 
 
 def _check_graph(m: Any, g: Any, x: Any, numbers: Mapping[str, tuple[Any, str]]) -> None:
-    wrong = [name for name, (value, role) in numbers.items() if not _is(value, role)]
-    if not isinstance(g, TogetherGraph) or not _is(x, "x") or wrong:
+    wrong = [name for name, (value, role) in numbers.items() if not is_given(value, role)]
+    if not isinstance(g, TogetherGraph) or not is_given(x, "x") or wrong:
         what = " and ".join(wrong or ["the graph"])
         raise refuse(
             here(),
             f"{type(m).__name__} is known on the whole graph, with g.edata[dgl.ETYPE] and"
-            f" g.ndata[dgl.NTYPE] as numbers of types; {what} is something else; {_BY_NUMBER}",
+            f" g.ndata[dgl.NTYPE] as numbers of types; {what} is something else; {HINT}",
         )
 
 
-def _check_count(m: Any, known: Any, count: int, what: str) -> None:
+def check_count(m: Any, known: Any, count: int, what: str) -> None:
+    """Refuse a module for another number of types than the graph has."""
     if len(known) != count:
         raise refuse(
             here(),

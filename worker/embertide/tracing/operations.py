@@ -26,6 +26,8 @@ SAME_WAY = (
 
 IN_PLACE = (
     *("relu_", "elu_", "leaky_relu_", "silu_", "tanh_", "sigmoid_", "dropout_"),
-    *("add_", "sub_", "mul_", "div_", "neg_", "squeeze_", "unsqueeze_"),
+    *("add_", "sub_", "mul_", "div_", "neg_", "squeeze_", "unsqueeze_", "masked_fill_", "pow_"),
+    *("clamp_", "clamp_min_", "clamp_max_", "sqrt_", "rsqrt_", "square_", "abs_", "exp_", "log_"),
+    *("reciprocal_",),
 )
 """Operations in place that are the same as a new value for the same name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -104,6 +105,16 @@ def _check_together(kind: str, graph: GraphTypes, tables: Mapping[str, str]) -> 
             f"{kind} has the nodes of all types in one tensor, so that no table is of one type;"
             " name one node type, and a relation for each number"
         )
+
+
+_REACHED = {("dgl", "EGATConv")}
+"""Modules that refuse nodes without in-edges, by package and class."""
+
+
+def reached(module: nn.Module, types: GraphTypes) -> GraphTypes:
+    """A graph's types, with in-edges at every node where the module refuses it otherwise."""
+    demands = bool({key_of(one) for one in module.modules()} & _REACHED)
+    return replace(types, reached=True) if demands else types
 
 
 def _forget_graph(module: nn.Module) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from embertide.tracing.aggregations import aggregated
 from embertide.tracing.messages import Edges
 from embertide.tracing.recording import Recording
-from embertide.tracing.roles import ALL, relation_of
+from embertide.tracing.roles import ALL, edges_of
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced
+from embertide.tracing.traced import Traced
 
 
 class Propagate:
@@ -30,16 +30,25 @@ class Propagate:
         del size
         m, edges = self.module, self._edges(edge_index)
         base: Any = next(kind for kind in type(m).__mro__ if kind.__name__ == "MessagePassing")
-        if type(m).aggregate is not base.aggregate:
+        message = m.message(**self._arguments("message", edges, kwargs))
+        if type(m).aggregate is base.aggregate:
+            scope = self.recording.scopes.current()
+            out = aggregated(edges, message, m.aggr_module, scope, self.name)
+        else:
+            out = self._own_aggregate(message, edges, kwargs)
+        return m.update(out, **self._arguments("update", edges, kwargs, skip=1))
+
+    def _own_aggregate(self, message: Any, edges: Edges, given: dict[str, Any]) -> Any:
+        arguments = self._arguments("aggregate", edges, given, skip=1)
+        out = self.module.aggregate(message, **arguments)
+        if not isinstance(out, Traced) or out.node.edges:
             raise refuse(
                 here(),
-                f"{self.name} has an aggregate of its own; known are PyG's: give the name of one as"
-                " aggr",
+                f"{self.name} has an aggregate of its own that gives no row for each node; use"
+                " torch_geometric.utils.scatter(inputs, index, dim=0, dim_size=dim_size), or give"
+                " the name of PyG's as aggr",
             )
-        message = m.message(**self._arguments("message", edges, kwargs))
-        scope = self.recording.scopes.current()
-        out = aggregated(edges, message, m.aggr_module, scope, self.name)
-        return m.update(out, **self._arguments("update", edges, kwargs, skip=1))
+        return out
 
     def update_edges(self, edge_index: Any, size: Any = None, **kwargs: Any) -> Any:
         """In place of ``edge_updater``: tensors of the edges."""
@@ -48,24 +57,25 @@ class Propagate:
         return self.module.edge_update(**self._arguments("edge_update", edges, kwargs))
 
     def _edges(self, edge_index: Any) -> Edges:
-        relation = relation_of(edge_index.node) if isinstance(edge_index, Traced) else None
+        found = edges_of(edge_index.node) if isinstance(edge_index, Traced) else None
         if edge_index is None:
             raise refuse(
                 here(),
                 f"{self.name} is given no edges: its relation is not among the graph's, which has"
                 f" {self.recording.types}",
             )
-        if relation is None or relation == ALL:
+        if found is None or found == ALL:
             raise refuse(
                 here(),
                 f"{self.name} propagates along edges that were changed; only the job's own edges"
-                " are known, one relation at a time: add loops or drop edges there",
+                " are known, one relation at a time, with PyG's functions for self-loops: drop or"
+                " turn edges in the job",
             )
         if self.module.flow != "source_to_target":
             raise refuse(
                 here(), f"{self.name} has flow={self.module.flow!r}; turn the edges in the manifest"
             )
-        return self.recording.edges[relation]
+        return self.recording.edges[found]
 
     def _arguments(
         self, hook: str, edges: Edges, given: dict[str, Any], skip: int = 0
@@ -73,7 +83,9 @@ class Propagate:
         """What a hook is called with: ``x_j`` and ``x_i`` are the rows at the edges' ends."""
         names = list(inspect.signature(getattr(self.module, hook)).parameters.items())[skip:]
         of_graph = {
-            **dict.fromkeys(("index", "edge_index_i"), self.recording.index[edges.relation]),
+            **dict.fromkeys(("index", "edge_index_i"), self.recording.index[edges.view.name]),
+            "edge_index_j": self.recording.origin[edges.view.name],
+            "edge_index": self.recording.edge_index[edges.view.name],
             "ptr": None,
             "size_i": edges.destinations,
             "size_j": edges.sources,

@@ -2,36 +2,71 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from torch import Tensor
+
+from embertide.tracing.edge_ends import EdgeEnds
 from embertide.tracing.graphs import GraphTypes, RandomGraph
 from embertide.tracing.messages import Edges
 from embertide.tracing.scopes import Scopes
-from embertide.tracing.tape import Tape, Traced
+from embertide.tracing.tape import Tape
+from embertide.tracing.traced import Traced
+from embertide.tracing.views import View
 
 
 class Recording:
     """One run on one graph.
 
     Attributes:
-        edges: relation -> takes tensors to its edges and back.
+        edges: relation -> takes tensors to its edges and back; also by the names of changed ones.
         x: node type -> its features.
-        edge_index, edge_weight, index: relation -> its edges, their weights, their destinations.
+        edge_index, index, origin: relation -> its edges, their destinations and their sources.
+        edge_weight: relation -> weights of its edges.
         edge_features: relation -> features of its edges, of those that have some.
     """
 
     def __init__(self, graph: RandomGraph, scopes: Scopes) -> None:
         self.graph, self.scopes = graph, scopes
-        self.tape = tape = Tape(scopes.names, graph.counts)
-        self.edges = {relation: Edges(tape, graph, relation) for relation in graph.edges}
-        self.x = {name: tape.input("x", x, name) for name, x in graph.x.items()}
-        self.edge_index = self._of_edges("edge_index", "edge_index")
+        self.edges: dict[str, Edges] = {}
+        self.edge_index: dict[str, Traced] = {}
+        self.index: dict[str, Traced] = {}
+        self.origin: dict[str, Traced] = {}
+        self.tape = Tape(scopes.names, graph.counts, EdgeEnds(self.edges, self.origin, self.index))
+        self.x = {name: self.tape.input("x", x, name) for name, x in graph.x.items()}
+        for relation in graph.edges:
+            self._add(View(relation))
         self.edge_weight = self._of_edges("edge_weight", "weight")
         self.edge_features = self._of_edges("edge_features", "features")
-        self.index = self._of_edges("index", "dst")
 
     @property
     def types(self) -> GraphTypes:
         """Of the graph."""
         return self.graph.types
+
+    def seen(self, view: View) -> Edges:
+        """The edges of a relation with other self-loops."""
+        if view.name not in self.edges:
+            self._add(view)
+        return self.edges[view.name]
+
+    def of_loops(self, role: str, view: View, value: Tensor, fill: Any) -> Traced:
+        """Weights or features of edges with other self-loops.
+
+        Args:
+            fill: what new self-loops have.
+        """
+        return self.tape.wrap(self.tape.add("input", (role, view.name, fill), {}, value, view.name))
+
+    def _add(self, view: View) -> None:
+        own = self.graph.edges[view.relation]
+        if view.loops != "keep":
+            own = view.of(own, self.graph.counts[self.types.ends(view.relation)[0]])
+        name, of_edges = view.name, self.tape.input
+        self.edges[name] = Edges(self.tape, self.graph, view, own)
+        self.edge_index[name] = of_edges("edge_index", own.edge_index, name)
+        self.index[name] = of_edges("index", own.dst, name)
+        self.origin[name] = of_edges("origin", own.src, name)
 
     def _of_edges(self, role: str, attribute: str) -> dict[str, Traced]:
         return {

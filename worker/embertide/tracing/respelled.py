@@ -17,9 +17,9 @@ from torch.nn.functional import gelu, leaky_relu, linear
 
 from embertide.tracing.merged import Matrices, OfRelation, attended
 from embertide.tracing.recording import Recording
-from embertide.tracing.roles import relation_of
+from embertide.tracing.roles import edges_of
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced, plain
+from embertide.tracing.traced import Traced, plain
 
 _KEY, _QUERY, _VALUE = 0, 1, 2
 """Where HGTConv's one Linear of a node type has them."""
@@ -37,7 +37,7 @@ def hgt(
         if relations > 1
     }
     for at, triple in enumerate(m.edge_types):
-        relation = _relation(m, edge_index_dict.get(triple))
+        relation = _relation(recording, m, edge_index_dict.get(triple))
         source, _, destination = triple
         # The relation's prior and the scale of scores.
         prior = m.p_rel["__".join(triple)].view(-1, 1) / math.sqrt(m.out_channels // m.heads)
@@ -91,7 +91,7 @@ def han(
     }
     parts: dict[str, list[Any]] = {}
     for triple, edge_index in edge_index_dict.items():
-        edges, stored = recording.edges[_relation(m, edge_index)], "__".join(triple)
+        edges, stored = recording.edges[_relation(recording, m, edge_index)], "__".join(triple)
         source, target = rows[triple[0]], rows[triple[2]]
         own = (source * m.lin_src[stored]).sum(dim=-1), (target * m.lin_dst[stored]).sum(dim=-1)
         score = leaky_relu(edges.source(own[0]) + edges.target(own[1]), m.negative_slope)
@@ -113,11 +113,11 @@ def _shared(recording: Recording, m: Any, name: str, made: list[Any]) -> Any:
     return recording.tape.wrap(recording.tape.add("semantic", args, {}, value, name))
 
 
-def _relation(m: Any, edge_index: Any) -> str:
-    found = relation_of(edge_index.node) if isinstance(edge_index, Traced) else None
-    if found is None:
+def _relation(recording: Recording, m: Any, edge_index: Any) -> str:
+    found = edges_of(edge_index.node) if isinstance(edge_index, Traced) else None
+    if found not in recording.types.relations:
         raise refuse(
             here(),
             f"{type(m).__name__} is not given the graph's own edges of each of its relations",
         )
-    return found
+    return str(found)

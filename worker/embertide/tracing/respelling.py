@@ -9,8 +9,10 @@ from typing import Any
 from embertide.tracing.dgl_towers import tower
 from embertide.tracing.jumping import jump
 from embertide.tracing.numbered import dgl_hgt, hetero_linear, rel_graph, rgcn, typed_linear
+from embertide.tracing.numbered_attention import rgat
 from embertide.tracing.recording import Recording
 from embertide.tracing.respelled import han, hgt
+from embertide.tracing.respelled_filters import arma, cheb, edge_weight_norm, egat
 
 Key = tuple[str, str]
 """Package and class of a module."""
@@ -23,12 +25,20 @@ BY_RELATION: dict[Key, Callable[..., Any]] = {
 BY_NUMBER: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "RGCNConv"): rgcn,
     ("torch_geometric", "FastRGCNConv"): rgcn,
+    ("torch_geometric", "RGATConv"): rgat,
     ("torch_geometric", "HeteroLinear"): hetero_linear,
     ("dgl", "RelGraphConv"): rel_graph,
     ("dgl", "HGTConv"): dgl_hgt,
     ("dgl", "TypedLinear"): typed_linear,
 }
 """With types told by numbers."""
+WITHIN: dict[Key, Callable[..., Any]] = {
+    ("torch_geometric", "ARMAConv"): arma,
+    ("torch_geometric", "ChebConv"): cheb,
+    ("dgl", "EdgeWeightNorm"): edge_weight_norm,
+    ("dgl", "EGATConv"): egat,
+}
+"""Of one relation; where steps of their own say them, as `known` tells, these are not asked."""
 PARTS = {("dgl", "PNAConvTower"), ("dgl", "DGNConvTower")}
 """Parts of a convolution, which make one layer with it."""
 _JUMPS = {("torch_geometric", "JumpingKnowledge"), ("dgl", "JumpingKnowledge")}
@@ -41,7 +51,7 @@ def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
         return partial(jump, module)
     if key in PARTS:
         return partial(tower, recording, module)
-    found = BY_RELATION.get(key) or BY_NUMBER.get(key)
+    found = BY_RELATION.get(key) or BY_NUMBER.get(key) or WITHIN.get(key)
     return None if found is None else partial(found, recording, module)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 
 ALL = "*"
 """In place of a relation: the edges of all of them, one after another."""
@@ -33,14 +35,24 @@ def is_features(node: Node) -> bool:
     return True
 
 
-def relation_of(node: Node) -> str | None:
-    """The relation whose own ``edge_index`` it is; None if it is no such."""
+def filled_with(node: Node) -> Any:
+    """What the self-loops that a module added have, of weights or features of edges."""
+    return (*shaped(node).args, 1.0)[2]
+
+
+def edges_of(node: Node) -> str | None:
+    """Which edges it is the ``edge_index`` of, changed or not; None if it is no such."""
     return _input(node, "edge_index")
 
 
 def target_of(node: Node) -> str | None:
-    """The relation whose destinations it is, edge by edge; None if it is no such."""
+    """Which edges it is the destinations of, edge by edge; None if it is no such."""
     return _input(node, "index")
+
+
+def origin_of(node: Node) -> str | None:
+    """Which edges it is the sources of, edge by edge; None if it is no such."""
+    return _input(node, "origin")
 
 
 def _input(node: Node, role: str) -> str | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from embertide.tracing.lines import Lines
 from embertide.tracing.lower import Lowering
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node
+from embertide.tracing.traced import Node
 from embertide.tracing.values import Pending, Pieces, Rows, Stack
 
 

@@ -27,8 +27,8 @@ from embertide.tracing.roles import ALL
 from embertide.tracing.scopes import Scopes
 from embertide.tracing.source import place_of, refuse
 from embertide.tracing.tables import filled
-from embertide.tracing.tape import Node, Traced
 from embertide.tracing.together import separated, spans
+from embertide.tracing.traced import Node, Traced
 
 _NORM: Field = ("norm", ALL)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from embertide.errors import ModelError
 from embertide.tracing.graphs import GraphTypes
 from embertide.tracing.source import here, refuse
-from embertide.tracing.tape import Traced, plain
+from embertide.tracing.traced import Traced, plain
 
 Tables = Mapping[str, nn.Parameter]
 """Node type -> [N, D]; the type is "" where the graph has one."""

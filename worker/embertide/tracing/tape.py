@@ -8,9 +8,9 @@ parameters alone) are constants and leave no nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -24,59 +24,17 @@ from embertide.tracing.over_nodes import (
     statistic_of,
 )
 from embertide.tracing.source import here, refuse
+from embertide.tracing.traced import Node, Traced, as_nodes, name_of, plain, traced_in
 
-_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree")
+_TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree", "merge")
 """Operations that take rows of nodes to edges, and back."""
 
 
-@dataclass(eq=False, repr=False)
-class Node:
-    """One recorded operation.
+class EndsOfEdges(Protocol):
+    """What knows the ends of edges; `edge_ends.EdgeEnds`."""
 
-    Attributes:
-        op: the function's short name, ``input`` or ``conv``; ``item`` is one of several results.
-        args: traced tensors stand as their nodes, all else as it was passed.
-        value: what it gave on the traced graph.
-        where: ``file:line`` in the user's code.
-        edges: whether it has one row for each edge, not for each node.
-        number: of operations before it.
-        of: the node type whose rows it has, or the relation; "" where a graph has one of each.
-        within: names of the calls of modules that were under way.
-        whole: whether every node has the same row, which is a statistic over all of them.
-    """
-
-    op: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    value: Any
-    where: str
-    edges: bool = False
-    number: int = 0
-    of: str = ""
-    within: tuple[str, ...] = ()
-    whole: bool = False
-
-    def sources(self) -> list[Node]:
-        """The nodes that it reads."""
-        return list(_nodes_in((self.args, tuple(self.kwargs.values()))))
-
-
-class Traced(Tensor):
-    """A tensor that knows the node that made it."""
-
-    node: Node
-    tape: Tape
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Do it with plain tensors and record it; what stands for tensors itself does it itself."""
-        if not all(issubclass(one, Tensor) for one in types):
-            return NotImplemented
-        kwargs = dict(kwargs or {})
-        tape = next(one.tape for one in _traced_in((args, tuple(kwargs.values()))))
-        return tape.call(func, args, kwargs)
+    def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What a function of torch gives of them; None of other calls."""
 
 
 @dataclass
@@ -86,17 +44,19 @@ class Tape:
     Attributes:
         within: names of the calls of modules that are under way.
         counts: node type -> N.
+        ends: does what a module does with an ``edge_index`` and its rows.
     """
 
     within: Callable[[], tuple[str, ...]] = tuple
     counts: Mapping[str, int] = field(default_factory=dict)
+    ends: EndsOfEdges | None = None
     nodes: list[Node] = field(default_factory=list)
 
     def input(self, role: str, value: Tensor, of: str = "") -> Traced:
         """A tensor that every graph has.
 
         Args:
-            role: ``x``, or of edges ``edge_index``, ``edge_weight`` or ``index``.
+            role: ``x``, or of edges ``edge_index``, ``edge_weight``, ``index`` or ``origin``.
             of: its node type or relation.
         """
         return self.wrap(self.add("input", (role, of), {}, value, of))
@@ -147,12 +107,17 @@ class Tape:
         kwargs.pop("out", None)
         if name in IN_PLACE or kwargs.pop("inplace", False):
             return self._replace(func, name.rstrip("_"), args, kwargs)
+        if name == "__setitem__" and _fills(*args):
+            return self._replace(func, "masked_fill", args, kwargs)
         if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
             raise refuse(
                 here(),
                 f"{name} changes a tensor in place, so that it cannot be told what other names"
                 " of it see; make a new tensor (torch.cat, torch.where, an operator)",
             )
+        ended = None if self.ends is None else self.ends.call(name, args, kwargs)
+        if ended is not None:
+            return ended
         if name in OF_NUMBERS:
             args = tuple(as_numbers(one) for one in args)
         found = self._over_nodes(name, args, kwargs)
@@ -164,7 +129,7 @@ class Tape:
 
     def _over_nodes(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A statistic over all nodes, which stands for a row of each; None of other calls."""
-        given = list(_traced_in((args, tuple(kwargs.values()))))
+        given = list(traced_in((args, tuple(kwargs.values()))))
         x = given[0]
         if not x.node.edges and x.shape[:1] == (self.counts.get(x.node.of),) and x is args[0]:
             found = statistic_of(op, args, kwargs)
@@ -194,9 +159,13 @@ class Tape:
                 here(),
                 f"{op}_ changes a constant in place; write it as an operator: total = total + h",
             )
-        copy = plain(target).clone()
-        result = func(copy, *plain(args[1:]), **plain(kwargs))
-        node = self.add(op, args, kwargs, result)
+        if op in DECOMPOSED:
+            made = DECOMPOSED[op](self.wrap(target.node), *args[1:], **kwargs)
+            node, result = made.node, plain(made)
+        else:
+            copy = plain(target).clone()
+            result = func(copy, *plain(args[1:]), **plain(kwargs))
+            node = self.add(op, args, kwargs, result)
         with torch._C.DisableTorchFunctionSubclass():
             target.data = result.detach()
         target.node = node
@@ -213,6 +182,18 @@ class Tape:
             ]
             return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
         raise refuse(here(), DECIDES.get(op, f"{op} reads the numbers in a tensor") + SAME_WAY)
+
+
+def _fills(target: Any, key: Any, value: Any) -> bool:
+    """Whether a number is put where a condition on the same rows holds: ``x[x < 0] = 0``."""
+    is_number = isinstance(value, int | float) or (type(value) is Tensor and value.dim() == 0)
+    return (
+        is_number
+        and isinstance(key, Traced)
+        and isinstance(target, Traced)
+        and key.dtype is torch.bool
+        and key.shape == target.shape
+    )
 
 
 def _common(node: Node) -> str:
@@ -239,61 +220,3 @@ class _Named(tuple[Any, ...]):
         for name, part in zip(type(value).__match_args__, parts, strict=True):
             setattr(named, name, part)
         return named
-
-
-def plain(value: Any) -> Any:
-    """The same with plain tensors in place of traced ones."""
-    if isinstance(value, Traced):
-        with torch._C.DisableTorchFunctionSubclass():
-            return value.as_subclass(Tensor)
-    return _mapped(plain, value)
-
-
-def as_nodes(value: Any) -> Any:
-    """The same with nodes in place of traced tensors."""
-    return value.node if isinstance(value, Traced) else _mapped(as_nodes, value)
-
-
-def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
-    if type(value) in (tuple, list):
-        return type(value)(change(one) for one in value)
-    if type(value) is dict:
-        return {key: change(one) for key, one in value.items()}
-    if isinstance(value, slice):
-        return slice(change(value.start), change(value.stop), change(value.step))
-    return value
-
-
-def map_nodes(change: Callable[[Node], Node], value: Any) -> Any:
-    """The same with other nodes in place of nodes."""
-    if isinstance(value, Node):
-        return change(value)
-    return _mapped(lambda one: map_nodes(change, one), value)
-
-
-def _nodes_in(value: Any) -> Iterable[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from _nodes_in(one)
-    elif isinstance(value, dict):
-        yield from _nodes_in(tuple(value.values()))
-
-
-def _traced_in(value: Any) -> Iterable[Traced]:
-    if isinstance(value, Traced):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for one in value:
-            yield from _traced_in(one)
-    elif isinstance(value, slice):
-        yield from _traced_in((value.start, value.stop, value.step))
-
-
-def name_of(func: Any) -> str:
-    """``relu`` of a function, ``T`` of a property, ``sub`` of an operator's reflected form."""
-    name: str = getattr(func, "__name__", type(func).__name__)
-    if name in ("__get__", "__set__"):
-        return str(func.__self__.__name__)
-    return name

@@ -18,7 +18,7 @@ from embertide.tracing.graphs import RandomGraph
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import ALL
 from embertide.tracing.source import refuse
-from embertide.tracing.tape import Node, Traced, map_nodes, plain
+from embertide.tracing.traced import Node, Traced, map_nodes, plain
 
 
 def spans(graph: RandomGraph) -> dict[str, slice]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from embertide.tracing.tape import Node
+from torch import Tensor
+
+from embertide.tracing.traced import Node
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,9 @@ class Pieces:
 
 
 Value = Rows | Stack | Pending
+
+
+def uniform(constant: Tensor) -> float | None:
+    """The number that all of a constant are, such as ``torch.ones(len(x), 1)``; None of others."""
+    first = constant.flatten()[:1]
+    return float(first) if len(first) and bool((constant == first).all()) else None

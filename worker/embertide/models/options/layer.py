@@ -200,7 +200,7 @@ class JumpingKnowledge(Layer):
     reads_edges = False
     has_parameters = False
     refused: ClassVar[dict[str, dict[str, str]]] = {
-        "mode": {"lstm": "a recurrent network over the layers is not supported"}
+        "mode": {"lstm": "a recurrent network over the layers; `embertide export` has it"}
     }
     module = "torch_geometric.nn.JumpingKnowledge, dgl.nn.JumpingKnowledge"
     conv: Literal["jumping_knowledge"] = Field(description="joins the outputs of earlier layers")

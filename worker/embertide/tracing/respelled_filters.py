@@ -1,0 +1,150 @@
+"""Convolutions whose own code puts nodes elsewhere than in the first dimension, or asks the graph.
+
+Each function takes the place of ``forward`` while a module is recorded; the proof holds it to the
+module's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import leaky_relu
+
+from embertide.tracing.dgl_graph import RecordingGraph
+from embertide.tracing.messages import Edges
+from embertide.tracing.recording import Recording
+from embertide.tracing.roles import edges_of, is_weight
+from embertide.tracing.source import here, refuse
+from embertide.tracing.traced import Traced, plain
+
+
+def arma(recording: Recording, m: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+    """PyG's ARMAConv, stack by stack, with any function as its activation."""
+    edges = _edges(recording, m, edge_index)
+    root = _inverse_root(_degree(edges, edge_weight))
+    norm = edges.source(root) * edges.target(root)
+    if edge_weight is not None:
+        norm = norm * edge_weight
+    total: Any = 0
+    for stack in range(m.num_stacks):
+        out = x
+        for layer in range(m.num_layers):
+            at = 0 if m.shared_weights else layer
+            inner = m.init_weight if layer == 0 else m.weight[0 if m.shared_weights else layer - 1]
+            message = edges.source(out @ inner[stack]) * norm.view(-1, 1)
+            out = edges.aggregate(message, "sum", recording.scopes.current())
+            out = out + x @ m.root_weight[at][stack]
+            if m.bias is not None:
+                out = out + m.bias[at][stack]
+            out = out if m.act is None else m.act(out)
+        total = total + out
+    return total / m.num_stacks
+
+
+def cheb(
+    recording: Recording,
+    m: Any,
+    x: Any,
+    edge_index: Any,
+    edge_weight: Any = None,
+    batch: Any = None,
+    lambda_max: Any = None,
+) -> Any:
+    """PyG's ChebConv with the Laplacian D - A, where it is told the largest eigenvalue."""
+    if batch is not None or lambda_max is None or torch.as_tensor(plain(lambda_max)).numel() != 1:
+        raise refuse(
+            here(),
+            f"{type(m).__name__} with normalization=None scales by the largest weighted degree of"
+            " the graph, which differs by graph; give it one number as lambda_max and no batch, or"
+            " use normalization='sym'",
+        )
+    given = _edges(recording, m, edge_index)
+    edges = recording.seen(given.view.after("remove_self_loops"))
+    weight = None
+    if edge_weight is not None:
+        stay = plain(edge_weight)[given.own.src != given.own.dst]
+        weight = recording.of_loops("edge_weight", edges.view, stay, 1.0)
+    degree = edges.degree("out" if weight is None else "out_weight", weight).view(-1, 1)
+    scale = 2.0 / float(torch.as_tensor(plain(lambda_max)))
+
+    def apply(t: Any) -> Any:
+        message = edges.source(t)
+        message = message if weight is None else message * weight.view(-1, 1)
+        total = edges.aggregate(message, "sum", recording.scopes.current())
+        return (degree * t - total) * scale - t
+
+    return _chebyshev(m, x, apply)
+
+
+def _chebyshev(m: Any, x: Any, apply: Any) -> Any:
+    before, last = x, x
+    out = m.lins[0](x)
+    for at, lin in enumerate(m.lins[1:]):
+        before, last = last, apply(last) if at == 0 else 2.0 * apply(last) - before
+        out = out + lin(last)
+    return out if m.bias is None else out + m.bias
+
+
+def edge_weight_norm(recording: Recording, m: Any, graph: Any, edge_weight: Any) -> Any:
+    """DGL's EdgeWeightNorm: weights divided by degrees, which are sums of weights."""
+    if not isinstance(edge_weight, Traced) or not is_weight(edge_weight.node):
+        raise refuse(
+            here(),
+            f"{type(m).__name__} is given weights that are not the graph's own; give it those",
+        )
+    edges, weight = recording.edges[graph.relation], edge_weight.flatten()
+    if m._norm == "none":
+        return weight
+    into = edges.degree("weight", weight) + m._eps
+    if m._norm == "right":
+        return edges.target(1.0 / into) * weight
+    out_of = edges.degree("out_weight", weight) + m._eps
+    return edges.source(out_of.pow(-0.5)) * edges.target(into.pow(-0.5)) * weight
+
+
+def egat(
+    recording: Recording,
+    m: Any,
+    graph: Any,
+    nfeats: Any,
+    efeats: Any,
+    edge_weight: Any = None,
+    get_attention: bool = False,
+) -> Any:
+    """DGL's EGATConv, but for its look at in-degrees: [N, H, F], [E, H, F'] and its attention."""
+    if not isinstance(graph, RecordingGraph):
+        return type(m).forward(m, graph, nfeats, efeats, edge_weight, get_attention)
+    source, target = nfeats if isinstance(nfeats, tuple) else (nfeats, nfeats)
+    edges, heads = recording.edges[graph.relation], m._num_heads
+    own = edges.source(m.fc_ni(source)) + edges.target(m.fc_nj(target)) + m.fc_fij(efeats)
+    own = own if m.bias is None else own + m.bias
+    own = leaky_relu(own).view(-1, heads, m._out_edge_feats)
+    share: Any = edges.softmax((own * m.attn).sum(dim=-1).unsqueeze(-1))
+    if edge_weight is not None:
+        share = share * edge_weight.view(-1, 1, 1)
+    values = m.fc_node_src(source).view(-1, heads, m._out_node_feats)
+    scope = recording.scopes.current()
+    out = edges.aggregate(edges.source(values) * share, "sum", scope)
+    return (out, own, share) if get_attention else (out, own)
+
+
+def _edges(recording: Recording, m: Any, edge_index: Any) -> Edges:
+    name = edges_of(edge_index.node) if isinstance(edge_index, Traced) else None
+    if name not in recording.edges:
+        raise refuse(here(), f"{type(m).__name__} is given edges that are not the graph's own")
+    return recording.edges[str(name)]
+
+
+def _degree(edges: Edges, weight: Any) -> Any:
+    """[N] the sum of the weights of in-edges."""
+    if weight is None:
+        return edges.degree("in")
+    if not is_weight(weight.node):
+        raise refuse(here(), "the weights of edges are not the graph's own; give it those")
+    return edges.degree("weight", weight)
+
+
+def _inverse_root(degree: Any) -> Any:
+    """Zero for a degree of zero (torch_geometric's gcn_norm)."""
+    return torch.where(degree > 0, degree.clamp(min=1e-300).rsqrt(), 0.0)

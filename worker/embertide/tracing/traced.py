@@ -1,0 +1,120 @@
+"""Recorded operations, and tensors that know which of them made them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(eq=False, repr=False)
+class Node:
+    """One recorded operation.
+
+    Attributes:
+        op: the function's short name, ``input`` or ``conv``; ``item`` is one of several results.
+        args: traced tensors stand as their nodes, all else as it was passed.
+        value: what it gave on the traced graph.
+        where: ``file:line`` in the user's code.
+        edges: whether it has one row for each edge, not for each node.
+        number: of operations before it.
+        of: the node type whose rows it has, or the relation; "" where a graph has one of each.
+        within: names of the calls of modules that were under way.
+        whole: whether every node has the same row, which is a statistic over all of them.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    value: Any
+    where: str
+    edges: bool = False
+    number: int = 0
+    of: str = ""
+    within: tuple[str, ...] = ()
+    whole: bool = False
+
+    def sources(self) -> list[Node]:
+        """The nodes that it reads."""
+        return list(nodes_in((self.args, tuple(self.kwargs.values()))))
+
+
+class Traced(Tensor):
+    """A tensor that knows the node that made it."""
+
+    node: Node
+    tape: Any
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Do it with plain tensors and record it; what stands for tensors itself does it itself."""
+        if not all(issubclass(one, Tensor) for one in types):
+            return NotImplemented
+        kwargs = dict(kwargs or {})
+        tape = next(one.tape for one in traced_in((args, tuple(kwargs.values()))))
+        return tape.call(func, args, kwargs)
+
+
+def plain(value: Any) -> Any:
+    """The same with plain tensors in place of traced ones."""
+    if isinstance(value, Traced):
+        with torch._C.DisableTorchFunctionSubclass():
+            return value.as_subclass(Tensor)
+    return _mapped(plain, value)
+
+
+def as_nodes(value: Any) -> Any:
+    """The same with nodes in place of traced tensors."""
+    return value.node if isinstance(value, Traced) else _mapped(as_nodes, value)
+
+
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    if type(value) in (tuple, list):
+        return type(value)(change(one) for one in value)
+    if type(value) is dict:
+        return {key: change(one) for key, one in value.items()}
+    if isinstance(value, slice):
+        return slice(change(value.start), change(value.stop), change(value.step))
+    return value
+
+
+def map_nodes(change: Callable[[Node], Node], value: Any) -> Any:
+    """The same with other nodes in place of nodes."""
+    if isinstance(value, Node):
+        return change(value)
+    return _mapped(lambda one: map_nodes(change, one), value)
+
+
+def nodes_in(value: Any) -> Iterable[Node]:
+    """The nodes among arguments."""
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            yield from nodes_in(one)
+    elif isinstance(value, dict):
+        yield from nodes_in(tuple(value.values()))
+
+
+def traced_in(value: Any) -> Iterable[Traced]:
+    """The traced tensors among arguments."""
+    if isinstance(value, Traced):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            yield from traced_in(one)
+    elif isinstance(value, slice):
+        yield from traced_in((value.start, value.stop, value.step))
+
+
+def name_of(func: Any) -> str:
+    """``relu`` of a function, ``T`` of a property, ``sub`` of an operator's reflected form."""
+    name: str = getattr(func, "__name__", type(func).__name__)
+    if name in ("__get__", "__set__"):
+        return str(func.__self__.__name__)
+    return name
