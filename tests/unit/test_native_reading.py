@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from embertide.kernels import reading
+from embertide.kernels.memory import Pages
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -59,11 +60,11 @@ def test_a_row_outside_is_refused(row: int) -> None:
 def test_ids_are_narrowed_and_counted(count: int) -> None:
     ids = np.random.default_rng(count).integers(0, 2**31 - 1, count)
     ids.flags.writeable = False
-    narrow = reading.narrow_ids(ids, 2**31 - 1)
+    narrow = reading.narrow_ids(ids, 2**31 - 1, Pages())
     assert narrow.dtype == np.int32
     assert np.array_equal(narrow, ids)
-    assert reading.narrow_ids(ids, 2**31) is ids
-    assert reading.narrow_ids(narrow, 2**31 - 1) is narrow
+    assert reading.narrow_ids(ids, 2**31, Pages()) is ids
+    assert reading.narrow_ids(narrow, 2**31 - 1, Pages()) is narrow
     for one in (ids, narrow):
         counts = np.ones(1 << 16, np.int64)
         reading.count_ids(counts, one, 15)

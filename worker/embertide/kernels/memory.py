@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from embertide.kernels import native
@@ -20,6 +23,7 @@ _LEAST_BYTES = 8 << 20
 
 
 _PAGE_BYTES = mmap.PAGESIZE
+_LINE_BYTES = 64
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -29,6 +33,33 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.T
         return torch.empty(shape, dtype=dtype)
     pages = torch.from_numpy(native.lib.huge_pages(size))
     return pages[:size].view(dtype).view(shape)
+
+
+class Pages:
+    """Small arrays side by side on pages of large tensors, which go when the last array has gone.
+
+    So a list of them leaves its pages to the tensors that come after it. One thread may take.
+    """
+
+    def __init__(self) -> None:
+        self._bytes: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._taken = 0
+
+    def take(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """[count] uninitialised."""
+        size = count * np.dtype(dtype).itemsize
+        if native.lib is None or size > _LEAST_BYTES // 2:
+            return empty_bytes(size).view(dtype)
+        if self._taken + size > len(self._bytes):
+            self._bytes, self._taken = empty_bytes(_LEAST_BYTES), 0
+        first = self._taken
+        self._taken += -(-size // _LINE_BYTES) * _LINE_BYTES
+        return self._bytes[first : first + size].view(dtype)
+
+
+def empty_bytes(count: int) -> npt.NDArray[np.uint8]:
+    """[count] uninitialised."""
+    return empty((count,), torch.uint8).numpy()
 
 
 def empty_as(like: torch.Tensor, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:

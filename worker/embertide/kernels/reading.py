@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embertide.kernels import native
+from embertide.kernels.memory import Pages
 
 Ids = npt.NDArray[np.int64]
 Float32s = npt.NDArray[np.float32]
@@ -32,13 +33,13 @@ def place_rows(to: Float32s, values: Float32s, rows: Ids | None = None) -> bool:
     return bool(np.isfinite(values).all())
 
 
-def narrow_ids(ids: npt.NDArray[np.integer], nodes: int) -> npt.NDArray[np.integer]:
+def narrow_ids(ids: npt.NDArray[np.integer], nodes: int, pages: Pages) -> npt.NDArray[np.integer]:
     """Ids of N nodes in the narrowest type that holds them all; the same array if it is that."""
     if nodes >= 2**31 or ids.dtype == np.int32:
         return ids
     if native.lib is None:
         return ids.astype(np.int32)
-    narrow = np.empty(len(ids), np.int32)
+    narrow = pages.take(len(ids), np.int32)
     native.lib.narrow_ids(narrow, np.ascontiguousarray(ids))
     return narrow
 

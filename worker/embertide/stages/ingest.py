@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from embertide.context import RunContext
 from embertide.errors import InputError
+from embertide.kernels.memory import Pages
 from embertide.kernels.reading import count_ids, narrow_ids
 from embertide.primitives.node_ids import Dense, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size
@@ -112,11 +113,12 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
     def read(split: Split) -> list[EdgeChunk]:
         nonlocal done
         chunks: list[EdgeChunk] = []
+        pages = Pages()
         kinds: EndKinds = ("dense", "dense")
         for batch in read_edges(
             ctx.storage, ends.edge, kinds, split, counts=ends.counts, features=ends.features
         ):
-            chunk = _narrow(ends, batch.source, batch.destination, batch)
+            chunk = _narrow(ends, batch.source, batch.destination, batch, pages)
             with counting:
                 count_ids(edges.histogram, chunk.destination, edges.shift)
             ctx.work.add("ingest", edges=len(chunk.source))
@@ -134,10 +136,11 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
 def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> None:
     """Batch by batch, since mapping is collective. Collective: every rank must call."""
     done, total = 0, sum(split.size for split in splits)
+    pages = Pages()
     for (batch, size), (source, destination) in _mapped(ctx, ends, _batches(ctx, splits, ends)):
         _refuse_unknown(batch, "source", source, ends)
         _refuse_unknown(batch, "destination", destination, ends)
-        chunk = _narrow(ends, source, destination, batch)
+        chunk = _narrow(ends, source, destination, batch, pages)
         count_ids(edges.histogram, chunk.destination, edges.shift)
         _append(edges, chunk)
         ctx.work.add("ingest", edges=len(chunk.source))
@@ -234,10 +237,12 @@ def _narrow(
     source: npt.NDArray[np.integer],
     destination: npt.NDArray[np.integer],
     batch: EdgeBatch,
+    pages: Pages,
 ) -> EdgeChunk:
     """Narrow edges of dense ids, after the rules of direction and self-loops."""
     edge, widest = ends.edge, max(ends.counts)
-    source, destination = narrow_ids(source, widest), narrow_ids(destination, widest)
+    source = narrow_ids(source, widest, pages)
+    destination = narrow_ids(destination, widest, pages)
     chunk = EdgeChunk(source, destination, batch.weight, batch.features)
     if edge.self_loops == "remove":
         chunk = chunk.part(chunk.source != chunk.destination)
