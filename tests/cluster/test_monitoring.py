@@ -36,7 +36,7 @@ _WAITS = {
     "EmbertideJobFailed": "1s",
     "EmbertideJobRejected": "1s",
     "EmbertideJobNotStarting": "25s",
-    "EmbertideJobStalled": "10s",
+    "EmbertideJobStalled": "20s",
     "EmbertideOutputStale": "1s",
     "EmbertideOutputNeverSucceeded": "1s",
     "EmbertideOperatorAbsent": "1s",
@@ -50,7 +50,7 @@ _FAULTS = {
     "EmbertideJobNotStarting": {"job_name": "homeless"},
     "EmbertideJobStalled": {"job_name": "hung"},
 }
-_HELD_SECONDS = 40.0
+_HELD_SECONDS = 60.0
 
 
 @dataclass
@@ -145,7 +145,8 @@ def test_prometheus_sees_the_operator_and_every_worker(watch: Watch, healthy: fl
     places = {(one.labels["graph_rank"], one.labels["feature_rank"]) for one in seen}
     assert places == {("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")}
     assert {one.labels["namespace"] for one in seen} == {watch.jobs.namespace}
-    down = watch.over_time(f'up{{namespace="{NAMESPACE}"}} == 0', healthy)
+    # A busy machine may miss one scrape, which has a second.
+    down = watch.over_time(f'max_over_time(up{{namespace="{NAMESPACE}"}}[5s]) == 0', healthy)
     assert down == []
 
 
