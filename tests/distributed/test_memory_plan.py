@@ -12,7 +12,8 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.distributed
 
 CASES = [
-    ("0.5", ("wide@1x1,2x2", "wide-int64@2x1", "weights@1x2", "gat@2x1", "types@2x1")),
+    ("0.5", ("wide@1x1", "wide-int64@2x1", "weights@1x2", "gat@2x1", "types@2x1")),
+    ("1", ("wide@2x2",)),
     ("0.25", ("edge-features@1x1",)),
     ("1", ("dotgat@1x2",)),
 ]
