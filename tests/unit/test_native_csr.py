@@ -197,5 +197,19 @@ def test_counts_and_sums() -> None:
     assert torch.equal(row_lengths(csr.indptr), csr.indptr.diff().float())
     expected = np.bincount(dst, weight.astype(np.float64), minlength=1000)
     assert torch.equal(row_sums(csr.indptr, csr.weights), torch.from_numpy(expected).float())
-    with pytest.raises((ValueError, RuntimeError)):
-        count_values(torch.tensor([1000]), counts)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+@pytest.mark.parametrize(("count", "size"), [(0, 5), (1, 9), (400_000, 1000), (1000, 400_000)])
+def test_values_are_counted_whether_they_are_many_or_few(
+    count: int, size: int, kind: torch.dtype
+) -> None:
+    found = np.random.default_rng(1).integers(0, max(1, size), count)
+    found[: count // 2] = size // 2  # a hub, far beyond what a byte can count
+    values, counts = torch.from_numpy(found).to(kind), torch.ones(size, dtype=torch.int32)
+    count_values(values, counts)
+    assert (counts.numpy() == 1 + np.bincount(found, minlength=size)).all()
+    for outside in (size, -1):
+        with pytest.raises((ValueError, RuntimeError)):
+            count_values(torch.cat([values, torch.tensor([outside], dtype=kind)]), counts)

@@ -21,9 +21,10 @@ from embertide.steps.norms import (
     WITHIN_A_TYPE,
     Norm,
     counts_out,
-    norm_factors,
     reference_factors,
     scales_sources,
+    source_factors,
+    target_factors,
     weighs,
 )
 from embertide.steps.program import Program
@@ -172,14 +173,14 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         Collective: every rank must call.
         """
         graph = execution.graph(self.edges)
-        source, target = norm_factors(self.norm, self.edges, graph)
+        source = None if self.x in execution.scaled else self.source_factors(execution)
         weighted = self.edge_weight and graph.csr.weights is not None
-        found = Reduction(self.reduce, weighted, target)
-        return found, None if self.x in execution.scaled else source
+        target = target_factors(self.norm, self.edges, graph)
+        return Reduction(self.reduce, weighted, target), source
 
     def source_factors(self, execution: Execution) -> torch.Tensor | None:
         """Those of the norm. Collective: every rank must call."""
-        return norm_factors(self.norm, self.edges, execution.graph(self.edges))[0]
+        return source_factors(self.norm, self.edges, execution.graph(self.edges))
 
     # -- what it costs -----------------------------------------------------------------------
 

@@ -36,15 +36,22 @@ Norm = Literal[
 - ``sym_out_weighted``: both ends by sqrt of the weighted out-degree (PyG's symmetric Laplacian).
 """
 
-_WEIGHTED: dict[str, tuple[tuple[End, float] | None, tuple[End, float] | None]] = {
+_Power = tuple[End, float]
+"""Of the degrees at an end of the edges."""
+
+_POWERS: dict[Norm, tuple[_Power | None, _Power | None]] = {
+    "none": (None, None),
+    "in": (None, ("in", -1.0)),
+    "out": (("out", -1.0), None),
+    "both": (("out", -0.5), ("in", -0.5)),
+    "sym_in": (("in", -0.5), ("in", -0.5)),
     "sym_in_weighted": (("in", -0.5), ("in", -0.5)),
     "in_weighted": (None, ("in", -1.0)),
     "out_weighted": (("out", -1.0), None),
     "both_weighted": (("out", -0.5), ("in", -0.5)),
     "sym_out_weighted": (("out", -0.5), ("out", -0.5)),
 }
-"""For sources and for targets, the end whose weighted degree is raised to the power."""
-
+"""The factors of sources, and those of targets."""
 
 WITHIN_A_TYPE: tuple[Norm, ...] = ("sym_in", "sym_in_weighted", "sym_out_weighted")
 """Norms that take the same degrees of both ends, which only edges within one node type have."""
@@ -52,23 +59,21 @@ WITHIN_A_TYPE: tuple[Norm, ...] = ("sym_in", "sym_in_weighted", "sym_out_weighte
 
 def scales_sources(norm: Norm) -> bool:
     """Whether a norm has factors of sources."""
-    return norm not in ("none", "in", "in_weighted")
+    return _POWERS[norm][0] is not None
 
 
 def counts_out(norm: Norm) -> bool:
     """Whether a norm needs out-degrees, which are counted together."""
-    return norm in ("out", "both", "out_weighted", "both_weighted", "sym_out_weighted")
+    return any(power is not None and power[0] == "out" for power in _POWERS[norm])
 
 
 def weighs(norm: Norm) -> bool:
     """Whether a norm's degrees are sums of weights."""
-    return norm in _WEIGHTED
+    return norm.endswith("_weighted")
 
 
-def norm_factors(
-    norm: Norm, view: EdgeView, graph: LayerGraph
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Factors of our rows as sources and as targets, [N/P] each.
+def source_factors(norm: Norm, view: EdgeView, graph: LayerGraph) -> torch.Tensor | None:
+    """[N/P] factors of our rows as sources, if the norm has any.
 
     Collective where the norm needs out-degrees: every rank of the graph axis must call.
 
@@ -76,26 +81,26 @@ def norm_factors(
         view: how the step sees the layer graph.
         graph: so seen.
     """
-    if norm == "none":
-        return None, None
-    if norm in _WEIGHTED:
-        weighted = view.edge_weight and graph.csr.weights is not None
-        source, target = _WEIGHTED[norm]
-        factors = {how: _power(graph, weighted, *how) for how in (source, target) if how}
-        return source and factors[source], target and factors[target]
-    if norm == "sym_in":
-        factor = graph.in_degree().clamp_(min=1).rsqrt_()
-        return factor, factor
-    if norm == "in":
-        return None, graph.in_degree().clamp_(min=1).reciprocal_()
-    out_degree = graph.out_degree().clamp(min=1)
-    if norm == "out":
-        return out_degree.reciprocal(), None
-    return out_degree.rsqrt(), graph.in_degree().clamp_(min=1).rsqrt_()
+    return _factors(norm, _POWERS[norm][0], view, graph)
 
 
-def _power(graph: LayerGraph, weighted: bool, end: End, exponent: float) -> torch.Tensor:
-    """[N/P] a power of our rows' degrees, zero for a degree of zero. Collective for ``out``."""
+def target_factors(norm: Norm, view: EdgeView, graph: LayerGraph) -> torch.Tensor | None:
+    """[N/P] those of our rows as targets, as :func:`source_factors`."""
+    return _factors(norm, _POWERS[norm][1], view, graph)
+
+
+def _factors(
+    norm: Norm, power: _Power | None, view: EdgeView, graph: LayerGraph
+) -> torch.Tensor | None:
+    if power is None:
+        return None
+    end, exponent = power
+    if not weighs(norm):
+        # The graph keeps the out-degrees for later layers.
+        kept = end == "out"
+        degree = graph.out_degree().clamp(min=1) if kept else graph.in_degree().clamp_(min=1)
+        return degree.rsqrt_() if exponent == -0.5 else degree.reciprocal_()
+    weighted = view.edge_weight and graph.csr.weights is not None
     if end == "in":
         degree = graph.weighted_in_degree() if weighted else graph.in_degree()
     else:
@@ -112,23 +117,16 @@ def reference_factors(norm: Norm, edges: ReferenceEdges) -> tuple[torch.Tensor, 
     """[N] float64 factors of every node as a source and as a target."""
     every, ones = (torch.ones(n, dtype=torch.float64) for n in (edges.sources, edges.nodes))
     ends = {"in": edges.dst, "out": edges.src}
-    if norm in _WEIGHTED:
-        source, target = (
-            plain
-            if how is None
-            else zero_without(edges.sum_at(ends[how[0]], edges.weight) ** how[1])
-            for plain, how in zip((every, ones), _WEIGHTED[norm], strict=True)
-        )
-        return source, target
-    into, out_of = (edges.degree(ends[end]).clamp(min=1) for end in ("in", "out"))
-    match norm:
-        case "in":
-            return every, 1 / into
-        case "out":
-            return 1 / out_of, ones
-        case "both":
-            return out_of.pow(-0.5), into.pow(-0.5)
-        case "sym_in":
-            return into.pow(-0.5), into.pow(-0.5)
-        case _:
-            return every, ones
+    source, target = (
+        plain if power is None else _reference_power(norm, edges, ends[power[0]], power[1])
+        for plain, power in zip((every, ones), _POWERS[norm], strict=True)
+    )
+    return source, target
+
+
+def _reference_power(
+    norm: Norm, edges: ReferenceEdges, at: torch.Tensor, exponent: float
+) -> torch.Tensor:
+    if weighs(norm):
+        return zero_without(edges.sum_at(at, edges.weight) ** exponent)
+    return edges.degree(at).clamp(min=1) ** exponent

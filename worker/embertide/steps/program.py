@@ -128,10 +128,15 @@ class Program:
         )
 
     def feeds_only(self, first: Step, second: Step) -> bool:
-        """Whether a step's result is read by the next one, once, and by nothing else."""
-        reads = [name for step in self.steps for name in step.reads()]
-        wanted = first.out in self.results.values() or first.out in self.outputs
-        return first.out in second.reads() and reads.count(first.out) == 1 and not wanted
+        """Whether a step's result is read by the next one, once, and ends no layer."""
+        return first.out not in self.outputs and self.only_reader(second, first.out)
+
+    def only_reader(self, step: Step, name: str) -> bool:
+        """Whether a step reads a tensor, once, and nothing else does."""
+        reads = [read for one in self.steps for read in one.reads()]
+        return (
+            name in step.reads() and reads.count(name) == 1 and name not in self.results.values()
+        )
 
     @cached_property
     def only_gathered(self) -> frozenset[str]:

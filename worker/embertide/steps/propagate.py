@@ -21,7 +21,7 @@ from embertide.steps.aggregate import Aggregate
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
 from embertide.steps.moves import TileRows
-from embertide.steps.norms import Norm, counts_out, norm_factors, weighs
+from embertide.steps.norms import Norm, counts_out, source_factors, target_factors, weighs
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.shapes import Shapes
 from embertide.steps.walk import Walk
@@ -117,7 +117,8 @@ class Propagate(EdgeStep, kind="propagate"):
     def _over(self, execution: Execution, x: Tensor) -> _Over:
         """What every sum has in common. Collective: every rank must call."""
         graph = execution.graph(self.edges)
-        source, target = norm_factors(self.norm, self.edges, graph)
+        source = source_factors(self.norm, self.edges, graph)
+        target = target_factors(self.norm, self.edges, graph)
         if self.alpha:
             target = torch.ones(len(x), device=x.device) if target is None else target
             target = target * (1 - self.alpha)

@@ -1,7 +1,8 @@
 // Passes over the rows of a graph: self-loops, degrees.
 #include <atomic>
-#include <optional>
 #include <limits>
+#include <memory>
+#include <optional>
 
 #include "bindings.hpp"
 #include "csr.hpp"
@@ -11,6 +12,7 @@ namespace embertide {
 namespace {
 
 constexpr int64_t kGrain = 1 << 17;
+constexpr int64_t kOwnCounts = 32 << 20;  // bytes of all threads
 
 template <typename F>
 void for_rows(const int64_t* indptr, int64_t rows, int64_t nnz, const F& body) {
@@ -104,10 +106,34 @@ void fill_loops(In<int64_t> indptr, In<C> cols, std::optional<In<float>> weights
     });
 }
 
+// Counts of values [begin, end): small ones of this thread's own, which carry into the shared ones,
+// since the few values that come most often would wander from core to core.
+template <typename C>
+void count_apart(const C* values, int64_t begin, int64_t end, int64_t size, int32_t* counts) {
+    const std::unique_ptr<uint8_t[]> own(new uint8_t[size]());
+    const auto carry = [&](int64_t value, int32_t count) {
+        std::atomic_ref(counts[value]).fetch_add(count, std::memory_order_relaxed);
+    };
+    for (int64_t i = begin; i < end; ++i) {
+        const int64_t value = values[i];
+        require(value >= 0 && value < size, "values: outside the counts");
+        if (++own[value] == 0) carry(value, 256);
+    }
+    for (int64_t value = 0; value < size; ++value)
+        if (own[value]) carry(value, own[value]);
+}
+
 template <typename C>
 void count_values(In<C> values, Vector<int32_t> counts) {
-    const int64_t size = counts.shape(0);
-    parallel_ranges(values.shape(0), kGrain, [&](int64_t begin, int64_t end) {
+    const int64_t size = counts.shape(0), given = values.shape(0);
+    // A few passes over all counts are little beside the values, and their memory is bounded.
+    const int64_t parts = size && size <= kOwnCounts / threads() && size <= given ? threads() : 0;
+    parallel_for(parts, [&](int64_t part) {
+        count_apart(values.data(), given * part / parts, given * (part + 1) / parts, size,
+                    counts.data());
+    });
+    if (parts) return;
+    parallel_ranges(given, kGrain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t value = values.data()[i];
             require(value >= 0 && value < size, "values: outside the counts");
