@@ -139,6 +139,10 @@ void gather_reduce(const Gather& g, const Epilogue& last, int64_t begin, int64_t
     const ReduceRow run = pick(g);
     for (int64_t row = begin; row < end; ++row) {
         const int64_t out = g.rows ? g.rows[row] : row;
+        if (last.added && row + kOnce < end) {
+            const int64_t next = g.rows ? g.rows[row + kOnce] : row + kOnce;
+            prefetch_once(last.added + next * last.added_stride, g.width);
+        }
         run(g, last, row_start(g, row), row_start(g, row + 1), ends_of(g, last, out),
             to + (packed ? row - begin : out) * stride);
     }
