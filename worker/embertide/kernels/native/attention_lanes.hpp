@@ -137,25 +137,5 @@ inline Floats exp_lanes(Floats v) {
     return p * (Floats)exponent;
 }
 
-// The score of one head of a key and a query, [width] each: (key * query) or with a vector
-// (vector * leaky_relu(key + query)).
-template <bool kDot, typename Key>
-inline float pair_score(const Key* key, const float* query, const float* vector, int64_t width,
-                        float slope) {
-    const auto part = [&](auto&& get, int64_t f) {
-        if constexpr (kDot) return get(key + f) * get(query + f);
-        else return get(vector + f) * leaky(get(key + f) + get(query + f), slope);
-    };
-    Floats total{};
-    int64_t f = 0;
-    for (; f + kLanes <= width; f += kLanes)
-        total += part([](const auto* from) { return load(from); }, f);
-    if (f < width) {
-        const int rest = static_cast<int>(width - f);
-        total += part([rest](const auto* from) { return load_some(from, rest); }, f);
-    }
-    return sum(total);
-}
-
 }  // namespace
 }  // namespace embertide::EMBERTIDE_ISA

@@ -1,6 +1,6 @@
 #include "sddmm.hpp"
 
-#include "attention_lanes.hpp"
+#include "pair_lanes.hpp"
 #include "prefetch.hpp"
 
 namespace embertide::EMBERTIDE_ISA {
@@ -18,11 +18,11 @@ void score_row(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
             prefetch_near(keys + at(p.indices, e + kNear) * p.key_stride, width);
         const Key* key = keys + at(p.indices, e) * p.key_stride;
         float* out = p.out + (p.edges.data ? at(p.edges, e) : e) * p.heads;
-        for (int64_t h = 0; h < p.heads; ++h) {
-            const int64_t f = h * p.per_head;
-            const float* vector = kDot ? nullptr : p.vector + f;
-            out[h] = p.scale * pair_score<kDot>(key + f, query + f, vector, p.per_head, p.slope);
-        }
+        pair_scores<kDot>(key, query, p.vector, p.heads, p.per_head, p.slope, p.scale,
+                          [&](int64_t h, Four scores) {
+                              for (int64_t i = 0; i < 4 && h + i < p.heads; ++i)
+                                  out[h + i] = scores[i];
+                          });
     }
 }
 
