@@ -109,10 +109,15 @@ class RowSums:
             x: any tensor on the device of the sources.
             softmax_blocks: how many blocks one softmax goes over.
         """
-        columns = heads.stop - heads.start
-        sums = cls(empty_as(x, outputs, columns, dtype=torch.float32), heads)
+        out = empty_as(x, outputs, heads.stop - heads.start, dtype=torch.float32)
+        return cls.begin_in(out, heads, softmax_blocks=softmax_blocks)
+
+    @classmethod
+    def begin_in(cls, out: torch.Tensor, heads: HeadColumns, *, softmax_blocks: int = 1) -> RowSums:
+        """As :meth:`begin`, in a tensor that is there; rows may be apart."""
+        sums = cls(out, heads)
         if softmax_blocks > 1:
-            state = torch.empty(2, outputs, heads.count, device=x.device)
+            state = torch.empty(2, len(out), heads.count, device=out.device)
             sums.top, sums.total = state
         return sums
 

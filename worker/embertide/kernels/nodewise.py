@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import functional
 
@@ -57,16 +59,7 @@ def center_(
 def activate_(
     x: torch.Tensor, kind: str, slope: float, weight: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """An element-wise activation, in place where torch can."""
-    if kind == "prelu":
-        assert weight is not None
-        return torch.where(x > 0, x, x * weight)
-    if kind == "gelu":
-        return functional.gelu(x)
-    if kind == "gelu_tanh":
-        return functional.gelu(x, approximate="tanh")
-    if kind == "softplus":
-        return functional.softplus(x)
+    """An element-wise activation, in place."""
     in_place = {
         "relu": lambda: functional.relu_(x),
         "elu": lambda: functional.elu_(x, slope),
@@ -75,4 +68,15 @@ def activate_(
         "tanh": x.tanh_,
         "sigmoid": x.sigmoid_,
     }
-    return in_place[kind]()
+    if kind in in_place:
+        return in_place[kind]()
+    elsewhere: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "gelu": functional.gelu,
+        "gelu_tanh": lambda part: functional.gelu(part, approximate="tanh"),
+        "softplus": functional.softplus,
+        "prelu": lambda part: torch.where(part > 0, part, part * weight),
+    }
+    # A few rows at a time where torch makes a new tensor.
+    for part in x.split(max(1, _CHUNK_VALUES // max(1, x.shape[1]))):
+        part.copy_(elsewhere[kind](part))
+    return x

@@ -13,7 +13,7 @@ from embertide.errors import ModelError
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.attention import row_softmax_
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums, scaled
-from embertide.kernels.memory import as_type
+from embertide.kernels.memory import as_type, empty_as
 from embertide.layouts import Layout, Shard
 from embertide.primitives import attention
 from embertide.primitives.gemm import tile_to_rows
@@ -125,18 +125,20 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         graph, width = execution.graph(self.edges), x.shape[1]
         columns = HeadColumns(self.heads, width, 0, width)
         if self.before is None:
+            # Room for the logarithms is beside the sums.
+            data = empty_as(x, len(query), execution.program.widths[self.out], dtype=torch.float32)
             parts = 2 if self.log_sum else 1
-            sums = RowSums.begin(x, len(query), columns, softmax_blocks=parts)
+            sums = RowSums.begin_in(data[:, :width], columns, softmax_blocks=parts)
         else:
-            channel = execution.channel(self.layer)
-            earlier = execution.tensors.own(self.before, channel).data
-            out, logs = earlier[:, :width], earlier[:, width:]
-            sums = RowSums.resume(out, logs, columns)
+            data = execution.tensors.own(self.before, execution.channel(self.layer)).data
+            sums = RowSums.resume(data[:, :width], data[:, width:], columns)
         score = self._score(execution)
         attention.attend_pairs(graph.tiles(), x, key, query, score, sums, weighted=self.edge_weight)
-        if not self.in_parts:
-            return Shard("tile", sums.out, width)
-        return self._finished(sums.out, sums.logs())
+        if self.log_sum:
+            data[:, width:] = sums.logs()
+        else:
+            data = sums.out.contiguous()
+        return Shard("rows" if self.in_parts else "tile", data, data.shape[1])
 
     def _finished(self, out: torch.Tensor, logs: torch.Tensor) -> Shard:
         """[rows, H*F'] sums of our rows, with their logarithms where a later step goes on."""
@@ -278,7 +280,12 @@ class PairAttend(TogetherStep, kind="pair_attend"):
         if walk.grid.feature > 1:
             walk.moves += [Conversion(self.layer, s.out, walk.width(self.x)) for s in steps]
         whole = [walk.of(s.out).tensor(walk.width(self.x) + s.heads) for s in steps]
-        walk.need(sum(whole) + max(whole) + sum(walk.of(s.out).tensor(s.heads) for s in steps))
+        logs = [walk.of(s.out).tensor(s.heads) for s in steps]
+        if walk.grid.workers == 1:
+            # Where they are, beside what they are made of.
+            walk.need(sum(whole) + 3 * sum(logs))
+        else:
+            walk.need(sum(whole) + max(whole) + sum(logs))
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """Scores read a row of both ends, and the softmax costs as much as the sum."""
