@@ -54,7 +54,7 @@ def test_segments(lengths: list[int]) -> None:
     torch.testing.assert_close(segment_max(values, torch.tensor(lengths)), tops)
 
 
-@given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6))
+@given(st.integers(1, 18), st.integers(1, 40), st.integers(1, 6))
 def test_dot_products_per_head(heads: int, per_head: int, rows: int) -> None:
     g = torch.Generator().manual_seed(rows)
     a, b = (torch.randn(rows, heads * per_head, generator=g) for _ in range(2))

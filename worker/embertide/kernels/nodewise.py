@@ -7,6 +7,9 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
+from embertide.kernels import native
+from embertide.kernels.memory import empty_as
+
 _CHUNK_VALUES = 1 << 18
 """Values that are gone over several times while they are in the cache."""
 
@@ -14,6 +17,10 @@ _CHUNK_VALUES = 1 << 18
 def head_dot(x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     """[n, H*F] and [H, F] -> [n, H]: each head's dot product with its vector."""
     heads, per_head = vector.shape
+    if native.lib is not None and x.device.type == "cpu" and x.dtype == torch.float32:
+        out = empty_as(x, len(x), heads)
+        native.lib.head_dots(out, x, vector.contiguous())
+        return out
     spread = x.new_zeros(heads * per_head, heads)
     for head in range(heads):
         spread[head * per_head : (head + 1) * per_head, head] = vector[head]

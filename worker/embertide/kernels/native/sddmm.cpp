@@ -11,6 +11,7 @@
 namespace embertide {
 namespace {
 
+constexpr int64_t kRows = 1 << 12;    // of a task that goes over rows
 constexpr float kNoScores = -1e30f;  // the logarithm of a sum of none: finite
 
 void pair_scores(Matrix<float> out, std::optional<AnyNumbers> rows, AnyNumbers indptr,
@@ -74,6 +75,21 @@ void pair_scores(Matrix<float> out, std::optional<AnyNumbers> rows, AnyNumbers i
         for (int64_t r = first; r < last; ++r)
             score(p, r, number_at(p.indptr, r), number_at(p.indptr, r + 1));
         count_entries(number_at(p.indptr, last) - number_at(p.indptr, first));
+    });
+}
+
+void head_dots(Matrix<float> out, InMatrix<float> x, InMatrix<float> vector) {
+    const int64_t rows = out.shape(0), heads = vector.shape(0), width = vector.shape(1);
+    require(static_cast<int64_t>(x.shape(0)) == rows, "x: one row for each row of out");
+    require(static_cast<int64_t>(x.shape(1)) == heads * width, "x: the columns of all heads");
+    require(static_cast<int64_t>(out.shape(1)) == heads, "out: one column for each head");
+    require(row_stride(out, "out") == heads, "out: contiguous");
+    require(row_stride(vector, "vector") == width, "vector: contiguous");
+    const int64_t stride = row_stride(x, "x");
+    const auto dot = EMBERTIDE_PICK(dot_heads);
+    parallel_ranges(rows, kRows, [&](int64_t begin, int64_t end) {
+        dot(x.data() + begin * stride, stride, end - begin, vector.data(), heads, width,
+            out.data() + begin * heads);
     });
 }
 
@@ -144,6 +160,8 @@ void bind_sddmm(nb::module_& m) {
           nb::arg("edges").noconvert().none(), nb::arg("key").noconvert(),
           nb::arg("query").noconvert(), nb::arg("vector").noconvert().none(), nb::arg("slope"),
           nb::arg("scale"), NoGil());
+    m.def("head_dots", head_dots, nb::arg("out").noconvert(), nb::arg("x").noconvert(),
+          nb::arg("vector").noconvert(), NoGil());
     m.def("row_softmax", row_softmax, nb::arg("scores").noconvert(), nb::arg("indptr").noconvert(),
           nb::arg("logs").noconvert().none(), NoGil());
 }

@@ -18,6 +18,9 @@ struct PairScores {
 
 // Of non-zeros [begin, end) of one row of the block.
 EMBERTIDE_KERNEL(void, score_pairs, const PairScores& p, int64_t row, int64_t begin, int64_t end)
+// out[i, h] = the dot product of head h of row i of x [rows, heads * per_head] with its vector.
+EMBERTIDE_KERNEL(void, dot_heads, const float* x, int64_t stride, int64_t rows,
+                 const float* vector, int64_t heads, int64_t per_head, float* out)
 // Maximum and sum of exp(score - maximum) of scores [count, heads], per head.
 EMBERTIDE_KERNEL(void, measure_scores, const float* scores, int64_t count, int64_t heads,
                  float* top, float* total)

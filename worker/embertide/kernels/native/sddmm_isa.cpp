@@ -6,6 +6,11 @@
 namespace embertide::EMBERTIDE_ISA {
 namespace {
 
+// Stores scores of heads from h on, as far as there are some.
+inline void put(float* out, int64_t heads, int64_t h, Four scores) {
+    for (int64_t i = 0; i < 4 && h + i < heads; ++i) out[h + i] = scores[i];
+}
+
 template <bool kDot, typename Key>
 void score_row(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
     const Key* keys = static_cast<const Key*>(p.key.data);
@@ -19,10 +24,7 @@ void score_row(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
         const Key* key = keys + at(p.indices, e) * p.key_stride;
         float* out = p.out + (p.edges.data ? at(p.edges, e) : e) * p.heads;
         pair_scores<kDot>(key, query, p.vector, p.heads, p.per_head, p.slope, p.scale,
-                          [&](int64_t h, Four scores) {
-                              for (int64_t i = 0; i < 4 && h + i < p.heads; ++i)
-                                  out[h + i] = scores[i];
-                          });
+                          [&](int64_t h, Four scores) { put(out, p.heads, h, scores); });
     }
 }
 
@@ -36,6 +38,13 @@ void score_pairs(const PairScores& p, int64_t row, int64_t begin, int64_t end) {
     const auto of_floats = p.vector ? score_row<false, float> : score_row<true, float>;
     const auto of_bf16 = p.vector ? score_row<false, Bf16> : score_row<true, Bf16>;
     (p.key.narrow ? of_bf16 : of_floats)(p, row, begin, end);
+}
+
+void dot_heads(const float* x, int64_t stride, int64_t rows, const float* vector, int64_t heads,
+               int64_t per_head, float* out) {
+    for (int64_t row = 0; row < rows; ++row, x += stride, out += heads)
+        pair_scores<true>(x, vector, nullptr, heads, per_head, 0.0f, 1.0f,
+                          [&](int64_t h, Four scores) { put(out, heads, h, scores); });
 }
 
 void measure_scores(const float* scores, int64_t count, int64_t heads, float* top, float* total) {
