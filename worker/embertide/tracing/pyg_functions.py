@@ -195,11 +195,11 @@ def _role(attr: Any, change: Change, view: View, fill: Any) -> str:
         return role
     if role == "edge_weight" and type(fill) not in (int, float):
         raise refuse(here(), f"{change} fills in weights by {fill!r}; give a number")
-    if role == "edge_weight" and view.loops != "keep":
+    if role == "edge_weight" and view.loops not in ("keep", "none"):
         raise refuse(
             here(),
-            f"{change} comes behind another function for self-loops, so that their weights are not"
-            " the graph's; call add_remaining_self_loops alone, which keeps those that are there",
+            f"{change} comes behind another function that added self-loops, whose weights are not"
+            " the graph's; add them once",
         )
     if role == "edge_features":
         if type(fill) not in (int, float) and fill not in _FILLS:
