@@ -97,7 +97,8 @@ def roles_of(
         raise ModelError(
             f"{kind}.forward has {', '.join(parameters) or 'no arguments'}; it must take the"
             " features and the graph, such as forward(x, edge_index) or forward(g, x); an embedding"
-            " table that takes the features' place is named by --table"
+            " table that takes the features' place is named by --table, a method that does it by"
+            " FILE.py:NAME.METHOD"
         )
     return found
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from embertide.tracing.messages import Edges
 from embertide.tracing.roles import edges_of, origin_of, target_of
+from embertide.tracing.scattered import SCATTERS, becomes, counts, scattered
+from embertide.tracing.scopes import Called
 from embertide.tracing.traced import Traced
 
 
@@ -15,15 +17,25 @@ class EdgeEnds:
 
     Attributes:
         edges, origin, index: of a recording.
+        scope: the call of a module that is under way.
     """
 
     def __init__(
-        self, edges: Mapping[str, Edges], origin: Mapping[str, Traced], index: Mapping[str, Traced]
+        self,
+        edges: Mapping[str, Edges],
+        origin: Mapping[str, Traced],
+        index: Mapping[str, Traced],
+        scope: Callable[[], Called],
     ) -> None:
-        self.edges, self.origin, self.index = edges, origin, index
+        self.edges, self.origin, self.index, self.scope = edges, origin, index, scope
 
     def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """A row of ``edge_index``, both, or a tensor of nodes at the ends; None of other calls."""
+        if op in SCATTERS:
+            made = scattered(self.edges, self.scope(), op, args, kwargs)
+            return made if made is None or not op.endswith("_") else becomes(args[0], made)
+        if op == "bincount":
+            return counts(self.edges, args, kwargs)
         if op == "unbind" and self._is_whole(args[0]) and {0, *args[1:], *kwargs.values()} == {0}:
             return self._both(args[0])
         if op == "__getitem__":

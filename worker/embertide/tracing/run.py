@@ -175,7 +175,8 @@ class Subject:
             raise refuse(
                 "",
                 f"{type(self.module).__name__}.forward returns {_told(out)}; it must return {what},"
-                " which are the embeddings",
+                " which are the embeddings; a method that does is told by FILE.py:NAME.METHOD,"
+                " such as models.py:Net.encode",
             )
         return {of: one.node for of, one in found.items()}
 
