@@ -138,5 +138,5 @@ class Ends:
 
 
 def _values(node: Node) -> int:
-    """Numbers in a row."""
-    return int(node.value[:1].numel())
+    """Numbers in a row; 0 of several results."""
+    return int(node.value[:1].numel()) if isinstance(node.value, Tensor) else 0

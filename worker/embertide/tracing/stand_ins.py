@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
-from embertide.tracing import pyg_functions
+from embertide.tracing import dgl_functions, pyg_functions
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.recording import Recording
 from embertide.tracing.source import here, refuse
@@ -43,6 +43,9 @@ _MAKERS: dict[tuple[str, str], Maker] = {
     ): pyg_functions.add_remaining_self_loops,
     ("torch_geometric.utils", "remove_self_loops"): pyg_functions.remove_self_loops,
     ("dgl.ops", "edge_softmax"): _edge_softmax,
+    ("dgl", "add_self_loop"): dgl_functions.add_self_loop,
+    ("dgl", "remove_self_loop"): dgl_functions.remove_self_loop,
+    **{("dgl", name): dgl_functions.refused(name) for name in dgl_functions.REFUSED},
 }
 """Where each is found under its own name; elsewhere it is the same object."""
 
