@@ -125,10 +125,9 @@ class Features(nn.Module):
 class Held(GCNConv):
     """PyG's functions by other ways than their names: a dict, an attribute, a partial."""
 
-    changes = {"add": add_self_loops}
-
     def __init__(self):
         super().__init__()
+        self.changes = {"add": add_self_loops}
         self.share, self.degree = softmax, partial(degree, dtype=torch.float64)
         self.att = nn.Linear(6, 1)
 
@@ -142,7 +141,7 @@ class Held(GCNConv):
 
 
 class Weighing(GCNConv):
-    """Weights of new self-loops beside those of the others, in a softmax and in sums at both ends."""
+    """Weights of new self-loops beside those of others, in a softmax and in sums at both ends."""
 
     def forward(self, x, edge_index, edge_weight):
         n = x.size(0)
@@ -276,7 +275,13 @@ CASES = {
         f"weighted {' '.join(changes)} {reduce}": (
             lambda changes=changes, reduce=reduce: Changed(*changes, weighted=True, reduce=reduce)
         )
-        for changes in (("remove",), ("add",), ("remaining",), ("remove", "add"), ("remove", "remaining"))
+        for changes in (
+            ("remove",),
+            ("add",),
+            ("remaining",),
+            ("remove", "add"),
+            ("remove", "remaining"),
+        )
         for reduce in ("add", "std", "softmax")
     },
     "held": Held,

@@ -26,11 +26,11 @@ def _filled(x: Tensor, value: float) -> Tensor:
 
 
 def _constant(x: Any, sizes: list[int], value: float) -> Tensor:
-    """One with a row for each node, made of a tensor of edges."""
-    if not sizes or sizes[0] not in x.tape.counts.values():
+    """One with a row for each node, made of a tensor of edges, or the other way round."""
+    if not sizes or sizes[0] not in {*x.tape.counts.values(), *x.tape.ends.lengths()}:
         raise refuse(
             here(),
-            f"a new tensor {sizes} is known with a row for each node: x.new_zeros("
+            f"a new tensor {sizes} is known with a row for each node or edge: x.new_zeros("
             "x.size(0), columns)",
         )
     return torch.full(sizes, value, dtype=x.dtype)

@@ -1,4 +1,4 @@
-"""DGL's functions that a module calls with a graph: self-loops, and others that change its edges."""
+"""DGL's functions that change a graph's edges, which a module calls with its graph."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ _VIEWS: dict[Change, views.Change] = {
 }
 
 
-
 def changed(
     recording: Recording, relation: str, own: Frame, change: Change, fill: Any = 1.0
 ) -> Frames:

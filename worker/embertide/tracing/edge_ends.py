@@ -48,6 +48,10 @@ class EdgeEnds:
             return self._taken(x, index) if dim == 0 else None
         return None
 
+    def lengths(self) -> set[int]:
+        """How many edges each relation has, changed or not."""
+        return {len(one.own.src) for one in self.edges.values()}
+
     def _is_whole(self, x: Any) -> bool:
         return isinstance(x, Traced) and edges_of(x.node) in self.edges and x.shape[:1] == (2,)
 

@@ -40,15 +40,13 @@ def product(lines: Writer, node: Node) -> str:
 
 
 def _of_matrices(lines: Writer, node: Node, x: Node, other: Node) -> str:
-    """Matrix times matrix in every row, as edge networks have it: [E, ..., a, b] x [E, ..., b, c]."""
+    """Matrix times matrix in every row: [E, ..., a, b] x [E, ..., b, c]."""
     shapes = x.value.shape, other.value.shape
     before = shapes[0][:-2]
     if not 1 <= len(before) <= len(_EACH) or before != shapes[1][:-2]:
         raise _unknown_product(node)
     each = _EACH[: len(before)]
-    return lines.add(
-        f"einsum('{each}ab,{each}bc->{each}ac', {lines.of(x)}, {lines.of(other)})"
-    )
+    return lines.add(f"einsum('{each}ab,{each}bc->{each}ac', {lines.of(x)}, {lines.of(other)})")
 
 
 _EACH = "nxyz"

@@ -53,7 +53,7 @@ def rgat(
         if name in plain:
             total = total + _beside(m, plain[name])
         if name in degrees:
-            total = total * _scale(m, degrees[name].view(-1, 1)).view(-1, *[1] * (len(shape) - 1), m.out_channels)
+            total = total * _scale(m, degrees[name].view(-1, 1))
         found[name] = m.update(total)
     return joined(recording, found)
 
@@ -98,10 +98,10 @@ def _beside(m: Any, total: Any) -> Any:
 
 
 def _scale(m: Any, degree: Any) -> Any:
-    """[N, C] what ``mod`` multiplies by: of [N, 1] in-edges along all relations."""
-    if m.mod == "f-scaled":
-        return degree.expand(-1, m.out_channels)
-    return m.activation(degree @ m.l1 + m.b1) @ m.l2 + m.b2
+    """[N, 1, C] or [N, 1, 1, C] what ``mod`` multiplies by: of [N, 1] in-edges of all relations."""
+    if m.mod == "scaled":
+        degree = m.activation(degree @ m.l1 + m.b1) @ m.l2 + m.b2
+    return degree.unsqueeze(1) if _adds(m) else degree.unsqueeze(1).unsqueeze(1)
 
 
 def _weight(m: Any, at: int) -> Tensor:

@@ -51,7 +51,7 @@ def prepare(
         _forget_graph(one)
         if key_of(one) in _REVERSIBLE:
             # Their own function of autograd frees what it was given.
-            one.disable = True
+            vars(one)["disable"] = True
         if "_allow_zero_in_degree" in vars(one):
             vars(one)["_allow_zero_in_degree"] = True
     roles = roles_of(copied, inputs, tables=bool(tables), edge_features=edge_features)

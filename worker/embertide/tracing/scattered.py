@@ -65,7 +65,7 @@ def ends_of(
 
 def scattered(
     edges: Mapping[str, Edges], scope: Called, op: str, args: Any, kwargs: Mapping[str, Any]
-) -> Traced | None:
+) -> Any:
     """What such a function gives at the ends of edges; None of other indices.
 
     Raises:
@@ -82,7 +82,7 @@ def scattered(
     if call.dim % call.base.dim() != 0 or len(call.base) != nodes:
         raise refuse(
             here(),
-            f"{op} of edges is known to a tensor with a row for each node, {nodes} here, with dim=0",
+            f"{op} of edges is known to a tensor with a row for each node, {nodes} here, and dim=0",
         )
     total = summed(along, call.src, call.reduce, scope, into=into, what=op)
     total = total if call.alpha == 1 else total * call.alpha
@@ -91,8 +91,7 @@ def scattered(
 
 def _added(call: _Call, total: Any, op: str) -> Any:
     """What was there, and what arrives."""
-    start = None if isinstance(call.base, Traced) else uniform(call.base)
-    if start == 0.0 and (REDUCES.get(call.reduce) == "sum" or not call.include_self):
+    if _is_zero(call.base) and (REDUCES.get(call.reduce) == "sum" or not call.include_self):
         return total
     if REDUCES.get(call.reduce) == "sum":
         return total + call.base
@@ -103,9 +102,19 @@ def _added(call: _Call, total: Any, op: str) -> Any:
     )
 
 
-def summed(
-    edges: Edges, src: Any, reduce: str, scope: Called, *, into: bool, what: str
-) -> Any:
+def _is_zero(base: Any) -> bool:
+    """Whether it was made as zeros, such as ``torch.zeros_like(h)``."""
+    while isinstance(base, Traced | Node):
+        node = base.node if isinstance(base, Traced) else base
+        if node.op == "clamp":
+            return bool(node.kwargs.get("min") == node.kwargs.get("max") == 0.0)
+        if node.op not in _WIDER:
+            return False
+        base = node.args[0]
+    return uniform(base) == 0.0
+
+
+def summed(edges: Edges, src: Any, reduce: str, scope: Called, *, into: bool, what: str) -> Any:
     """[N, ...] tensors of edges, or ones, reduced at one of their ends.
 
     Args:
@@ -145,7 +154,7 @@ def _counted(edges: Edges, src: Any, into: bool) -> Any:
     return found if found is None or src.dim() == 1 else found.view(-1, *src.shape[1:])
 
 
-def counts(edges: Mapping[str, Edges], args: Any, kwargs: Mapping[str, Any]) -> Traced | None:
+def counts(edges: Mapping[str, Edges], args: Any, kwargs: Mapping[str, Any]) -> Any:
     """``torch.bincount`` of the ends of edges; None of other numbers."""
     given = dict(zip(("input", "weights", "minlength"), args, strict=False)) | dict(kwargs)
     found = ends_of(edges, given["input"])
@@ -166,8 +175,10 @@ def counts(edges: Mapping[str, Edges], args: Any, kwargs: Mapping[str, Any]) -> 
 
 def _narrow(node: Node) -> Node:
     """The node behind repetitions in columns."""
-    while node.op in _WIDER and isinstance(node.args[0], Node) and len(node.value) == len(
-        node.args[0].value
+    while (
+        node.op in _WIDER
+        and isinstance(node.args[0], Node)
+        and len(node.value) == len(node.args[0].value)
     ):
         node = node.args[0]
     return node

@@ -36,6 +36,9 @@ class EndsOfEdges(Protocol):
     def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What a function of torch gives of them; None of other calls."""
 
+    def lengths(self) -> set[int]:
+        """How many edges relations have."""
+
 
 @dataclass
 class Tape:
