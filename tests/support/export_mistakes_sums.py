@@ -49,6 +49,17 @@ class Product(Base):
         return torch.zeros_like(h).scatter_reduce(0, index, h[row], "prod")  # Product
 
 
+class Row(Base):
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Parameter(torch.rand(31, 3))
+
+    def forward(self, x, edge_index):
+        row, col = edge_index
+        message = self.rows[row]  # Row
+        return self.lin(x).index_add(0, col, message)
+
+
 class Single(Base):
     def forward(self, x, edge_index):
         return self.conv(x, edge_index)  # Single

@@ -131,6 +131,7 @@ AT_A_LINE = {
     "Elsewhere": r"index_add of edges is known to a tensor with a row for each node, 31 here",
     "ToSources": r"index_add_ to the sources of edges is known of ones and of the edges' weights",
     "Product": r"scatter_reduce with reduce='prod' is not known; use sum, mean, max or min",
+    "Row": r"rows of a parameter with one for each node are taken to edges; .*--table names",
     "Single": r"ClusterGCNConv with add_self_loops=False .* make it with add_self_loops=True",
 }
 AT_A_LINE_DGL = {

@@ -61,7 +61,7 @@ class EdgeEnds:
 
     def _taken(self, x: Any, index: Any) -> Any:
         """Rows of nodes at the ends of edges."""
-        if not isinstance(x, Traced) or not isinstance(index, Traced) or x.node.edges:
+        if not isinstance(index, Traced) or (isinstance(x, Traced) and x.node.edges):
             return None
         for of, at in ((origin_of, 0), (target_of, 1)):
             name = of(index.node)
