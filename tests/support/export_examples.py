@@ -140,6 +140,32 @@ class LinkPredictor(nn.Module):
         return (z[edge_label_index[0]] * z[edge_label_index[1]]).sum(dim=-1)
 
 
+class Kipf(nn.Module):
+    """The layers of tkipf/pygcn, over a sparse matrix; the second multiplies in another way."""
+
+    def __init__(self, way="spmm"):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.rand(IN, 6)), nn.Parameter(torch.rand(6))
+        self.lin, self.way = nn.Linear(6, OUT), way
+
+    def forward(self, x, adj):
+        support = torch.mm(x, self.weight)
+        h = F.dropout(F.relu(torch.spmm(adj, support) + self.bias), training=self.training)
+        return F.log_softmax(getattr(self, self.way)(adj.float(), self.lin(h)), dim=1)
+
+    def spmm(self, adj, h):
+        return torch.sparse.mm(adj, h)
+
+    def operator(self, adj, h):
+        return adj @ h
+
+    def method(self, adj, h):
+        return adj.matmul(h)
+
+    def turned(self, adj, h):
+        return adj.t() @ h
+
+
 class Sums(nn.Module):
     """torch's functions that add rows of edges to rows of nodes, by one of several ways."""
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from embertide.errors import ModelError
 from embertide.models.dgl_interop import why_no_dgl
+from embertide.steps import Aggregate
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.load import build
@@ -60,6 +61,32 @@ def test_attention_by_relation_of_dgl() -> None:
     module = HGT(GRAPH["nodes"], GRAPH["edges"])
     done = exported(module, graph=named_types(GRAPH, Files()))  # type: ignore[arg-type]
     assert set(done.exported.program.results) == {"user", "game"}
+
+
+# ---- a sparse matrix in place of edges
+
+
+@pytest.mark.parametrize("way", ["spmm", "operator", "method"])
+def test_a_sparse_adjacency_matrix(way: str) -> None:
+    done = exported(export_examples.Kipf(way), width=5, inputs={"adj": "adjacency"})
+    totals = [step for step in done.exported.program.steps if isinstance(step, Aggregate)]
+    assert [total.edge_weight for total in totals] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("way", "inputs", "told"),
+    [
+        (
+            "turned",
+            {"adj": "adjacency"},
+            r"py:\d+: t of an adjacency matrix is not known; known is",
+        ),
+        ("spmm", {}, r'py:\d+: edges are multiplied as a sparse matrix.*"adj": "adjacency"'),
+    ],
+)
+def test_what_is_not_done_with_a_sparse_matrix(way: str, inputs: dict[str, str], told: str) -> None:
+    with pytest.raises(ModelError, match=told):
+        export_module(export_examples.Kipf(way), width=5, inputs=inputs)
 
 
 # ---- a method in place of forward

@@ -9,7 +9,11 @@ from embertide.tracing.messages import Edges
 from embertide.tracing.roles import edges_of, origin_of, target_of
 from embertide.tracing.scattered import SCATTERS, becomes, counts, scattered
 from embertide.tracing.scopes import Called
+from embertide.tracing.source import here, refuse
 from embertide.tracing.traced import Traced
+
+PRODUCTS = ("mm", "spmm", "matmul", "__matmul__", "sparse_mm", "_sparse_mm")
+"""torch's names of a product of two matrices."""
 
 
 class EdgeEnds:
@@ -31,6 +35,12 @@ class EdgeEnds:
 
     def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """A row of ``edge_index``, both, or a tensor of nodes at the ends; None of other calls."""
+        if op in PRODUCTS and self._is_whole(args[0]):
+            raise refuse(
+                here(),
+                "edges are multiplied as a sparse matrix; say so with --inputs"
+                ' \'{"adj": "adjacency"}\', with the name of your argument',
+            )
         if op in SCATTERS:
             made = scattered(self.edges, self.scope(), op, args, kwargs)
             return made if made is None or not op.endswith("_") else becomes(args[0], made)

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from embertide.errors import EmbertideError
 from embertide.models.folder import Library
+from embertide.tracing.adjacency import Adjacency, matrix
 from embertide.tracing.arguments import PLAIN_WEIGHTS, arguments_of
 from embertide.tracing.dgl_frames import Field
 from embertide.tracing.dgl_graph import RecordingGraph
@@ -80,6 +81,10 @@ class Subject:
             "edge_index": {name: one.edge_index for name, one in edges.items()},
             "edge_weight": {name: one.weight for name, one in edges.items()},
         }
+        if "adjacency" in self.roles.values():
+            values["adjacency"] = {
+                name: matrix(one, graph.shape(name)) for name, one in edges.items()
+            }
         merged = graph.merged if self.numbered else {}
         if graph.types.edge_features:
             values["edge_features"] = {
@@ -112,6 +117,10 @@ class Subject:
             "x": self._passed(recording.x),
             "edge_index": recording.edge_index,
             "edge_weight": recording.edge_weight,
+            "adjacency": {
+                name: Adjacency(recording, recording.edges[name], weight)
+                for name, weight in recording.edge_weight.items()
+            },
         }
         if graph.types.edge_features:
             values["edge_features"] = recording.edge_features
