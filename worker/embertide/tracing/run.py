@@ -20,7 +20,7 @@ from embertide.tracing.dgl_frames import Field
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.dgl_real import real_graph
 from embertide.tracing.dgl_together import TogetherGraph
-from embertide.tracing.given import by_type, data_of, of_one_type
+from embertide.tracing.given import by_type, data_of, of_one_type, told
 from embertide.tracing.graphs import GraphTypes, RandomGraph
 from embertide.tracing.modules import recorded
 from embertide.tracing.recording import Recording
@@ -183,7 +183,7 @@ class Subject:
             )
             raise refuse(
                 "",
-                f"{type(self.module).__name__}.forward returns {_told(out)}; it must return {what},"
+                f"{type(self.module).__name__}.forward returns {told(out)}; it must return {what},"
                 " which are the embeddings; a method that does is told by FILE.py:NAME.METHOD,"
                 " such as models.py:Net.encode",
             )
@@ -293,11 +293,3 @@ def quiet() -> Iterator[None]:
     finally:
         torch.set_default_dtype(before)
         torch.set_num_threads(threads)
-
-
-def _told(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"a tensor {list(value.shape)}"
-    if isinstance(value, dict):
-        return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
-    return f"a {type(value).__name__}"
