@@ -11,7 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-WITHOUT_EDGES = ("GINConv", "EdgeConv", "FeaStConv", "FiLMConv", "SimpleConv", "SuperGATConv")
+WITHOUT_EDGES = (
+    *("GINConv", "EdgeConv", "FeaStConv", "FiLMConv", "SimpleConv", "SuperGATConv"),
+    *("ClusterGCNConv", "MFConv", "MixHopConv", "EGConv", "GatedGraphConv"),
+    "WLConvContinuous",
+)
 """Those whose forward takes no features of edges."""
 
 PYG: dict[str, Callable[[Any], nn.Module]] = {
@@ -38,11 +42,18 @@ PYG: dict[str, Callable[[Any], nn.Module]] = {
     "FiLMConv": lambda c: c.FiLMConv(5, 3, act=None),
     "SimpleConv": lambda c: c.SimpleConv(aggr="mean", combine_root="cat"),
     "SuperGATConv": lambda c: c.SuperGATConv(5, 3, heads=2, concat=False, add_self_loops=False),
+    "ClusterGCNConv": lambda c: c.ClusterGCNConv(5, 3, diag_lambda=0.3, bias=False),
+    "MFConv": lambda c: c.MFConv(5, 3, max_degree=4, aggr="mean"),
+    "MixHopConv": lambda c: c.MixHopConv(5, 3, powers=[0, 2]),
+    "EGConv": lambda c: c.EGConv(5, 8, ["symnorm", "max", "std"], num_heads=2, num_bases=3),
+    "GatedGraphConv": lambda c: c.GatedGraphConv(6, 2, aggr="mean"),
+    "WLConvContinuous": lambda c: c.WLConvContinuous(),
     "GeneralConv": lambda c: c.GeneralConv(
         5, 3, 3, heads=2, attention=True, attention_type="dot_product", directed_msg=False
     ),
 }
 DGL: dict[str, Callable[[Any], nn.Module]] = {
+    "GatedGraphConv": lambda c: c.GatedGraphConv(5, 6, 2, 1),
     "GINConv": lambda c: c.GINConv(nn.Linear(5, 3), "max", init_eps=0.3),
     "GINEConv": lambda c: c.GINEConv(nn.Linear(5, 3), init_eps=0.3),
     "NNConv": lambda c: c.NNConv(5, 3, nn.Linear(3, 15), "mean", residual=True),

@@ -1,5 +1,7 @@
 """Modules that change edges and count degrees in their own code, as PyG's documentation does."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -120,6 +122,53 @@ class Features(nn.Module):
         return self.conv(x, edge_index, edge_attr)
 
 
+class Held(GCNConv):
+    """PyG's functions by other ways than their names: a dict, an attribute, a partial."""
+
+    def __init__(self):
+        super().__init__()
+        self.changes = {"add": add_self_loops}
+        self.share, self.degree = softmax, partial(degree, dtype=torch.float64)
+        self.att = nn.Linear(6, 1)
+
+    def forward(self, x, edge_index):
+        edge_index, _ = self.changes["add"](edge_index, num_nodes=x.size(0))
+        norm = self.degree(edge_index[1], x.size(0)).view(-1, 1)
+        return self.propagate(edge_index, x=self.lin(x)) / norm
+
+    def message(self, x_i, x_j, index):
+        return self.share(self.att(torch.cat([x_i, x_j], dim=-1)), index) * x_j
+
+
+class Weighing(GCNConv):
+    """Weights of new self-loops beside those of others, in a softmax and in sums at both ends."""
+
+    def forward(self, x, edge_index, edge_weight):
+        n = x.size(0)
+        edge_index, w = remove_self_loops(edge_index, edge_weight)
+        edge_index, w = add_self_loops(edge_index, w, fill_value=0.5, num_nodes=n)
+        (row, col), h = edge_index, self.lin(x)
+        share = softmax(F.leaky_relu(h[row].sum(-1) + h[col].sum(-1)), col, num_nodes=n)
+        out = scatter((share * w).view(-1, 1) * h[row], col, 0, n)
+        return out / (scatter(w, row, 0, n) + scatter(w, col, 0, n)).view(-1, 1)
+
+
+class Scaled(GCNConv):
+    """Shares of heads that are multiplied before they get columns."""
+
+    def __init__(self):
+        super().__init__(out_channels=6)
+        self.att, self.scale = nn.Linear(12, 2), nn.Parameter(torch.rand(1, 2))
+
+    def forward(self, x, edge_index, edge_weight):
+        return self.propagate(edge_index, x=self.lin(x), w=edge_weight) + self.bias
+
+    def message(self, x_i, x_j, w, index):
+        share = softmax(self.att(torch.cat([x_i, x_j], dim=-1)), index)
+        share = (share * w.unsqueeze(-1) * self.scale).unsqueeze(-1)
+        return (share * x_j.view(-1, 2, 3)).flatten(1)
+
+
 class Normed(GCNConv):
     """PyG's gcn_norm, called by a user."""
 
@@ -226,9 +275,18 @@ CASES = {
         f"weighted {' '.join(changes)} {reduce}": (
             lambda changes=changes, reduce=reduce: Changed(*changes, weighted=True, reduce=reduce)
         )
-        for changes in (("remove",), ("add",), ("remaining",))
+        for changes in (
+            ("remove",),
+            ("add",),
+            ("remaining",),
+            ("remove", "add"),
+            ("remove", "remaining"),
+        )
         for reduce in ("add", "std", "softmax")
     },
+    "held": Held,
+    "weighing": Weighing,
+    "scaled": Scaled,
     "norm": Normed,
     "norm improved": lambda: Normed(improved=True),
     "norm of the edges": lambda: Normed(add_self_loops=False),

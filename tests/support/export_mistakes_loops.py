@@ -44,8 +44,8 @@ class Twice(Base):
 
 class Weights(Base):
     def forward(self, x, edge_index, edge_weight):
-        edge_index, w = remove_self_loops(edge_index, edge_weight)
-        edge_index, w = add_self_loops(edge_index, w, num_nodes=x.size(0))  # Weights
+        edge_index, w = add_remaining_self_loops(edge_index, edge_weight, 1.0, x.size(0))
+        edge_index, w = add_remaining_self_loops(edge_index, w, 2.0, x.size(0))  # Weights
         return self.conv(x, edge_index, w)
 
 

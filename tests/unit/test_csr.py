@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embertide.kernels.csr import Csr, id_type, more_loops, single_loops
+from embertide.kernels.csr import Csr, id_type, more_loops, new_loops, single_loops
 from embertide.kernels.edge_sort import build_csr, pack
 
 Edge = tuple[int, int, float]
@@ -77,6 +77,20 @@ def test_single_loops(case: tuple[int, int, int, list[Edge]], weighted: bool) ->
         own = [w for r, c, w in edges if r == row and c == row + first]
         others = sorted((row, c, w) for r, c, w in edges if r == row and c != row + first)
         expected += [*others, (row, row + first, max(own) if own else 2.5)]
+    if not weighted:
+        expected = [(r, c, 1.0) for r, c, _ in expected]
+        assert csr.weights is None
+    assert entries(csr) == expected
+
+
+@given(edge_lists(), st.booleans())
+def test_new_loops(case: tuple[int, int, int, list[Edge]], weighted: bool) -> None:
+    nodes, first, rows, edges = case
+    csr = new_loops(build(nodes, first, rows, edges, weighted=weighted, unique=False), 2.5)
+    expected = []
+    for row in range(rows):
+        others = sorted((row, c, w) for r, c, w in edges if r == row and c != row + first)
+        expected += [*others, (row, row + first, 2.5)]
     if not weighted:
         expected = [(r, c, 1.0) for r, c, _ in expected]
         assert csr.weights is None

@@ -179,9 +179,14 @@ def test_relational_attention(mechanism: str, mode: str, dim: int) -> None:
     exported(Rgat(3, **how, num_blocks=2, bias=False), graph=TWO)
 
 
-def test_relational_attention_behind_its_softmax_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"py:\d+: RGATConv with mod='scaled' is not known"):
-        export_module(shake(Rgat(2, mod="scaled")), graph=ONE)
+@pytest.mark.parametrize("mod", ["additive", "scaled", "f-additive", "f-scaled"])
+@pytest.mark.parametrize("mechanism", ["within-relation", "across-relation"])
+def test_relational_attention_with_shares_by_numbers_of_edges(mechanism: str, mod: str) -> None:
+    how: dict[str, Any] = {"attention_mechanism": mechanism, "mod": mod}
+    exported(Rgat(2, **how), graph=ONE)
+    exported(Rgat(3, **how, concat=False), graph=TWO)
+    how |= {"attention_mode": "multiplicative-self-attention", "dim": 3}
+    exported(Rgat(3, **how), graph=TWO)
 
 
 @pytest.mark.parametrize("norm", [None, "batch_norm"])

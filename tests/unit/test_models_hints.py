@@ -102,7 +102,8 @@ ONE = {"conv.lin.weight": torch.ones(4, 5), "conv.bias": torch.ones(4)}
         ({"nodes.weight": torch.ones(900, 5)}, "5 columns for each of 900 nodes"),
         (
             {"jk.lstm.weight_ih_l0": torch.ones(8, 4), "jk.lstm.weight_hh_l0": torch.ones(8, 2)},
-            "jk.lstm looks like a recurrent network",
+            "jk.lstm looks like a recurrent network: JumpingKnowledge's is"
+            " {conv: jumping_knowledge, mode: lstm, prefix: jk}",
         ),
         (
             {f"norm.{name}": torch.ones(4) for name in ("weight", "bias", "mean_scale")},
@@ -202,7 +203,16 @@ def test_a_linear_beside_graph_convolutions_of_dgl_is_not_taken_for_one() -> Non
         ("dgl", "conv: linear", "prefix: is required: name of the Linear in the weights"),
         ("dgl", "conv: linear, prefix: a, edge_weight: true", "a linear layer reads no edges"),
         ("dgl", "conv: jumping_knowledge, mode: cat", "joins earlier layers; there is none"),
-        ("dgl", "conv: jumping_knowledge, mode: lstm", "mode: is 'lstm'; allowed: cat, max"),
+        (
+            "dgl",
+            "conv: gcn}, {conv: jumping_knowledge, mode: lstm",
+            "layers[1].prefix: is required: name of the module with the LSTM in the weights",
+        ),
+        (
+            "pyg",
+            "conv: gcn}, {conv: jumping_knowledge, mode: max, prefix: jk",
+            "layers[1].prefix: mode: max has no parameters; remove it",
+        ),
         (
             "dgl",
             "conv: jumping_knowledge, mode: cat, layers: [input, 0]",

@@ -109,6 +109,11 @@ PYG = {
         )
         for mode in ("cat", "max")
     },
+    "jk-lstm": Case(
+        lambda: pyg.GCN(5, 8, 3, 4, jk="lstm"),
+        f"{INNER}, {INNER}, {INNER}" + JK.format("lstm, prefix: jk"),
+        weighted=True,
+    ),
     "jk-last": Case(
         lambda: pyg.GCN(5, 8, 2, 4, jk="last", norm="batch_norm"),
         ", ".join(["{conv: gcn, batch_norm: true, activation: relu}"] * 2)
@@ -163,7 +168,7 @@ class Jumping(nn.Module):
         self.layers = nn.ModuleList(
             convs.GraphConv(*size, allow_zero_in_degree=True) for size in sizes
         )
-        self.jump = dgl.nn.JumpingKnowledge(mode)
+        self.jump = dgl.nn.JumpingKnowledge(mode, 8, 2)
         self.output = nn.Linear(16 if mode == "cat" else 8, 4)
         self._sum = dgl.function.copy_u("h", "m"), dgl.function.sum("m", "h")
 
@@ -189,10 +194,10 @@ DGL: dict[str, tuple[Callable[[Any], nn.Module], str]] = {
     **{
         f"jk-{mode}": (
             lambda dgl, mode=mode: nn.ModuleDict({"conv": Jumping(dgl, mode)}),
-            f"layers: [{INNER}, {INNER}, {{conv: jumping_knowledge, mode: {mode}}},"
+            f"layers: [{INNER}, {INNER}, {{conv: jumping_knowledge, mode: {mode}{more}}},"
             " {conv: propagate, k: 1, norm: none}, {conv: linear, prefix: conv.output}]",
         )
-        for mode in ("cat", "max")
+        for mode, more in (("cat", ""), ("max", ""), ("lstm", ", prefix: conv.jump"))
     },
 }
 

@@ -16,7 +16,8 @@ def export(
         str,
         typer.Argument(
             metavar="FILE.py:NAME",
-            help="Your file and the class in it, or a function that makes the module.",
+            help="Your file and the class in it, or a function that makes the module; NAME.METHOD"
+            " takes a method, such as encode, in place of forward.",
             show_default=False,
         ),
     ],

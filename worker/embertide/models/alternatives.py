@@ -79,12 +79,12 @@ def _exchanged(files: ModelFiles) -> Changes:
     weights.leave_aside(description.ignore)
     prefixes = find_prefixes(layers, description.library, weights)
     full = [
-        layer.model_copy(update={"prefix": prefix}) if layer.has_parameters else layer
+        layer.model_copy(update={"prefix": prefix}) if layer.stores_parameters() else layer
         for layer, prefix in zip(layers, prefixes, strict=True)
     ]
     for i, j in itertools.combinations(range(len(layers)), 2):
         a, b = full[i], full[j]
-        if type(a) is not type(b) or not a.has_parameters:
+        if type(a) is not type(b) or not a.stores_parameters():
             continue
         pair = {
             i: a.model_copy(update={"prefix": b.prefix}),

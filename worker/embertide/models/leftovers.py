@@ -88,9 +88,11 @@ def _explain(prefix: str, module: Module, layers: list[ReadLayer]) -> str:
     if "mean_scale" in module:
         return _norm(prefix, "graph_norm", len(module["mean_scale"]))
     if any(name.startswith("weight_hh") for name in module):
+        inner = prefix.rpartition(".")[0]
         return (
-            f"{prefix} looks like a recurrent network (JumpingKnowledge's lstm, SAGEConv's lstm):"
-            " these are not supported, and without it the embeddings are not the model's"
+            f"{prefix} looks like a recurrent network: JumpingKnowledge's is"
+            f" {{conv: jumping_knowledge, mode: lstm, prefix: {inner}}}, SAGEConv's lstm is not"
+            " supported, and without it the embeddings are not the model's"
         )
     if weight is None or prefix.endswith("lin_edge"):
         return ""

@@ -15,7 +15,7 @@ import torch
 from embertide.grid import RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.counting import add_weights, row_lengths, row_sums
-from embertide.kernels.csr import Csr, more_loops, single_loops, without_loops
+from embertide.kernels.csr import Csr, more_loops, new_loops, single_loops, without_loops
 from embertide.kernels.edge_features import (
     LoopFill,
     more_loop_features,
@@ -32,13 +32,14 @@ from embertide.primitives.sources import (
     local_sources,
 )
 
-Loops = Literal["keep", "single", "more", "none"]
+Loops = Literal["keep", "single", "anew", "more", "none"]
 """``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
 ``more``: with one more per node, whether it has some or not, as PyG's `add_self_loops` adds them;
 ``none``: without self-loops; ``keep``: as it is. Where edge weights count, an existing loop keeps
 its weight (of several the heaviest, so that the order of edges never matters) and a new one gets
 ``loop_weight``; where they do not (not asked for, or the graph has none) every edge and loop
-counts 1, whatever ``loop_weight`` says: PyG does so."""
+counts 1, whatever ``loop_weight`` says: PyG does so. ``anew``: as ``single``, but that every
+self-loop is a new one, as `remove_self_loops` and then `add_self_loops` make it."""
 
 
 class EdgeView(NamedTuple):
@@ -222,7 +223,7 @@ class LayerGraph:
         csr = self.sub_range()
         if loops == "none":
             return without_loop_features(csr, features)
-        add = single_loop_features if loops == "single" else more_loop_features
+        add = more_loop_features if loops == "more" else single_loop_features
         return add(csr, features, fill)
 
     def in_degree(self) -> torch.Tensor:
@@ -273,5 +274,5 @@ def _looped(csr: Csr, view: EdgeView) -> Csr:
     """The graph with the self-loops that a view has."""
     if view.loops == "none":
         return without_loops(csr)
-    add = single_loops if view.loops == "single" else more_loops
+    add = {"single": single_loops, "anew": new_loops, "more": more_loops}[view.loops]
     return add(csr, view.loop_weight)

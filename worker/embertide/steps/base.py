@@ -254,7 +254,7 @@ class EdgeStep(Step):
                     f"step {self.out!r} over {self.relation or 'the edges'} reads {name!r} of node"
                     f" type {types[name]!r}, but needs one of {wanted!r}"
                 )
-        if self.loops in ("single", "more") and source != destination:
+        if self.loops not in ("keep", "none") and source != destination:
             raise ModelError(
                 f"step {self.out!r} needs self-loops, but {self.relation} leads from one node type"
                 " to another; only edges within one type can have them"

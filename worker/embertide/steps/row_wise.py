@@ -57,7 +57,7 @@ class RowWise(Step, kind="row_wise"):
         params = {f"p{at}": execution.param(name) for at, name in enumerate(self.params)}
         shapes = self._shapes(Shapes(program.widths, program.params))
         out = empty_as(inputs[0], len(inputs[0]), program.widths[self.out])
-        for span in in_chunks(len(out), CHUNK_VALUES // shapes.values):
+        for span in in_chunks(len(out), max(1, CHUNK_VALUES // shapes.values)):
             rows = {f"x{at}": x[span] for at, x in enumerate(inputs)}
             out[span] = run(self.lines, rows | params)[RESULT]
         return Shard("rows", out, out.shape[1])

@@ -12,14 +12,14 @@ from embertide.errors import ModelError
 
 ROLES = (
     *("x", "edge_index", "edge_weight", "edge_features"),
-    *("edge_type", "node_type", "norm", "graph", "blocks", "data"),
+    *("edge_type", "node_type", "norm", "graph", "blocks", "data", "adjacency"),
 )
 """What an argument may be; ``data`` is PyG's, ``graph`` and ``blocks`` are DGL's.
 
 ``x`` and what edges have are dicts by type in a graph with types; ``edge_weight`` is one number for
 each edge, ``edge_features`` are several columns. Where all types come together ``edge_type`` is the
 number of each edge's relation, ``node_type`` that of each node's type, and ``norm`` one divided by
-the in-edges along the relation.
+the in-edges along the relation. ``adjacency`` is torch's sparse matrix of edges' weights.
 """
 _BY_TYPE = "_dict"
 """What PyG's examples add to the name of such an argument."""
@@ -93,11 +93,12 @@ def roles_of(
             )
     roles = set(found.values())
     features = tables or bool(roles & {"x", "data", "graph"})
-    if not features or not roles & {"edge_index", "graph", "blocks", "data"}:
+    if not features or not roles & {"edge_index", "graph", "blocks", "data", "adjacency"}:
         raise ModelError(
             f"{kind}.forward has {', '.join(parameters) or 'no arguments'}; it must take the"
             " features and the graph, such as forward(x, edge_index) or forward(g, x); an embedding"
-            " table that takes the features' place is named by --table"
+            " table that takes the features' place is named by --table, a method that does it by"
+            " FILE.py:NAME.METHOD"
         )
     return found
 

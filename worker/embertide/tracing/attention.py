@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 from torch import Tensor
@@ -78,7 +79,19 @@ def _step(ends: Ends, score: Node, name: str, message: Node, scope: Called) -> s
 # What a softmax is multiplied by.
 
 
-def _factors(node: Node, share: Node) -> list[Node | Tensor | float]:
+class _Factor(NamedTuple):
+    """One of them.
+
+    Attributes:
+        shapes: of a row of each product that it is in, but for the last, and as that is a factor
+            of the next.
+    """
+
+    value: Node | Tensor | float
+    shapes: tuple[tuple[list[int], list[int]], ...] = ()
+
+
+def _factors(node: Node, share: Node) -> list[_Factor]:
     """All that multiplies the softmax on the way to a message.
 
     Raises:
@@ -93,7 +106,7 @@ def _factors(node: Node, share: Node) -> list[Node | Tensor | float]:
             if isinstance(one, Node) and share in along_edges(one):
                 if isinstance(other, Node) and share in along_edges(other):
                     break
-                return [*_factors(one, share), other]
+                return [*_reshaped(_factors(one, share), one), _Factor(other)]
     raise refuse(
         node.where,
         f"{node.op} of a softmax over edges is not known here; multiply it with what it weighs, and"
@@ -101,17 +114,41 @@ def _factors(node: Node, share: Node) -> list[Node | Tensor | float]:
     )
 
 
-def _product(lines: Lines, factors: list[Node | Tensor | float], message: Node) -> str:
+def _reshaped(factors: list[_Factor], product: Node) -> list[_Factor]:
+    """Factors of a product that is a factor itself, perhaps in another shape."""
+    last, inner = list(product.value.shape[1:]), product
+    while factors and inner.op not in _MUL:
+        inner = inner.args[0]
+    first = list(inner.value.shape[1:])
+    if first == last or prod(first) != prod(last):
+        return factors
+    return [one._replace(shapes=(*one.shapes, (first, last))) for one in factors]
+
+
+def _product(lines: Lines, factors: list[_Factor], message: Node) -> str:
     """The message without its softmax."""
-    factors = sorted(factors, key=lambda one: not isinstance(one, Node))
-    if not factors or not isinstance(factors[0], Node):
+    factors = sorted(factors, key=lambda one: not isinstance(one.value, Node))
+    if not factors or not isinstance(factors[0].value, Node):
         raise refuse(message.where, "a softmax over edges is summed up, which is 1; leave it out")
     while message.op not in _MUL:
         message = message.args[0]
-    total, *names = [lines.argument(one, message) for one in factors]
+    total, *names = [_shaped_alike(lines, one, message) for one in factors]
     for name in names:
         total = lines.add(f"mul({total}, {name})")
     return lines.add(f"expand({total}, {list(message.value.shape[1:])})")
+
+
+def _shaped_alike(lines: Lines, factor: _Factor, message: Node) -> str:
+    """The name of a factor in the shape that its product has at last."""
+    value = factor.value
+    for first, last in factor.shapes:
+        if isinstance(value, Tensor) and value.dim() <= 1 + len(first):
+            value = value.expand(1, *first).reshape(1, *last)
+    name = lines.argument(value, message)
+    for first, last in factor.shapes if isinstance(value, Node) else ():
+        name = lines.add(f"expand({name}, {first})")
+        name = lines.add(f"reshape({name}, {last})")
+    return name
 
 
 # What has a step of its own.
@@ -127,7 +164,7 @@ class _Additive(NamedTuple):
     weighted: bool
 
 
-def _additive(factors: list[Node | Tensor | float], share: Node) -> _Additive | None:
+def _additive(factors: list[_Factor], share: Node) -> _Additive | None:
     score = shaped(share.args[0])
     if score.op != "leaky_relu":
         return None
@@ -135,7 +172,7 @@ def _additive(factors: list[Node | Tensor | float], share: Node) -> _Additive | 
     if total.op not in _ADD or len(total.args) != 2 or total.kwargs:
         return None
     ends = {one.op: one.args[0] for one in map(_shaped, total.args) if one is not None}
-    found = [_shaped(one) for one in factors]
+    found = [_shaped(one.value) for one in factors]
     values = [one.args[0] for one in found if one is not None and one.op == "source"]
     weights = [one for one in found if one is not None and is_weight(one)]
     if set(ends) != {"source", "target"} or len(values) != 1:
@@ -163,7 +200,7 @@ def _attend(low: Lowering, found: _Additive, view: View, scope: Called) -> Rows:
             target,
             low.b.widths[source],
             negative_slope=found.slope,
-            loops=view.loops,
+            loops=view.loops_of(found.weighted),
             edge_weight=found.weighted,
         )
     return Rows(out)

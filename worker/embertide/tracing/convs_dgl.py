@@ -100,8 +100,9 @@ DGL: dict[str, Conv] = {
         bias="linear.bias",
         x="feat",
         given={
-            "lambda_max": "without it, the largest eigenvalue is computed from the whole graph:"
-            " give it as lambda_max=[2.0]"
+            "lambda_max": "without it, the largest eigenvalue is computed from the whole graph, and"
+            " another one for each: give it that of training, as lambda_max=[1.9] of what"
+            " dgl.laplacian_lambda_max says, or its bound, [2.0]"
         },
         after=("activation",),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -24,16 +25,26 @@ def _filled(x: Tensor, value: float) -> Tensor:
     return x.clamp(min=value, max=value)
 
 
+def _constant(x: Any, sizes: list[int], value: float) -> Tensor:
+    """One with a row for each node, made of a tensor of edges, or the other way round."""
+    if not sizes or sizes[0] not in {*x.tape.counts.values(), *x.tape.ends.lengths()}:
+        raise refuse(
+            here(),
+            f"a new tensor {sizes} is known with a row for each node or edge: x.new_zeros("
+            "x.size(0), columns)",
+        )
+    return torch.full(sizes, value, dtype=x.dtype)
+
+
 def _new(value: float) -> Callable[..., Tensor]:
     def new(x: Tensor, *size: Any, **_kwargs: Any) -> Tensor:
         sizes = list(size[0]) if len(size) == 1 and isinstance(size[0], Sequence) else list(size)
-        if len(sizes) != 2 or sizes[0] != len(x):
-            raise refuse(
-                here(),
-                f"a new tensor {sizes} is known with a row for each node: x.new_zeros("
-                "x.size(0), columns)",
-            )
-        return _filled(x.flatten(1)[:, :1], value).repeat(1, sizes[1])
+        if not sizes or sizes[0] != len(x):
+            return _constant(x, sizes, value)
+        rows = _filled(x if x.dim() == 1 else x.flatten(1)[:, 0], value)
+        if len(sizes) == 1:
+            return rows
+        return rows.view(-1, 1).repeat(1, prod(sizes[1:])).view(sizes)
 
     return new
 

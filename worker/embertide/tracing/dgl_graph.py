@@ -11,6 +11,7 @@ import torch
 
 from embertide.models.convs.aggregation import REDUCES
 from embertide.tracing.dgl_frames import At, Field, Frame, Frames, Together, View
+from embertide.tracing.dgl_loops import Change, changed
 from embertide.tracing.dgl_mailbox import reduced_by
 from embertide.tracing.dgl_types import GraphView
 from embertide.tracing.recording import Recording
@@ -121,6 +122,25 @@ class RecordingGraph(GraphView):
         """The same graph, in which nothing is set for others."""
         frames = _copied(self._nodes), _copied(self._of_edges)
         return RecordingGraph(self.real, self._recording, self._relations, frames)
+
+    def add_self_loop(
+        self, edge_feat_names: Any = None, fill_data: Any = 1.0, etype: Any = None
+    ) -> RecordingGraph:
+        """`dgl.add_self_loop`: one more at each node."""
+        if edge_feat_names is not None:
+            raise refuse(here(), "add_self_loop is known without edge_feat_names; leave it out")
+        return self._changed("add_self_loop", etype, fill_data)
+
+    def remove_self_loop(self, etype: Any = None) -> RecordingGraph:
+        """`dgl.remove_self_loop`."""
+        return self._changed("remove_self_loop", etype, 1.0)
+
+    def _changed(self, change: Change, etype: Any, fill: Any) -> RecordingGraph:
+        relation = self._relation(etype)
+        own = self._of_edges[relation]
+        edges = changed(self._recording, relation, own, change, fill)
+        frames = self._nodes, edges
+        return RecordingGraph(self.real, self._recording, tuple(edges), frames)
 
     # -- messages ----------------------------------------------------------------------------------
 

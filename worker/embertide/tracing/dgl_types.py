@@ -81,6 +81,11 @@ class GraphView:
         """Those of destinations."""
         return [_UNNAMED.get(name, name) for name in self._types(1)]
 
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether it has one node type and one edge type."""
+        return len(self._relations) == 1 and len(self._types(0, 1)) == 1
+
     def to_canonical_etype(self, etype: Any) -> tuple[str, str, str]:
         """The triple of an edge type's name."""
         return self._recording.types.triple(self._relation(etype))
@@ -130,7 +135,7 @@ class GraphView:
 
     def num_edges(self, etype: Any = None) -> int:
         """Of a relation; without one, of the only one."""
-        return len(self._recording.graph.edges[self._relation(etype)].src)
+        return len(self._along(etype).own.src)
 
     number_of_edges = num_edges
 

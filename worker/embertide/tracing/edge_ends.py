@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from embertide.tracing.messages import Edges
 from embertide.tracing.roles import edges_of, origin_of, target_of
+from embertide.tracing.scattered import SCATTERS, becomes, counts, scattered
+from embertide.tracing.scopes import Called
+from embertide.tracing.source import here, refuse
 from embertide.tracing.traced import Traced
+
+PRODUCTS = ("mm", "spmm", "matmul", "__matmul__", "sparse_mm", "_sparse_mm")
+"""torch's names of a product of two matrices."""
 
 
 class EdgeEnds:
@@ -15,15 +21,31 @@ class EdgeEnds:
 
     Attributes:
         edges, origin, index: of a recording.
+        scope: the call of a module that is under way.
     """
 
     def __init__(
-        self, edges: Mapping[str, Edges], origin: Mapping[str, Traced], index: Mapping[str, Traced]
+        self,
+        edges: Mapping[str, Edges],
+        origin: Mapping[str, Traced],
+        index: Mapping[str, Traced],
+        scope: Callable[[], Called],
     ) -> None:
-        self.edges, self.origin, self.index = edges, origin, index
+        self.edges, self.origin, self.index, self.scope = edges, origin, index, scope
 
     def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """A row of ``edge_index``, both, or a tensor of nodes at the ends; None of other calls."""
+        if op in PRODUCTS and self._is_whole(args[0]):
+            raise refuse(
+                here(),
+                "edges are multiplied as a sparse matrix; say so with --inputs"
+                ' \'{"adj": "adjacency"}\', with the name of your argument',
+            )
+        if op in SCATTERS:
+            made = scattered(self.edges, self.scope(), op, args, kwargs)
+            return made if made is None or not op.endswith("_") else becomes(args[0], made)
+        if op == "bincount":
+            return counts(self.edges, args, kwargs)
         if op == "unbind" and self._is_whole(args[0]) and {0, *args[1:], *kwargs.values()} == {0}:
             return self._both(args[0])
         if op == "__getitem__":
@@ -36,6 +58,10 @@ class EdgeEnds:
             return self._taken(x, index) if dim == 0 else None
         return None
 
+    def lengths(self) -> set[int]:
+        """How many edges each relation has, changed or not."""
+        return {len(one.own.src) for one in self.edges.values()}
+
     def _is_whole(self, x: Any) -> bool:
         return isinstance(x, Traced) and edges_of(x.node) in self.edges and x.shape[:1] == (2,)
 
@@ -45,7 +71,7 @@ class EdgeEnds:
 
     def _taken(self, x: Any, index: Any) -> Any:
         """Rows of nodes at the ends of edges."""
-        if not isinstance(x, Traced) or not isinstance(index, Traced) or x.node.edges:
+        if not isinstance(index, Traced) or (isinstance(x, Traced) and x.node.edges):
             return None
         for of, at in ((origin_of, 0), (target_of, 1)):
             name = of(index.node)

@@ -65,3 +65,12 @@ def data_of(values: Mapping[str, Any], types: GraphTypes) -> Any:
         for triple, tensor in values.get(role, {}).items():
             data[triple][_PYG.get(role, role)] = tensor
     return data
+
+
+def told(value: Any) -> str:
+    """What a module returns, for messages."""
+    if isinstance(value, Tensor):
+        return f"a tensor {list(value.shape)}"
+    if isinstance(value, dict):
+        return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
+    return f"a {type(value).__name__}"

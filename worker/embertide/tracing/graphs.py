@@ -96,6 +96,11 @@ class RandomGraph:
     x: dict[str, Tensor]
     edges: dict[str, RandomEdges]
 
+    def shape(self, relation: str) -> tuple[int, int]:
+        """Nodes that a relation leads to, and nodes that it leads from."""
+        source, destination = self.types.ends(relation)
+        return self.counts[destination], self.counts[source]
+
     @property
     def edge_count(self) -> int:
         """Of all relations."""

@@ -40,17 +40,24 @@ def product(lines: Writer, node: Node) -> str:
 
 
 def _of_matrices(lines: Writer, node: Node, x: Node, other: Node) -> str:
-    """Matrix times matrix in every row, as edge networks have it: [E, a, b] x [E, b, c]."""
-    if x.value.dim() != 3 or other.value.dim() != 3 or len(x.value) != len(other.value):
+    """Matrix times matrix in every row: [E, ..., a, b] x [E, ..., b, c]."""
+    shapes = x.value.shape, other.value.shape
+    before = shapes[0][:-2]
+    if not 1 <= len(before) <= len(_EACH) or before != shapes[1][:-2]:
         raise _unknown_product(node)
-    return lines.add(f"einsum('nab,nbc->nac', {lines.of(x)}, {lines.of(other)})")
+    each = _EACH[: len(before)]
+    return lines.add(f"einsum('{each}ab,{each}bc->{each}ac', {lines.of(x)}, {lines.of(other)})")
+
+
+_EACH = "nxyz"
+"""Letters of the dimensions in front of those of a matrix."""
 
 
 def _unknown_product(node: Node) -> Exception:
     return refuse(
         node.where,
         "a product is known of rows with a matrix of the module's, from the right, and of the"
-        " matrices [n, a, b] and [n, b, c] that each row has",
+        " matrices [n, ..., a, b] and [n, ..., b, c] that each row has",
     )
 
 

@@ -27,6 +27,8 @@ _SHOWN = 8
 def build(target: str, init: Mapping[str, Any]) -> nn.Module:
     """The module that ``FILE.py:NAME`` makes of the arguments ``init``.
 
+    Of ``FILE.py:NAME.METHOD`` the method takes the place of ``forward``.
+
     Raises:
         ModelError: there is no such file or name, the file cannot be imported, or what NAME
             gives is no module.
@@ -39,13 +41,24 @@ def build(target: str, init: Mapping[str, Any]) -> nn.Module:
         raise ModelError(f"{file}: no such file")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        name, _, method = name.partition(".")
         found = getattr(_import(path), name, None)
         if found is None:
             raise ModelError(f"{file} has no {name}; write FILE.py:NAME with a class of that file")
         module = found if isinstance(found, nn.Module) else _call(found, name, init)
     if not isinstance(module, nn.Module):
         raise ModelError(f"{file}: {name} gives a {type(module).__name__}, not a torch.nn.Module")
+    if method:
+        _take_as_forward(module, method, f"{file}: {name}")
     return module
+
+
+def _take_as_forward(module: nn.Module, method: str, where: str) -> None:
+    """Let a call of the module be one of a method of its own, such as ``encode``."""
+    found = getattr(module, method, None)
+    if getattr(found, "__self__", None) is not module:
+        raise ModelError(f"{where} has no method {method}; write FILE.py:NAME.METHOD")
+    module.forward = found
 
 
 def _import(path: Path) -> ModuleType:

@@ -62,7 +62,7 @@ class Ends:
                 reduce=reduce,
                 target=target or None,
                 params=params,
-                loops=self.view.loops,
+                loops=self.view.loops_of(self.weighted),
                 loop_weight=self.fills.get("w", 1.0),
                 edge_weight=self.weighted,
                 log_sum=log_sum,
@@ -104,7 +104,7 @@ class Ends:
 
     def _fill(self, name: str, node: Node) -> None:
         """Note what new self-loops have."""
-        if self.view.loops in ("single", "more"):
+        if self.view.loops not in ("keep", "none"):
             fill = filled_with(node)
             if self.fills.setdefault(name, fill) != fill:
                 raise refuse(
@@ -138,5 +138,5 @@ class Ends:
 
 
 def _values(node: Node) -> int:
-    """Numbers in a row."""
-    return int(node.value[:1].numel())
+    """Numbers in a row; 0 of several results."""
+    return int(node.value[:1].numel()) if isinstance(node.value, Tensor) else 0

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from embertide.kernels.segments import Reduce
 from embertide.tracing.graphs import RandomEdges, RandomGraph
@@ -58,6 +59,12 @@ class Edges:
         return self._taken("target", x, self.own.dst, self._ends[1])
 
     def _taken(self, op: str, x: Any, ends: Tensor, node_type: str) -> Any:
+        if type(x) in (Tensor, Parameter) and x.shape[:1] == (self.graph.counts[node_type],):
+            raise refuse(
+                here(),
+                "rows of a parameter with one for each node are taken to edges; it is an embedding"
+                " table, which --table names in place of features",
+            )
         if not isinstance(x, Traced) or x.node.edges:
             raise refuse(here(), "a message takes something else than a tensor of the nodes")
         if x.node.of != node_type:

@@ -167,6 +167,8 @@ class _Call:
         given = bound.get("edge_index"), bound.get(self.conv.weight)
         traced = [one.node for one in given if isinstance(one, Traced)]
         name = edges_of(traced[0]) if traced else None
+        graphs = [one for one in bound.values() if isinstance(one, RecordingGraph)]
+        name = graphs[0].relation if graphs else name
         changed = name in self.recording.edges and name not in self.recording.types.relations
         weight = bound.get(self.conv.weight)
         return changed or (

@@ -31,6 +31,7 @@ def rgat(
         raise refuse(here(), f"{type(m).__name__} returns attention or is given a size; leave both")
     check_count(m, recording.types.relations, m.num_relations, "relations")
     parts, into = parts_of(recording, x), dict[str, list[Scored]]()
+    plain, degrees = dict[str, Any](), dict[str, Any]()
     for at, relation in enumerate(recording.types.relations):
         source, destination = recording.types.ends(relation)
         edges, weight = recording.edges[relation], _weight(m, at)
@@ -38,12 +39,22 @@ def rgat(
         key, query = rows @ m.k, parts[destination] @ weight @ m.q
         own = Scored(edges, _score(m, edges, key, query), _value(m, edges.source(rows)))
         into.setdefault(destination, []).append(own)
+        if m.mod in ("additive", "f-additive"):
+            one = edges.aggregate(edges.source(rows), "sum", recording.scopes.current())
+            plain[destination] = plain.get(destination, 0) + one
+        if m.mod in ("scaled", "f-scaled"):
+            degrees[destination] = degrees.get(destination, 0) + edges.degree("in")
     width = m.heads * m.dim * m.out_channels
     shape = (m.heads, m.out_channels) if _adds(m) else (m.heads, m.dim, m.out_channels)
     found = {}
     for name, part in parts.items():
         total = _summed(recording, m, name, into[name]) if name in into else nothing(part, width)
-        found[name] = m.update(total.view(-1, *shape))
+        total = total.view(-1, *shape)
+        if name in plain:
+            total = total + _beside(m, plain[name])
+        if name in degrees:
+            total = total * _scale(m, degrees[name].view(-1, 1))
+        found[name] = m.update(total)
     return joined(recording, found)
 
 
@@ -79,6 +90,20 @@ def _summed(recording: Recording, m: Any, name: str, parts: list[Scored]) -> Any
     return total
 
 
+def _beside(m: Any, total: Any) -> Any:
+    """[N, H, C] or [N, H, 1, C] what ``mod`` adds: the sum of the values, as each share has it."""
+    total = total.view(-1, m.heads, m.out_channels)
+    total = total * m.w if m.mod == "additive" else total
+    return total if _adds(m) else total.unsqueeze(2)
+
+
+def _scale(m: Any, degree: Any) -> Any:
+    """[N, 1, C] or [N, 1, 1, C] what ``mod`` multiplies by: of [N, 1] in-edges of all relations."""
+    if m.mod == "scaled":
+        degree = m.activation(degree @ m.l1 + m.b1) @ m.l2 + m.b2
+    return degree.unsqueeze(1) if _adds(m) else degree.unsqueeze(1).unsqueeze(1)
+
+
 def _weight(m: Any, at: int) -> Tensor:
     """[D, H*C] of a relation."""
     if m.num_bases is not None:
@@ -96,10 +121,4 @@ def _check(m: Any, x: Any, edge_index: Any, edge_type: Any, edge_attr: Any) -> N
             here(),
             f"{kind} is known with the features of all nodes as x, with edge_index and edge_type as"
             f" the graph has them, and without edge_attr; {HINT}",
-        )
-    if m.mod is not None:
-        raise refuse(
-            here(),
-            f"{kind} with mod={m.mod!r} is not known, which changes shares behind their softmax by"
-            " numbers of edges; train it with mod=None",
         )

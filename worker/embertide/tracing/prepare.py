@@ -49,6 +49,9 @@ def prepare(
     copied = copy.deepcopy(module, empty).eval().float().double()
     for one in copied.modules():
         _forget_graph(one)
+        if key_of(one) in _REVERSIBLE:
+            # Their own function of autograd frees what it was given.
+            vars(one)["disable"] = True
         if "_allow_zero_in_degree" in vars(one):
             vars(one)["_allow_zero_in_degree"] = True
     roles = roles_of(copied, inputs, tables=bool(tables), edge_features=edge_features)
@@ -56,6 +59,7 @@ def prepare(
     return Subject(copied, roles, by_type, numbered, tables)
 
 
+_REVERSIBLE = {("torch_geometric", "GroupAddRev")}
 _OF_TYPES = {
     *(("torch_geometric", name) for name in ("HeteroConv", "HGTConv", "HANConv")),
     ("dgl", "HeteroGraphConv"),

@@ -72,7 +72,7 @@ def lower_product(low: Lowering, found: Product, mean: bool, view: View, scope: 
         total = low.b.aggregate(
             x,
             norm="in" if mean else "none",
-            loops=view.loops,
+            loops=view.loops_of(found.weighted),
             loop_weight=found.loop_weight,
             edge_weight=found.weighted,
         )

@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from embertide.models.convs.aggregation import REDUCES
 from embertide.tracing.messages import Edges
 from embertide.tracing.recording import Recording
-from embertide.tracing.roles import edges_of, is_features, is_weight, origin_of, shaped, target_of
+from embertide.tracing.roles import edges_of, is_features, is_weight, shaped, target_of
+from embertide.tracing.scattered import ends_of, summed
 from embertide.tracing.source import here, refuse
 from embertide.tracing.traced import Traced, plain
-from embertide.tracing.values import uniform
 from embertide.tracing.views import Change, View
 
 Function = Callable[..., Any]
@@ -45,7 +44,7 @@ def degree(recording: Recording, real: Function) -> Function:
     """`torch_geometric.utils.degree` of the sources or the destinations of edges."""
 
     def replacing(index: Any, num_nodes: Any = None, dtype: Any = None) -> Any:
-        found = _at_end(recording, index)
+        found = ends_of(recording.edges, index)
         if found is None:
             return real(index, num_nodes, dtype)
         edges, into = found
@@ -61,42 +60,17 @@ def scatter(recording: Recording, real: Function) -> Function:
     def replacing(
         src: Any, index: Any, dim: int = 0, dim_size: Any = None, reduce: str = "sum"
     ) -> Any:
-        found = _at_end(recording, index)
+        found = ends_of(recording.edges, index)
         if found is None:
             return real(src, index, dim, dim_size, reduce)
         edges, into = found
         _check_count("scatter", dim_size, edges, into)
         if dim % src.dim() != 0:
             raise refuse(here(), "scatter of edges is known with dim=0, which counts them")
-        kind = REDUCES.get(reduce)
-        if kind is None or kind == "var":
-            raise refuse(
-                here(), f"scatter with reduce={reduce!r} is not known; use sum, mean, max or min"
-            )
-        counted = _counted(edges, src, into) if kind == "sum" else None
-        if counted is not None:
-            return counted
-        if not into:
-            raise refuse(
-                here(),
-                "scatter to the sources of edges is known of ones and of the edges' weights; sum up"
-                " at edge_index[1], of a relation that reverse names in the manifest",
-            )
-        return edges.aggregate(src, kind, recording.scopes.current())
+        scope = recording.scopes.current()
+        return summed(edges, src, reduce, scope, into=into, what="scatter")
 
     return replacing
-
-
-def _counted(edges: Edges, src: Any, into: bool) -> Any:
-    """The sum of ones or of weights, which is a degree; None of other tensors."""
-    if not isinstance(src, Traced):
-        number = uniform(src)
-        found = None if number is None else edges.degree("in" if into else "out") * number
-    elif is_weight(src.node) and src.numel() == len(src):
-        found = edges.degree("weight" if into else "out_weight", src)
-    else:
-        return None
-    return found if found is None or src.dim() == 1 else found.view(-1, *src.shape[1:])
 
 
 def add_self_loops(recording: Recording, real: Function) -> Function:
@@ -195,11 +169,11 @@ def _role(attr: Any, change: Change, view: View, fill: Any) -> str:
         return role
     if role == "edge_weight" and type(fill) not in (int, float):
         raise refuse(here(), f"{change} fills in weights by {fill!r}; give a number")
-    if role == "edge_weight" and view.loops != "keep":
+    if role == "edge_weight" and view.loops not in ("keep", "none"):
         raise refuse(
             here(),
-            f"{change} comes behind another function for self-loops, so that their weights are not"
-            " the graph's; call add_remaining_self_loops alone, which keeps those that are there",
+            f"{change} comes behind another function that added self-loops, whose weights are not"
+            " the graph's; add them once",
         )
     if role == "edge_features":
         if type(fill) not in (int, float) and fill not in _FILLS:
@@ -219,17 +193,6 @@ def _carried(attr: Any) -> str | None:
     if is_weight(attr.node):
         return "edge_weight"
     return "edge_features" if is_features(attr.node) and attr.dim() == 2 else None
-
-
-def _at_end(recording: Recording, index: Any) -> tuple[Edges, bool] | None:
-    """The edges whose ends it is, and whether these are their destinations."""
-    if not isinstance(index, Traced):
-        return None
-    for into, of in ((True, target_of), (False, origin_of)):
-        name = of(index.node)
-        if name in recording.edges:
-            return recording.edges[str(name)], into
-    return None
 
 
 def _check_count(what: str, count: Any, edges: Edges, into: bool) -> None:

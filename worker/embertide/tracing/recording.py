@@ -32,7 +32,8 @@ class Recording:
         self.edge_index: dict[str, Traced] = {}
         self.index: dict[str, Traced] = {}
         self.origin: dict[str, Traced] = {}
-        self.tape = Tape(scopes.names, graph.counts, EdgeEnds(self.edges, self.origin, self.index))
+        ends = EdgeEnds(self.edges, self.origin, self.index, scopes.current)
+        self.tape = Tape(scopes.names, graph.counts, ends)
         self.x = {name: self.tape.input("x", x, name) for name, x in graph.x.items()}
         for relation in graph.edges:
             self._add(View(relation))

@@ -21,7 +21,7 @@ from embertide.tracing.traced import Traced, plain
 
 def arma(recording: Recording, m: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
     """PyG's ARMAConv, stack by stack, with any function as its activation."""
-    edges = _edges(recording, m, edge_index)
+    edges = edges_given(recording, m, edge_index)
     root = _inverse_root(_degree(edges, edge_weight))
     norm = edges.source(root) * edges.target(root)
     if edge_weight is not None:
@@ -59,7 +59,7 @@ def cheb(
             " the graph, which differs by graph; give it one number as lambda_max and no batch, or"
             " use normalization='sym'",
         )
-    given = _edges(recording, m, edge_index)
+    given = edges_given(recording, m, edge_index)
     edges = recording.seen(given.view.after("remove_self_loops"))
     weight = None
     if edge_weight is not None:
@@ -129,7 +129,12 @@ def egat(
     return (out, own, share) if get_attention else (out, own)
 
 
-def _edges(recording: Recording, m: Any, edge_index: Any) -> Edges:
+def edges_given(recording: Recording, m: Any, edge_index: Any) -> Edges:
+    """The edges that a module is given, with other self-loops or not.
+
+    Raises:
+        ModelError: it is given none that are recorded.
+    """
     name = edges_of(edge_index.node) if isinstance(edge_index, Traced) else None
     if name not in recording.edges:
         raise refuse(here(), f"{type(m).__name__} is given edges that are not the graph's own")

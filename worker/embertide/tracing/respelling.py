@@ -12,6 +12,7 @@ from embertide.tracing.numbered import dgl_hgt, hetero_linear, rel_graph, rgcn, 
 from embertide.tracing.numbered_attention import rgat
 from embertide.tracing.recording import Recording
 from embertide.tracing.respelled import han, hgt
+from embertide.tracing.respelled_degrees import cluster_gcn, grouped_linear, molecular
 from embertide.tracing.respelled_filters import arma, cheb, edge_weight_norm, egat
 
 Key = tuple[str, str]
@@ -35,6 +36,8 @@ BY_NUMBER: dict[Key, Callable[..., Any]] = {
 WITHIN: dict[Key, Callable[..., Any]] = {
     ("torch_geometric", "ARMAConv"): arma,
     ("torch_geometric", "ChebConv"): cheb,
+    ("torch_geometric", "ClusterGCNConv"): cluster_gcn,
+    ("torch_geometric", "MFConv"): molecular,
     ("dgl", "EdgeWeightNorm"): edge_weight_norm,
     ("dgl", "EGATConv"): egat,
 }
@@ -49,6 +52,8 @@ def respelled(recording: Recording, module: Any) -> Callable[..., Any] | None:
     key = key_of(module)
     if key in _JUMPS and module.mode == "lstm":
         return partial(jump, module)
+    if key == ("torch_geometric", "Linear") and hasattr(module, "groups"):
+        return partial(grouped_linear, module)
     if key in PARTS:
         return partial(tower, recording, module)
     found = BY_RELATION.get(key) or BY_NUMBER.get(key) or WITHIN.get(key)

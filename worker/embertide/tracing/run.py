@@ -14,12 +14,13 @@ from torch.overrides import TorchFunctionMode
 
 from embertide.errors import EmbertideError
 from embertide.models.folder import Library
+from embertide.tracing.adjacency import Adjacency, matrix
 from embertide.tracing.arguments import PLAIN_WEIGHTS, arguments_of
 from embertide.tracing.dgl_frames import Field
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.dgl_real import real_graph
 from embertide.tracing.dgl_together import TogetherGraph
-from embertide.tracing.given import by_type, data_of, of_one_type
+from embertide.tracing.given import by_type, data_of, of_one_type, told
 from embertide.tracing.graphs import GraphTypes, RandomGraph
 from embertide.tracing.modules import recorded
 from embertide.tracing.recording import Recording
@@ -80,6 +81,10 @@ class Subject:
             "edge_index": {name: one.edge_index for name, one in edges.items()},
             "edge_weight": {name: one.weight for name, one in edges.items()},
         }
+        if "adjacency" in self.roles.values():
+            values["adjacency"] = {
+                name: matrix(one, graph.shape(name)) for name, one in edges.items()
+            }
         merged = graph.merged if self.numbered else {}
         if graph.types.edge_features:
             values["edge_features"] = {
@@ -112,6 +117,10 @@ class Subject:
             "x": self._passed(recording.x),
             "edge_index": recording.edge_index,
             "edge_weight": recording.edge_weight,
+            "adjacency": {
+                name: Adjacency(recording, recording.edges[name], weight)
+                for name, weight in recording.edge_weight.items()
+            },
         }
         if graph.types.edge_features:
             values["edge_features"] = recording.edge_features
@@ -174,8 +183,9 @@ class Subject:
             )
             raise refuse(
                 "",
-                f"{type(self.module).__name__}.forward returns {_told(out)}; it must return {what},"
-                " which are the embeddings",
+                f"{type(self.module).__name__}.forward returns {told(out)}; it must return {what},"
+                " which are the embeddings; a method that does is told by FILE.py:NAME.METHOD,"
+                " such as models.py:Net.encode",
             )
         return {of: one.node for of, one in found.items()}
 
@@ -283,11 +293,3 @@ def quiet() -> Iterator[None]:
     finally:
         torch.set_default_dtype(before)
         torch.set_num_threads(threads)
-
-
-def _told(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"a tensor {list(value.shape)}"
-    if isinstance(value, dict):
-        return f"a dict of {', '.join(map(repr, value)) or 'nothing'}"
-    return f"a {type(value).__name__}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import CodeType, FunctionType
 from typing import Any
 
-from embertide.tracing import pyg_functions
+from embertide.tracing import dgl_functions, pyg_functions
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.recording import Recording
 from embertide.tracing.source import here, refuse
@@ -42,41 +43,48 @@ _MAKERS: dict[tuple[str, str], Maker] = {
     ): pyg_functions.add_remaining_self_loops,
     ("torch_geometric.utils", "remove_self_loops"): pyg_functions.remove_self_loops,
     ("dgl.ops", "edge_softmax"): _edge_softmax,
+    ("dgl", "add_self_loop"): dgl_functions.add_self_loop,
+    ("dgl", "remove_self_loop"): dgl_functions.remove_self_loop,
+    **{("dgl", name): dgl_functions.refused(name) for name in dgl_functions.REFUSED},
 }
 """Where each is found under its own name; elsewhere it is the same object."""
-_WITHOUT = {
-    *sys.stdlib_module_names,
-    *("torch", "numpy", "scipy", "pandas", "pyarrow", "sympy", "networkx", "pydantic"),
-}
-"""Packages with many names of which none stands for such a function."""
 
 
 @contextmanager
 def standing_in(recording: Recording) -> Iterator[None]:
-    """Within it, every module's name for such a function stands for one that records."""
-    by_function: dict[int, Function] = {}
-    for (module, name), make in _MAKERS.items():
-        function = getattr(sys.modules.get(module), name, None)
-        if function is not None:
-            by_function[id(function)] = make(recording, function)
-    replaced = _replace(by_function)
+    """Within it, such functions record, wherever a module keeps them: a name, a dict, a partial.
+
+    What a function does is exchanged, not the names for it, which may be anywhere.
+    """
+    changed = list[tuple[FunctionType, CodeType, Any]]()
     try:
+        for (module, name), make in _MAKERS.items():
+            function = getattr(sys.modules.get(module), name, None)
+            if isinstance(function, FunctionType):
+                changed.append((function, function.__code__, function.__kwdefaults__))
+                by = make(recording, _copy(function))
+                free = function.__code__.co_freevars
+                function.__code__ = _call.__code__.replace(co_freevars=free)
+                function.__kwdefaults__ = {"_by": by}
         yield
     finally:
-        for names, name, function in replaced:
-            names[name] = function
+        for function, code, defaults in reversed(changed):
+            function.__code__, function.__kwdefaults__ = code, defaults
 
 
-def _replace(by_function: Mapping[int, Function]) -> list[tuple[dict[str, Any], str, Any]]:
-    """Put functions in place of others, in all modules; returns what was replaced."""
-    found = []
-    for path, module in list(sys.modules.items()):
-        if path.partition(".")[0] in _WITHOUT:
-            continue
-        names = getattr(module, "__dict__", {})
-        for name, value in list(names.items()):
-            by = by_function.get(id(value))
-            if by is not None:
-                found.append((names, name, value))
-                names[name] = by
-    return found
+def _call(*args: Any, _by: Function, **kwargs: Any) -> Any:
+    """What a function does while it stands for another."""
+    return _by(*args, **kwargs)
+
+
+def _copy(function: FunctionType) -> FunctionType:
+    """The same function as another object."""
+    copy = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy

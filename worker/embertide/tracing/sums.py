@@ -37,7 +37,8 @@ def lower_aggregate(
 def lower_degree(low: Lowering, of: DegreeOf, view: View, loop_weight: float) -> Rows:
     """How many edges each node has, or the sum of their weights, one column."""
     with low.over(view.relation):
-        return Rows(low.b.degree(of, loops=view.loops, loop_weight=loop_weight))
+        loops = view.loops_of(of in ("weight", "out_weight"))
+        return Rows(low.b.degree(of, loops=loops, loop_weight=loop_weight))
 
 
 def _is_plain(found: Product) -> bool:
@@ -53,7 +54,7 @@ def _lower_max(low: Lowering, found: Product, view: View, scope: Called) -> Rows
         out = low.b.aggregate(
             name,
             reduce="max",
-            loops=view.loops,
+            loops=view.loops_of(found.weighted),
             loop_weight=found.loop_weight,
             edge_weight=found.weighted,
         )

@@ -36,6 +36,9 @@ class EndsOfEdges(Protocol):
     def call(self, op: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What a function of torch gives of them; None of other calls."""
 
+    def lengths(self) -> set[int]:
+        """How many edges relations have."""
+
 
 @dataclass
 class Tape:
@@ -101,10 +104,15 @@ class Tape:
             name = "to"
         if name in SHAPES or name in SHOWN:
             return func(*plain(args), **plain(kwargs))
+        if name == "detach_":
+            return args[0]
         kwargs = {key: value for key, value in kwargs.items() if key != "_stacklevel"}
         if kwargs.get("out") is not None:
             raise refuse(here(), f"{name}(out=...) writes into a tensor; use what it returns")
         kwargs.pop("out", None)
+        ended = None if self.ends is None else self.ends.call(name, args, kwargs)
+        if ended is not None:
+            return ended
         if name in IN_PLACE or kwargs.pop("inplace", False):
             return self._replace(func, name.rstrip("_"), args, kwargs)
         if name == "__setitem__" and _fills(*args):
@@ -115,9 +123,6 @@ class Tape:
                 f"{name} changes a tensor in place, so that it cannot be told what other names"
                 " of it see; make a new tensor (torch.cat, torch.where, an operator)",
             )
-        ended = None if self.ends is None else self.ends.call(name, args, kwargs)
-        if ended is not None:
-            return ended
         if name in OF_NUMBERS:
             args = tuple(as_numbers(one) for one in args)
         found = self._over_nodes(name, args, kwargs)
@@ -177,7 +182,7 @@ class Tape:
         if isinstance(value, (tuple, list)) and any(isinstance(one, Tensor) for one in value):
             whole = self.add(op, args, kwargs, value)
             parts = [
-                self.wrap(self.add("item", (whole, place), {}, one))
+                None if one is None else self.wrap(self.add("item", (whole, place), {}, one))
                 for place, one in enumerate(value)
             ]
             return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
@@ -215,7 +220,7 @@ class _Named(tuple[Any, ...]):
     values: Traced
     indices: Traced
 
-    def __new__(cls, value: Any, parts: list[Traced]) -> _Named:
+    def __new__(cls, value: Any, parts: list[Any]) -> _Named:
         named = super().__new__(cls, parts)
         for name, part in zip(type(value).__match_args__, parts, strict=True):
             setattr(named, name, part)

@@ -14,6 +14,7 @@ from embertide.models.convs import (
     dgl,
     dgl_filters,
     edge_features,
+    jumping,
     nodewise,
     pna,
     pna_dgl,
@@ -83,5 +84,5 @@ CONVS: dict[type[Layer], Callable[[ProgramBuilder, Scope, Any, str], str]] = {
     pyg_filter_options.PygLg: pyg_filters.lg,
     pyg_filter_options.PygLightGcn: pyg_filters.lightgcn,
     LinearLayer: nodewise.linear,
-    JumpingKnowledge: nodewise.jumping_knowledge,
+    JumpingKnowledge: jumping.jumping_knowledge,
 }

@@ -198,15 +198,12 @@ class JumpingKnowledge(Layer):
     """The outputs of several layers, joined; a final Linear is a `linear` layer behind it."""
 
     reads_edges = False
-    has_parameters = False
-    refused: ClassVar[dict[str, dict[str, str]]] = {
-        "mode": {"lstm": "a recurrent network over the layers; `embertide export` has it"}
-    }
     module = "torch_geometric.nn.JumpingKnowledge, dgl.nn.JumpingKnowledge"
     conv: Literal["jumping_knowledge"] = Field(description="joins the outputs of earlier layers")
-    mode: Literal["cat", "max"] = Field(
+    mode: Literal["cat", "max", "lstm"] = Field(
         description="`cat` puts their columns side by side, `max` takes the largest of each"
-        " element (of equal widths)"
+        " element, `lstm` weighs them by an LSTM over the layers of each node; the last two are"
+        " of equal widths"
     )
     layers: tuple[Literal["input"] | int, ...] | None = Field(
         default=None,
@@ -214,7 +211,20 @@ class JumpingKnowledge(Layer):
         description="numbers of the layers (the first is 0), in order, or `input` for the"
         " features; without it, all earlier layers that read edges",
     )
-    bias: Literal[False] = Field(default=False, description="it has no parameters")
+    bias: Literal[False] = Field(default=False, description="that of `lstm` is always there")
+
+    def stores_parameters(self) -> bool:
+        """With ``lstm`` alone."""
+        return self.mode == "lstm"
+
+    def conflicts(self) -> Problems:
+        """A prefix of what stores nothing, or none of an LSTM's."""
+        stores = self.stores_parameters()
+        if self.prefix is not None and not stores:
+            return [(("prefix",), f"mode: {self.mode} has no parameters; remove it")]
+        if self.prefix is None and stores:
+            return [(("prefix",), "is required: name of the module with the LSTM in the weights")]
+        return []
 
     def earlier(self) -> list[tuple[Place, int]]:
         """The layers that it joins."""
