@@ -26,7 +26,7 @@ SHAPES = {
     "strings": ("--edge-factor", "12", "--ids", "string"),
 }
 GRIDS = {"parquet": ("1x1", "2x1"), "npy": ("1x1", "2x1"), "strings": ("1x1",)}
-STAGES = ("features", "ingest")
+STAGES = ("features", "ingest", "publish")
 
 
 @pytest.fixture
@@ -56,6 +56,7 @@ def test_readers_ahead_take_what_is_planned(
             for grid in GRIDS[shape]
             for stage, ratio in ratios_of(commands, manifest, grid).items()
         }
+    print(ratios)
     assert all(LEAST <= ratio <= MOST for ratio in ratios.values()), ratios
 
 

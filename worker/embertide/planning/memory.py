@@ -33,6 +33,8 @@ _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
 _AFAR_BYTES = 20 << 20
 """Of a client of a store that is far away, its connections and threads: measured."""
+_UPLOADED_BYTES = 32 << 20
+"""At most, of parts of an upload, and of the ranges that are read back."""
 _ORDER_BYTES = 4
 """Of where a string is among those received."""
 _LOCATED_ROW_BYTES = 40
@@ -65,6 +67,7 @@ def planned_memory(
     *,
     threads: int = 1,
     gpu: bool = False,
+    uploads: bool = False,
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports.
 
@@ -72,6 +75,7 @@ def planned_memory(
         threads: of a worker, each of which reads or writes a part.
         gpu: the layers' tensors are on a GPU (:func:`planned_gpu_memory`), and the buffers that
             stage them are pinned from the first of them on.
+        uploads: parts go to a store that is far away.
     """
     held = [_type_bytes(name, graph, program) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in held)
@@ -89,17 +93,18 @@ def planned_memory(
         for name, result in program.results.items()
     )
     buffering = min(threads, _BUFFERING_THREADS)
+    writing = _THREAD_BYTES + _uploading(graph, program) if uploads else 0.0
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     stages = {
         "features": _loading(held) + max(buffers, _fetched_rows(graph, threads)),
         "ingest": loaded + ingesting(graph, threads, buffers),
         "csr": loaded + max(sorting(graph), csrs) + max(own, _locating(graph)) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
-        "publish": own + (0.0 if gpu else results) + buffers,
+        "publish": own + (0.0 if gpu else results) + max(float(buffers), writing),
     }
     if gpu:
         stages |= {name: stages[name] + PINNED_BYTES for name in _STAGED}
-    overhead = _OVERHEAD + (_AFAR_BYTES if _is_afar(graph) else 0)
+    overhead = _OVERHEAD + (_AFAR_BYTES if uploads or _is_afar(graph) else 0)
     return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
 
 
@@ -183,6 +188,15 @@ def _loading(held: list[_TypeBytes]) -> float:
         peak = max(peak, before + of_type.loading)
         before += of_type.loaded
     return peak
+
+
+def _uploading(graph: PlannedGraph, program: Program) -> float:
+    """Bytes of the largest part that are on their way to a store, or back to be verified."""
+    parts = [
+        graph.size.of_type(name).tensor(program.widths[result])
+        for name, result in program.results.items()
+    ]
+    return min(float(_UPLOADED_BYTES), max(parts))
 
 
 def _is_afar(graph: PlannedGraph) -> bool:
