@@ -17,10 +17,9 @@ pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 
 LATENCY_SECONDS = 0.005
 """Of each piece of 64 KiB of an answer."""
-LEAST = {"features": 0.7, "ingest": 0.7, "publish": 0.75}
-"""Of the plan of a stage. What threads that read, write and hash hold at the same moment differs from
-run to run."""
-MOST = 1.2
+BOUNDS = {"features": (0.7, 1.2), "ingest": (0.7, 1.25), "publish": (0.75, 1.2)}
+"""Of the plan of a stage. What threads hold at the same moment differs from run to run, and edges
+are read beside what readers of features have left to the C heap, which is not planned."""
 SMALL = ("--scale", "18", "--width", "64", "--hidden", "8", "--embedding", "8", "-q")
 SHAPES = {
     "parquet": ("--edge-factor", "20"),
@@ -58,7 +57,7 @@ def test_readers_ahead_and_uploads_take_what_is_planned(
         manifest.write_text(text.replace(s3.endpoint, f"http://127.0.0.1:{proxy.port}"))
         ratios = {grid: ratios_of(commands, manifest, grid) for grid in GRIDS[shape]}
     assert all(
-        LEAST[stage] <= ratio <= MOST
+        BOUNDS[stage][0] <= ratio <= BOUNDS[stage][1]
         for of_grid in ratios.values()
         for stage, ratio in of_grid.items()
     ), ratios
@@ -72,5 +71,5 @@ def ratios_of(commands: Commands, manifest: Path, grid: str) -> dict[str, float]
     return {
         stage: max(memory["stage_bytes"][stage] for memory in report["memory"])
         / report["planned_memory"][stage]
-        for stage in LEAST
+        for stage in BOUNDS
     }
