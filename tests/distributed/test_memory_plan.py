@@ -12,18 +12,25 @@ from tests.support.paths import ROOT
 pytestmark = pytest.mark.distributed
 
 CASES = [
-    ("0.5", ("wide@1x1", "wide-int64@2x1", "weights@1x2", "gat@2x1", "types@2x1")),
-    ("1", ("wide@2x2",)),
-    ("0.25", ("edge-features@1x1",)),
-    ("1", ("dotgat@1x2",)),
+    ("0.5", "0.2", ("wide@1x1,2x2", "wide-int64@2x1", "wide-strings@2x1", "types@2x1")),
+    ("0.5", "0.2", ("weights@1x2", "gat@2x1", "gatv2@2x2", "single-loops@2x1")),
+    ("0.5", "0.2", ("deep@1x4", "hubs@1x4")),
+    ("0.25", "0.2", ("edge-features@1x1",)),
+    ("1", "0.2", ("dotgat@1x2",)),
+    # Ids in the order of degrees: who has few edges has more than its share of the rows.
+    ("0.5", "0.35", ("hubs@2x1",)),
 ]
-"""How much of which shapes of ``benchmarks/memory.py``, on which grids; the command has more."""
+"""How much of which shapes of ``benchmarks/memory.py``, on which grids, and how near to the plan;
+the command has more.
+"""
 
 
-@pytest.mark.parametrize(("times", "shapes"), CASES)
-def test_the_fullest_worker_takes_what_is_planned(times: str, shapes: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("times", "within", "shapes"), CASES)
+def test_the_fullest_worker_takes_what_is_planned(
+    times: str, within: str, shapes: tuple[str, ...]
+) -> None:
     # A process of its own: a fork server that other tests left here may have other settings.
-    options = ["--times", times, "--within", "0.2", *shapes]
+    options = ["--times", times, "--within", within, *shapes]
     command = [sys.executable, "-m", "benchmarks.memory", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

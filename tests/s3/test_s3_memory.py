@@ -1,4 +1,4 @@
-"""Memory of workers whose readers are ahead of a distant store, held to its plan."""
+"""Memory of workers that read ahead of a distant store and write to it, held to its plan."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 
 LATENCY_SECONDS = 0.005
 """Of each piece of 64 KiB of an answer."""
-LEAST, MOST = 0.7, 1.2
-"""Of the plan. What readers ahead of each other hold at the same moment differs from run to run."""
+BOUNDS = {"features": (0.7, 1.2), "ingest": (0.7, 1.25), "publish": (0.75, 1.2)}
+"""Of the plan of a stage. What threads hold at the same moment differs from run to run, and edges
+are read beside what readers of features have left to the C heap, which is not planned."""
 SMALL = ("--scale", "18", "--width", "64", "--hidden", "8", "--embedding", "8", "-q")
 SHAPES = {
     "parquet": ("--edge-factor", "20"),
-    "npy": ("--edge-factor", "20", "--feature-format", "npy", "--edge-format", "npy"),
+    # With parts that go as several.
+    "npy": (
+        *("--edge-factor", "20", "--feature-format", "npy", "--edge-format", "npy"),
+        *("--embedding", "64"),
+    ),
     "strings": ("--edge-factor", "12", "--ids", "string"),
 }
 GRIDS = {"parquet": ("1x1", "2x1"), "npy": ("1x1", "2x1"), "strings": ("1x1",)}
-STAGES = ("features", "ingest")
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_readers_ahead_take_what_is_planned(
+def test_readers_ahead_and_uploads_take_what_is_planned(
     s3: S3Server, commands: Commands, tmp_path: Path, shape: str
 ) -> None:
     place = s3.uri(f"memory-{shape}")
@@ -51,12 +55,12 @@ def test_readers_ahead_take_what_is_planned(
         proxy.delay_seconds = LATENCY_SECONDS
         manifest = tmp_path / "job.yaml"
         manifest.write_text(text.replace(s3.endpoint, f"http://127.0.0.1:{proxy.port}"))
-        ratios = {
-            f"{grid} {stage}": ratio
-            for grid in GRIDS[shape]
-            for stage, ratio in ratios_of(commands, manifest, grid).items()
-        }
-    assert all(LEAST <= ratio <= MOST for ratio in ratios.values()), ratios
+        ratios = {grid: ratios_of(commands, manifest, grid) for grid in GRIDS[shape]}
+    assert all(
+        BOUNDS[stage][0] <= ratio <= BOUNDS[stage][1]
+        for of_grid in ratios.values()
+        for stage, ratio in of_grid.items()
+    ), ratios
 
 
 def ratios_of(commands: Commands, manifest: Path, grid: str) -> dict[str, float]:
@@ -67,5 +71,5 @@ def ratios_of(commands: Commands, manifest: Path, grid: str) -> dict[str, float]
     return {
         stage: max(memory["stage_bytes"][stage] for memory in report["memory"])
         / report["planned_memory"][stage]
-        for stage in STAGES
+        for stage in BOUNDS
     }

@@ -1,4 +1,4 @@
-"""The plan knows what is on its way from a store that is far away."""
+"""The plan knows what is on its way from a store that is far away, and to one."""
 
 from __future__ import annotations
 
@@ -48,3 +48,23 @@ def test_readers_beyond_the_threads_are_planned(tmp_path: Path) -> None:
     assert more.pop("features") == client + 8 * 4 + 8 * 4 - threads
     assert more.pop("ingest") == client + 4 * 16 + 40 - threads
     assert set(more.values()) == {client}
+
+
+def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
+    job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
+    program = read_model(storage, job.spec.model.uri)
+    graph = plan_graph(job, list_inputs(storage, job), program, GridShape(), in_place=True)
+    (name,), (result,) = graph.types, program.results.values()
+
+    def more(mib: int) -> float:
+        nodes = mib * MIB // (4 * program.widths[result])
+        given = replace(graph, size=replace(graph.size, nodes={name: nodes}))
+        here, there = (
+            planned_memory(given, program, None, uploads=uploads)["publish"]
+            for uploads in (False, True)
+        )
+        return round((there - here) / MIB)
+
+    client = 20
+    assert more(8) == client + 8
+    assert more(100) == client + 32

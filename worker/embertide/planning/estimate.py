@@ -183,7 +183,8 @@ def estimate_program(
     fanout = None if given == "full" else given
     cores, notes = os.cpu_count() or 1, []
     threads, gpu = max(1, cores // grid.workers), job.spec.workers.device == "cuda"
-    memory = planned_memory(graph, program, fanout, threads=threads, gpu=gpu)
+    uploads = not job.spec.output.uri.startswith("file://")
+    memory = planned_memory(graph, program, fanout, threads=threads, gpu=gpu, uploads=uploads)
     traffic = planned_traffic(graph, program, fanout)
     exchanged = sum(t.bytes_per_worker for t in traffic) * grid.workers
     output = _output_bytes(job, graph, program)

@@ -10,11 +10,16 @@ from dataclasses import dataclass
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, LOCATION_BYTES, Size
 from embertide.kernels.staging import PINNED_BYTES
-from embertide.planning.graph import PlannedGraph, PlannedRelation, PlannedType
+from embertide.planning.edge_memory import (
+    STRING_BYTES,
+    csr_bytes,
+    ingesting,
+    relations,
+    sorting,
+)
+from embertide.planning.graph import PlannedGraph, PlannedType
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
-from embertide.primitives.shuffle import round_edges
-from embertide.readers.edges import splits_at_once
-from embertide.readers.parquet import UNBUFFERED_BYTES
+from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_afar, coming_from_afar, held_afar
 from embertide.steps.program import Program
 
@@ -26,20 +31,14 @@ _THREAD_BYTES = 18 << 20
 """Of a thread that reads or writes: its buffers, of which the first thread keeps none."""
 _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
-_MAPPING_BYTES = 128 << 20
-"""At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
-_MAPPED_EDGE_BYTES = 56
-"""Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
 _AFAR_BYTES = 20 << 20
 """Of a client of a store that is far away, its connections and threads: measured."""
-_PAGE_BYTES = 2 << 20
-"""Of a parquet column that is being read: a page of 1 MiB, stored and decoded."""
-_TEXT_BYTES = 16
-"""Of a string id: assumed, since metadata do not say it."""
-_OFFSET_BYTES = 8
-"""Of where a string begins: large strings."""
+_UPLOADED_BYTES = 32 << 20
+"""At most, of parts of an upload, and of the ranges that are read back."""
 _ORDER_BYTES = 4
 """Of where a string is among those received."""
+_LOCATED_ROW_BYTES = 40
+"""Of a loaded row while its owner is told: its owner's row, its order, and both as sent."""
 _DIRECTORY_BYTES = 1.5
 """Of an int64 id's share of the directory beside the hashes: one to two; of a string's, twice."""
 
@@ -68,6 +67,7 @@ def planned_memory(
     *,
     threads: int = 1,
     gpu: bool = False,
+    uploads: bool = False,
 ) -> dict[str, int]:
     """Bytes of the fullest worker per stage, beyond its imports.
 
@@ -75,15 +75,16 @@ def planned_memory(
         threads: of a worker, each of which reads or writes a part.
         gpu: the layers' tensors are on a GPU (:func:`planned_gpu_memory`), and the buffers that
             stage them are pinned from the first of them on.
+        uploads: parts go to a store that is far away.
     """
     held = [_type_bytes(name, graph, program) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in held)
     inputs = [of_type for of_type in held if of_type.is_input]
-    csrs = sum(_csr(relation, size) for relation, size in _relations(graph))
+    csrs = sum(csr_bytes(relation, size) for relation, size in relations(graph))
     own = sum(of_type.own for of_type in held)
     gathering = 0.0
     if graph.size.grid.feature > 1:
-        partitions = sum(partition_bytes(one, size) for one, size in _relations(graph))
+        partitions = sum(partition_bytes(one, size) for one, size in relations(graph))
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
     layers = layers_bytes(graph, program, fanout, placed=_placed(held))
     kept = own + sum(0.0 if of_type.placed else of_type.dense for of_type in inputs)
@@ -92,17 +93,18 @@ def planned_memory(
         for name, result in program.results.items()
     )
     buffering = min(threads, _BUFFERING_THREADS)
+    writing = _THREAD_BYTES + _uploading(graph, program) if uploads else 0.0
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     stages = {
         "features": _loading(held) + max(buffers, _fetched_rows(graph, threads)),
-        "ingest": loaded + _ingesting(graph, threads, buffers),
-        "csr": loaded + max(_sorting(graph), csrs + own) + left,
+        "ingest": loaded + ingesting(graph, threads, buffers),
+        "csr": loaded + max(sorting(graph), csrs) + max(own, _locating(graph)) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
-        "publish": sum(of_type.named for of_type in held) + (0.0 if gpu else results) + buffers,
+        "publish": own + (0.0 if gpu else results) + max(float(buffers), writing),
     }
     if gpu:
         stages |= {name: stages[name] + PINNED_BYTES for name in _STAGED}
-    overhead = _OVERHEAD + (_AFAR_BYTES if _is_afar(graph) else 0)
+    overhead = _OVERHEAD + (_AFAR_BYTES if uploads or _is_afar(graph) else 0)
     return {name: int(size_bytes) + overhead for name, size_bytes in stages.items()}
 
 
@@ -128,7 +130,6 @@ class _TypeBytes:
         loaded: from its features until the layers: values, dense ids, and what finds ids.
         loading: the same in the fullest moment of reading it.
         own: of the nodes that the worker owns: their ids, and where their features are.
-        named: of their ids alone.
     """
 
     name: str
@@ -139,7 +140,6 @@ class _TypeBytes:
     loaded: float
     loading: float
     own: float
-    named: float
 
 
 def _type_bytes(name: str, graph: PlannedGraph, program: Program) -> _TypeBytes:
@@ -158,7 +158,6 @@ def _type_bytes(name: str, graph: PlannedGraph, program: Program) -> _TypeBytes:
         loaded=values + dense + ids.table * nodes,
         loading=values + nodes * reading,
         own=(ids.named + (LOCATION_BYTES if has else 0)) * nodes,
-        named=ids.named * nodes,
     )
 
 
@@ -170,7 +169,7 @@ def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
         return _IdBytes(read, 0, 0, ID_BYTES)
     if kind == "int64":
         return _IdBytes(ID_BYTES, 2 * ID_BYTES, ID_BYTES + _DIRECTORY_BYTES, 2 * ID_BYTES)
-    text, words = _TEXT_BYTES + _OFFSET_BYTES, 2 * ID_BYTES
+    text, words = STRING_BYTES, 2 * ID_BYTES
     # Alone, the strings stay where they were read.
     copy = 0 if size.workers == 1 else text
     table = words + _ORDER_BYTES + 2 * _DIRECTORY_BYTES + text
@@ -191,20 +190,13 @@ def _loading(held: list[_TypeBytes]) -> float:
     return peak
 
 
-def _relations(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
-    """Each relation with its size, in the order in which they are built."""
-    return [(one, graph.size.of_relation(name)) for name, one in graph.relations.items()]
-
-
-def _files(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
-    """One relation of each edge type; a reverse shares the memory of its own."""
-    found = {one.edge.relation: (one, size) for one, size in reversed(_relations(graph))}
-    return list(reversed(found.values()))
-
-
-def _chunks(relation: PlannedRelation, size: Size) -> float:
-    """Bytes of our share of the edges as they were read."""
-    return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
+def _uploading(graph: PlannedGraph, program: Program) -> float:
+    """Bytes of the largest part that are on their way to a store, or back to be verified."""
+    parts = [
+        graph.size.of_type(name).tensor(program.widths[result])
+        for name, result in program.results.items()
+    ]
+    return min(float(_UPLOADED_BYTES), max(parts))
 
 
 def _is_afar(graph: PlannedGraph) -> bool:
@@ -222,74 +214,12 @@ def _fetched_rows(graph: PlannedGraph, threads: int) -> int:
     return max(h + coming_from_afar(splits, h) for h, splits in zip(held, of_types, strict=True))
 
 
-def _ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
-    """Edge types are read one after another; what is being read or mapped is in the buffers."""
-    kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
-    peak = before = 0.0
-    for relation, size in _files(graph):
-        before += _chunks(relation, size)
-        ends = (relation.relation.source, relation.relation.destination)
-        hashed = any(kinds[name] != "dense" for name in ends)
-        mapped = min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * size.edges / size.workers)
-        held = held_afar(relation.splits, size.workers, threads)
-        # Readers wait while ids are looked up.
-        coming = mapped if hashed else coming_from_afar(relation.splits, held)
-        beside = coming + max(_reading(relation, size, threads), float(held))
-        peak = max(peak, before + max(beside, buffers))
-    return peak
+def _locating(graph: PlannedGraph) -> float:
+    """Bytes of the locations of a type's features, and beside them while loaders tell its owners.
 
-
-def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:
-    """Bytes of row groups with features of edges that are being read, by as many threads at once.
-
-    They are large, and fetched whole; a page of each column is decoded.
+    Large pages of what was sorted are kept for the layers meanwhile.
     """
-    features = relation.edge.features
-    if relation.edge.format != "parquet" or features is None:
+    if graph.size.workers == 1:
         return 0.0
-    largest = max((split.size for split in relation.splits), default=0)
-    fetched = min(largest, UNBUFFERED_BYTES)
-    decoded = min(largest, _PAGE_BYTES * len(features.columns or [features.vector_column]))
-    at_once = splits_at_once(relation.splits, threads)
-    readers = min(at_once, -(-len(relation.splits) // size.workers))
-    return float(readers * (fetched + decoded))
-
-
-def _csr(relation: PlannedRelation, size: Size) -> float:
-    """Bytes of the CSR of our sub-range."""
-    edges, nodes = size.edges / size.workers, size.nodes / size.workers
-    return edges * (size.index_bytes + relation.carried_bytes) + ID_BYTES * nodes
-
-
-def _sorting(graph: PlannedGraph) -> float:
-    """Relations are sorted one after another, each from its edges to its CSR."""
-    relations = _relations(graph)
-    peak = done = 0.0
-    for number, (relation, size) in enumerate(relations):
-        later = relations[number + 1 :]
-        shared = any(one.edge.relation == relation.edge.relation for one, _ in later)
-        files = {one.edge.relation: _chunks(one, of) for one, of in later}
-        packing, sorting = _sorting_one(relation, size)
-        # A reverse that is still to be sorted keeps the edges.
-        packed = packing + (0.0 if shared else _chunks(relation, size))
-        peak = max(peak, done + sum(files.values()) + max(packed, sorting))
-        done += _csr(relation, size)
-    return peak
-
-
-def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
-    """Bytes beside the edges as they were read: while they are packed, then while sorted."""
-    index, carried = size.index_bytes, relation.carried_bytes
-    nodes, edges = size.nodes / size.workers, size.edges / size.workers
-    packing = keys = edges * (ID_BYTES + carried)
-    if size.workers > 1:
-        sent = min(float(round_edges(size.workers, relation.features)), edges)
-        packing += 4 * sent * (ID_BYTES + carried)
-    sorting = keys + edges * index + ID_BYTES * nodes
-    if relation.edge.duplicates == "remove":
-        # What stays is copied.
-        sorting += edges * relation.feature_bytes
-    if relation.edge.self_loops != "add":
-        return packing, sorting
-    looping = (2 * edges + nodes) * (index + carried) + 2 * ID_BYTES * nodes
-    return packing, max(sorting, looping)
+    rows = max(of_type.splits.feature_rows for of_type in graph.types.values()) / graph.size.workers
+    return LOCATION_BYTES * rows + _LOCATED_ROW_BYTES * min(float(LOCATED_ROWS), rows)

@@ -164,9 +164,7 @@ class HashedIds:
         Collective: every rank must call.
         """
         channel, own = self._channel, self._channel.axis.index
-        hashes = [kernel.hash_ids(ids) for ids in part.arrays] if part else []
-        joined = np.concatenate([np.empty((0, self._width), np.uint64), *hashes])
-        unique, counts, position = kernel.group_words(joined, channel.grid.world)
+        unique, counts, position = kernel.group_words(self._hashes(part), channel.grid.world)
         sizes = torch.tensor([[count, part is not None] for count in counts])
         incoming = channel.sizes(sizes)
         wanted = torch.from_numpy(unique.view(np.int64)).split(counts)
@@ -177,6 +175,11 @@ class HashedIds:
         others = channel.axis.others()
         pending = channel.start([(i, wanted[i]) for i in others], [(i, theirs[i]) for i in others])
         return Asked(part, position, counts, theirs, pending), bool(incoming[:, 1].any())
+
+    def _hashes(self, part: Round[T] | None) -> Words:
+        """[k, width] of a round's ids."""
+        hashes = [kernel.hash_ids(ids) for ids in part.arrays] if part else []
+        return np.concatenate([np.empty((0, self._width), np.uint64), *hashes])
 
     def _answer(self, asked: Asked[T]) -> None:
         """Look up what others asked of us, and receive what we asked. Collective."""

@@ -3,10 +3,13 @@
 Nothing is packed or sent: the owner of a row reads it in the memory of whoever loaded it, and makes
 of it what it needs, straight to its place. Bytes and messages are counted as those of
 :func:`embertide.primitives.landing.land`, which does the same across hosts.
+
+Both go over some rows at a time: where each row is takes more memory than a narrow row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +25,8 @@ from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.exchange import Channel
 from embertide.primitives.in_place import Shown, WindowRows, shown
 
+LANDED_ROWS = 1 << 18
+"""That are found, read and counted at a time."""
 _NUMBER_BYTES = 8
 """Of a row's number, and of how many rows a batch has for a worker."""
 
@@ -80,46 +85,68 @@ def land_in_place(
         rounds = -(-max(lengths) // batch_rows)
         batches = Batches(channel, slices, rounds, batch_rows, dtype.itemsize)
         batches.count(batches.sent(ranges, loaded.ids, layout), batches.received(places))
+        out = onto
+        if out is None:
+            count = sum(map(len, places))
+            out = empty_as(loaded.data, count, own.stop - own.start, dtype=dtype)
         window = WindowRows(np.cumsum([0, *lengths]))
-        source, found = rows.window(window), _rows_at(window, places)
         with channel.computing():
             if product is None:
-                out = empty_as(loaded.data, len(found), own.stop - own.start)
-                gather_rows(source[:, own], found, out=out)
+                _gather(out, rows.window(window)[:, own], _rows_at(window, places))
             else:
-                out = _multiplied(source, found, product.columns(own), onto, dtype)
+                found = _rows_at(window, places)
+                added = onto is not None
+                _multiply(out, rows.window(window), found, product.columns(own), added=added)
     return Shard(layout, out, width)
 
 
-def _places(channel: Channel, where: Shown, layout: Layout) -> torch.Tensor:
-    """[rows of ours, 2] loader and row of each."""
+def _places(channel: Channel, where: Shown, layout: Layout) -> list[torch.Tensor]:
+    """Parts of our rows, in order: [k, 2] loader and row of each."""
     if layout == "rows" or channel.grid.feature == 1:
-        return where.own
+        return [where.own]
     first = channel.grid.p * channel.grid.feature
-    return torch.cat([where.of(first + m, 2) for m in range(channel.grid.feature)])
+    return [where.of(first + m, 2) for m in range(channel.grid.feature)]
 
 
-def _rows_at(window: WindowRows, places: torch.Tensor) -> torch.Tensor:
-    """[n] the window's row of each place."""
-    starts = torch.from_numpy(window.starts)
-    return (starts[places[:, 0].long()] + places[:, 1]).to(id_type(window.end))
+def _rows_at(
+    window: WindowRows, places: Sequence[torch.Tensor]
+) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Some rows of ours at a time, and the window's row of each."""
+    starts, kind, at = torch.from_numpy(window.starts), id_type(window.end), 0
+    for some in _few(places):
+        yield slice(at, at + len(some)), (starts[some[:, 0].long()] + some[:, 1]).to(kind)
+        at += len(some)
 
 
-def _multiplied(
+def _few(parts: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """The parts' rows, in order, ``LANDED_ROWS`` at a time."""
+    for part in parts:
+        yield from part.split(LANDED_ROWS)
+
+
+def _gather(
+    out: torch.Tensor, source: torch.Tensor, rows: Iterator[tuple[slice, torch.Tensor]]
+) -> None:
+    for span, found in rows:
+        gather_rows(source, found, out=out[span])
+
+
+def _multiply(
+    out: torch.Tensor,
     source: torch.Tensor,
-    rows: torch.Tensor,
+    rows: Iterator[tuple[slice, torch.Tensor]],
     product: RowProduct,
-    onto: torch.Tensor | None,
-    dtype: torch.dtype,
-) -> torch.Tensor:
-    """[n, D'] the products of some rows: sums of one row each, multiplied in the cache."""
-    out = onto
-    if out is None:
-        out = empty_as(source, len(rows), len(product.weight), dtype=dtype)
-    one_each = Block(None, torch.arange(len(rows) + 1, dtype=torch.int64), rows)
-    weight, last = product.weight.contiguous(), product.last
-    reduce_linear(out, one_each, source, weight, Factors(), last, accumulate=onto is not None)
-    return out
+    *,
+    added: bool,
+) -> None:
+    """Set [n, D'] ``out`` to the products of some rows: sums of one row each, multiplied in the
+    cache; or add them to it.
+    """
+    weight, ends = product.weight.contiguous(), torch.arange(LANDED_ROWS + 1, dtype=torch.int64)
+    for span, found in rows:
+        one_each = Block(None, ends[: len(found) + 1], found)
+        each = source, weight, Factors(), product.last
+        reduce_linear(out[span], one_each, *each, accumulate=added)
 
 
 @dataclass(frozen=True)
@@ -148,19 +175,32 @@ class Batches:
             layout: in which their owners hold them.
         """
         bounds = ranges.workers if layout == "rows" else ranges.partitions
-        owner = torch.bucketize(ids, torch.tensor(bounds[1:-1]), right=True)
-        copies = self.channel.axis.size // (len(bounds) - 1)
-        batch = torch.arange(len(ids)).div_(self.rows, rounding_mode="floor")
-        return self._table(batch, owner, len(bounds) - 1).repeat_interleave(copies, 1)
+        cuts, owners = torch.tensor(bounds[1:-1]), len(bounds) - 1
+        found, at = self._none(owners), 0
+        for some in _few([ids]):
+            owner = torch.bucketize(some, cuts, right=True)
+            self._add(found, torch.arange(at, at + len(some)), owner)
+            at += len(some)
+        return found.repeat_interleave(self.channel.axis.size // owners, 1)
 
-    def received(self, places: torch.Tensor) -> torch.Tensor:
-        """[rounds, workers] rows of each worker that go to these places, [k, 2] loader and row."""
-        batch = places[:, 1].long().div_(self.rows, rounding_mode="floor")
-        return self._table(batch, places[:, 0], self.channel.axis.size)
+    def received(self, places: Sequence[torch.Tensor]) -> torch.Tensor:
+        """[rounds, workers] rows of each worker that go to these places.
 
-    def _table(self, batch: torch.Tensor, of: torch.Tensor, members: int) -> torch.Tensor:
-        found = torch.bincount(batch * members + of, minlength=self.rounds * members)
-        return found.view(self.rounds, members)
+        Args:
+            places: parts of them, [k, 2] loader and row.
+        """
+        found = self._none(self.channel.axis.size)
+        for some in _few(places):
+            self._add(found, some[:, 1].long(), some[:, 0])
+        return found
+
+    def _none(self, members: int) -> torch.Tensor:
+        return torch.zeros(self.rounds, members, dtype=torch.int64)
+
+    def _add(self, table: torch.Tensor, rows: torch.Tensor, of: torch.Tensor) -> None:
+        """Count loaded rows, ``of`` each member, by their batch."""
+        batch = rows.div_(self.rows, rounding_mode="floor")
+        table.view(-1).add_(torch.bincount(batch * table.shape[1] + of, minlength=table.numel()))
 
     def count(self, sent: torch.Tensor, received: torch.Tensor) -> None:
         """Count how many rows there are, their numbers, and their values."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from embertide.footprint import FLOAT_BYTES
 from embertide.primitives.arriving import Operand, tile_operand
 from embertide.primitives.directory import look_up
 from embertide.primitives.exchange import Channel
@@ -125,6 +126,9 @@ def bring(walk: Walk, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
         walk.moves.append(LoadedRows(first.edges, x, width, scaled, names))
     else:
         held += hold(walk, x)
+        if scaled and union.in_place and union.graph > 1:
+            # Factors are copied to where peers can read them.
+            held += FLOAT_BYTES * union.columns / union.graph
         walk.moves.append(TileRows(first.edges, width / union.feature, names))
     walk.build(*(step.edges for step in steps))
     return held

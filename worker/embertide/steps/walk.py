@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from embertide.footprint import FLOAT_BYTES, GraphSize, Size
 from embertide.layouts import Layout
 from embertide.primitives.graph import EdgeView
+from embertide.primitives.landing_in_place import LANDED_ROWS
 from embertide.spec.grid import GridShape
 from embertide.steps.fuse import runs
 from embertide.steps.moves import Conversion, Degrees, Landing, Move
@@ -20,8 +21,8 @@ from embertide.steps.run import Run
 
 _LANDING_BATCHES = 5
 """Of products of loaded rows: the result, and two batches each to be sent and received."""
-_LANDED_ROW_BYTES = 28
-"""Of a row that is read in place: where it is as loaded, shown and seen, and the row to be read."""
+_LANDED_ROW_BYTES = 32
+"""Of a row that is found in place: where it was loaded, and in int64 the row to be read."""
 
 
 @dataclass
@@ -196,7 +197,7 @@ class Walk:
         if self.grid.workers == 1:
             return 0.0
         if self.size.in_place:
-            return _LANDED_ROW_BYTES * self.of(x).nodes / self.grid.graph
+            return _LANDED_ROW_BYTES * min(LANDED_ROWS, self.of(x).nodes / self.grid.graph)
         return _LANDING_BATCHES * min(float(self.size.group_bytes), made)
 
     def _land(self, x: str, width: int, layout: Layout, value_bytes: int = FLOAT_BYTES) -> None:

@@ -172,7 +172,7 @@ class SliceCount:
         batches = Batches(
             channel, ColumnSlices(move.width, move.copies), rounds, rows, move.value_bytes
         )
-        received = batches.received(self.locations[node_type])
+        received = batches.received([self.locations[node_type]])
         if layout == "tile":
             of_all = torch.tensor(self.exchange.all_objects(received.tolist()))
             received = of_all.view(grid.graph, grid.feature, rounds, grid.world)[grid.p].sum(0)

@@ -1,0 +1,124 @@
+"""What edges take at their fullest while they are read, looked up and sorted, stage by stage."""
+
+from __future__ import annotations
+
+from embertide.footprint import ID_BYTES, Size
+from embertide.planning.graph import PlannedGraph, PlannedRelation
+from embertide.primitives.id_rounds import ROUND_IDS
+from embertide.primitives.shuffle import round_edges
+from embertide.readers.edges import splits_at_once
+from embertide.readers.parquet import UNBUFFERED_BYTES
+from embertide.readers.pool import AHEAD_BYTES, coming_from_afar, held_afar
+
+STRING_BYTES = 24
+"""Of a string id: 16 of text, assumed, since metadata do not say it, and where it begins."""
+_MAPPING_BYTES = 128 << 20
+"""At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
+_MAPPED_EDGE_BYTES = 56
+"""Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
+_ROUND_ID_BYTES = 96
+"""Of a string id that is asked for: hashes and places of this round and the last, and a table."""
+_PAGE_BYTES = 2 << 20
+"""Of a parquet column that is being read: a page of 1 MiB, stored and decoded."""
+
+
+def relations(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
+    """Each relation with its size, in the order in which they are built."""
+    return [(one, graph.size.of_relation(name)) for name, one in graph.relations.items()]
+
+
+def _files(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
+    """One relation of each edge type; a reverse shares the memory of its own."""
+    found = {one.edge.relation: (one, size) for one, size in reversed(relations(graph))}
+    return list(reversed(found.values()))
+
+
+def _chunks(relation: PlannedRelation, size: Size) -> float:
+    """Bytes of our share of the edges as they were read."""
+    return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
+
+
+def ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
+    """Edge types are read one after another; what is being read or mapped is in the buffers."""
+    kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
+    peak = before = 0.0
+    for relation, size in _files(graph):
+        before += _chunks(relation, size)
+        ends = (relation.relation.source, relation.relation.destination)
+        hashed = any(kinds[name] != "dense" for name in ends)
+        mapped = _mapping(size, text=any(kinds[name] == "string" for name in ends))
+        held = held_afar(relation.splits, size.workers, threads)
+        # Readers wait while ids are looked up.
+        coming = mapped if hashed else coming_from_afar(relation.splits, held)
+        beside = coming + max(_reading(relation, size, threads), float(held))
+        peak = max(peak, before + max(beside, buffers))
+    return peak
+
+
+def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:
+    """Bytes of row groups with features of edges that are being read, by as many threads at once.
+
+    They are large, and fetched whole; a page of each column is decoded.
+    """
+    features = relation.edge.features
+    if relation.edge.format != "parquet" or features is None:
+        return 0.0
+    largest = max((split.size for split in relation.splits), default=0)
+    fetched = min(largest, UNBUFFERED_BYTES)
+    decoded = min(largest, _PAGE_BYTES * len(features.columns or [features.vector_column]))
+    at_once = splits_at_once(relation.splits, threads)
+    readers = min(at_once, -(-len(relation.splits) // size.workers))
+    return float(readers * (fetched + decoded))
+
+
+def csr_bytes(relation: PlannedRelation, size: Size) -> float:
+    """Bytes of the CSR of our sub-range."""
+    edges, nodes = size.edges / size.workers, size.nodes / size.workers
+    return edges * (size.index_bytes + relation.carried_bytes) + ID_BYTES * nodes
+
+
+def _mapping(size: Size, *, text: bool) -> float:
+    """Bytes of the edges that are read ahead while hashed ids are looked up, and of the rounds.
+
+    Args:
+        text: ids are strings.
+    """
+    edges = size.edges / size.workers
+    if not text or size.workers == 1:
+        return min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * edges)
+    ahead = min(float(AHEAD_BYTES), 2 * STRING_BYTES * edges)
+    return ahead + _ROUND_ID_BYTES * min(float(ROUND_IDS), 2 * edges)
+
+
+def sorting(graph: PlannedGraph) -> float:
+    """Relations are sorted one after another, each from its edges to its CSR."""
+    of_all = relations(graph)
+    peak = done = 0.0
+    for number, (relation, size) in enumerate(of_all):
+        later = of_all[number + 1 :]
+        shared = any(one.edge.relation == relation.edge.relation for one, _ in later)
+        files = {one.edge.relation: _chunks(one, of) for one, of in later}
+        packing, sorting = _sorting_one(relation, size)
+        # A reverse that is still to be sorted keeps the edges.
+        packed = packing + (0.0 if shared else _chunks(relation, size))
+        peak = max(peak, done + sum(files.values()) + max(packed, sorting))
+        done += csr_bytes(relation, size)
+    return peak
+
+
+def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
+    """Bytes beside the edges as they were read: while they are packed, then while sorted."""
+    index, carried = size.index_bytes, relation.carried_bytes
+    nodes, edges = size.nodes / size.workers, size.edges / size.workers
+    packing = keys = edges * (ID_BYTES + carried)
+    if size.workers > 1:
+        sent = min(float(round_edges(size.workers, relation.features)), edges)
+        packing += 4 * sent * (ID_BYTES + carried)
+    sorting = keys + edges * index + ID_BYTES * nodes
+    if relation.edge.duplicates == "remove":
+        # What stays is copied.
+        sorting += edges * relation.feature_bytes
+    if relation.edge.self_loops != "add":
+        return packing, sorting
+    looping = (2 * edges + nodes) * (index + carried) + 2 * ID_BYTES * nodes
+    return packing, max(sorting, looping)
