@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.ids import Ids
-from embertide.kernels.memory import empty
+from embertide.kernels.memory import Pages, empty
 from embertide.kernels.reading import Float32s, place_rows
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import FeatureBatch, non_finite, read_features
@@ -105,7 +106,7 @@ class _Loading:
     def load(self, split_and_first: tuple[Split, int]) -> _LoadedSplit:
         """Read a split; its first row is the given one of all that we read."""
         split, at = split_and_first
-        node, found = self._node, _LoadedSplit([])
+        node, found, pages = self._node, _LoadedSplit([]), Pages()
         for batch in read_features(
             self._ctx.storage,
             self._features,
@@ -119,10 +120,22 @@ class _Loading:
                 bad, first = non_finite(batch)
                 found.first_bad = found.first_bad if found.bad else first
                 found.bad += bad
-            found.ids.append(batch.ids)
+            found.ids.append(self._kept(batch.ids, pages))
             at += len(batch)
             self._progress(len(batch))
         return found
+
+    @staticmethod
+    def _kept(ids: Ids, pages: Pages) -> Ids:
+        """Strings as they are taken in any order later; integers on pages of ours.
+
+        So the next batch is decoded to where they were.
+        """
+        if not isinstance(ids, np.ndarray):
+            return ids.cast(pa.large_string())
+        copy = pages.take(len(ids), ids.dtype)
+        copy[:] = ids
+        return copy
 
     def _keep(self, batch: FeatureBatch, at: int) -> bool:
         """Copy the rows to where they belong; whether all values are finite."""
