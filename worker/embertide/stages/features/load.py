@@ -13,7 +13,7 @@ import torch
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.ids import Ids
-from embertide.kernels.memory import Pages, empty
+from embertide.kernels.memory import empty, empty_array
 from embertide.kernels.reading import Float32s, place_rows
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import FeatureBatch, non_finite, read_features
@@ -31,7 +31,7 @@ class RawFeatures:
     """This rank's share of the rows.
 
     Attributes:
-        ids: as in the files, batch by batch.
+        ids: as in the files, batch by batch; those that are dense in one array.
         values: [n, D] float32, in the order of the ids; or [N, D], each row at its dense id.
         placed: whether it is the latter. Rows of nodes that do not exist are nowhere then, and
             missing ones hold anything: both are refused later.
@@ -73,6 +73,8 @@ def load_features(
     first = next((split.first_bad for split in found if split.bad), None)
     _refuse_non_finite(ctx, features, bad, first)
     ids = [batch for split in found for batch in split.ids]
+    if node.ids == "dense":
+        ids = [loading.ids]
     return RawFeatures(ids, torch.from_numpy(loading.values), placed)
 
 
@@ -86,7 +88,7 @@ class _LoadedSplit:
 
 
 class _Loading:
-    """Splits on their way into ``values``; several threads load, a split each."""
+    """Splits on their way into ``values`` and ``ids``; several threads load, a split each."""
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class _Loading:
         placed: bool,
     ) -> None:
         self.values = values
+        self.ids = empty_array((0 if node.ids == "string" else rows,), np.int64)
         self._node, self._features = node, features
         self._ctx, self._schema, self._placed, self._rows = ctx, schema, placed, rows
         self._done, self._counting = 0, threading.Lock()
@@ -106,7 +109,7 @@ class _Loading:
     def load(self, split_and_first: tuple[Split, int]) -> _LoadedSplit:
         """Read a split; its first row is the given one of all that we read."""
         split, at = split_and_first
-        node, found, pages = self._node, _LoadedSplit([]), Pages()
+        node, found = self._node, _LoadedSplit([])
         for batch in read_features(
             self._ctx.storage,
             self._features,
@@ -120,22 +123,20 @@ class _Loading:
                 bad, first = non_finite(batch)
                 found.first_bad = found.first_bad if found.bad else first
                 found.bad += bad
-            found.ids.append(self._kept(batch.ids, pages))
+            found.ids.append(self._kept(batch.ids, at))
             at += len(batch)
             self._progress(len(batch))
         return found
 
-    @staticmethod
-    def _kept(ids: Ids, pages: Pages) -> Ids:
-        """Strings as they are taken in any order later; integers on pages of ours.
+    def _kept(self, ids: Ids, at: int) -> Ids:
+        """Strings as they are taken in any order later; integers in their place in ``ids``.
 
         So the next batch is decoded to where they were.
         """
         if not isinstance(ids, np.ndarray):
             return ids.cast(pa.large_string())
-        copy = pages.take(len(ids), ids.dtype)
-        copy[:] = ids
-        return copy
+        self.ids[at : at + len(ids)] = ids
+        return self.ids[at : at + len(ids)]
 
     def _keep(self, batch: FeatureBatch, at: int) -> bool:
         """Copy the rows to where they belong; whether all values are finite."""
