@@ -65,7 +65,7 @@ class DenseIds:
     rank: int
     collective: bool = False
 
-    def find(self, ids: Ids, pages: Pages | None = None) -> Dense:
+    def find(self, ids: Ids, pages: Pages | None = None) -> Dense:  # noqa: ARG002
         """The ids themselves; -1 outside 0..N-1."""
         assert isinstance(ids, np.ndarray)
         if len(ids) == 0 or (ids.min() >= 0 and ids.max() < self.count):

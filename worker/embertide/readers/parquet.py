@@ -23,9 +23,9 @@ CheckNames = Callable[[str, Sequence[str]], None]
 
 UNBUFFERED_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
-"""Column chunks in a store are fetched whole, in few requests, unless a split is over 64 MiB: that is
-one huge row group, and reading it through small buffers keeps memory bounded. So does a file, whose
-bytes are copied faster to where others just were than to fresh pages."""
+"""Column chunks in a store are fetched whole, in few requests, unless a split is over 64 MiB: that
+is one huge row group, and reading it through small buffers keeps memory bounded. Files are read so
+too: their bytes are copied faster to where others just were than to fresh pages."""
 
 
 @contextmanager
