@@ -1,4 +1,4 @@
-"""One worker reads by itself: files in small pieces, ids looked up by the threads that read them."""
+"""One worker reads by itself: files in small pieces, ids looked up by threads that read them."""
 
 from __future__ import annotations
 
