@@ -17,7 +17,7 @@ import torch
 from embertide.kernels import native
 from embertide.kernels.csr import Csr, column_bits, id_type
 from embertide.kernels.edge_features import Features, last_of_each, place_by, sort_buckets
-from embertide.kernels.memory import empty
+from embertide.kernels.memory import empty_array
 
 Ids = npt.NDArray[np.integer[Any]]
 Keys = npt.NDArray[np.int64]
@@ -131,9 +131,9 @@ class EdgeSorter:
         self._cursors = self._starts[:-1].copy()
         self._shift, self._first, self._rows, self._nodes = shift, first, rows, nodes
         edges = int(self._starts[-1])
-        self._keys: Keys = empty((edges,), torch.int64).numpy()
-        self._weights = empty((edges,)).numpy() if weighted else None
-        self._features = empty((edges, features)).numpy() if features else None
+        self._keys: Keys = empty_array((edges,), np.int64)
+        self._weights = empty_array((edges,), np.float32) if weighted else None
+        self._features = empty_array((edges, features), np.float32) if features else None
 
     def add_edges(self, rows: Ids, cols: Ids, weights: Weights, features: Features = None) -> None:
         """Take edges by the node ids of both ends."""
@@ -185,9 +185,9 @@ class EdgeSorter:
             sort_buckets(keys, weights, features, self._starts)
             if remove_duplicates:
                 features = features[last_of_each(keys)]
-        indptr = np.empty(self._rows + 1, np.int64)
+        indptr = empty_array((self._rows + 1,), np.int64)
         narrow = id_type(self._nodes) is torch.int32
-        cols: Ids = np.empty(len(keys), np.int32 if narrow else np.int64)
+        cols: Ids = empty_array((len(keys),), np.int32 if narrow else np.int64)
         sort = _sort_plain if native.lib is None else native.lib.sort_buckets
         kept = sort(
             keys,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from embertide.kernels import native
+from embertide.kernels.memory import empty_array
 
 Words = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.signedinteger[Any]]
@@ -47,7 +48,7 @@ def hash_integers(ids: npt.NDArray[np.int64]) -> Words:
     """[n] int64 -> [n] their hashes, of which no two are equal."""
     if native.lib is None:
         return mix(ids.view(np.uint64))
-    words = np.empty(len(ids), np.uint64)
+    words = empty_array((len(ids),), np.uint64)
     native.lib.hash_integers(np.ascontiguousarray(ids), words)
     return words
 
@@ -56,7 +57,7 @@ def unhash_integers(words: Words) -> npt.NDArray[np.int64]:
     """[n] hashes -> [n] int64, the ids they are of."""
     if native.lib is None:
         return _unmix(words).view(np.int64)
-    ids = np.empty(len(words), np.int64)
+    ids = empty_array((len(words),), np.int64)
     native.lib.unhash_integers(np.ascontiguousarray(words), ids)
     return ids
 
@@ -64,7 +65,7 @@ def unhash_integers(words: Words) -> npt.NDArray[np.int64]:
 def hash_strings(ids: pa.Array) -> Words:
     """[n] strings (of either arrow type) -> [n, 2] high and low halves of their hashes."""
     offsets, data = string_buffers(ids)
-    words = np.empty((len(ids), 2), np.uint64)
+    words = empty_array((len(ids), 2), np.uint64)
     if native.lib is None:
         _hash_strings(offsets.astype(np.int64), data, words)
     else:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from embertide.kernels import native
 from embertide.kernels.hashing import Words, hash_integers, hash_strings, string_buffers
+from embertide.kernels.memory import Pages, empty_array, empty_bytes
 
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [k]``, or an arrow array of k strings."""
@@ -41,8 +42,8 @@ def sort_words(pieces: Sequence[Words], width: int) -> tuple[Words, Order]:
         by_word = np.lexsort(joined.T[::-1])
         order = by_word.astype(np.uint32)[: size if width == 2 else 0]
         return joined[by_word], order
-    words = np.empty((size, width), np.uint64)
-    order = np.empty(size if width == 2 else 0, np.uint32)
+    words = empty_array((size, width), np.uint64)
+    order = empty_array((size if width == 2 else 0,), np.uint32)
     native.lib.sort_words([piece.reshape(-1) for piece in pieces], width, words.reshape(-1), order)
     return words, order
 
@@ -64,12 +65,21 @@ class IdTable:
         self._native = native.lib and native.lib.IdTable(words.reshape(-1), width)
 
     def find(
-        self, ids: Ids, first: int, kind: type[np.int32] | type[np.int64] = np.int64
+        self,
+        ids: Ids,
+        first: int,
+        kind: type[np.int32] | type[np.int64] = np.int64,
+        pages: Pages | None = None,
     ) -> Positions:
-        """[k] positions counted from ``first``, in integers of a kind; -1 where there is none."""
+        """[k] positions counted from ``first``, in integers of a kind; -1 where there is none.
+
+        Args:
+            ids: strings of either arrow type, or int64.
+            pages: where they are put; by default in memory of their own.
+        """
         if self._native is None:
             return self._search(hash_ids(ids), first).astype(kind, copy=False)
-        out = np.empty(len(ids), kind)
+        out = np.empty(len(ids), kind) if pages is None else pages.take(len(ids), kind)
         if isinstance(ids, np.ndarray):
             self._native.find_integers(np.ascontiguousarray(ids), first, out)
         else:
@@ -143,10 +153,11 @@ def take_strings(pieces: Sequence[pa.Array], order: Order) -> pa.Array:
         joined = pa.concat_arrays([pa.array([], pa.large_string()), *pieces])
         return joined.take(pa.array(order))
     offsets, data = _buffers(pieces)
-    bounds = np.zeros(len(order) + 1, np.int64)
+    bounds = empty_array((len(order) + 1,), np.int64)
+    bounds[0] = 0
     native.lib.text_lengths(offsets, data, order, bounds[1:])
     np.cumsum(bounds, out=bounds)
-    text = np.empty(int(bounds[-1]), np.uint8)
+    text = empty_bytes(int(bounds[-1]))
     native.lib.gather_text(offsets, data, order, bounds, text)
     return strings(bounds, text)
 

@@ -62,6 +62,11 @@ def empty_bytes(count: int) -> npt.NDArray[np.uint8]:
     return empty((count,), torch.uint8).numpy()
 
 
+def empty_array(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """As :func:`empty`, for numpy."""
+    return empty_bytes(math.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
+
+
 def empty_as(like: torch.Tensor, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A tensor on the device of another one, and with its dtype unless one is given."""
     if like.device.type == "cpu":

@@ -57,7 +57,7 @@ def place_locations(locations: torch.Tensor, pairs: torch.Tensor, rank: int) -> 
 
 
 def place_in_order(locations: torch.Tensor, nodes: torch.Tensor, rank: int) -> None:
-    """Set (rank, i) for the i-th of some nodes, as :func:`place_locations` does.
+    """Set (rank, i) for the i-th of some nodes, as :func:`place_locations` does but in any order.
 
     Args:
         nodes: [k] int64 rows of ``locations``, on the CPU.

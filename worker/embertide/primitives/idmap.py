@@ -26,6 +26,7 @@ from embertide.kernels.arrow import to_numpy
 from embertide.kernels.csr import id_type
 from embertide.kernels.hashing import Words, string_buffers, unhash_integers
 from embertide.kernels.ids import Ids, IdTable
+from embertide.kernels.memory import Pages
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.id_rounds import ROUND_IDS, Asked, Round, cut, cut_rounds, send_strings
 from embertide.primitives.node_ids import Dense
@@ -35,6 +36,8 @@ T = TypeVar("T")
 
 class HashedIds:
     """Ids spread over the ranks by hash. Collective: every rank must call.
+
+    One worker has them all and looks them up by itself, in any of its threads.
 
     Args:
         batches: this rank's share of all ids, any order; on one worker strings are kept as they
@@ -46,14 +49,13 @@ class HashedIds:
         InputError: an id occurs twice.
     """
 
-    collective = True
-
     def __init__(
         self, exchange: Exchange, batches: Sequence[Ids], kind: str, describe: str
     ) -> None:
+        self.collective = exchange.grid.world > 1
         self._channel = exchange.channel("world", "idmap")
         self._width = 2 if kind == "string" else 1
-        words, self._texts = self._collect([as_ids(batch, kind) for batch in batches])
+        words, self._texts = self._collect([_large(as_ids(batch, kind)) for batch in batches])
         self._words, self._order = kernel.sort_words(words, self._width)
         del words
         self._refuse_duplicates(describe)
@@ -116,9 +118,15 @@ class HashedIds:
             return unhash_integers(self._words[start:stop, 0])
         return kernel.take_strings(self._texts, self._order[start:stop])
 
-    def find(self, ids: Ids) -> Dense:
-        """[k] dense ids; -1 for an unknown id. Collective: every rank must call."""
+    def find(self, ids: Ids, pages: Pages | None = None) -> Dense:
+        """[k] dense ids; -1 for an unknown id. Collective on several workers: every rank must call.
+
+        Args:
+            pages: where one worker puts them; by default in memory of their own.
+        """
         kind = "string" if self._width == 2 else "int64"
+        if not self.collective:
+            return self._table.find(as_ids(ids, kind), self._first, self._kind, pages)
         ((_, (dense,)),) = self.find_all([(None, [as_ids(ids, kind)])])
         return dense
 
@@ -132,11 +140,11 @@ class HashedIds:
         nodes and more) for each different id of a round that another rank owns.
         Collective: every rank must go on to the end.
         """
-        if self._channel.grid.world > 1:
+        if self.collective:
             yield from self._find_remote(batches)
             return
         for label, arrays in batches:
-            yield label, [self._table.find(ids, self._first, self._kind) for ids in arrays]
+            yield label, [self.find(ids) for ids in arrays]
 
     def _find_remote(
         self, batches: Iterable[tuple[T, Sequence[Ids]]]
@@ -262,8 +270,13 @@ def _by_owner(words: Words, world: int) -> tuple[kernel.Order, list[int]]:
 
 
 def as_ids(ids: Ids, kind: str) -> Ids:
-    """As the kernels take them: ``np.int64 [k]``, or a large_string array."""
+    """As the kernels look them up: ``np.int64 [k]``, or strings of either arrow type."""
     if kind == "string":
         array = pa.array(ids) if isinstance(ids, np.ndarray) else ids
-        return array.cast(pa.large_string())
+        return array if pa.types.is_string(array.type) else _large(array)
     return ids if isinstance(ids, np.ndarray) else to_numpy(ids)
+
+
+def _large(ids: Ids) -> Ids:
+    """Strings as a large_string array, of which any rows can be taken; numbers as they are."""
+    return ids if isinstance(ids, np.ndarray) else ids.cast(pa.large_string())

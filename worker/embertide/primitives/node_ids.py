@@ -11,10 +11,12 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from embertide.grid import RowRanges
 from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids
+from embertide.kernels.memory import Pages, empty
 
 Dense = npt.NDArray[np.signedinteger[Any]]
 """Ids 0..N-1, int32 or int64."""
@@ -32,8 +34,12 @@ class NodeIds(Protocol):
     def collective(self) -> bool:
         """Whether all but :attr:`count` is collective: every rank must call."""
 
-    def find(self, ids: Ids) -> Dense:
-        """[k] dense ids; -1 for an unknown id. Collective where :attr:`collective`."""
+    def find(self, ids: Ids, pages: Pages | None = None) -> Dense:
+        """[k] dense ids; -1 for an unknown id. Collective where :attr:`collective`.
+
+        Args:
+            pages: where those may be put that are not ``ids`` itself.
+        """
 
     def find_all(
         self, batches: Iterable[tuple[T, Sequence[Ids]]]
@@ -59,7 +65,7 @@ class DenseIds:
     rank: int
     collective: bool = False
 
-    def find(self, ids: Ids) -> Dense:
+    def find(self, ids: Ids, pages: Pages | None = None) -> Dense:  # noqa: ARG002
         """The ids themselves; -1 outside 0..N-1."""
         assert isinstance(ids, np.ndarray)
         if len(ids) == 0 or (ids.min() >= 0 and ids.max() < self.count):
@@ -75,5 +81,6 @@ class DenseIds:
 
     def original(self, ranges: RowRanges) -> tuple[Ids, Words]:
         """([rows] int64 ids, [rows] the same as uint64 keys) of our sub-range."""
-        ids = np.arange(*ranges.worker(self.rank), dtype=np.int64)
+        first, last = ranges.worker(self.rank)
+        ids = torch.arange(first, last, out=empty((last - first,), torch.int64)).numpy()
         return ids, ids.view(np.uint64)

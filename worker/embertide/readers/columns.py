@@ -25,7 +25,7 @@ IdKind = Literal["dense", "int64", "string"]
 Int64s = npt.NDArray[np.int64]
 Float32s = npt.NDArray[np.float32]
 Ids = Int64s | Any
-"""``np.int64 [n]``, or a ``pa.LargeStringArray`` of n strings."""
+"""``np.int64 [n]``, or a ``pa.StringArray`` or ``pa.LargeStringArray`` of n strings."""
 
 _WANTED = {
     "integer": "integers",
@@ -98,7 +98,7 @@ def _is_fixed(held: Any) -> bool:
 
 
 def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | None = None) -> Ids:
-    """Node ids: ``int64 [n]``, perhaps read-only, or for ``string`` a ``pa.LargeStringArray``.
+    """Node ids: ``int64 [n]``, perhaps read-only, or for ``string`` an array of either arrow type.
 
     ``dense`` ids must be at least 0 and, when ``count`` is known, less than it.
 
@@ -107,7 +107,7 @@ def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | N
     """
     refuse_nulls(array, column, where)
     if ids == "string":
-        return array.cast(pa.large_string())
+        return array if pa.types.is_string(array.type) else array.cast(pa.large_string())
     values = _to_int64(array, column, where)
     if ids == "dense" and len(values):
         _check_dense(values, column, where, count)

@@ -46,7 +46,7 @@ class EdgeBatch:
     """Some edges, in the order of the input.
 
     ``source`` and ``destination`` are ``np.int64 [n]``, perhaps read-only, or
-    ``pa.LargeStringArray`` for string ids; ``weight`` is ``np.float32 [n]`` and ``features`` is
+    an arrow array of strings, of either type; ``weight`` is ``np.float32 [n]`` and ``features`` is
     ``np.float32 [n, K]``, or None; ``where`` names rows for errors.
     """
 

@@ -30,7 +30,7 @@ _MOST_ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """Some rows: ``ids`` (``np.int64 [n]`` or ``pa.LargeStringArray``) and their ``values``.
+    """Some rows: ``ids`` (``np.int64 [n]`` or an arrow array of strings) and their ``values``.
 
     ``values`` is a writable C-contiguous ``np.float32 [n, D]``; ``where`` names rows for errors.
     """

@@ -15,7 +15,7 @@ from embertide.storage.protocol import Storage
 
 @dataclass(frozen=True)
 class NodeBatch:
-    """Ids of some nodes: ``np.int64 [n]`` or ``pa.LargeStringArray``; ``where`` names rows."""
+    """Ids of some nodes: ``np.int64 [n]`` or an arrow array of strings; ``where`` names rows."""
 
     ids: Ids
     where: Where

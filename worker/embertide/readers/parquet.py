@@ -23,8 +23,9 @@ CheckNames = Callable[[str, Sequence[str]], None]
 
 UNBUFFERED_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
-"""Column chunks are fetched whole, in few requests, unless a split is over 64 MiB: that is one
-huge row group, and reading it through small buffers keeps memory bounded."""
+"""Column chunks in a store are fetched whole, in few requests, unless a split is over 64 MiB: that
+is one huge row group, and reading it through small buffers keeps memory bounded. Files are read so
+too: their bytes are copied faster to where others just were than to fresh pages."""
 
 
 @contextmanager
@@ -107,7 +108,8 @@ def read_parquet(
     """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long."""
     names = [column.name for column in columns]
     where = Where(split.uri, split.start)
-    buffer_bytes = _BUFFER_BYTES if split.size > UNBUFFERED_BYTES else 0
+    buffered = split.size > UNBUFFERED_BYTES or split.uri.startswith("file://")
+    buffer_bytes = _BUFFER_BYTES if buffered else 0
     with parquet_file(storage, split.info, columns, buffer_bytes) as file:
         batches = file.iter_batches(
             batch_rows,

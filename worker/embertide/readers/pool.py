@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from embertide.kernels import native
 from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.splits import Split
 
@@ -76,13 +77,16 @@ def coming_from_afar(splits: Sequence[Split], held: int) -> int:
 def map_splits(splits: Sequence[S], act: Callable[[S], T], threads: int) -> list[T]:
     """``act(split)`` of every split, in order; as many at once as there are threads.
 
+    A thread runs its kernels alone, since the others have splits as well.
+
     Raises:
         Exception: the first error of ``act``, in the order of the splits; those that have not
             begun by then never do.
     """
     if threads <= 1 or len(splits) <= 1:
         return [act(split) for split in splits]
-    with ThreadPoolExecutor(min(threads, len(splits)), "reader") as pool:
+    count = min(threads, len(splits))
+    with ThreadPoolExecutor(count, "reader", native.work_alone) as pool:
         futures = [pool.submit(act, split) for split in splits]
         try:
             return [future.result() for future in futures]

@@ -17,21 +17,24 @@ import numpy.typing as npt
 
 from embertide.context import RunContext
 from embertide.errors import InputError
+from embertide.kernels.ids import Ids
 from embertide.kernels.memory import Pages
 from embertide.kernels.reading import count_ids, narrow_ids
 from embertide.primitives.node_ids import Dense, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size
 from embertide.readers.edges import (
     EdgeBatch,
-    EndCounts,
-    EndKinds,
     read_edges,
     splits_at_once,
 )
 from embertide.readers.pool import map_splits, read_ahead
 from embertide.readers.splits import Split
+from embertide.readers.table import BATCH_ROWS
 from embertide.spec.edges import EdgeInput
 from embertide.spec.nodes import NodeInput
+
+_CACHED_ROWS = 1 << 16
+"""Of a batch that one thread decodes, looks up and narrows, each in the cache from the last."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,8 @@ class Nodes(Protocol):
 def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     """Read our share of an edge type's edges as dense ids.
 
-    Mapping ``int64`` and ``string`` ids is an exchange per batch; ranks may have
-    different numbers of them.
+    On several workers mapping ``int64`` and ``string`` ids is an exchange per batch; ranks may
+    have different numbers of them.
     Collective: every rank must call.
 
     Raises:
@@ -114,11 +117,11 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
         nonlocal done
         chunks: list[EdgeChunk] = []
         pages = Pages()
-        kinds: EndKinds = ("dense", "dense")
-        for batch in read_edges(
-            ctx.storage, ends.edge, kinds, split, counts=ends.counts, features=ends.features
-        ):
-            chunk = _narrow(ends, batch.source, batch.destination, batch, pages)
+        for batch in _read(ctx, ends, split, _CACHED_ROWS):
+            source = _find(ends.sources, batch.source, pages)
+            chunk = _known(
+                ends, source, _find(ends.destinations, batch.destination, pages), batch, pages
+            )
             with counting:
                 count_ids(edges.histogram, chunk.destination, edges.shift)
             ctx.work.add("ingest", edges=len(chunk.source))
@@ -138,9 +141,7 @@ def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
     done, total = 0, sum(split.size for split in splits)
     pages = Pages()
     for (batch, size), (source, destination) in _mapped(ctx, ends, _batches(ctx, splits, ends)):
-        _refuse_unknown(batch, "source", source, ends)
-        _refuse_unknown(batch, "destination", destination, ends)
-        chunk = _narrow(ends, source, destination, batch, pages)
+        chunk = _known(ends, source, destination, batch, pages)
         count_ids(edges.histogram, chunk.destination, edges.shift)
         _append(edges, chunk)
         ctx.work.add("ingest", edges=len(chunk.source))
@@ -191,22 +192,38 @@ def _mapped_by_two(
 
 def _batches(ctx: RunContext, splits: list[Split], ends: Ends) -> Iterator[Sized]:
     """Batches of all our splits, read ahead; a split's size comes with its first batch."""
-    kinds = ends.sources.node.ids, ends.destinations.node.ids
-    known = [
-        None if end.ids.collective else end.ids.count for end in (ends.sources, ends.destinations)
-    ]
-    counts: EndCounts = (known[0], known[1])
 
     def read(split: Split) -> Iterator[Sized]:
         size = split.size
-        for batch in read_edges(
-            ctx.storage, ends.edge, kinds, split, counts=counts, features=ends.features
-        ):
+        for batch in _read(ctx, ends, split, BATCH_ROWS):
             yield batch, size
             size = 0
 
     readers = splits_at_once(splits, ctx.threads)
     return read_ahead([read(split) for split in splits], readers, lambda item: item[0].nbytes)
+
+
+def _read(ctx: RunContext, ends: Ends, split: Split, rows: int) -> Iterator[EdgeBatch]:
+    """A split's edges, at most so many rows a batch."""
+    kinds = ends.sources.node.ids, ends.destinations.node.ids
+    yield from read_edges(ctx.storage, ends.edge, kinds, split, rows, ends.counts, ends.features)
+
+
+def _find(nodes: Nodes, ids: Ids, pages: Pages) -> Dense:
+    """Dense ids of some that are looked up on the calling thread; -1 for an unknown one."""
+    return ids if nodes.node.ids == "dense" else nodes.ids.find(ids, pages)
+
+
+def _known(
+    ends: Ends, source: Dense, destination: Dense, batch: EdgeBatch, pages: Pages
+) -> EdgeChunk:
+    """The edges of a batch, by dense ids of their ends; refuses one to an unknown node."""
+    # Where ids are dense in the files, the reader has checked them.
+    if ends.sources.node.ids != "dense":
+        _refuse_unknown(batch, "source", source, ends)
+    if ends.destinations.node.ids != "dense":
+        _refuse_unknown(batch, "destination", destination, ends)
+    return _narrow(ends, source, destination, batch, pages)
 
 
 def _refuse_unknown(
@@ -215,7 +232,6 @@ def _refuse_unknown(
     dense: Dense,
     ends: Ends,
 ) -> None:
-    """Dense ids are in range already: the reader has checked them."""
     if not len(dense) or dense.min() >= 0:
         return
     at = int(np.argmin(dense >= 0))

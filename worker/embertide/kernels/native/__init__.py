@@ -14,7 +14,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-__all__ = ["describe", "done", "lib", "set_threads"]
+__all__ = ["describe", "done", "lib", "set_threads", "work_alone"]
 
 
 _NAME = "embertide.kernels.native._native"
@@ -49,6 +49,12 @@ def set_threads(count: int) -> None:
     """Run the kernels on ``count`` threads, the caller's included."""
     if lib is not None:
         lib.set_threads(count)
+
+
+def work_alone() -> None:
+    """From now on run kernels that the calling thread calls on it alone."""
+    if lib is not None:
+        lib.work_alone()
 
 
 def done() -> tuple[int, int]:

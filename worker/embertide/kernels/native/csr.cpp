@@ -11,7 +11,7 @@
 namespace embertide {
 namespace {
 
-constexpr int64_t kGrain = 1 << 16;  // so that a batch of edges is enough for a few threads
+constexpr int64_t kGrain = 1 << 15;  // so that a batch of edges is enough for a few threads
 constexpr int64_t kTable = 1 << 12;
 
 // The range that a node is in: a small table says where to start looking.

@@ -1,5 +1,6 @@
 // Nodes by the rank that owns them, and where their features are.
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include <nanobind/stl/vector.h>
@@ -7,6 +8,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "ids_partition.hpp"
+#include "pool.hpp"
 
 namespace embertide {
 namespace {
@@ -56,16 +58,25 @@ void place_locations(Vector<T> locations, In<T> pairs, int64_t rank) {
         place_one(locations.data(), rows, pairs.data()[i], rank, pairs.data()[i + 1]);
 }
 
-// locations[nodes[i]] = (rank, i).
+// locations[nodes[i]] = (rank, i); of a row that several nodes have, i is any of theirs.
 template <typename T>
 void place_in_order(Vector<T> locations, In<int64_t> nodes, int64_t rank) {
     const int64_t size = nodes.shape(0), rows = locations.shape(0) / 2;
     require(locations.shape(0) % 2 == 0, "locations: of two values");
-    for (int64_t i = 0; i < size; ++i) {
-        const int64_t later = nodes.data()[std::min(i + kAhead, size - 1)];
-        if (later >= 0 && later < rows) __builtin_prefetch(locations.data() + 2 * later, 1);
-        place_one(locations.data(), rows, nodes.data()[i], rank, i);
-    }
+    parallel_ranges(size, 1 << 16, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            const int64_t later = nodes.data()[std::min(i + kAhead, end - 1)];
+            if (later >= 0 && later < rows) __builtin_prefetch(locations.data() + 2 * later, 1);
+            const int64_t row = nodes.data()[i];
+            require(row >= 0 && row < rows, "nodes: outside the rows");
+            T* at = locations.data() + 2 * row;
+            T none = -1;
+            if (!std::atomic_ref(at[0]).compare_exchange_strong(none, static_cast<T>(rank),
+                                                                std::memory_order_relaxed))
+                std::atomic_ref(at[0]).store(-2, std::memory_order_relaxed);
+            std::atomic_ref(at[1]).store(static_cast<T>(i), std::memory_order_relaxed);
+        }
+    });
 }
 
 }  // namespace

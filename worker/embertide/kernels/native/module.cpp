@@ -10,6 +10,7 @@ NB_MODULE(_native, m) {
     m.doc() = "Native kernels of Embertide; embertide.kernels.native chooses when they are used.";
     m.def("set_threads", &set_threads, nb::arg("count"));
     m.def("threads", &threads);
+    m.def("work_alone", &work_alone);
     m.def("isa", &isa_name);
     m.def("done", [] {
         const Done found = done();

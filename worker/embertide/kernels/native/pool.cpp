@@ -147,6 +147,8 @@ void parallel_for(int64_t count, const std::function<void(int64_t)>& task) {
     if (loop.failure) std::rethrow_exception(loop.failure);
 }
 
+void work_alone() { inside = true; }
+
 Done done() {
     return {tasks_done.load(std::memory_order_relaxed),
             entries_done.load(std::memory_order_relaxed)};

@@ -16,6 +16,9 @@ int threads();
 // loop has the pool, or inside a task, runs on its caller alone.
 void parallel_for(int64_t count, const std::function<void(int64_t)>& task);
 
+// From now on loops of the calling thread run on it alone: others have as much to do.
+void work_alone();
+
 // What the loops of this process have done so far: tasks of all of them, and non-zeros of those that
 // go over a matrix. Any thread may ask while a loop runs; so its progress is seen from outside.
 struct Done {

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.ids import Ids
-from embertide.kernels.memory import empty
+from embertide.kernels.memory import empty, empty_array
 from embertide.kernels.reading import Float32s, place_rows
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import FeatureBatch, non_finite, read_features
@@ -30,7 +31,7 @@ class RawFeatures:
     """This rank's share of the rows.
 
     Attributes:
-        ids: as in the files, batch by batch.
+        ids: as in the files, batch by batch; those that are dense in one array.
         values: [n, D] float32, in the order of the ids; or [N, D], each row at its dense id.
         placed: whether it is the latter. Rows of nodes that do not exist are nowhere then, and
             missing ones hold anything: both are refused later.
@@ -72,6 +73,8 @@ def load_features(
     first = next((split.first_bad for split in found if split.bad), None)
     _refuse_non_finite(ctx, features, bad, first)
     ids = [batch for split in found for batch in split.ids]
+    if node.ids == "dense":
+        ids = [loading.ids]
     return RawFeatures(ids, torch.from_numpy(loading.values), placed)
 
 
@@ -85,7 +88,7 @@ class _LoadedSplit:
 
 
 class _Loading:
-    """Splits on their way into ``values``; several threads load, a split each."""
+    """Splits on their way into ``values`` and ``ids``; several threads load, a split each."""
 
     def __init__(
         self,
@@ -98,6 +101,7 @@ class _Loading:
         placed: bool,
     ) -> None:
         self.values = values
+        self.ids = empty_array((0 if node.ids == "string" else rows,), np.int64)
         self._node, self._features = node, features
         self._ctx, self._schema, self._placed, self._rows = ctx, schema, placed, rows
         self._done, self._counting = 0, threading.Lock()
@@ -119,10 +123,20 @@ class _Loading:
                 bad, first = non_finite(batch)
                 found.first_bad = found.first_bad if found.bad else first
                 found.bad += bad
-            found.ids.append(batch.ids)
+            found.ids.append(self._kept(batch.ids, at))
             at += len(batch)
             self._progress(len(batch))
         return found
+
+    def _kept(self, ids: Ids, at: int) -> Ids:
+        """Strings as they are taken in any order later; integers in their place in ``ids``.
+
+        So the next batch is decoded to where they were.
+        """
+        if not isinstance(ids, np.ndarray):
+            return ids.cast(pa.large_string())
+        self.ids[at : at + len(ids)] = ids
+        return self.ids[at : at + len(ids)]
 
     def _keep(self, batch: FeatureBatch, at: int) -> bool:
         """Copy the rows to where they belong; whether all values are finite."""

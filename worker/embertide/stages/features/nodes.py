@@ -11,6 +11,7 @@ import torch
 from embertide.context import RunContext
 from embertide.errors import InputError
 from embertide.kernels.ids import Ids
+from embertide.kernels.memory import empty_array
 from embertide.layouts import Loaded
 from embertide.planning.inputs import NodeSplits
 from embertide.primitives.idmap import HashedIds
@@ -93,8 +94,10 @@ def _dense_ids(ctx: RunContext, nodes: LoadedNodes) -> npt.NDArray[np.int64]:
     Collective: every rank must call.
     """
     ids, raw = nodes.ids, nodes.raw
-    loaded = np.empty(sum(map(len, raw.ids)), np.int64)
     unknown, first, at = 0, None, 0
+    # Nobody reads a single array of numbers again.
+    in_place = len(raw.ids) == 1 and isinstance(raw.ids[0], np.ndarray)
+    loaded = raw.ids[0] if in_place else empty_array((sum(map(len, raw.ids)),), np.int64)
     for batch, (dense,) in ids.find_all((batch, [batch]) for batch in raw.ids):
         missing = np.flatnonzero(dense < 0)
         if len(missing) and first is None:
