@@ -134,9 +134,7 @@ class Program:
     def only_reader(self, step: Step, name: str) -> bool:
         """Whether a step reads a tensor, once, and nothing else does."""
         reads = [read for one in self.steps for read in one.reads()]
-        return (
-            name in step.reads() and reads.count(name) == 1 and name not in self.results.values()
-        )
+        return name in step.reads() and reads.count(name) == 1 and name not in self.results.values()
 
     @cached_property
     def only_gathered(self) -> frozenset[str]:
