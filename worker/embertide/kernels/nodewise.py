@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch.nn import functional
 
@@ -77,13 +75,16 @@ def activate_(
     }
     if kind in in_place:
         return in_place[kind]()
-    elsewhere: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-        "gelu": functional.gelu,
-        "gelu_tanh": lambda part: functional.gelu(part, approximate="tanh"),
-        "softplus": functional.softplus,
-        "prelu": lambda part: torch.where(part > 0, part, part * weight),
-    }
     # A few rows at a time where torch makes a new tensor.
     for part in x.split(max(1, _CHUNK_VALUES // max(1, x.shape[1]))):
-        part.copy_(elsewhere[kind](part))
+        part.copy_(_activated(part, kind, weight))
     return x
+
+
+def _activated(x: torch.Tensor, kind: str, weight: torch.Tensor | None) -> torch.Tensor:
+    if kind == "prelu":
+        assert weight is not None
+        return torch.where(x > 0, x, x * weight)
+    if kind == "softplus":
+        return functional.softplus(x)
+    return functional.gelu(x, approximate="tanh" if kind == "gelu_tanh" else "none")
