@@ -7,8 +7,8 @@ from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.primitives.id_rounds import ROUND_IDS
 from embertide.primitives.shuffle import round_edges
 from embertide.readers.edges import splits_at_once
-from embertide.readers.parquet import UNBUFFERED_BYTES
-from embertide.readers.pool import AHEAD_BYTES, coming_from_afar, held_afar
+from embertide.readers.parquet import BUFFER_BYTES, UNBUFFERED_BYTES
+from embertide.readers.pool import AHEAD_BYTES, are_afar, coming_from_afar, held_afar
 
 STRING_BYTES = 24
 """Of a string id: 16 of text, assumed, since metadata do not say it, and where it begins."""
@@ -18,6 +18,8 @@ _MAPPED_EDGE_BYTES = 56
 """Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
 _ROUND_ID_BYTES = 96
 """Of a string id that is asked for: hashes and places of this round and the last, and a table."""
+_END_COLUMNS = 3
+"""Of a file of edges beside their features: both ends, and a weight."""
 _PAGE_BYTES = 2 << 20
 """Of a parquet column that is being read: a page of 1 MiB, stored and decoded."""
 
@@ -45,7 +47,8 @@ def ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
     for relation, size in _files(graph):
         before += _chunks(relation, size)
         ends = (relation.relation.source, relation.relation.destination)
-        hashed = any(kinds[name] != "dense" for name in ends)
+        # Alone, each reader looks up a small batch of its own.
+        hashed = size.workers > 1 and any(kinds[name] != "dense" for name in ends)
         mapped = _mapping(size, text=any(kinds[name] == "string" for name in ends))
         held = held_afar(relation.splits, size.workers, threads)
         # Readers wait while ids are looked up.
@@ -58,14 +61,16 @@ def ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
 def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:
     """Bytes of row groups with features of edges that are being read, by as many threads at once.
 
-    They are large, and fetched whole; a page of each column is decoded.
+    They are large, and fetched whole from a store; a page of each column is decoded.
     """
     features = relation.edge.features
     if relation.edge.format != "parquet" or features is None:
         return 0.0
     largest = max((split.size for split in relation.splits), default=0)
-    fetched = min(largest, UNBUFFERED_BYTES)
-    decoded = min(largest, _PAGE_BYTES * len(features.columns or [features.vector_column]))
+    columns = len(features.columns or [features.vector_column])
+    streamed = BUFFER_BYTES * (columns + _END_COLUMNS)
+    whole = UNBUFFERED_BYTES if are_afar(relation.splits) else streamed
+    fetched, decoded = min(largest, whole), min(largest, _PAGE_BYTES * columns)
     at_once = splits_at_once(relation.splits, threads)
     readers = min(at_once, -(-len(relation.splits) // size.workers))
     return float(readers * (fetched + decoded))
@@ -84,7 +89,7 @@ def _mapping(size: Size, *, text: bool) -> float:
         text: ids are strings.
     """
     edges = size.edges / size.workers
-    if not text or size.workers == 1:
+    if not text:
         return min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * edges)
     ahead = min(float(AHEAD_BYTES), 2 * STRING_BYTES * edges)
     return ahead + _ROUND_ID_BYTES * min(float(ROUND_IDS), 2 * edges)

@@ -22,7 +22,7 @@ from embertide.storage.protocol import ObjectInfo, Storage
 CheckNames = Callable[[str, Sequence[str]], None]
 
 UNBUFFERED_BYTES = 64 << 20
-_BUFFER_BYTES = 1 << 20
+BUFFER_BYTES = 1 << 20
 """Column chunks in a store are fetched whole, in few requests, unless a split is over 64 MiB: that
 is one huge row group, and reading it through small buffers keeps memory bounded. Files are read so
 too: their bytes are copied faster to where others just were than to fresh pages."""
@@ -109,7 +109,7 @@ def read_parquet(
     names = [column.name for column in columns]
     where = Where(split.uri, split.start)
     buffered = split.size > UNBUFFERED_BYTES or split.uri.startswith("file://")
-    buffer_bytes = _BUFFER_BYTES if buffered else 0
+    buffer_bytes = BUFFER_BYTES if buffered else 0
     with parquet_file(storage, split.info, columns, buffer_bytes) as file:
         batches = file.iter_batches(
             batch_rows,
