@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.cluster.cgroups import hierarchies
@@ -19,5 +20,9 @@ def find_leftovers(layout: Layout) -> list[str]:
 
 
 def _processes(group: Path) -> str:
-    found = [p for file in group.rglob("cgroup.procs") for p in file.read_text().split()]
+    found = []
+    for file in group.rglob("cgroup.procs"):
+        # A group may go while it is looked at.
+        with suppress(OSError):
+            found += file.read_text().split()
     return f"processes {' '.join(found)}" if found else "empty"

@@ -230,7 +230,7 @@ class _Reduction:
         if at is not None:
             # Once for a block, since the device is waited for.
             at = self.staging.download(at)
-        for edges in edge_runs(block, CHUNK_VALUES // self.values):
+        for edges in edge_runs(block, max(1, CHUNK_VALUES // self.values)):
             ends = self._ends(block, source, edges)
             if self.features is not None:
                 own = self.features[edges.span if at is None else at[edges.span]]
