@@ -92,18 +92,10 @@ def _run_at(program: Program, at: int, links: dict[str, Link]) -> Run:
     if (step := follows()) and step.row_activation:
         activation = step.row_activation
         take()
-    reader = _scaling_reader(program, taken[-1].out, rest[:1])
+    # It may be of the next layer: what layers make is read by steps, and by nobody else.
+    reader = rest[0] if rest and program.only_reader(rest[0], taken[-1].out) else None
+    if not (isinstance(reader, Leader) and reader.scales_sources):
+        reader = None
     onto = link.onto if link else None
     part = link is not None and link.total is None
     return Run(tuple(taken), leader, product, shift, activation, reader, onto, part)
-
-
-def _scaling_reader(program: Program, name: str, following: list[Step]) -> Leader | None:
-    """The step behind a run, if it alone reads the result, and multiplies its rows by factors.
-
-    It may be of the next layer: what the layers make is read by steps, and by nobody else.
-    """
-    for step in following:
-        if isinstance(step, Leader) and step.scales_sources and program.only_reader(step, name):
-            return step
-    return None
