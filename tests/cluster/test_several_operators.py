@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -79,9 +80,7 @@ class Second:
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Its pods by name."""
-        label = ("-l", "app.kubernetes.io/component=operator")
-        found = self.cluster.get("-n", self.namespace, "pods", *label)["items"]
-        return {pod["metadata"]["name"]: pod for pod in found}
+        return _operators(self.cluster, self.namespace)
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +145,18 @@ def test_a_job_goes_on_when_its_operator_is_uninstalled(
 ) -> None:
     """And when the leader is stopped as if its machine hung, and when its Deployment is rolled."""
     cluster, output = shared.cluster, f"{shared.root}/moved"
-    # Only the second operator takes it: the other is without a pod meanwhile.
-    scale = ("-n", NAMESPACE, "scale", f"deployment/{RELEASE}-operator")
-    cluster.kubectl(*scale, "--replicas=0")
-    shared.apply(small.job("moved", output, workers=workers(2, 1)))
+    with _without_the_first(cluster) as bring_back:
+        shared.apply(small.job("moved", output, workers=workers(2, 1)))
+        _move(shared, second, bring_back)
+    status = shared.complete("moved")
+    assert (status["attempt"], status["failures"]) == (1, 0)
+    assert "TakenOver" in shared.reasons("moved")
+    small.check(output)
+
+
+def _move(shared: Jobs, second: Second, bring_back: Callable[[], None]) -> None:
+    """Stop one leader after the other, uninstall the second release, and bring the first back."""
+    cluster = shared.cluster
     with shared.held("moved", 1, "infer"):
         assert shared.status("moved")["operator"] == f"{second.namespace}/{RELEASE}-operator"
         hung = second.await_leader()
@@ -169,13 +176,33 @@ def test_a_job_goes_on_when_its_operator_is_uninstalled(
         assert second.lease()["leaseTransitions"] > passed_on
         name, *rest = second.place
         cluster.helm("uninstall", name, *rest, "--wait")
-        cluster.kubectl(*scale, "--replicas=1")
+        bring_back()
         own = f"{NAMESPACE}/{RELEASE}-operator"
         shared.await_("moved", lambda status: status["operator"] == own, 180)
-    status = shared.complete("moved")
-    assert (status["attempt"], status["failures"]) == (1, 0)
-    assert "TakenOver" in shared.reasons("moved")
-    small.check(output)
+
+
+@contextmanager
+def _without_the_first(cluster: KubernetesCluster) -> Iterator[Callable[[], None]]:
+    """The first release has no pod, also none that is ending, until it is brought back."""
+    scale = ("-n", NAMESPACE, "scale", f"deployment/{RELEASE}-operator")
+    cluster.kubectl(*scale, "--replicas=0")
+
+    def bring_back() -> None:
+        cluster.kubectl(*scale, "--replicas=1")
+
+    try:
+        # An operator that is told to end still reconciles what comes in its last moments.
+        cluster.wait_for(lambda: not _operators(cluster, NAMESPACE), 60, "the first one is gone")
+        yield bring_back
+    finally:
+        bring_back()
+
+
+def _operators(cluster: KubernetesCluster, namespace: str) -> dict[str, dict[str, Any]]:
+    """The operator's pods in a namespace by name."""
+    label = ("-l", "app.kubernetes.io/component=operator")
+    found = cluster.get("-n", namespace, "pods", *label)["items"]
+    return {pod["metadata"]["name"]: pod for pod in found}
 
 
 def _restarts(second: Second, pod: str) -> int:
