@@ -57,10 +57,16 @@ inline Floats load(const Bf16* from) {
 
 inline void store(float* to, Floats v) { __builtin_memcpy(to, &v, sizeof v); }
 
-// The first `count` lanes; the others are zero and their memory is not touched.
+// The first `count` lanes; the others are zero and their memory is not touched. A load of all lanes,
+// masked or not, that crosses a line of the cache waits for both, so few lanes are loaded as few.
 inline Floats load_some(const float* from, int count) {
 #if defined(__AVX512F__)
-    return (Floats)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+    if (count == 1) return (Floats)_mm512_zextps128_ps512(_mm_load_ss(from));
+    if (count == 2) return (Floats)_mm512_zextps128_ps512((__m128)_mm_load_sd((const double*)from));
+    const auto mask = (__mmask16)((1u << count) - 1);
+    if (count <= 4) return (Floats)_mm512_zextps128_ps512(_mm_maskz_loadu_ps((__mmask8)mask, from));
+    if (count <= 8) return (Floats)_mm512_zextps256_ps512(_mm256_maskz_loadu_ps((__mmask8)mask, from));
+    return (Floats)_mm512_maskz_loadu_ps(mask, from);
 #elif defined(__AVX2__)
     const Lanes mask = Lanes{0, 1, 2, 3, 4, 5, 6, 7} < count;
     return (Floats)_mm256_maskload_ps(from, (__m256i)mask);
