@@ -10,7 +10,6 @@ import torch
 from torch.nn import functional
 
 from embertide.errors import ModelError
-from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.attention import row_softmax_
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums, scaled
 from embertide.kernels.memory import as_type, empty_as
@@ -20,7 +19,7 @@ from embertide.primitives.gemm import tile_to_rows
 from embertide.spec.grid import GridShape
 from embertide.steps.base import Param, Read
 from embertide.steps.execution import Execution
-from embertide.steps.moves import Conversion, HeadScores, TileRows, WholeRows
+from embertide.steps.pair_walk import walk_pairs
 from embertide.steps.reference import ReferenceRun
 from embertide.steps.shapes import Shapes
 from embertide.steps.together import TogetherStep
@@ -251,57 +250,8 @@ class PairAttend(TogetherStep, kind="pair_attend"):
 
     def walk_all(self, walk: Walk, steps: Sequence[PairAttend]) -> None:
         """Scores of a sub-range's edges, exchanged before the results are there; then sums."""
-        workers, width = walk.grid.workers, walk.width(self.x)
-        for step in steps:
-            for name in (step.query, step.before):
-                if name is not None:
-                    walk.get(name, "rows")
-        keys = walk.gathered(self.key, "rows")
-        copy = walk.gathered(self.x, "rows" if workers == 1 else "tile")
-        walk.build(*(step.edges for step in steps))
-        names = tuple(step.relation for step in steps)
-        union = walk.size.of_relations(names)
-        walk.moves.append(WholeRows(self.edges, walk.width(self.key), names))
-        for step in steps:
-            walk.moves.append(HeadScores(step.edges, step.heads, "sddmm", of="edge"))
-        walk.moves.append(TileRows(self.edges, width / union.feature, names))
-        scores = 0.0
-        if workers > 1:
-            walk.need(keys + _shared_bytes(steps, walk))
-            scores = sum(_received_bytes(step, walk) for step in steps)
-        made = sum(walk.of(step.out).tensor(width) for step in steps)
-        walk.need((keys if workers == 1 else 0.0) + copy + made + scores + union.in_flight(width))
-        parts = [step for step in steps if step.in_parts]
-        if parts:
-            self._walk_parts(walk, parts)
-
-    def _walk_parts(self, walk: Walk, steps: Sequence[PairAttend]) -> None:
-        """Sums become rows one after the other, beside the logarithms of all."""
-        if walk.grid.feature > 1:
-            walk.moves += [Conversion(self.layer, s.out, walk.width(self.x)) for s in steps]
-        whole = [walk.of(s.out).tensor(walk.width(self.x) + s.heads) for s in steps]
-        logs = [walk.of(s.out).tensor(s.heads) for s in steps]
-        if walk.grid.workers == 1:
-            # Where they are, beside what they are made of.
-            walk.need(sum(whole) + 3 * sum(logs))
-        else:
-            walk.need(sum(whole) + max(whole) + sum(logs))
+        walk_pairs(walk, steps)
 
     def values_per_edge(self, widths: dict[str, int]) -> float:
         """Scores read a row of both ends, and the softmax costs as much as the sum."""
         return 4.0 * widths[self.x]
-
-
-def _shared_bytes(steps: Sequence[PairAttend], walk: Walk) -> float:
-    """Bytes of our sub-range's scores; where slices exchange them, of what is sent and received."""
-    own = [FLOAT_BYTES * s.heads * walk.over(s.edges).edges / walk.grid.workers for s in steps]
-    if walk.grid.feature == 1:
-        return sum(own)
-    received = [_received_bytes(step, walk) for step in steps]
-    return sum(own) + max(own) + sum(received) + max(received)
-
-
-def _received_bytes(step: PairAttend, walk: Walk) -> float:
-    """Bytes of the shares of a partition's edges, of the heads of a worker's columns."""
-    size = walk.over(step.edges)
-    return FLOAT_BYTES * size.heads(step.heads) * size.edges / size.graph
