@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -60,6 +61,17 @@ def program(*steps: Step, **widths: int) -> Program:
     )
 
 
+def attention(heads: int) -> Program:
+    """One layer of GAT, 12 columns wide."""
+    return program(
+        Linear(out="h", layer=0, x="x", weight="w0"),
+        HeadDot(out="l", layer=0, x="h", vector="v", heads=heads),
+        HeadDot(out="r", layer=0, x="h", vector="v", heads=heads),
+        Attend(out="o", layer=0, x="h", source="l", target="r", heads=heads),
+        h=12, l=heads, r=heads, o=12,
+    )  # fmt: skip
+
+
 PLANS = {
     "gcn": program(
         Linear(out="h", layer=0, x="x", weight="w0"),
@@ -74,13 +86,8 @@ PLANS = {
         Linear(out="h", layer=0, x="a", weight="w0"),
         a=WIDTH, h=7,
     ),
-    "gat": program(
-        Linear(out="h", layer=0, x="x", weight="w0"),
-        HeadDot(out="l", layer=0, x="h", vector="v", heads=3),
-        HeadDot(out="r", layer=0, x="h", vector="v", heads=3),
-        Attend(out="o", layer=0, x="h", source="l", target="r", heads=3),
-        h=12, l=3, r=3, o=12,
-    ),
+    "gat": attention(3),
+    "gat of 2 heads": attention(2),
     "dot": program(
         Linear(out="h", layer=0, x="x", weight="w0"),
         Linear(out="q", layer=0, x="x", weight="w1"),
@@ -138,15 +145,15 @@ def aggregate_first(f: Formulas) -> None:
     f.ring(0, WIDTH)
 
 
-def gat(f: Formulas) -> None:
+def gat(name: str, heads: int, f: Formulas) -> None:
     f.land(0, 12, tile=False, input_width=WIDTH, held=4)  # scores are made of it, too
     for _end in ("source", "target"):
-        f.scatter_heads(Label("feature", "scalars", 0), f.rows, heads=3, width=12)
+        f.scatter_heads(Label("feature", "scalars", 0), f.rows, heads=heads, width=12)
     f.back(0, 12)
     sources = f.tile_sources()
     sources.ids(Label("graph", "ids"))
-    rows = group_rows("gat", f.grid)
-    sources.values("graph", "scalars", 0, rows, lambda rank: 4 * f.heads(rank, 3, 12))
+    rows = group_rows(name, f.grid)
+    sources.values("graph", "scalars", 0, rows, lambda rank: 4 * f.heads(rank, heads, 12))
     sources.values("graph", "spmm", 0, rows, lambda rank: f.value * f.columns(rank, 12))
     f.ring(0, 12)
 
@@ -181,7 +188,8 @@ def jumping_knowledge(f: Formulas) -> None:
 FORMULAS: dict[str, Callable[[Formulas], None]] = {
     "gcn": gcn,
     "aggregate first": aggregate_first,
-    "gat": gat,
+    "gat": partial(gat, "gat", 3),
+    "gat of 2 heads": partial(gat, "gat of 2 heads", 2),
     "dot": dot,
     "jumping knowledge": jumping_knowledge,
 }

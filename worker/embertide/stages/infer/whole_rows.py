@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from embertide.footprint import FLOAT_BYTES, GraphSize
+from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.layouts import Layout, Loaded
 from embertide.primitives.arriving import count_groups
@@ -24,7 +24,7 @@ from embertide.primitives.landing_in_place import Batches
 from embertide.primitives.out_degrees import count_told
 from embertide.primitives.sources import RangeHolders, Sources
 from embertide.steps.execution import Graphs
-from embertide.steps.moves import Conversion, Degrees, Landing, Move, TileRows
+from embertide.steps.moves import Conversion, Degrees, HeadScores, Landing, Move, TileRows
 from embertide.steps.program import Program
 from embertide.steps.tensors import landed_rows
 from embertide.steps.walk import Walk
@@ -58,14 +58,19 @@ def moves_of_slices(
         ),
     )
     walk.all()
-    sums = sum(isinstance(move, TileRows) for move in walk.moves)
+    sums = sum(isinstance(move, TileRows) and move.primitive == "spmm" for move in walk.moves)
     changes = sum(isinstance(move, Conversion) for move in walk.moves)
-    return walk.moves if changes >= sums and all(map(_is_countable, walk.moves)) else None
+    countable = all(_is_countable(move, grid.feature) for move in walk.moves)
+    return walk.moves if changes >= sums and countable else None
 
 
-def _is_countable(move: Move) -> bool:
-    if isinstance(move, TileRows):
-        return len(move.together) == 1
+def _is_countable(move: Move, slices: int) -> bool:
+    match move:
+        case TileRows():
+            return len(move.together) == 1
+        case HeadScores():
+            # Where a head lies in several slices, each of them has its scores.
+            return move.of != "edge" and move.heads % slices == 0
     return isinstance(move, Landing | Conversion | Degrees)
 
 
@@ -126,6 +131,8 @@ class SliceCount:
                 count_conversion(channel, ranges, move.width, move.to, value)
             elif isinstance(move, Landing):
                 self._land(move)
+            elif isinstance(move, HeadScores):
+                self._scatter(move)
             elif isinstance(move, TileRows) and self.exchange.grid.graph > 1:
                 self._fetch(move)
             elif isinstance(move, Degrees) and self.exchange.grid.graph > 1:
@@ -141,6 +148,17 @@ class SliceCount:
         channel = self.exchange.channel("graph", move.primitive, view.layer, names)
         value = self.row_bytes if move.primitive == "spmm" else FLOAT_BYTES
         count_groups(channel, self._sources(view), value * slices.size(grid.m))
+
+    def _scatter(self, move: HeadScores) -> None:
+        """Scores of our sub-range to the other slices, and of theirs for our columns' heads."""
+        grid, view = self.exchange.grid, move.view
+        graph, names = self.graphs(0, view.relation), (view.relation,)
+        ranges = graph.origins if move.of == "source" else graph.targets
+        channel = self.exchange.channel("feature", move.primitive, view.layer, names)
+        others, scores = grid.feature - 1, FLOAT_BYTES * move.heads // grid.feature
+        (first, last), (start, stop) = ranges.within(grid.rank), ranges.partition(grid.p)
+        channel.count([ID_BYTES] * others, ID_BYTES * others)
+        channel.count([scores * (last - first)] * others, scores * (stop - start - last + first))
 
     def _degrees(self, move: Degrees) -> None:
         """A number for each of them, once for a layer graph."""
