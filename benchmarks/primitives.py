@@ -25,6 +25,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks import tasks
+from benchmarks.case import Shape, draw
 from benchmarks.machine import limits
 from benchmarks.report_primitives import HEAD, figures
 from benchmarks.support.kept import Kept
@@ -119,7 +120,7 @@ def run_all(given: argparse.Namespace, links: Network | None, kept: Kept, folder
     rates = given.gigabits if links else [0.0]
     keys = [{"gigabits": rate, "grid": grid} for grid, rate in product(given.grid, rates)]
     kept.limits(lambda: {} if given.no_limits else limits(folder))
-    data = tasks.draw(folder, scale=given.scale, width=given.width)
+    data = draw(folder, scale=given.scale, width=given.width)
     with workers(WORKERS, links) as ranks:
         reached: dict[float, float] = {}
         prepared = ""
@@ -146,7 +147,7 @@ def _reached(ranks: Workers, links: Network | None, rate: float, mib: int) -> fl
 def _prepare(ranks: Workers, grid: str, data: Path, primitives: list[str]) -> None:
     """Make a grid's case, and compare all variants on it."""
     p, m = map(int, grid.split("x"))
-    ranks.call(tasks.prepare, tasks.Shape(p, m, data))
+    ranks.call(tasks.prepare, Shape(p, m, data))
     for name in primitives:
         if concerns(name, p, m):
             compare(ranks, name, f"grid {grid} {name}")

@@ -91,8 +91,8 @@ paper's does, D/M of them an edge.""",
 non-zero in order of rows with the memory that ours uses; *one exchange* fetches unique rows at
 once, which needs a buffer for all of them.""",
     "sddmm": """**The paper, Fig. 18** (Table 3): 1.65, 1.38, 1.15 and 1.00 times approach (i) on
-eight machines with 8, 4, 2 and 1 feature partitions; with 1 both are the same. **Here:** dot products of 4 heads, both from
-whole rows as the product before leaves them.""",
+eight machines with 8, 4, 2 and 1 feature partitions; with 1 both are the same.
+**Here:** dot products of 4 heads, both from whole rows as the product before leaves them.""",
     "features": """**The paper, Fig. 21:** fused preparation is 1.14 to 1.15 times as fast as
 redistributing first. By bytes it is 1 + 2(M - 1)/M times, the conversions of the product that it
 spares, and with M = 1 there are none: what is left then is that computing overlaps sending.
