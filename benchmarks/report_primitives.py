@@ -10,6 +10,32 @@ from benchmarks.support.page import Page
 from benchmarks.support.rounds import Run, table
 from benchmarks.support.svg import Series, bars
 
+HEAD = (
+    "seconds",
+    "ratio",
+    "MiB received",
+    "bytes, ratio",
+    "messages",
+    "wire",
+    "link",
+    "peak MiB",
+)
+"""Titles of :func:`figures`."""
+
+
+def figures(run: Run, ours: Run, gigabits: float) -> list[Any]:
+    """What tables say of a variant; :data:`HEAD` has the titles."""
+    return [
+        run["seconds"],
+        run["ratio"],
+        run["bytes"] / 2**20,
+        run["bytes"] / max(1, ours["bytes"]),
+        int(run["messages"]),
+        run["total_wire_bytes"] / max(1, run["total_bytes"]),
+        run["bytes"] * 8e-9 / gigabits / run["seconds"] if gigabits else None,
+        run["peak_bytes"] / 2**20,
+    ]
+
 
 def primitives(page: Page, results: Run) -> None:
     """Figs. 16 to 21: each primitive against the paper's baseline."""
@@ -18,9 +44,10 @@ def primitives(page: Page, results: Run) -> None:
         f"{results['workers']} workers, 2^{results['scale']} nodes, D = {results['width']}, links"
         f" shaped by {results['qdisc']}. {PAPER['primitives']}"
     )
-    names = list(dict.fromkeys(n for case in results["cases"] for n in case["primitives"]))
+    every = sorted(results["cases"], key=lambda case: float(case["gigabits"]))
+    names = list(dict.fromkeys(n for case in every for n in case["primitives"]))
     for name in names:
-        cases = [case for case in results["cases"] if name in case["primitives"]]
+        cases = [case for case in every if name in case["primitives"]]
         page.add(f"### {VARIANTS[name][0]}\n\n{PAPER[name]}")
         labels = [f"{case['gigabits']:g}G {case['grid']}" for case in cases]
         variants = list(cases[0]["primitives"][name])
@@ -37,18 +64,12 @@ def primitives(page: Page, results: Run) -> None:
             f"primitive-{name.replace('_', '-')}", title, bars(title, "times", labels, series)
         )
         page.add(_direction(name, cases))
-        head = ["link, grid", "variant", "seconds", "MiB received", "wire", "messages"]
-        head += ["peak MiB", "ratio"]
+        head = ["link, grid", "variant", *HEAD]
         rows: list[list[Any]] = [
             [
                 label,
                 VARIANTS[name][1].get(variant, variant),
-                run["seconds"],
-                run["bytes"] / 2**20,
-                run["total_wire_bytes"] / max(1, run["total_bytes"]),
-                int(run["messages"]),
-                run["peak_bytes"] / 2**20,
-                run["ratio"],
+                *figures(run, case["primitives"][name]["ours"], case["gigabits"]),
             ]
             for label, case in zip(labels, cases, strict=True)
             for variant, run in case["primitives"][name].items()

@@ -1,6 +1,6 @@
 """What the ranks of the primitives' benchmark do; imported by the fork server.
 
-A :class:`Case` is one graph on one grid as one rank holds it. Every primitive is a dictionary
+A case is one graph on one grid as one rank holds it. Every primitive is a dictionary
 of variants ``(case) -> tensor``; "ours" comes first, the others are baselines of the paper.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,76 +24,9 @@ from benchmarks.baselines import (
     two_d,
     ungrouped,
 )
-from benchmarks.dataset import rmat
-from benchmarks.engine import DEPTH, GROUP_BYTES, Engine, read_edges
+from benchmarks.case import HEADS, Case, Shape
+from benchmarks.engine import DEPTH, Engine, read_edges
 from benchmarks.support.workers import World
-from embertide.kernels.csr import Csr
-
-HEADS = 4
-GROUPS = 8
-"""Groups in which remote rows come where their overlap is measured, so that there is some."""
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A case: the grid, the graph and the width; ``folder`` holds its edges as files."""
-
-    p: int
-    m: int
-    scale: int
-    width: int
-    folder: Path
-
-
-class Case:
-    """One rank's share of a graph, in every layout that a primitive wants. Collective.
-
-    Attributes:
-        run_rows: slots of a group as a run makes them, of ``GROUP_BYTES``.
-        group_rows: of smaller ones, so that there are ``GROUPS``.
-    """
-
-    def __init__(self, rank: int, shape: Shape) -> None:
-        self.shape = shape
-        self.engine = engine = Engine(rank, shape.p, shape.m)
-        grid, nodes = engine.grid, 1 << shape.scale
-        self.nodes, self.width = nodes, shape.width
-        source, destination = rmat(shape.scale, 20 << shape.scale)
-        self.ranges = ranges = engine.cut(destination, nodes)
-        start, stop = ranges.partition(grid.p)
-        first, last = ranges.worker(rank)
-        self.csr = engine.csr(source, destination, start, stop, nodes)
-        self.sub_range = self.csr.slice(first - start, last - start)
-        generator = torch.Generator().manual_seed(1)
-        x = torch.randn(nodes, shape.width, generator=generator)
-        self.weight = torch.randn(shape.width, shape.width, generator=generator)
-        self.weight /= shape.width**0.5
-        self.tile = x[start:stop, engine.columns(shape.width)].contiguous()
-        self.rows = x[first:last].contiguous()
-        order = torch.randperm(nodes, generator=generator)
-        self.loaded_ids = order[rank :: grid.world].clone()
-        self.loaded = x[self.loaded_ids]
-        self.group_rows = self._group_rows(self.csr, grid.graph)
-        self.run_rows = max(1, GROUP_BYTES // (self.tile.element_size() * self.tile.shape[1]))
-        pair_rows = self._group_rows(self.sub_range, grid.world)
-        self.batch_rows = max(1, -(-nodes // grid.world // GROUPS))
-        self.files = sorted(shape.folder.glob("*.parquet"))
-        self.sources = engine.tile_sources(ranges, self.csr, self.run_rows)
-        self.whole_rows = engine.row_sources(ranges, self.csr, pair_rows)
-        self.own_rows = engine.row_sources(ranges, self.sub_range, pair_rows)
-        self.values = torch.rand(self.csr.nnz, HEADS, generator=generator)
-        self.graph = graph_exchange.send_graph(engine, ranges, self.csr)
-        self.block = two_d.prepare(engine, ranges, self.csr)
-
-    def _group_rows(self, csr: Csr, holders: int) -> int:
-        """Slots a group, so that what the other holders have comes in ``GROUPS`` groups."""
-        remote = len(torch.unique(csr.cols)) * (holders - 1) // holders
-        return max(1, -(-self.engine.longest(remote) // GROUPS))
-
-    def share(self) -> list[Path]:
-        """The edge files that this rank reads."""
-        return self.files[self.engine.grid.rank :: self.engine.grid.world]
-
 
 Variant = Callable[[Case], torch.Tensor]
 
@@ -178,9 +110,11 @@ PRIMITIVES: dict[str, dict[str, Variant]] = {
         "duplicated": lambda c: sddmm.all_scores(c.engine, c.whole_rows, c.rows, c.rows, HEADS),
     },
     "features": {
-        "ours": lambda c: c.engine.land(c.ranges, c.loaded_ids, c.loaded, c.weight, c.batch_rows),
+        "ours": lambda c: c.engine.land(
+            c.ranges, c.loaded_ids, c.loaded, c.weight, c.whole_run_rows
+        ),
         "redistribute": lambda c: features.redistribute_then_compute(
-            c.engine, c.ranges, c.loaded_ids, c.loaded, c.weight, c.batch_rows
+            c.engine, c.ranges, c.loaded_ids, c.loaded, c.weight, c.whole_run_rows
         ),
     },
     "construction": {"ours": _construct, "single_reader": _construct_single},

@@ -16,6 +16,9 @@ from embertide.grid import RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
 
+COPIES = 8
+"""Of a factor that travel at a time, where every column has one."""
+
 
 @dataclass(frozen=True)
 class Pattern:
@@ -70,13 +73,28 @@ def multiply_weighted(
     """
     own, heads = engine.own_heads(values, width), engine.heads(values.shape[1], width)
     copies = tile.shape[1] // heads.count if per_column else 1
-    own = own.repeat_interleave(copies, dim=1)
-    factors = engine.channel("graph").all_to_all([own[chosen] for chosen in pattern.chosen])
+    factors = _send_factors(engine, pattern, own, copies)
     partial = [
-        engine.product_by_heads(block, tile, theirs[:, ::copies], heads)
+        engine.product_by_heads(block, tile, theirs, heads)
         for block, theirs in zip(pattern.theirs, factors, strict=True)
     ]
     return _add_up(engine, pattern, partial, tile.new_zeros(rows, tile.shape[1]))
+
+
+def _send_factors(
+    engine: Engine, pattern: Pattern, own: torch.Tensor, copies: int
+) -> list[torch.Tensor]:
+    """[nnz, H] factors of each peer's non-zeros, which send every one ``copies`` times.
+
+    They travel ``COPIES`` at a time, so that they need no more memory than partial sums.
+    """
+    came: list[torch.Tensor] = []
+    for at in range(0, copies, COPIES):
+        times = min(COPIES, copies - at)
+        sent = [own[chosen].repeat_interleave(times, dim=1) for chosen in pattern.chosen]
+        found = engine.channel("graph").all_to_all(sent)
+        came = came or [one[:, ::times].contiguous() for one in found]
+    return came
 
 
 def multiply(engine: Engine, pattern: Pattern, tile: torch.Tensor, rows: int) -> torch.Tensor:

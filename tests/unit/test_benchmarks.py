@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +19,10 @@ import pytest
 
 from benchmarks import end_to_end, files, graph, operator, scaling, typed
 from benchmarks.graph_dataset import make_ids, node_ids
-from benchmarks.primitives import check_wire
+from benchmarks.primitives import check_wire, measure
 from benchmarks.support import network, rounds, svg
+from benchmarks.support.rounds import Run
+from benchmarks.support.workers import Workers
 from embertide_operator.observe import Observed
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
@@ -126,7 +129,7 @@ def test_dgl_agrees(benchmark: Benchmark, main: Callable[[], None], conv: str, g
 
 @pytest.mark.distributed
 def test_primitives_agree_with_their_baselines(benchmark: Benchmark) -> None:
-    small = ["--scale", "8", "--width", "16", "--rounds", "1", "--mib", "1", "--no-limits"]
+    small = ["--scale", "8", "--width", "128", "--rounds", "1", "--mib", "1", "--no-limits"]
     found = benchmark.apart("primitives", *small, "--loopback", "--grid", "4x2")
     (case,) = found["cases"]
     gemm, spmm = case["primitives"]["gemm"], case["primitives"]["spmm"]
@@ -134,6 +137,20 @@ def test_primitives_agree_with_their_baselines(benchmark: Benchmark) -> None:
     assert gemm["all_reduce"]["total_bytes"] == gemm["ours"]["total_bytes"] + 64
     assert spmm["two_d"]["total_bytes"] > spmm["ours"]["total_bytes"]  # Table 2
     assert gemm["ours"]["total_wire_bytes"] > gemm["ours"]["total_bytes"]
+
+
+def test_variants_that_take_several_times_as_long_are_timed_once() -> None:
+    class Ranks(Workers):
+        def call(self, task: object, *arguments: object) -> list[Run]:
+            seconds = 4.0 if arguments == ("gemm", "all_reduce") else 1.0
+            return [{"seconds": seconds, "bytes": 8, "wire_bytes": 9}]
+
+    given = Namespace(rounds=3, slow=3)
+    found = measure(Ranks([]), "gemm", given, "a title", shaped=True)
+    assert [(of["runs"], of["ratio"]) for of in found.values()] == [(3, 1.0), (1, 4.0)]
+    given.slow = 5
+    found = measure(Ranks([]), "gemm", given, "a title", shaped=True)
+    assert [of["runs"] for of in found.values()] == [3, 3]
 
 
 def test_bytes_that_no_interface_received_end_the_command() -> None:
