@@ -29,8 +29,16 @@ the command has more.
 def test_the_fullest_worker_takes_what_is_planned(
     times: str, within: str, shapes: tuple[str, ...]
 ) -> None:
+    hold("--times", times, "--within", within, *shapes)
+
+
+def test_layers_of_many_edges_and_few_columns_take_no_more_than_is_planned_for_them() -> None:
+    # Tensors are smaller than what edges were sorted in.
+    hold("--times", "0.5", "--stage", "infer", "weights@1x1,1x2", "edges@1x2")
+
+
+def hold(*options: str) -> None:
     # A process of its own: a fork server that other tests left here may have other settings.
-    options = ["--times", times, "--within", within, *shapes]
     command = [sys.executable, "-m", "benchmarks.memory", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
