@@ -15,6 +15,8 @@ from embertide.kernels.csr import Csr
 from embertide.kernels.memory import release_idle
 from embertide.models.order import order_steps
 from embertide.models.read import read_files
+from embertide.planning.graph import plan_graph
+from embertide.planning.growth import Growth, growths
 from embertide.planning.inputs import Inputs, with_tables
 from embertide.planning.matching import check_model, match_relations, narrow, published
 from embertide.planning.order import WorkOrder
@@ -75,7 +77,7 @@ def run(
             drop_unread(edges, match_relations(ctx.job, program))
             release_memory()
         with clock.stage("csr"):
-            graph = build_types(reading, nodes, edges)
+            graph = build_types(reading, nodes, edges, lambda: grown(ctx, inputs, program))
             clock.own_nodes = sum(len(of_type.names) for of_type in graph.located.values())
             clock.own_edges = sum(csr.nnz for csr in graph.sub_ranges.values())
             edge_counts = graph.count_edges(ctx.exchange)
@@ -85,6 +87,7 @@ def run(
             loaded = {name: loaded_features(ctx, nodes[names[name]]) for name in program.inputs}
         del edges, nodes
         release_memory()
+        make_room(ctx, clock.memory.used_bytes, order.planned_memory.get("infer", 0))
         with clock.stage("infer"):
             graphs = layer_graphs(ctx, program, graph, clock)
             # Layer graphs have what they need of them.
@@ -121,6 +124,24 @@ def run(
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped]
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
+
+
+def make_room(ctx: RunContext, used_bytes: int, planned_bytes: int) -> None:
+    """Give back the pages that edges were sorted in, where the layers' tensors would not fill them.
+
+    Partitions that are gathered take new ones.
+    """
+    if ctx.grid.feature > 1 or used_bytes > planned_bytes:
+        release_idle()
+
+
+def grown(ctx: RunContext, inputs: Inputs, program: Program) -> dict[str, list[Growth]]:
+    """Node type -> what a worker's rows and edges may take, the same on every rank."""
+    spec, grid = ctx.job.spec, ctx.grid.shape
+    in_place = ctx.exchange.channel("world", "features").in_place
+    planned = plan_graph(ctx.job, inputs, program, grid, in_place=in_place)
+    fanout = None if spec.inference.fanout == "full" else spec.inference.fanout
+    return growths(planned, program, fanout, gpu=spec.workers.device == "cuda")
 
 
 def _expected(

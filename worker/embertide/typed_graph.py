@@ -6,7 +6,9 @@ each.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 
 import torch
 
@@ -15,6 +17,7 @@ from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids
+from embertide.planning.growth import Growth
 from embertide.planning.inputs import Inputs
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.shuffle import Edges
@@ -123,16 +126,24 @@ def drop_unread(edges: dict[Relation, Edges], read: dict[str, Relation]) -> None
 
 
 def build_types(
-    ctx: RunContext, nodes: dict[str, LoadedNodes], edges: dict[Relation, Edges]
+    ctx: RunContext,
+    nodes: dict[str, LoadedNodes],
+    edges: dict[Relation, Edges],
+    grown: Callable[[], dict[str, list[Growth]]] = dict,
 ) -> TypedGraph:
     """Cut every node type over the grid, and send each edge to the owner of its destination.
 
     ``edges`` is emptied. Collective: every rank must call.
+
+    Args:
+        grown: node type -> what its rows and edges may take, see :func:`choose_ranges`.
     """
-    ranges = {
-        name: choose_ranges(ctx, _into(name, edges), of_type.ids.count)
-        for name, of_type in nodes.items()
-    }
+    once, ranges = cache(grown), {}
+    for name, of_type in nodes.items():
+        incoming = [own for relation, own in edges.items() if relation.destination == name]
+        ranges[name] = choose_ranges(
+            ctx, incoming, of_type.ids.count, partial(_of_type, once, name)
+        )
     kinds = {relation: edge for edge in ctx.job.spec.input.edges for relation in edge.relations}
     shares = ctx.parts([max(1, own.count) for own in edges.values()])
     sub_ranges = {}
@@ -153,6 +164,6 @@ def build_types(
     return TypedGraph(located, sub_ranges)
 
 
-def _into(name: str, edges: dict[Relation, Edges]) -> list[Edges]:
-    """The edges of all relations that lead to a node type."""
-    return [own for relation, own in edges.items() if relation.destination == name]
+def _of_type(grown: Callable[[], dict[str, list[Growth]]], name: str) -> list[Growth]:
+    """What a node type's rows and edges may take; without a plan whatever they do."""
+    return grown().get(name, [])

@@ -2,7 +2,8 @@
 
 Rows are cut so that work balances: half of a row's cost is its share of the nodes, half its
 share of the edges, which keeps both within a factor of two of the ideal whatever the degree
-distribution (MGG cuts by edges alone; nodes are what memory and dense steps pay for). The
+distribution (MGG cuts by edges alone; nodes are what memory and dense steps pay for). Where a
+worker's memory would go far beyond its plan, work balances a little less, and memory more. The
 cuts come from a fixed-size histogram, never from a vector of N counters.
 
 Each rank sorts its own sub-range; the M ranks of a partition then all-gather theirs, straight
@@ -11,7 +12,7 @@ into the arrays that stay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,39 +23,82 @@ from embertide.context import RunContext
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, add_loops
 from embertide.kernels.edge_features import with_added_loops
+from embertide.planning.growth import EVEN, Growth
 from embertide.primitives.exchange import Channel
 from embertide.primitives.shuffle import Edges, histogram_size, shuffle_edges
 from embertide.spec.edges import EdgeInput
 
+Grown = Callable[[], Sequence[Growth]]
+"""What workers' rows of a node type and the edges into them may take, stage by stage."""
+_Ints = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float64]
+_ROW_SHARES = sorted((step / 32 for step in range(33)), key=lambda share: abs(share - 0.5))
+"""Of a row's cost; from the one that balances work to those that weigh rows or edges alone."""
 
-def choose_ranges(ctx: RunContext, incoming: Sequence[Edges], nodes: int) -> RowRanges:
+
+def choose_ranges(
+    ctx: RunContext, incoming: Sequence[Edges], nodes: int, grown: Grown = lambda: ()
+) -> RowRanges:
     """Cut the rows of a node type over the grid from the histogram of all ranks.
 
     Collective: every rank must call.
 
     Args:
         incoming: of every relation that leads to the type.
+        grown: what workers' rows and edges may take, the same on every rank.
     """
     shift, buckets = histogram_size(nodes)
     histogram = sum((edges.histogram for edges in incoming), np.zeros(buckets, np.int64))
     channel = ctx.exchange.channel("world", "histogram")
     total = channel.all_reduce(torch.from_numpy(histogram)).numpy()
-    return cut_ranges(total, 1 << shift, nodes, ctx.grid)
+    return cut_ranges(total, 1 << shift, nodes, ctx.grid, grown)
 
 
-def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: Grid) -> RowRanges:
+def cut_ranges(
+    histogram: npt.NDArray[np.int64],
+    bucket: int,
+    nodes: int,
+    grid: Grid,
+    grown: Grown = lambda: (),
+) -> RowRanges:
     """Bounds of partitions and of the sub-ranges in them; inside a bucket a cut is interpolated.
 
     A row costs as much as the mean row's edges do, so that no worker has more than twice the mean
-    of rows, nor of edges but for those of one bucket. Every worker has a row where there are enough
-    nodes.
+    of rows, nor of edges but for those of one bucket. Where that takes more memory than workers
+    may take, rows weigh more or less, as little as is enough. Every worker has a row where there
+    are enough nodes.
 
     Args:
         histogram: edges per ``bucket`` consecutive nodes, the last bucket possibly short.
+        grown: what workers' rows and edges may take; asked where they are uneven.
     """
     starts = np.minimum(np.arange(len(histogram) + 1) * bucket, nodes)
-    cost = np.diff(starts) / nodes + histogram / max(1, histogram.sum())
-    cumulative = np.concatenate([[0.0], np.cumsum(cost)])
+    before = np.concatenate([[0], np.cumsum(histogram)])
+
+    def sizes(bounds: list[int]) -> tuple[_Floats, _Floats]:
+        return np.diff(bounds).astype(float), np.diff(np.interp(bounds, starts, before))
+
+    def fullest(bounds: list[int]) -> float:
+        return max(1.0, *(limit.share(*sizes(bounds)) for limit in limits))
+
+    bounds = _cut(starts, before, grid, 0.5)
+    uneven = max(each.max() / max(1.0, each.mean()) for each in sizes(bounds))
+    limits = grown() if uneven > EVEN else ()
+    if limits:
+        bounds = min((_cut(starts, before, grid, rows) for rows in _ROW_SHARES), key=fullest)
+    return RowRanges.of_workers(bounds, grid.feature)
+
+
+def _cut(starts: _Ints, before: _Ints, grid: Grid, row_share: float) -> list[int]:
+    """The W + 1 bounds of workers.
+
+    Args:
+        starts: of the buckets, and where the last one ends.
+        before: edges into the nodes before each of them.
+        row_share: of a node's cost; the rest is its share of the edges.
+    """
+    nodes, edges = int(starts[-1]), max(1, int(before[-1]))
+    cumulative = row_share * starts / nodes + (1 - row_share) * before / edges
     targets = cumulative[-1] * np.arange(1, grid.world) / grid.world
     cuts = np.interp(targets, cumulative, starts).round().astype(int)
     bounds, least = [0], min(1, nodes // grid.world)
@@ -62,7 +106,7 @@ def cut_ranges(histogram: npt.NDArray[np.int64], bucket: int, nodes: int, grid: 
         low = bounds[-1] + least
         high = nodes - (grid.world - number) * least
         bounds.append(int(min(max(cut, low), high)))
-    return RowRanges.of_workers([*bounds, nodes], grid.feature)
+    return [*bounds, nodes]
 
 
 def build_graph(

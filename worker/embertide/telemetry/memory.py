@@ -103,6 +103,11 @@ class MemoryWatch:
         self._thread.join()
         self._look()
 
+    @property
+    def used_bytes(self) -> int:
+        """What is allocated now, beyond the baseline."""
+        return allocated_bytes() - self.baseline
+
     def _sample(self) -> None:
         while not self._stop.wait(self._period):
             self._look()

@@ -14,6 +14,7 @@ import torch
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
 from embertide.grid import ColumnSlices, RowRanges
+from embertide.kernels.memory import copy_of
 from embertide.layouts import Layout, Loaded
 from embertide.primitives.arriving import count_groups
 from embertide.primitives.exchange import Exchange
@@ -91,7 +92,8 @@ def _by_rows(graph: LayerGraph, exchange: Exchange) -> LayerGraph:
         exchange=exchange,
         targets=graph.targets.whole_rows(),
         origins=graph.origins.whole_rows(),
-        csr=replace(rows, cols=rows.cols.clone()),
+        # On the pages that the sub-range was on before it was gathered.
+        csr=replace(rows, cols=copy_of(rows.cols)),
         group_rows=graph.group_rows,
         pair_rows=graph.pair_rows,
         needs=graph.needs,

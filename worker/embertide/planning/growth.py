@@ -1,0 +1,110 @@
+"""How a worker's memory grows with its rows and edges, to which cuts of the rows are held.
+
+A plan gives every worker the same rows and edges. Rows are cut by work, not evenly: where ids are
+in the order of degrees, who has few edges would have more than its share of the rows. Before edges
+are counted nobody knows by how much, and the memory of a container is asked for before that. So the
+plan stands, and the cuts keep to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from embertide.planning.graph import PlannedGraph
+from embertide.planning.memory import planned_gpu_memory, planned_memory
+from embertide.spec.relations import Relation
+from embertide.steps.program import Program
+
+EVEN = 1.1
+"""Of the plan: what the fullest worker may take, as one with so much more than its share may."""
+_STEP = 1 / 8
+"""Of the nodes or edges, by which a plan is made larger to see how much it grows."""
+_OWNING = ("csr", "infer", "publish")
+"""Stages in which a worker holds the rows and edges that it owns, not those that it read."""
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What a stage takes for a worker's rows of a node type and the edges into them.
+
+    Attributes:
+        row_bytes: for each row.
+        edge_bytes: for each edge, on average over the relations that lead to the type.
+        most_bytes: for all of them, at most.
+    """
+
+    row_bytes: float
+    edge_bytes: float
+    most_bytes: float
+
+    def share(self, rows: _Floats, edges: _Floats) -> float:
+        """What the fullest of workers with so many rows and edges takes of ``most_bytes``."""
+        taken = self.row_bytes * rows + self.edge_bytes * edges
+        return float(taken.max()) / self.most_bytes
+
+
+def growths(
+    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, *, gpu: bool
+) -> dict[str, list[Growth]]:
+    """Node type, as in the manifest -> what its rows and edges take, stage by stage.
+
+    What is left of the plan's fullest moment in a stage is divided among the types by what they
+    take there.
+    """
+    planned, limits = _plan(graph, program, fanout, gpu)
+
+    def share(types: list[str], relations: list[str]) -> _Floats:
+        """Bytes of one worker's share, by stage, of what grows with those."""
+        larger = _larger(graph, types, relations)
+        return np.maximum(0.0, _plan(larger, program, fanout, gpu)[0] - planned) / _STEP
+
+    into = {
+        name: [relation for relation in graph.relations if _target(relation) == name]
+        for name in graph.types
+    }
+    rows = {name: share([name], []) for name in graph.types}
+    edges = {name: share([], relations) for name, relations in into.items()}
+    whole = np.maximum(1.0, sum(rows[name] + edges[name] for name in graph.types))
+    factor = 1 + (limits - planned) / whole
+    found = {}
+    for name, of_type in graph.types.items():
+        count = max(1, sum(graph.size.edges[relation] for relation in into[name]))
+        row_bytes = rows[name] * graph.size.workers / max(1, graph.size.nodes[name])
+        edge_bytes = edges[name] * graph.size.workers / count
+        stages = zip(row_bytes, edge_bytes, (rows[name] + edges[name]) * factor, strict=True)
+        found[of_type.node.name] = [Growth(*map(float, stage)) for stage in stages if stage[-1] > 0]
+    return found
+
+
+def _plan(
+    graph: PlannedGraph, program: Program, fanout: Sequence[int] | None, gpu: bool
+) -> tuple[_Floats, _Floats]:
+    """Bytes of each stage, the GPU's last, and what each may take."""
+    memory = planned_memory(graph, program, fanout, gpu=gpu)
+    planned, limits = [memory[stage] for stage in _OWNING], [max(memory.values())] * len(_OWNING)
+    if gpu:
+        on_gpu = planned_gpu_memory(graph, program, fanout)
+        planned, limits = [*planned, on_gpu], [*limits, on_gpu]
+    return np.array(planned, float), EVEN * np.array(limits, float)
+
+
+def _larger(graph: PlannedGraph, types: list[str], relations: list[str]) -> PlannedGraph:
+    """The graph with more nodes of some types, or more edges of some relations."""
+    size = graph.size
+    nodes = {name: _more(count, name in types) for name, count in size.nodes.items()}
+    edges = {name: _more(count, name in relations) for name, count in size.edges.items()}
+    return replace(graph, size=replace(size, nodes=nodes, edges=edges))
+
+
+def _more(count: int, grows: bool) -> int:
+    return round(count * (1 + _STEP)) if grows else count
+
+
+def _target(relation: str) -> str:
+    """The node type that a relation leads to; a program of one type names neither."""
+    return Relation.parse(relation).destination if relation else ""
