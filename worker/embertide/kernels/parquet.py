@@ -31,7 +31,7 @@ _ENCODINGS = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"
 """Of values, and of levels."""
 
 
-class NotDecoded(Exception):  # noqa: N818
+class NotDecoded(Exception):
     """A page holds what is not known here: nulls, another encoding, or damage."""
 
 
@@ -88,13 +88,13 @@ class ColumnChunk:
 
     def __init__(self, descriptor: int, at: Stored) -> None:
         self._width = _WIDTHS[at.kind]
-        self._kind = at.kind if self._width else pa.string()
+        self._kind = at.kind
         self._chunk = native.lib.ColumnChunk(
             descriptor, at.offset, at.length, self._width, at.snappy, at.levels
         )
 
     def read(self, count: int) -> Any:
-        """The next ``count`` values as an arrow array; strings as ``string``.
+        """The next ``count`` values as an arrow array of the column's type.
 
         Raises:
             NotDecoded: there are fewer, or they cannot be decoded here.
@@ -113,4 +113,5 @@ class ColumnChunk:
         offsets = pa.allocate_buffer((count + 1) * 4)
         text = pa.allocate_buffer(self._chunk.read_strings(np.frombuffer(offsets, np.int32)))
         self._chunk.read_text(np.frombuffer(text, np.uint8))
-        return pa.Array.from_buffers(self._kind, count, [None, offsets, text])
+        found = pa.Array.from_buffers(pa.string(), count, [None, offsets, text])
+        return found if self._kind == pa.string() else found.cast(self._kind)
