@@ -35,7 +35,7 @@ private:
         std::unique_ptr<uint8_t[]> start;
         int64_t size = 0;
     };
-    static constexpr size_t kIdle = 8;
+    static constexpr size_t kIdle = 16;
     static constexpr int64_t kMost = 4 << 20;
 
     // Goes with the thread.

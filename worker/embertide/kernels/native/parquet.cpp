@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <utility>
-#include <vector>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
@@ -104,6 +102,11 @@ private:
     int64_t used_ = 0;
 };
 
+// Of a string in a dictionary.
+struct Place {
+    uint32_t start, length;
+};
+
 // Values of a column chunk, from the first on. One thread at a time.
 class ColumnChunk {
 public:
@@ -193,17 +196,20 @@ private:
         const int64_t count = header.values;
         if (width_) {
             require(count * width_ <= in_.size(), "dictionary: too few values");
-            dictionary_.assign(in_.begin, in_.begin + count * width_);
+            dictionary_.grow(count * width_ + kSlack, 0);
+            std::memcpy(dictionary_.data(), in_.begin, count * width_);
             entries_ = count;
             return;
         }
-        dictionary_.assign(in_.begin, in_.end + kSlack);
-        starts_.clear();
+        dictionary_.grow(in_.size() + kSlack, 0);
+        std::memcpy(dictionary_.data(), in_.begin, in_.size() + kSlack);
+        require(4 * count <= in_.size(), "dictionary: too few values");
+        starts_.grow(count * sizeof(Place), 0);
+        auto* const places = reinterpret_cast<Place*>(starts_.data());
         const uint8_t* const begin = in_.begin;
         for (int64_t i = 0; i < count; ++i) {
             const int64_t length = string_length();
-            starts_.push_back({static_cast<uint32_t>(in_.begin - begin),
-                               static_cast<uint32_t>(length)});
+            places[i] = {static_cast<uint32_t>(in_.begin - begin), static_cast<uint32_t>(length)};
             in_.begin += length;
         }
         entries_ = count;
@@ -228,7 +234,7 @@ private:
 
     void take_strings(int32_t* to, int64_t count) {
         each_index(count, [&](uint32_t index) {
-            const auto [start, length] = starts_[index];
+            const auto [start, length] = reinterpret_cast<const Place*>(starts_.data())[index];
             add(dictionary_.data() + start, length, *++to);
         });
     }
@@ -266,8 +272,7 @@ private:
     int64_t left_ = 0;
     bool by_index_ = false;
     Indices indices_;
-    std::vector<uint8_t> dictionary_;
-    std::vector<std::pair<uint32_t, uint32_t>> starts_;  // of a dictionary's strings, and lengths
+    Bytes dictionary_, starts_;  // the latter are the Places of strings
     int64_t entries_ = 0;
     Text text_;
 };
