@@ -1,6 +1,6 @@
 """Columns of parquet files decoded natively: numbers and strings without nulls or nesting.
 
-Two to four times as fast as pyarrow, since nothing is built value by value and what was just
+In about half of the time of pyarrow, since nothing is built value by value and what was just
 unpacked is read from the cache. Without native kernels there is nothing here: readers use pyarrow,
 as they do for whatever this does not know.
 """
