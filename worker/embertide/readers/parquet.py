@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from embertide.errors import InputError
+from embertide.kernels.parquet import ColumnChunk, NotDecoded, Stored, stored
 from embertide.readers.columns import Column, check_type, listed
 from embertide.readers.splits import Split
 from embertide.readers.where import Where
@@ -33,11 +34,20 @@ def parquet_file(
     storage: Storage, info: ObjectInfo, columns: Sequence[Column], buffer_bytes: int = 0
 ) -> Iterator[Any]:
     """An open ``pq.ParquetFile`` whose schema has ``columns`` with fitting types."""
+    with opened_parquet(storage, info, columns, buffer_bytes) as (file, _raw):
+        yield file
+
+
+@contextmanager
+def opened_parquet(
+    storage: Storage, info: ObjectInfo, columns: Sequence[Column], buffer_bytes: int
+) -> Iterator[tuple[Any, Any]]:
+    """As :func:`parquet_file`, and the open object itself."""
     with storage.open(info.uri, info) as raw, _readable(info.uri):
         source = pa.PythonFile(raw, mode="r")
         file = pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_bytes)
         _check_schema(info.uri, file.schema_arrow, columns)
-        yield file
+        yield file, raw
 
 
 @contextmanager
@@ -105,18 +115,72 @@ def _leaf_columns(metadata: Any, columns: Sequence[Column]) -> list[int]:
 def read_parquet(
     storage: Storage, columns: Sequence[Column], split: Split, batch_rows: int
 ) -> Iterator[tuple[list[Any], Where]]:
-    """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long."""
+    """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long.
+
+    Plain columns of files are decoded natively, all others by pyarrow; and the rest of a split
+    from where that stops, so that bad values and damage are found by one set of rules.
+    """
     names = [column.name for column in columns]
     where = Where(split.uri, split.start)
-    buffered = split.size > UNBUFFERED_BYTES or split.uri.startswith("file://")
-    buffer_bytes = BUFFER_BYTES if buffered else 0
-    with parquet_file(storage, split.info, columns, buffer_bytes) as file:
+    local = split.uri.startswith("file://")
+    buffer_bytes = BUFFER_BYTES if local or split.size > UNBUFFERED_BYTES else 0
+    with opened_parquet(storage, split.info, columns, buffer_bytes) as (file, raw):
+        groups = _stored_groups(file, names, split) if local else None
+        if groups is not None:
+            try:
+                for arrays in _decode(raw.fileno(), groups, batch_rows):
+                    yield arrays, where
+                    where = where.skip(len(arrays[0]))
+                return
+            except NotDecoded:
+                pass
         batches = file.iter_batches(
             batch_rows,
             row_groups=list(split.row_groups or ()),
             columns=list(dict.fromkeys(names)),
             use_threads=False,
         )
+        done, first = where.first_row - split.start, 0
         for batch in batches:
-            yield [batch.column(name) for name in names], where
-            where = where.skip(batch.num_rows)
+            fresh = batch.slice(max(0, done - first))
+            first += batch.num_rows
+            if fresh.num_rows:
+                yield [fresh.column(name) for name in names], where
+                where = where.skip(fresh.num_rows)
+
+
+def _stored_groups(
+    file: Any, names: Sequence[str | int], split: Split
+) -> list[tuple[int, list[Stored]]] | None:
+    """Rows of each row group of a split, and where its columns are; None if one is not plain."""
+    metadata, schema = file.metadata, file.schema_arrow
+    leaves = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    groups = []
+    for number in split.row_groups or ():
+        group = metadata.row_group(number)
+        found = []
+        for name in names:
+            leaf = leaves.get(str(name))
+            if leaf is None:
+                return None
+            chunk, column = group.column(leaf), metadata.schema.column(leaf)
+            at = stored(schema.field(name).type, chunk, column)
+            if at is None:
+                return None
+            found.append(at)
+        groups.append((group.num_rows, found))
+    return groups
+
+
+def _decode(
+    descriptor: int, groups: list[tuple[int, list[Stored]]], batch_rows: int
+) -> Iterator[list[Any]]:
+    """An array of each column of some row groups, batch by batch.
+
+    Raises:
+        NotDecoded: a batch cannot be decoded natively; those before it were given.
+    """
+    for rows, columns in groups:
+        chunks = [ColumnChunk(descriptor, at) for at in columns]
+        for first in range(0, rows, batch_rows):
+            yield [chunk.read(min(batch_rows, rows - first)) for chunk in chunks]

@@ -18,6 +18,7 @@ NB_MODULE(_native, m) {
     });
     bind_reading(m);
     bind_memory(m);
+    bind_parquet(m);
     bind_shared_memory(m);
     bind_ids(m);
     bind_rows(m);
