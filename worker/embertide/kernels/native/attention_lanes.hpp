@@ -62,14 +62,14 @@ inline void store(float* to, Floats v) { __builtin_memcpy(to, &v, sizeof v); }
 inline Floats load_some(const float* from, int count) {
 #if defined(__AVX512F__)
     if (count == 1) return (Floats)_mm512_zextps128_ps512(_mm_load_ss(from));
-    if (count == 2) return (Floats)_mm512_zextps128_ps512((__m128)_mm_load_sd((const double*)from));
+    if (count == 2) return (Floats)_mm512_zextps128_ps512((__m128)_mm_loadu_si64(from));
     const auto mask = (__mmask16)((1u << count) - 1);
     if (count <= 4) return (Floats)_mm512_zextps128_ps512(_mm_maskz_loadu_ps((__mmask8)mask, from));
     if (count <= 8) return (Floats)_mm512_zextps256_ps512(_mm256_maskz_loadu_ps((__mmask8)mask, from));
     return (Floats)_mm512_maskz_loadu_ps(mask, from);
 #elif defined(__AVX2__)
     if (count == 1) return (Floats)_mm256_zextps128_ps256(_mm_load_ss(from));
-    if (count == 2) return (Floats)_mm256_zextps128_ps256((__m128)_mm_load_sd((const double*)from));
+    if (count == 2) return (Floats)_mm256_zextps128_ps256((__m128)_mm_loadu_si64(from));
     if (count == 4) return (Floats)_mm256_zextps128_ps256(_mm_loadu_ps(from));
     const Lanes mask = Lanes{0, 1, 2, 3, 4, 5, 6, 7} < count;
     return (Floats)_mm256_maskload_ps(from, (__m256i)mask);
