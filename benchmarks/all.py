@@ -60,7 +60,7 @@ class Part:
 
 PARTS = (
     Part("end_to_end", "--scale 20 --conv gcn gat --rounds 3", 16, (20,)),
-    Part("primitives", "--scale 18 --rounds 3 --gigabits 0.25 1 5", 12),
+    Part("primitives", "--scale 18 --rounds 3 --gigabits 1 0.25 5", 12),
     Part(
         "scaling",
         f"--scale {STRONG} --weak-scale {WEAK} --rounds 1",

@@ -94,8 +94,9 @@ once, which needs a buffer for all of them.""",
 eight machines with 8, 4, 2 and 1 feature partitions; with 1 both are the same.
 **Here:** dot products of 4 heads, both from whole rows as the product before leaves them.""",
     "features": """**The paper, Fig. 21:** fused preparation is 1.14 to 1.15 times as fast as
-redistributing first. By bytes it is 1 + 2(M - 1)/M times, the conversions of the product that it
-spares, and with M = 1 there are none: what is left then is that computing overlaps sending.
+redistributing first. By bytes it is 1 + 2(M - 1)/M * W/(W - 1) times, less the rows' numbers that
+both send: the conversions of the product that it spares. With M = 1 there are none: what is left
+then is that computing overlaps sending.
 **Here:** features in memory in no order, through the first product into tiles.""",
     "construction": """**The paper, Fig. 20:** 7.92, 21.05 and 11.99 times DistDGL's, which uses
 one machine, and 2.54 to 3.21 times its own single machine with 4. **Here:** from parquet files to
