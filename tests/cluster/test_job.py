@@ -59,12 +59,12 @@ def objects(jobs: Jobs) -> list[str]:
 
 def test_every_worker_answers_on_one_port(big: Inputs, jobs: Jobs) -> None:
     jobs.apply(big.job("watched", f"{jobs.root}/out", workers=workers(2, 1)))
-    with jobs.held("watched", 1, "ingest") as now:
+    with jobs.held("watched", 1, "ingest") as held:
         for rank in range(2):
             assert jobs.ask(f"watched-{rank}", "/healthz").strip() == "ok"
             assert json.loads(jobs.ask(f"watched-{rank}"))["rank"] == rank
             assert 'axis="graph"' in jobs.ask(f"watched-{rank}", "/metrics")
-        status = jobs.await_("watched", lambda s: (s["progress"] or {}).get("stage") == now)
+        status = jobs.await_("watched", lambda s: (s["progress"] or {}).get("stage") == held.stage)
         assert 10 < status["progress"]["percent"] < 100
     jobs.complete("watched")
     assert "StageStarted" in jobs.reasons("watched")

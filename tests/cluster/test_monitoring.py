@@ -72,6 +72,17 @@ class Watch:
         values = [value for one in series for _, value in one.points]
         assert any(map(math.isfinite, values)), f"{what}: {expression}"
 
+    def await_scrapes(self, job: str, workers: int) -> None:
+        """Wait until each worker of a job was scraped twice from now on."""
+        begin = time.time()
+
+        def scraped() -> bool:
+            seconds = max(1, int(time.time() - begin))
+            seen = f'count_over_time(embertide_worker_info{{job_name="{job}"}}[{seconds}s]) >= 2'
+            return len(self.prometheus.query(seen)) == workers
+
+        self.jobs.cluster.wait_for(scraped, 60, "two scrapes of every worker")
+
 
 @pytest.fixture(scope="module")
 def watch(
@@ -104,14 +115,11 @@ def healthy(watch: Watch, big: Inputs) -> float:
     """A job on a grid of 2 x 2 workers has published; when."""
     output = f"{watch.jobs.root}/healthy"
     watch.jobs.apply(big.job("healthy", output, workers=workers(2, 2), freshness={"maxAge": "26h"}))
-    # On a fast machine it would be over between two scrapes.
-    with watch.jobs.held("healthy", 1, "infer"):
-        begin = time.time()
-        watch.jobs.cluster.wait_for(
-            lambda: len(watch.prometheus.query(_scraped_twice("healthy", begin))) == 4,
-            60,
-            "two scrapes of every worker",
-        )
+    # On a fast machine it would be over between two scrapes, and no counter would have grown.
+    with watch.jobs.held("healthy", 1, "features") as held:
+        watch.await_scrapes("healthy", 4)
+        held.go_on_to("infer")
+        watch.await_scrapes("healthy", 4)
     watch.jobs.complete("healthy")
     watch.jobs.cluster.wait_for(
         lambda: watch.prometheus.query('embertide_last_run_duration_seconds{job_name="healthy"}'),
@@ -204,12 +212,6 @@ def test_an_operator_that_is_gone_is_noticed(faults: Watch, operator: str) -> No
     cluster.wait_for(
         lambda: "EmbertideOperatorAbsent" not in faults.prometheus.firing(), 60, "its end"
     )
-
-
-def _scraped_twice(job: str, begin: float) -> str:
-    """A query for the workers of a job that were scraped at least twice since a moment."""
-    seconds = max(1, int(time.time() - begin))
-    return f'count_over_time(embertide_worker_info{{job_name="{job}"}}[{seconds}s]) >= 2'
 
 
 def _monitors(cluster: KubernetesCluster) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ def test_a_worker_killed_in_each_stage(big: Inputs, jobs: Jobs) -> None:
     jobs.apply(big.job("target", output, workers=workers(2, 1), backoffLimit=len(STAGES)))
     for attempt, stage in enumerate(STAGES, start=1):
         rank = (attempt + 1) % 2
-        with jobs.held("target", attempt, stage, rank) as now:
+        with jobs.held("target", attempt, stage, rank) as held:
+            now = held.stage
             jobs.cluster.kill_in_pod(jobs.namespace, f"target-{rank}", f"embertide-{rank}")
         status = jobs.await_failures("target", attempt)
         assert status["lastFailure"]["worker"] == f"target-{rank}", (stage, status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -37,6 +38,18 @@ def test_what_has_moved_counts_beside_what_has_not(tmp_path: Path) -> None:
     assert found("exchange_wait_seconds_count", "layer") == {"1": 3, "2": 0}
 
 
+def test_s3_counts_from_zero_where_the_output_is(tmp_path: Path) -> None:
+    found = Scrape(tmp_path, snapshot([], []))
+    for name in ("requests", "retries", "errors"):
+        assert found(f"s3_{name}_total", "operation") == {"GetObject": 0, "PutObject": 0}, name
+    now = snapshot([], [])
+    now.s3.of("GetObject").requests = 3
+    found = Scrape(tmp_path, now)
+    assert found("s3_requests_total", "operation") == {"GetObject": 3, "PutObject": 0}
+    elsewhere = Scrape(tmp_path, now, output={"uri": "file:///shop/embeddings"})
+    assert elsewhere("s3_requests_total", "operation") == {"GetObject": 3}
+
+
 def snapshot(traffic: list[Traffic], planned: list[PlannedTraffic]) -> Snapshot:
     memory = RankMemory(0, 100, 160, 70)
     return Snapshot(0, "plan", {}, memory, 160, 64, 512, traffic, planned)
@@ -45,7 +58,7 @@ def snapshot(traffic: list[Traffic], planned: list[PlannedTraffic]) -> Snapshot:
 class Scrape:
     """Samples of rank 0's metrics by the value of one label."""
 
-    def __init__(self, folder: Path, now: Snapshot) -> None:
+    def __init__(self, folder: Path, now: Snapshot, **spec: Any) -> None:
         settings = WorkSettings(
             job_uid="9c2f",
             attempt=1,
@@ -65,7 +78,7 @@ class Scrape:
         run = RunFolder(folder)
         with run.writing_snapshots(0, lambda: now, 60.0):
             collector = WorkerCollector(settings, Board(settings), run)
-            collector.job = EmbeddingJob.model_validate(raw_job())
+            collector.job = EmbeddingJob.model_validate(raw_job(**spec))
             text = render(collector).decode()
         self._samples = [
             sample for family in text_string_to_metric_families(text) for sample in family.samples

@@ -6,6 +6,7 @@ A fast machine is done with a stage, or the whole job, before kubectl has starte
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -21,13 +22,51 @@ _FIND_SECONDS = 0.1
 _MAIN = "embertide.pod work"
 
 
+class Held:
+    """An attempt's worker processes, which stand still."""
+
+    def __init__(self, progress: Callable[[], list[str]], workers: list[int]) -> None:
+        """Stop them.
+
+        Args:
+            progress: the stages that the worker that counts has reported.
+        """
+        self._progress = progress
+        # By handle: when they have ended, somebody else may have their numbers.
+        self._handles = [os.pidfd_open(worker) for worker in workers]
+        self._send(signal.SIGSTOP)
+
+    @property
+    def stage(self) -> str:
+        """Where they stand: stages of some milliseconds may be over."""
+        return self._progress()[-1]
+
+    def go_on_to(self, stage: str, seconds: float = 60.0) -> None:
+        """Let them work until the one that counts is in a later stage; there they stand again."""
+        self._send(signal.SIGCONT)
+        deadline = time.monotonic() + seconds
+        while stage not in self._progress():
+            assert time.monotonic() < deadline, f"no worker came to {stage}"
+            time.sleep(_POLL_SECONDS)
+        self._send(signal.SIGSTOP)
+
+    def release(self) -> None:
+        """Let them work."""
+        self._send(signal.SIGCONT)
+        for handle in self._handles:
+            os.close(handle)
+
+    def _send(self, number: int) -> None:
+        for handle in self._handles:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, number)
+
+
 @contextlib.contextmanager
 def standing_still(
     uids: Callable[[], list[str]], attempt: int, rank: int, stage: str, seconds: float
-) -> Iterator[str]:
+) -> Iterator[Held]:
     """Stop all worker processes as soon as one of them is in a stage; they go on at the end.
-
-    Yields the stage in which it stands: stages of some milliseconds may be over.
 
     Args:
         uids: of the attempt's pods by rank; asked again until all have a container.
@@ -44,15 +83,11 @@ def standing_still(
         else:
             time.sleep(_FIND_SECONDS)
             mains, workers = _every(find_processes(uid, _MAIN) for uid in uids()), []
-    # By handle: when they have ended, somebody else may have their numbers.
-    handles = [os.pidfd_open(worker) for worker in workers]
-    _send(handles, signal.SIGSTOP)
+    held = Held(functools.partial(_stages, mains[rank], attempt), workers)
     try:
-        yield _stages(mains[rank], attempt)[-1]
+        yield held
     finally:
-        _send(handles, signal.SIGCONT)
-        for handle in handles:
-            os.close(handle)
+        held.release()
 
 
 def _every(found: Iterable[Iterator[int]]) -> list[int]:
@@ -79,9 +114,3 @@ def _stages(main: int, attempt: int) -> list[str]:
     except OSError:
         return []
     return [json.loads(line)["stage"] for line in lines if line.endswith("\n")]
-
-
-def _send(handles: list[int], number: int) -> None:
-    for handle in handles:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(handle, number)

@@ -29,7 +29,7 @@ from embertide.storage.protocol import Storage
 from embertide.versions.catalog import list_versions
 from embertide.versions.reading import iter_embeddings
 from tests.support.cluster.fixture import KubernetesCluster
-from tests.support.cluster.holding import standing_still
+from tests.support.cluster.holding import Held, standing_still
 from tests.support.exact import assert_exact
 
 Manifest = dict[str, Any]
@@ -217,11 +217,8 @@ class Jobs:
     @contextmanager
     def held(
         self, name: str, attempt: int, stage: str, rank: int = 0, seconds: float = 180.0
-    ) -> Iterator[str]:
-        """From when a rank is in a stage of an attempt, its workers stand still for a while.
-
-        Yields the stage in which that rank stands.
-        """
+    ) -> Iterator[Held]:
+        """From when a rank is in a stage of an attempt, its workers stand still for a while."""
         status = self.await_(name, lambda s: s.get("attempt") == attempt, seconds)
         graph, feature = map(int, status["plan"]["grid"].split("x"))
 
@@ -229,8 +226,8 @@ class Jobs:
             found = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in self.pods()}
             return [found.get(f"{name}-{number}", "no pod") for number in range(graph * feature)]
 
-        with standing_still(uids, attempt, rank, stage, seconds) as now:
-            yield now
+        with standing_still(uids, attempt, rank, stage, seconds) as held:
+            yield held
 
 
 def find_condition(status: Manifest, kind: str) -> Manifest:

@@ -25,7 +25,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.metric_names import Metric
 from embertide.telemetry.report import WAIT_BUCKETS, PlannedTraffic, Traffic
 from embertide.telemetry.snapshot import Snapshot
-from embertide.telemetry.transfers import TransferStats
+from embertide.telemetry.transfers import OperationStats, TransferStats
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -35,6 +35,7 @@ _BOUNDS = [*map(str, WAIT_BUCKETS), "+Inf"]
 # growth has no rate, and a short stage would never be seen.
 _ROW_STAGES = ("features", "infer", "publish")
 _EDGE_STAGES = ("ingest", "infer")
+_OPERATIONS = ("GetObject", "PutObject")  # of every job whose output is in S3
 
 Values = Mapping[tuple[str, ...], float]
 """A metric's own labels -> value."""
@@ -78,6 +79,7 @@ class _Families:
     def __init__(self, job: EmbeddingJob, settings: WorkSettings) -> None:
         graph_rank, feature_rank = settings.grid.coordinates(settings.rank)
         self._settings = settings
+        self._operations = _OPERATIONS if job.spec.output.uri.startswith("s3://") else ()
         self._who = (
             job.metadata.namespace or "",
             job.metadata.name,
@@ -154,7 +156,8 @@ class _Families:
 
     def _of_s3(self, s3: TransferStats) -> Iterator[Family]:
         """By operation; none of a run that uses no S3."""
-        if not s3.operations:
+        found = {name: OperationStats() for name in self._operations} | s3.operations
+        if not found:
             return
         yield self._of(names.S3_READ_BYTES, {(): s3.bytes_read})
         yield self._of(names.S3_WRITTEN_BYTES, {(): s3.bytes_written})
@@ -163,8 +166,8 @@ class _Families:
             (names.S3_RETRIES, "retries"),
             (names.S3_ERRORS, "errors"),
         ):
-            found = s3.operations.items()
-            yield self._of(metric, {(name,): getattr(item, field) for name, item in found})
+            counts: Values = {(name,): getattr(item, field) for name, item in found.items()}
+            yield self._of(metric, counts)
 
     def _of(self, metric: Metric, values: Values) -> Family:
         kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
