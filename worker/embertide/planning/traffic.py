@@ -19,8 +19,8 @@ from embertide.planning.traffic_sums import TrafficSums
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.primitives.finding import LOOK_UP_NODES
 from embertide.primitives.gemm import BLOCK_ROWS
-from embertide.primitives.graph import EdgeView
 from embertide.primitives.merging import numbers_tried
+from embertide.primitives.views import EdgeView
 from embertide.steps.moves import (
     Conversion,
     Degrees,

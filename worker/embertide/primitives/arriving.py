@@ -134,15 +134,23 @@ def _in_place(
             yield Arrived(sources.local, source, None, scale=scales[0] if scales else None)
 
 
-def count_groups(channel: Channel, sources: Sources, row_bytes: int) -> None:
+def count_groups(
+    channel: Channel,
+    sources: Sources,
+    row_bytes: int,
+    bytes_of: Callable[[int], int] | None = None,
+) -> None:
     """Count all groups of rows as if they travelled.
 
     Args:
         channel: of the sources' axis.
+        row_bytes: of a row that we get.
+        bytes_of: axis index of a peer -> of a row that it gets; None: the same.
     """
+    of_peer = bytes_of or (lambda _peer: row_bytes)
     for number in range(sources.rounds):
         first, last = sources.group(number)
-        sent = [len(asked) * row_bytes for _, asked in sources.outgoing(number, number + 1)]
+        sent = [len(asked) * of_peer(i) for i, asked in sources.outgoing(number, number + 1)]
         channel.group(number + 1).count(sent, (last - first) * row_bytes)
 
 

@@ -98,6 +98,11 @@ class Exchange:
         view.recorder = Uncounted(self.recorder)
         return view
 
+    @property
+    def counted(self) -> bool:
+        """Whether what moves is counted here: else it is elsewhere."""
+        return not isinstance(self.recorder, Uncounted)
+
     def channel(
         self, axis: AxisName, primitive: str, layer: int = -1, relations: Sequence[str] = ("",)
     ) -> Channel:

@@ -53,15 +53,15 @@ def find_sources(
         nodes: N.
         group_rows: slots per group.
         edges: of each matrix, whether its blocks carry each non-zero's position in it.
-        blocks: whether non-zeros are wanted; without them only where sources are read in place.
+        blocks: whether non-zeros are wanted.
     """
     members = NodeSet([csr.cols for csr in csrs], nodes)
+    if not blocks:
+        csrs = [csr.slice(0, 0) for csr in csrs]
     if isinstance(holders, RangeHolders):
         places, cuts, requests = _in_ranges(channel, members, holders, group_rows)
         if channel.in_place:
             window = WindowRows(np.array(holders.bounds, np.int64))
-            if not blocks:
-                csrs = [csr.slice(0, 0) for csr in csrs]
             return [
                 _in_window(csr, holders.axis, window, cuts, requests, group_rows) for csr in csrs
             ]

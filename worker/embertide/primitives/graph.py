@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
+import numpy as np
 import torch
 
-from embertide.grid import RowRanges
+from embertide.grid import Axis, RowRanges
 from embertide.kernels.block import Block
 from embertide.kernels.counting import add_weights, row_lengths, row_sums
 from embertide.kernels.csr import Csr, more_loops, new_loops, single_loops, without_loops
@@ -24,32 +25,16 @@ from embertide.kernels.edge_features import (
 )
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.finding import find_sources
+from embertide.primitives.in_place import WindowRows
 from embertide.primitives.out_degrees import add_at_sources, count_sources
 from embertide.primitives.sources import (
     LoadedHolders,
     RangeHolders,
     Sources,
     local_sources,
+    seen_sources,
 )
-
-Loops = Literal["keep", "single", "anew", "more", "none"]
-"""``single``: the layer graph with exactly one self-loop per node, as PyG's convolutions make it;
-``more``: with one more per node, whether it has some or not, as PyG's `add_self_loops` adds them;
-``none``: without self-loops; ``keep``: as it is. Where edge weights count, an existing loop keeps
-its weight (of several the heaviest, so that the order of edges never matters) and a new one gets
-``loop_weight``; where they do not (not asked for, or the graph has none) every edge and loop
-counts 1, whatever ``loop_weight`` says: PyG does so. ``anew``: as ``single``, but that every
-self-loop is a new one, as `remove_self_loops` and then `add_self_loops` make it."""
-
-
-class EdgeView(NamedTuple):
-    """A layer graph as a step sees it; ``relation`` is "" in a graph that has one."""
-
-    layer: int
-    loops: Loops = "keep"
-    loop_weight: float = 1.0
-    edge_weight: bool = False
-    relation: str = ""
+from embertide.primitives.views import EdgeView, Loops
 
 
 @dataclass(frozen=True)
@@ -163,6 +148,9 @@ class LayerGraph:
             csrs = [rows_of(graph) for graph in graphs]
             if channel.axis.size == 1:
                 found = [local_sources(csr, channel.axis, channel.staging) for csr in csrs]
+            elif channel.in_place and not self.exchange.counted:
+                window = WindowRows(np.array(holders.bounds, np.int64))
+                found = [_seen(csr, channel.axis, window) for csr in csrs]
             else:
                 found = find_sources(
                     channel,
@@ -175,10 +163,15 @@ class LayerGraph:
             self._patterns[axis, relations] = found
         return self._patterns[axis, relations]
 
-    def loaded_with(self, others: Sequence[LayerGraph], holders: LoadedHolders) -> list[Sources]:
+    def loaded_with(
+        self, others: Sequence[LayerGraph], holders: LoadedHolders, *, blocks: bool = True
+    ) -> list[Sources]:
         """As :meth:`tiles_with`, where the features of our sources were loaded; not kept.
 
         Collective: every rank must call.
+
+        Args:
+            blocks: whether non-zeros are wanted.
         """
         graphs = [self, *others]
         relations = [graph.relation for graph in graphs]
@@ -189,7 +182,27 @@ class LayerGraph:
             nodes=self.origins.nodes,
             group_rows=self.group_rows,
             edges=[False for _ in graphs],
+            blocks=blocks,
         )
+
+    def loaded_in_place(
+        self, others: Sequence[LayerGraph], window: WindowRows, places: torch.Tensor
+    ) -> list[Sources]:
+        """As :meth:`loaded_with`, of features that are read where they were loaded.
+
+        Args:
+            window: where the loaded rows of all ranks are.
+            places: [n, 2] rank that loaded a node's features, and the row there; in the window of
+                all nodes that tiles are read from.
+        """
+        axis = self.exchange.grid.axis("world")
+        blocks = [graph.tiles().local for graph in (self, *others)]
+        return [
+            seen_sources(
+                replace(block, indices=window.of_places(block.indices, places)), axis, window
+            )
+            for block in blocks
+        ]
 
     def _drop_columns(self) -> None:
         if not self.needs.again:
@@ -268,6 +281,11 @@ class LayerGraph:
         channel = self.exchange.channel("graph", "degrees", relations=[self.relation])
         start, stop = self.origins.partition(self.exchange.grid.p)
         return add_at_sources(channel, sources, stop - start, kind, add)
+
+
+def _seen(csr: Csr, axis: Axis, window: WindowRows) -> Sources:
+    block = Block(None, csr.indptr, window.of_nodes(csr.cols), csr.weights)
+    return seen_sources(block, axis, window)
 
 
 def _looped(csr: Csr, view: EdgeView) -> Csr:

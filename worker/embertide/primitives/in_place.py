@@ -72,6 +72,18 @@ class WindowRows:
         native.lib.shift_nodes(nodes, self.bounds, self.starts, rows)
         return rows
 
+    def of_places(self, at: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """[k] the row of each pair of places, int32 where that holds all.
+
+        Args:
+            at: [k] rows of ``places``.
+            places: [p, 2] rank, and which of its rows.
+        """
+        kind = at.dtype if at.dtype == id_type(self.end) else torch.int64
+        rows = torch.empty(len(at), dtype=kind)
+        native.lib.follow_places(at.to(kind), places, self.starts, rows)
+        return rows
+
 
 @dataclass(frozen=True)
 class Shown:

@@ -169,6 +169,24 @@ class Sources:
         return self.cuts[:, min(number, self.cuts.shape[1] - 1)]
 
 
+def seen_sources(block: Block, axis: Axis, window: WindowRows) -> Sources:
+    """The pattern of a rank that reads every source where it stands, and counts nothing of it.
+
+    Args:
+        block: all non-zeros, which point into the window.
+    """
+    return Sources(
+        axis=axis,
+        local=block,
+        remote=(),
+        group_rows=1,
+        requests={},
+        cuts=np.zeros((axis.size, 1), np.int64),
+        outputs=len(block.indptr) - 1,
+        window=window,
+    )
+
+
 def local_sources(csr: Csr, axis: Axis, staging: Staging) -> Sources:
     """The pattern of a rank that holds every source itself, in order: no communication."""
     return Sources(

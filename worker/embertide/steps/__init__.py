@@ -1,6 +1,6 @@
 """The steps that programs are made of: one file each, found by their names in `base.KINDS`."""
 
-from embertide.primitives.graph import Loops
+from embertide.primitives.views import Loops
 from embertide.steps.activation import Activation, ActivationKind
 from embertide.steps.affine import Affine
 from embertide.steps.aggregate import Aggregate

@@ -16,7 +16,7 @@ import torch
 
 from embertide.errors import ModelError
 from embertide.layouts import Layout, Shard
-from embertide.primitives.graph import EdgeView, Loops
+from embertide.primitives.views import EdgeView, Loops
 from embertide.spec.relations import Relation
 from embertide.steps.run import Product, RowActivation, Run
 

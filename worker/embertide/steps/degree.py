@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from embertide.layouts import Layout, Shard
-from embertide.primitives.graph import EdgeView, Loops
+from embertide.primitives.views import EdgeView, Loops
 from embertide.spec.relations import Relation
 from embertide.steps.base import Step
 from embertide.steps.execution import Execution

@@ -13,8 +13,9 @@ from embertide.kernels.memory import as_type
 from embertide.kernels.spmm import Epilogue
 from embertide.layouts import Layout, Shard
 from embertide.primitives.exchange import Channel, Exchange
-from embertide.primitives.graph import EdgeView, LayerGraph
+from embertide.primitives.graph import LayerGraph
 from embertide.primitives.sources import Sources
+from embertide.primitives.views import EdgeView
 from embertide.steps.program import Program
 from embertide.steps.run import Run
 from embertide.steps.tensors import Tensors

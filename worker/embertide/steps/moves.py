@@ -10,7 +10,7 @@ from typing import Literal
 
 from embertide.grid import AxisName
 from embertide.layouts import Layout
-from embertide.primitives.graph import EdgeView
+from embertide.primitives.views import EdgeView
 
 
 @dataclass(frozen=True)

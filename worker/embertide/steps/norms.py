@@ -6,7 +6,8 @@ from typing import Literal
 
 import torch
 
-from embertide.primitives.graph import EdgeView, LayerGraph
+from embertide.primitives.graph import LayerGraph
+from embertide.primitives.views import EdgeView
 from embertide.steps.reference import ReferenceEdges
 
 End = Literal["in", "out"]

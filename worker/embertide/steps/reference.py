@@ -10,7 +10,7 @@ from torch import Tensor
 
 from embertide.kernels.edge_features import LoopFill
 from embertide.kernels.heads import NO_SCORES
-from embertide.primitives.graph import EdgeView
+from embertide.primitives.views import EdgeView
 from embertide.spec.relations import Relation
 
 LayerGraph = (

@@ -13,10 +13,10 @@ import torch
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.primitives.arriving import Operand, tile_operand
-from embertide.primitives.directory import look_up
+from embertide.primitives.directory import look_up, look_up_in_place
 from embertide.primitives.exchange import Channel
 from embertide.primitives.graph import LayerGraph
-from embertide.primitives.in_place import WindowRows
+from embertide.primitives.in_place import WindowRows, shown
 from embertide.primitives.landing import loaded_operand
 from embertide.primitives.sources import LoadedHolders, Sources
 from embertide.steps.base import EdgeStep
@@ -71,6 +71,10 @@ def _at_loaders(
     if in_place(execution, x):
         counts = execution.exchange.all_objects(len(execution.tensors.loaded(x).ids))
         window = WindowRows(np.cumsum([0, *counts]))
+        if not execution.exchange.counted:
+            with shown(channel, [locations]) as (where,):
+                places = where.window(WindowRows(np.array(ranges.workers, np.int64)))
+                return graphs[0].loaded_in_place(graphs[1:], window, places)
     holders = LoadedHolders(
         channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long(), window
     )
@@ -85,7 +89,8 @@ def _loaded(
     if factors is not None:
         staging = channel.staging
         mine = staging.download(execution.of_ours(factors, "rows", x))
-        scale = staging.upload(look_up(channel, execution.ranges_of(x), mine, loaded.ids))
+        find = look_up if execution.exchange.counted else look_up_in_place
+        scale = staging.upload(find(channel, execution.ranges_of(x), mine, loaded.ids))
     return loaded_operand(execution.grid, loaded, scale, execution.row_type)
 
 

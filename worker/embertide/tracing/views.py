@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from embertide.primitives.graph import Loops
+from embertide.primitives.views import Loops
 from embertide.tracing.graphs import RandomEdges
 from embertide.tracing.source import here, refuse
 

@@ -13,7 +13,12 @@ from embertide.context import RunContext
 from embertide.grid import RowRanges
 from embertide.layouts import ROW_TYPES, Loaded
 from embertide.primitives.merging import Merging
-from embertide.stages.infer.whole_rows import SliceCount, graphs_by_rows, moves_of_slices
+from embertide.stages.infer.whole_rows import (
+    SliceCount,
+    graphs_by_rows,
+    in_order_of_one,
+    moves_of_grid,
+)
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
 from embertide.steps.fuse import runs
@@ -51,13 +56,14 @@ def infer(
     timed = ctx.device.type == "cpu"
     ctx.exchange.merging = Merging(options.groups_per_message if timed else 1)
     exchange, sampled, row_type = ctx.exchange, options.fanout != "full", ROW_TYPES[options.rows]
-    moves = None if sampled else moves_of_slices(exchange, program, ranges, row_type)
+    moves = None if sampled else moves_of_grid(exchange, program, ranges, row_type)
     if moves is not None:
         sliced, given = exchange, (program, ranges, graphs, loaded, locations)
         exchange = exchange.whole_rows()
         ranges = {name: of_type.whole_rows() for name, of_type in ranges.items()}
         graphs = graphs_by_rows(program, graphs, exchange)
         SliceCount(sliced, *given, options.group_bytes, row_type.itemsize).count(moves)
+        program = in_order_of_one(program)
     execution = Execution(
         exchange=exchange,
         program=program,

@@ -1,8 +1,10 @@
-"""Layers on a grid of slices whose workers all read each other's memory: whole rows instead.
+"""Layers of workers that all read each other's memory: whole rows, in the order of one worker.
 
-Slices of columns would read every source row in M pieces and change layouts twice a layer, to move
-less of what does not move at all. So a worker computes its sub-range of the rows with all columns,
-as on a grid of (P*M) x 1, and what would have moved on the grid of the job is counted move by move.
+Slices of columns would read every source row in M pieces and change layouts twice a layer, and a
+product would go before a sum of the input features, to move less of what does not move at all. So
+a worker computes its sub-range of the rows with all columns, as on a grid of (P*M) x 1 and in the
+order that is best where nothing moves, and what would have moved on the grid of the job is counted
+move by move.
 """
 
 from __future__ import annotations
@@ -16,36 +18,48 @@ from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels.memory import copy_of
 from embertide.layouts import Layout, Loaded
+from embertide.models.order import order_steps
 from embertide.primitives.arriving import count_groups
+from embertide.primitives.directory import look_up
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.finding import find_sources
 from embertide.primitives.gemm import count_conversion
-from embertide.primitives.graph import EdgeView, LayerGraph
+from embertide.primitives.graph import LayerGraph
 from embertide.primitives.landing_in_place import Batches
 from embertide.primitives.out_degrees import count_told
-from embertide.primitives.sources import RangeHolders, Sources
+from embertide.primitives.sources import LoadedHolders, RangeHolders, Sources
+from embertide.primitives.views import EdgeView
 from embertide.steps.execution import Graphs
-from embertide.steps.moves import Conversion, Degrees, HeadScores, Landing, Move, TileRows
+from embertide.steps.moves import (
+    Conversion,
+    Degrees,
+    HeadScores,
+    Landing,
+    LoadedRows,
+    Move,
+    TileRows,
+)
 from embertide.steps.program import Program
 from embertide.steps.tensors import landed_rows
 from embertide.steps.walk import Walk
 
 
-def moves_of_slices(
+def moves_of_grid(
     exchange: Exchange, program: Program, ranges: dict[str, RowRanges], row_type: torch.dtype
 ) -> list[Move] | None:
-    """What a program moves on the job's grid, if its layers are done by whole rows instead.
+    """What a program moves on the job's grid, if its layers are done as above instead.
 
     Args:
         ranges: node type -> which worker owns which nodes.
         row_type: in which rows travel.
 
     Returns:
-        None where the grid or its hosts are others, where the program has other moves, or sums one
-        after the other: these stay in slices, whose layout need not change between them.
+        None where the hosts are others, where the program has moves that are not counted here, or
+        would gain nothing: without slices only features that are summed where they were loaded do,
+        and sums one after the other stay in slices, whose layout need not change between them.
     """
     grid = exchange.grid
-    if grid.feature == 1 or not exchange.channel("world", "features").in_place:
+    if not exchange.channel("world", "features").in_place:
         return None
     walk = Walk(
         program,
@@ -61,13 +75,23 @@ def moves_of_slices(
     walk.all()
     sums = sum(isinstance(move, TileRows) and move.primitive == "spmm" for move in walk.moves)
     changes = sum(isinstance(move, Conversion) for move in walk.moves)
+    loaded = any(isinstance(move, LoadedRows) for move in walk.moves)
+    if grid.feature > 1:
+        gains = changes >= sums
+    else:
+        gains = loaded or in_order_of_one(program).steps != program.steps
     countable = all(_is_countable(move, grid.feature) for move in walk.moves)
-    return walk.moves if changes >= sums and countable else None
+    return walk.moves if gains and countable else None
+
+
+def in_order_of_one(program: Program) -> Program:
+    """A program as one worker would do it, since nothing moves."""
+    return order_steps(program, 1)
 
 
 def _is_countable(move: Move, slices: int) -> bool:
     match move:
-        case TileRows():
+        case TileRows() | LoadedRows():
             return len(move.together) == 1
         case HeadScores():
             # Where a head lies in several slices, each of them has its scores.
@@ -93,7 +117,7 @@ def _by_rows(graph: LayerGraph, exchange: Exchange) -> LayerGraph:
         targets=graph.targets.whole_rows(),
         origins=graph.origins.whole_rows(),
         # On the pages that the sub-range was on before it was gathered.
-        csr=replace(rows, cols=copy_of(rows.cols)),
+        csr=rows if rows.rows == graph.csr.rows else replace(rows, cols=copy_of(rows.cols)),
         group_rows=graph.group_rows,
         pair_rows=graph.pair_rows,
         needs=graph.needs,
@@ -133,6 +157,8 @@ class SliceCount:
                 count_conversion(channel, ranges, move.width, move.to, value)
             elif isinstance(move, Landing):
                 self._land(move)
+            elif isinstance(move, LoadedRows):
+                self._from_loaders(move)
             elif isinstance(move, HeadScores):
                 self._scatter(move)
             elif isinstance(move, TileRows) and self.exchange.grid.graph > 1:
@@ -150,6 +176,22 @@ class SliceCount:
         channel = self.exchange.channel("graph", move.primitive, view.layer, names)
         value = self.row_bytes if move.primitive == "spmm" else FLOAT_BYTES
         count_groups(channel, self._sources(view), value * slices.size(grid.m))
+
+    def _from_loaders(self, move: LoadedRows) -> None:
+        """Unique rows of the features, each peer's in its columns; where they are is asked for."""
+        grid, view, of_type = self.exchange.grid, move.view, self.program.types[move.x]
+        ranges, locations = self.ranges[of_type], self.locations[of_type]
+        channel = self.exchange.channel("world", "features", view.layer, (view.relation,))
+        if move.scaled:
+            look_up(channel, ranges, torch.zeros(len(locations)), self.loaded[of_type].ids)
+        holders = LoadedHolders(
+            channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long()
+        )
+        graph = self.graphs(0, view.relation).variant(_of_all_layers(view))
+        (sources,) = graph.loaded_with([], holders, blocks=False)
+        slices = ColumnSlices(move.width, grid.feature)
+        own, *sizes = (self.row_bytes * slices.size(m) for m in (grid.m, *range(grid.feature)))
+        count_groups(channel, sources, own, lambda peer: sizes[peer % grid.feature])
 
     def _scatter(self, move: HeadScores) -> None:
         """Scores of our sub-range to the other slices, and of theirs for our columns' heads."""
