@@ -91,6 +91,7 @@ SHAPES = {
     "edges": Shape(1 << 18, 32 << 20, ("1x1", "2x1", "2x2"), NARROW),
     "weights": Shape(1 << 18, 16 << 20, ("1x1", "2x1", "1x2"), {**NARROW, "weights": True}),
     "deep": Shape(1 << 19, 5 << 20, ("1x1", "2x1", "1x4"), {"layers": 6}),
+    "growing": Shape(1 << 19, 5 << 20, ("2x1", "1x2"), {"width": 64}),
     "hubs": Shape(1 << 19, 10 << 20, ("1x1", "2x1", "1x4"), {"permute": False}),
     "gat": Shape(1 << 19, 10 << 20, ("1x1", "2x1", "1x4"), {"conv": "gat", "heads": 4}),
     "gatv2": Shape(1 << 18, 5 << 20, ("1x1", "2x1", "2x2"), {"conv": "gatv2", "heads": 4}),

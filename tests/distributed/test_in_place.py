@@ -16,6 +16,7 @@ from embertide.kernels.spmm import Epilogue
 from embertide.launch.worker import is_lost_peer
 from embertide.layouts import Loaded
 from embertide.primitives import landing_in_place
+from embertide.primitives.directory import look_up, look_up_in_place
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shown
 from embertide.primitives.landing_in_place import RowProduct, land_in_place
@@ -52,6 +53,13 @@ def _look(exchange: Exchange) -> list[list[list[float]]]:
         at = window.of_nodes(nodes).long()
         assert at.tolist() == [0, 1, 2, *range(SPAN_ROWS, SPAN_ROWS + 5)]
         assert scales[at].tolist() == [0.0] * 3 + [2.0] * 5
+        places = torch.tensor([[2, 4], [0, 1], [2, 0]], dtype=torch.int32)
+        there = window.of_places(torch.tensor([1, 2, 0, 0], dtype=torch.int32), places)
+        assert there.tolist() == [1, SPAN_ROWS, SPAN_ROWS + 4, SPAN_ROWS + 4]
+        with pytest.raises(ValueError, match="rows: beyond the places"):
+            window.of_places(torch.tensor([3], dtype=torch.int32), places)
+        with pytest.raises(ValueError, match="places: not a loader"):
+            window.of_places(torch.tensor([0], dtype=torch.int32), places + 1)
         copy = window.copy(seen)
         return [seen[at].tolist(), copy[at].tolist(), rows.of(2, 7).tolist()]
 
@@ -61,6 +69,21 @@ def test_rows_are_read_where_they_stand() -> None:
     for seen, copy, last in on_grid(3, 1, _look):
         assert seen == copy == whole
         assert last == rows_of(2, 9)[:, 2:9].tolist()
+
+
+def _look_up(exchange: Exchange) -> tuple[list[float], list[float]]:
+    """Values of nodes of all ranks, asked for and read in place."""
+    channel, me = exchange.channel("world", "test"), exchange.grid.rank
+    ranges = RowRanges((0, 3, 3, 8), 1)
+    values = torch.arange(8.0)[slice(*ranges.worker(me))]
+    nodes = torch.tensor([7, 0, 2, 5 - me, 7])
+    asked = look_up(channel, ranges, values, nodes)
+    return asked.tolist(), look_up_in_place(channel, ranges, values, nodes).tolist()
+
+
+def test_tables_are_read_where_they_stand() -> None:
+    for rank, (asked, seen) in enumerate(on_grid(3, 1, _look_up)):
+        assert asked == seen == [7, 0, 2, 5 - rank, 7]
 
 
 def _land(exchange: Exchange) -> list[float]:

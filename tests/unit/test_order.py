@@ -50,6 +50,8 @@ def test_rows_are_summed_where_they_are_narrow(
     ordered = order_steps(gcn(*widths), workers)
     assert [type(step) for step in ordered.steps[::4]] == first
     assert order_steps(ordered, workers).steps == ordered.steps
+    # As workers do who read each other's tensors in place.
+    assert order_steps(ordered, 1).steps == order_steps(gcn(*widths), 1).steps
     for step in ordered.steps:
         if isinstance(step, Aggregate):
             assert ordered.widths[step.x] == ordered.widths[step.out]

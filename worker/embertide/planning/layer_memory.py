@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from embertide.footprint import ID_BYTES, Size
+from embertide.models.order import order_steps
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.tensors import tensor_peak
 from embertide.steps.base import Step
@@ -74,7 +75,7 @@ def layers_bytes(
         fanout: in-edges that each layer samples of a node; None: all of them.
         placed: node types whose features are in order from the start.
     """
-    whole, size = 0.0, graph.size
+    whole, size, grid = 0.0, graph.size, graph.size.grid
     if fanout is not None:
         for name, relation in graph.relations.items():
             of_all = size.of_relation(name)
@@ -87,18 +88,19 @@ def layers_bytes(
     patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
     patterns += sum(_pairs(graph, names) for names in _together(program, tiles=False))
     peak = tensor_peak(
-        program,
+        # Read in place features are summed where they were loaded; what whole rows in place of
+        # slices take is what the slices would.
+        order_steps(program, 1) if graph.size.in_place and grid.feature == 1 else program,
         graph.size,
         placed=placed,
         building={name: cost.building for name, cost in costs.items()},
         block={name: cost.block for name, cost in costs.items()},
     )
-    alone = graph.size.grid.graph == 1
     return LayersBytes(
         graphs=whole + sum(cost.graph for cost in costs.values()),
         building=max((cost.building for cost in costs.values()), default=0.0),
         blocks=patterns,
-        copies=sum((cost.block if alone else 0.0) + cost.factors for cost in costs.values()),
+        copies=sum((cost.block if grid.graph == 1 else 0.0) + cost.factors for cost in costs.values()),
         tensors=peak,
     )
 
