@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embertide.kernels import native
-from embertide.kernels.block import Block
+from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.csr import Csr
 from embertide.kernels.cut import Places, RangePlaces, TablePlaces, cut_by_group
 from embertide.kernels.node_set import NodeSet, unpack_bitmap
@@ -45,7 +47,7 @@ def entries(block: Block) -> list[Entry]:
 
 def check(csr: Csr, places: Places, codes: dict[int, int]) -> None:
     """Blocks against a loop over the non-zeros; ``codes``: slot of each source, or -1 - row."""
-    blocks = cut_by_group(csr, places, edges=True)
+    blocks = [unpacked(block) for block in cut_by_group(csr, places, edges=True)]
     expected: list[list[Entry]] = [[] for _ in range(places.groups)]
     for at, (row, col) in enumerate(zip(csr.row_ids().tolist(), csr.cols.tolist(), strict=True)):
         slot = codes[col]
@@ -59,7 +61,7 @@ def check(csr: Csr, places: Places, codes: dict[int, int]) -> None:
     for block in blocks[1:]:
         assert block.nnz == 0 or block.indptr.diff().min() > 0
         assert len(block.rows) < 2 or block.rows.diff().min() > 0
-    plain = cut_by_group(csr, places, edges=False)
+    plain = map(unpacked, cut_by_group(csr, places, edges=False))
     assert all(block.edges is None for block in plain)
 
 
@@ -189,30 +191,55 @@ def test_threads_and_the_fallback_agree(monkeypatch: pytest.MonkeyPatch) -> None
     csr = Csr(0, indptr, cols, torch.rand(len(cols)))
     bounds = np.array([0, 20_000, 30_000, nodes])
 
-    def cut() -> list[Block]:
+    def cut(group_rows: int = 3000) -> list[Block | PackedBlock]:
         members = NodeSet(cols, nodes)
         counts = np.diff(members.ranks(bounds))
         counts[1] = 0
-        shares, _ = share_rounds(np.tile(counts, (3, 1)), 3000, 1)
+        shares, _ = share_rounds(np.tile(counts, (3, 1)), group_rows, 1)
         places = RangePlaces(
             members=members,
             bounds=bounds,
             own=1,
             cuts=shares,
             before=places_before(shares, 1),
-            group_rows=3000,
+            group_rows=group_rows,
         )
         return cut_by_group(csr, places, edges=True)
 
+    # Rows have two or three non-zeros in a group of all sources, and one in a small group.
+    assert [type(block) for block in cut(nodes)] == [Block, Block]
+    assert {type(block) for block in cut()[1:]} == {PackedBlock}
     results = []
     for threads in (1, 3):
         native.set_threads(threads)
-        results.append(cut())
+        results.append([unpacked(block) for block in cut()])
     native.set_threads(0)
     monkeypatch.setattr(native, "lib", None)
-    results.append(cut())
+    results.append([unpacked(block) for block in cut()])
     for other in results[1:]:
         for one, two in zip(results[0], other, strict=True):
             for name in ("rows", "indptr", "indices", "weights", "edges"):
                 a, b = getattr(one, name), getattr(two, name)
                 assert (a is None and b is None) or torch.equal(a, b), name
+
+
+@pytest.mark.skipif(native.lib is None, reason=native.describe())
+def test_packed_rows_may_be_far_apart() -> None:
+    # Of four panels the second has no non-zero, and the last has one row.
+    rows = np.array([0, 65_535, 131_072, 131_072, 196_607, 196_608])
+    lengths = np.bincount(rows, minlength=196_609)
+    cols = torch.tensor([1, 2, 3, 1, 2, 1], dtype=torch.int32)
+    csr = Csr(0, torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)])), cols, None)
+    slots = torch.tensor([0, 1, 2], dtype=torch.int32)
+    places = TablePlaces(members=NodeSet(cols, 4), slots=slots, rounds=2, group_rows=2)
+    local, *groups = cut_by_group(csr, places, edges=True)
+    assert local.nnz == 0
+    assert [type(block) for block in groups] == [PackedBlock, PackedBlock]
+    assert [[entry[:2] for entry in entries(unpacked(block))] for block in groups] == [
+        [(0, 0), (65_535, 1), (131_072, 0), (196_607, 1), (196_608, 0)],
+        [(131_072, 0)],
+    ]
+    first = groups[0]
+    assert isinstance(first, PackedBlock)
+    with pytest.raises(ValueError, match="panels"):
+        replace(first, panels=first.panels[:-1]).unpack()

@@ -17,6 +17,10 @@ LOCATION_BYTES = 8
 """Of the rank and row that hold a node's features: two int32."""
 _TOUCHED_ROW_BYTES = 8
 """Of a row in a remote group's block: its number and the end of its run, int32 each."""
+_PACKED_BYTES = 2
+"""Of a non-zero in a packed one: half of its row's number."""
+FEW = 2
+"""Remote non-zeros of a row of a group, of which fewer are packed: half the bytes or less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +121,10 @@ class Size:
         groups = max(1.0, self.unique() / group_rows)
         rows = self.nodes / self.graph
         remote = self.edges / self.graph * (self.graph - 1) / self.graph
-        return _TOUCHED_ROW_BYTES * groups * rows * -math.expm1(-remote / groups / rows)
+        touched = groups * rows * -math.expm1(-remote / groups / rows)
+        # Of a group that is used the rows are unpacked.
+        packed = _PACKED_BYTES * remote + _TOUCHED_ROW_BYTES * remote / groups
+        return packed if remote < FEW * touched else _TOUCHED_ROW_BYTES * touched
 
     def in_flight(self, width: int, *, loaded: bool = False) -> float:
         """Bytes of the groups that are received, sent and computed at a time.

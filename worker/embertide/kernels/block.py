@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.nn.functional import embedding_bag
 
@@ -86,6 +88,52 @@ class Block:
             last = min(max(last, first + 1), rows)
             yield Chunk(self, first, last, start, int(self.indptr[last]))
             first = last
+
+
+@dataclass(frozen=True)
+class PackedBlock:
+    """A block on the CPU whose rows have hardly more than one non-zero each.
+
+    A row's number and run would take 8 bytes, the low half of each non-zero's row takes 2: a panel
+    has the rows that agree in the high half.
+
+    Attributes:
+        low: [nnz] uint16 of its row, ascending within a panel.
+        panels: [panels + 1] first non-zero of each panel.
+        indices, weights, edges: as of a :class:`Block`.
+    """
+
+    low: npt.NDArray[np.uint16]
+    panels: npt.NDArray[np.int64]
+    indices: torch.Tensor
+    weights: torch.Tensor | None = None
+    edges: torch.Tensor | None = None
+
+    @property
+    def nnz(self) -> int:
+        """Non-zeros of all rows."""
+        return len(self.indices)
+
+    def upload(self, staging: Staging) -> Block | PackedBlock:
+        """The block itself on the CPU; unpacked on another device."""
+        return self if staging.device.type == "cpu" else self.unpack().upload(staging)
+
+    def unpack(self) -> Block:
+        """The block, which shares memory for its non-zeros."""
+        rows, starts = np.empty(self.nnz, np.int32), np.empty(self.nnz + 1, np.int32)
+        count = native.lib.unpack_rows(self.low, self.panels, rows, starts)
+        return Block(
+            torch.from_numpy(rows[:count]),
+            torch.from_numpy(starts[: count + 1]),
+            self.indices,
+            self.weights,
+            self.edges,
+        )
+
+
+def unpacked(block: Block | PackedBlock) -> Block:
+    """The block as kernels take it."""
+    return block.unpack() if isinstance(block, PackedBlock) else block
 
 
 @dataclass(frozen=True)

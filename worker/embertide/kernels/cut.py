@@ -15,12 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from embertide.footprint import FEW
 from embertide.kernels import native
-from embertide.kernels.block import Block
+from embertide.kernels.block import Block, PackedBlock
 from embertide.kernels.csr import Csr
 from embertide.kernels.node_set import NodeSet
 
 Counts = npt.NDArray[np.int64]
+_PANEL_BITS = 16
+"""Of a row's number that each non-zero of a packed block has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +106,11 @@ Places = RangePlaces | TablePlaces
 """Where each source is: in which group, and at which place of it."""
 
 
-def cut_by_group(csr: Csr, places: Places, *, edges: bool) -> list[Block]:
+def cut_by_group(csr: Csr, places: Places, *, edges: bool) -> list[Block | PackedBlock]:
     """The local block, then the block of each group, on the CPU.
+
+    Where groups are so small that their rows have hardly more than one non-zero each, all of them
+    are packed.
 
     Args:
         csr: the non-zeros; every column is among the sources.
@@ -115,10 +121,12 @@ def cut_by_group(csr: Csr, places: Places, *, edges: bool) -> list[Block]:
     Raises:
         ValueError: a column that is no source.
     """
-    return _cut_plain(csr, places, edges) if native.lib is None else _cut(csr, places, edges)
+    if native.lib is None:
+        return [*_cut_plain(csr, places, edges)]
+    return _cut(csr, places, edges)
 
 
-def _cut(csr: Csr, places: Places, edges: bool) -> list[Block]:
+def _cut(csr: Csr, places: Places, edges: bool) -> list[Block | PackedBlock]:
     lib, which, groups = native.lib, places.native(), places.groups
     tasks = lib.cut_tasks(csr.indptr, groups)
     at, row_at = np.empty((2, tasks, groups), np.int64)
@@ -128,14 +136,19 @@ def _cut(csr: Csr, places: Places, edges: bool) -> list[Block]:
     row_begins = _exclusive(row_at)
     widest = int(np.diff(begins).max())
     narrow = np.int32 if widest < 2**31 else np.int64
+    remote, touched = int(begins[-1] - begins[1]), int(row_begins[-1])
+    packed = remote < FEW * touched and widest < 2**31
+    panels = -(-csr.rows >> _PANEL_BITS) if packed else 0
     out = _Sorted(
         begins=begins,
         row_begins=row_begins,
         indices=torch.empty_like(csr.cols),
         weights=None if csr.weights is None else torch.empty_like(csr.weights),
         positions=_positions(csr.nnz) if edges else None,
-        rows=np.empty(row_begins[-1], np.int32),
-        starts=np.empty(row_begins[-1] + groups - 1, narrow),
+        rows=np.empty(0 if packed else touched, np.int32),
+        starts=np.empty(0 if packed else touched + groups - 1, narrow),
+        low=np.empty(remote, np.uint16) if packed else None,
+        panels=np.empty((panels, groups), np.int64),
         local=np.zeros(csr.rows + 1, narrow),
     )
     wide = out.positions is not None and out.positions.dtype == torch.int64
@@ -153,6 +166,8 @@ def _cut(csr: Csr, places: Places, edges: bool) -> list[Block]:
         out.positions if wide else None,
         out.rows,
         out.starts,
+        out.low,
+        out.panels,
         out.local,
     )
     return [out.block(group) for group in range(groups)]
@@ -183,11 +198,15 @@ class _Sorted:
     positions: torch.Tensor | None
     rows: npt.NDArray[np.int32]
     starts: npt.NDArray[np.integer[Any]]
+    low: npt.NDArray[np.uint16] | None
+    panels: Counts
     local: npt.NDArray[np.integer[Any]]
 
-    def block(self, group: int) -> Block:
+    def block(self, group: int) -> Block | PackedBlock:
         """A group's views of the arrays."""
         span = slice(int(self.begins[group]), int(self.begins[group + 1]))
+        if group > 0 and self.low is not None:
+            return self._packed(self.low, group, span)
         first, last = int(self.row_begins[group]), int(self.row_begins[group + 1])
         indptr = self.local
         if group > 0:
@@ -196,6 +215,16 @@ class _Sorted:
         return Block(
             torch.from_numpy(self.rows[first:last]) if group > 0 else None,
             torch.from_numpy(indptr),
+            self.indices[span],
+            None if self.weights is None else self.weights[span],
+            None if self.positions is None else self.positions[span],
+        )
+
+    def _packed(self, low: npt.NDArray[np.uint16], group: int, span: slice) -> PackedBlock:
+        local, panels = int(self.begins[1]), [*self.panels[:, group], span.stop]
+        return PackedBlock(
+            low[span.start - local : span.stop - local],
+            np.array(panels, np.int64) - span.start,
             self.indices[span],
             None if self.weights is None else self.weights[span],
             None if self.positions is None else self.positions[span],

@@ -55,13 +55,15 @@ class CudaCopies:
 class Staging:
     """The buffers of one worker.
 
-    Args:
+    Attributes:
         device: where tensors live.
+
+    Args:
         copies: how they get there; None: what torch has for the device, nothing for the CPU.
     """
 
     def __init__(self, device: torch.device, copies: Copies | None = None) -> None:
-        self._device = device
+        self.device = device
         self._copies = CudaCopies() if copies is None and device.type == "cuda" else copies
         self._buffers: list[torch.Tensor] = [torch.empty(0, dtype=torch.uint8)] * _BUFFERS
         self._under_way: list[Copy | None] = [None] * _BUFFERS
@@ -73,8 +75,8 @@ class Staging:
         The tensor may be changed or freed once this returns.
         """
         if self._copies is None:
-            return tensor.to(self._device)
-        out = torch.empty(tensor.shape, dtype=tensor.dtype, device=self._device)
+            return tensor.to(self.device)
+        out = torch.empty(tensor.shape, dtype=tensor.dtype, device=self.device)
         to, source = _bytes(out), _bytes(tensor)
         for first in range(0, len(source), _BUFFER_BYTES):
             part = source[first : first + _BUFFER_BYTES]

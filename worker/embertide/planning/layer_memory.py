@@ -100,7 +100,9 @@ def layers_bytes(
         graphs=whole + sum(cost.graph for cost in costs.values()),
         building=max((cost.building for cost in costs.values()), default=0.0),
         blocks=patterns,
-        copies=sum((cost.block if grid.graph == 1 else 0.0) + cost.factors for cost in costs.values()),
+        copies=sum(
+            (cost.block if grid.graph == 1 else 0.0) + cost.factors for cost in costs.values()
+        ),
         tensors=peak,
     )
 

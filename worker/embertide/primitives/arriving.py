@@ -16,7 +16,6 @@ from itertools import islice
 
 import torch
 
-from embertide.kernels.block import Block
 from embertide.kernels.rows import gather_rows
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel
@@ -43,14 +42,12 @@ class Arrived:
     """One group whose sources have been received.
 
     Attributes:
-        block: its non-zeros.
-        source: [s, width] what ``block.indices`` point into.
+        source: [s, width] what the indices of its block point into.
         slots: the group's slots; None for the local group.
         number: of the remote group; None for the local one.
         scale: [s] factors of the sources that are still to be applied, or None.
     """
 
-    block: Block
     source: torch.Tensor
     slots: slice | None
     number: int | None = None
@@ -96,7 +93,7 @@ def arriving(
     ahead.extend(map(fetch, islice(spans, pace.depth)))
     apart = Buffers(1 if reuse else 0, local)
     with channel.computing():
-        yield Arrived(sources.local, local, None, scale=pick.scale)
+        yield Arrived(local, None, scale=pick.scale)
     while ahead:
         start = time.perf_counter()
         message = ahead.popleft()
@@ -108,7 +105,7 @@ def arriving(
         for number in range(message.first, min(message.last, len(sources.remote))):
             with channel.group(number + 1).computing():
                 slots, rows = slice(*sources.group(number)), message.rows(sources, number, apart)
-                yield Arrived(sources.remote[number], rows, slots, number)
+                yield Arrived(rows, slots, number)
         pace.took(message.number, message.last - message.first, time.perf_counter() - start)
     if behind is not None:
         behind.wait()
@@ -131,7 +128,7 @@ def _in_place(
         count_groups(channel, sources, row)
         source, *scales = [one.window(window) for one in seen]
         with channel.computing():
-            yield Arrived(sources.local, source, None, scale=scales[0] if scales else None)
+            yield Arrived(source, None, scale=scales[0] if scales else None)
 
 
 def count_groups(

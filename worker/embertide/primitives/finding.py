@@ -89,6 +89,7 @@ def find_sources(
     for csr, positions in zip(csrs, edges, strict=True):
         cut = cut_by_group(csr, places, edges=positions)
         local, *groups = (block.upload(channel.staging) for block in cut)
+        assert isinstance(local, Block)
         found.append(
             Sources(
                 axis=holders.axis,

@@ -42,9 +42,9 @@ def add_at_sources(
     add(sources.local, degree)
     by_slot = degree.new_zeros(sources.unique)
     sent: dict[int, list[torch.Tensor]] = {i: [] for i in sources.requests}
-    for number, block in enumerate(sources.remote):
+    for number in range(len(sources.remote)):
         of_group = by_slot[slice(*sources.group(number))]
-        add(block, of_group)
+        add(sources.block(number), of_group)
         for i, start, stop in sources.incoming(number, number + 1):
             sent[i].append(of_group[start:stop])
     received = {i: degree.new_empty(len(r.rows)) for i, r in sources.requests.items()}

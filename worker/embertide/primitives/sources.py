@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from embertide.grid import Axis, RowRanges
-from embertide.kernels.block import Block
+from embertide.kernels.block import Block, PackedBlock, unpacked
 from embertide.kernels.csr import Csr
 from embertide.kernels.staging import Staging
 from embertide.primitives.in_place import WindowRows
@@ -99,7 +99,7 @@ class Sources:
 
     axis: Axis
     local: Block
-    remote: tuple[Block, ...]
+    remote: tuple[Block | PackedBlock, ...]
     group_rows: int
     requests: dict[int, Request]
     cuts: Counts
@@ -127,8 +127,8 @@ class Sources:
         return replace(self, requests={}, cuts=np.zeros((self.axis.size, 1), np.int64))
 
     def block(self, number: int | None) -> Block:
-        """The non-zeros of a remote group of ours; of the local one for None."""
-        return self.local if number is None else self.remote[number]
+        """The non-zeros of a remote group of ours, unpacked; of the local one for None."""
+        return self.local if number is None else unpacked(self.remote[number])
 
     def _asked(self) -> list[Request]:
         return list(self.requests.values())

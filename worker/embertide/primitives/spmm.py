@@ -135,7 +135,7 @@ class _Sum:
                 empty=0.0 if whole else float("-inf"),
             )
         else:
-            block = self._sources.remote[arrived.number]
+            block = self._sources.block(arrived.number)
             factors = self._reduction.factors(block, None)
             reduce_rows(
                 self._out, block, arrived.source, factors, NOTHING, reduce=reduce, accumulate=True
@@ -188,13 +188,13 @@ def spmm_linear(
     for arrived in groups:
         reduce_linear(
             out,
-            arrived.block,
+            sources.local,
             arrived.source,
             weight,
-            reduction.factors(arrived.block, arrived.scale),
+            reduction.factors(sources.local, arrived.scale),
             last,
             reduce=reduction.reduce,
             accumulate=onto is not None,
         )
-        channel.reduced(arrived.block)
+        channel.reduced(sources.local)
     return out

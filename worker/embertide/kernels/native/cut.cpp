@@ -171,7 +171,7 @@ void cut_fill(In<int64_t> indptr, In<C> cols, std::optional<In<float>> weights,
               Vector<C> indices, std::optional<Vector<float>> out_weights,
               std::optional<Vector<int32_t>> positions32,
               std::optional<Vector<int64_t>> positions64, Vector<int32_t> rows, Vector<P> starts,
-              Vector<P> local) {
+              std::optional<Vector<uint16_t>> low_rows, Grid<int64_t> panels, Vector<P> local) {
     const CutInput<C> in{indptr.data(), cols.data(), weights ? weights->data() : nullptr,
                          which.places()};
     const Counters c = check(indptr, cols, in.places, at, row_at);
@@ -180,13 +180,22 @@ void cut_fill(In<int64_t> indptr, In<C> cols, std::optional<In<float>> weights,
     require(weights.has_value() == out_weights.has_value(), "weights: on both sides or neither");
     require(!weights || static_cast<int64_t>(weights->shape(0)) == nnz, "weights: too few");
     require(static_cast<int64_t>(begins.shape(0)) == c.groups, "begins: one for each group");
-    require(static_cast<int64_t>(starts.shape(0)) == touched + c.groups - 1, "starts: too few");
+    require(low_rows || static_cast<int64_t>(starts.shape(0)) == touched + c.groups - 1,
+            "starts: too few");
     require(local.shape(0) == indptr.shape(0), "local: as long as indptr");
     CutOutput<C> out{};
     out.indices = indices.data();
     out.weights = data_of(out_weights, nnz, "out_weights: one for each column");
     out.positions32 = data_of(positions32, nnz, "positions: one for each column");
     out.positions64 = data_of(positions64, nnz, "positions: one for each column");
+    if (low_rows) {
+        const int64_t remote = c.groups > 1 ? nnz - begins.data()[1] : 0;
+        out.low_rows = data_of(low_rows, remote, "low_rows: one for each remote non-zero");
+        require(static_cast<int64_t>(panels.shape(0)) << kPanelBits >= indptr.shape(0) - 1 &&
+                    static_cast<int64_t>(panels.shape(1)) == c.groups,
+                "panels: too few");
+    }
+    out.panels = panels.data();
     out.rows = rows.data();
     if constexpr (sizeof(P) == 4) {
         out.starts32 = starts.data();
@@ -208,6 +217,31 @@ void cut_fill(In<int64_t> indptr, In<C> cols, std::optional<In<float>> weights,
     });
 }
 
+// Rows and run starts of the non-zeros of one group, from their rows' lowest bits and the first
+// non-zero of each panel; returns how many rows there are.
+int64_t unpack_rows(In<uint16_t> low, In<int64_t> panels, Vector<int32_t> rows,
+                    Vector<int32_t> starts) {
+    const int64_t nnz = low.shape(0), count = static_cast<int64_t>(panels.shape(0)) - 1;
+    require(static_cast<int64_t>(rows.shape(0)) == nnz &&
+                static_cast<int64_t>(starts.shape(0)) == nnz + 1 && nnz < int64_t{1} << 31,
+            "rows, starts: one for each non-zero");
+    require(count >= 0 && panels.data()[0] == 0 && panels.data()[count] == nnz,
+            "panels: from the first non-zero to the last");
+    int64_t found = 0;
+    for (int64_t panel = 0; panel < count; ++panel) {
+        const int64_t begin = panels.data()[panel], end = panels.data()[panel + 1];
+        require(begin <= end, "panels: descend");
+        for (int64_t i = begin; i < end; ++i) {
+            // What does not count is written over.
+            rows.data()[found] = static_cast<int32_t>(panel << kPanelBits | low.data()[i]);
+            starts.data()[found] = static_cast<int32_t>(i);
+            found += i == begin || low.data()[i] != low.data()[i - 1];
+        }
+    }
+    starts.data()[found] = static_cast<int32_t>(nnz);
+    return found;
+}
+
 template <typename Which, typename C, typename P>
 void bind_fill(nb::module_& m) {
     m.def("cut_fill", cut_fill<Which, C, P>, nb::arg("indptr").noconvert(),
@@ -216,7 +250,8 @@ void bind_fill(nb::module_& m) {
           nb::arg("begins").noconvert(), nb::arg("indices").noconvert(),
           nb::arg("out_weights").none(), nb::arg("positions32").none(),
           nb::arg("positions64").none(), nb::arg("rows").noconvert(),
-          nb::arg("starts").noconvert(), nb::arg("local").noconvert(), NoGil());
+          nb::arg("starts").noconvert(), nb::arg("low_rows").none(),
+          nb::arg("panels").noconvert(), nb::arg("local").noconvert(), NoGil());
 }
 
 template <typename Which, typename C>
@@ -242,6 +277,8 @@ void bind_cut(nb::module_& m) {
         .def(nb::init<In<uint64_t>, In<int64_t>, int64_t, int64_t>(),
              nb::arg("lines").noconvert(), nb::arg("slots").noconvert(), nb::arg("rounds"),
              nb::arg("group_rows"));
+    m.def("unpack_rows", unpack_rows, nb::arg("low").noconvert(), nb::arg("panels").noconvert(),
+          nb::arg("rows").noconvert(), nb::arg("starts").noconvert(), NoGil());
     m.def("cut_tasks", cut_tasks, nb::arg("indptr").noconvert(), nb::arg("groups"));
     bind_cut_of<Ranges, int32_t>(m);
     bind_cut_of<Ranges, int64_t>(m);

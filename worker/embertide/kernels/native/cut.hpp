@@ -38,6 +38,9 @@ struct CutInput {
     Places places;
 };
 
+// Rows of a panel: the lowest bits of a row's number say which it is of them.
+constexpr int kPanelBits = 16;
+
 // Positions count from the arrays' starts; a group's rows and run ends follow one another.
 template <typename C>
 struct CutOutput {
@@ -45,6 +48,8 @@ struct CutOutput {
     float* weights;       // or null
     int32_t* positions32; // one of these two, or neither
     int64_t* positions64;
+    uint16_t* low_rows;   // of each non-zero of groups 1 and up; null: rows and starts, instead
+    int64_t* panels;      // [panels, groups] first non-zero of each, with low_rows
     int32_t* rows;        // of groups 1 and up
     int32_t* starts32;    // one of these two: [rows + 1] run starts of group 1 and up, each
     int64_t* starts64;    // group's from 0

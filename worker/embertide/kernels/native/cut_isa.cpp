@@ -65,7 +65,11 @@ bool count(const CutInput<C>& in, int64_t first, int64_t last, int64_t* counts, 
 template <bool kTable, typename C>
 void fill(const CutInput<C>& in, const CutOutput<C>& out, int64_t first, int64_t last,
           int64_t* at, int64_t* row_at, int64_t* seen) {
+    const int64_t groups = in.places.rounds + 1;
     for (int64_t row = first; row < last; ++row) {
+        if (out.low_rows && row % (int64_t{1} << kPanelBits) == 0)
+            for (int64_t g = 0; g < groups; ++g)
+                out.panels[(row >> kPanelBits) * groups + g] = at[g];
         for (int64_t i = in.indptr[row]; i < in.indptr[row + 1]; ++i) {
             const Place to = place<kTable>(in.places, in.cols[i]);
             const int64_t k = at[to.group]++;
@@ -73,7 +77,9 @@ void fill(const CutInput<C>& in, const CutOutput<C>& out, int64_t first, int64_t
             if (out.weights) out.weights[k] = in.weights[i];
             if (out.positions32) out.positions32[k] = static_cast<int32_t>(i);
             if (out.positions64) out.positions64[k] = i;
-            if (to.group > 0 && seen[to.group] != row) {
+            if (to.group > 0 && out.low_rows) {
+                out.low_rows[k - out.begins[1]] = static_cast<uint16_t>(row);
+            } else if (to.group > 0 && seen[to.group] != row) {
                 seen[to.group] = row;
                 const int64_t r = row_at[to.group]++;
                 const int64_t start = k - out.begins[to.group];
