@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "columns.hpp"
 #include "csr.hpp"
 #include "pool.hpp"
 #include "row_sort.hpp"
@@ -97,10 +98,11 @@ struct Sorter {
         int64_t* const end = ends(run);
         const int64_t count = row_count(run);
         place(run, end, count);
+        const int64_t sorted = sort_short(run.begin, end, count);
         int64_t begin = run.begin, kept = run.begin;
         for (int64_t row = 0; row < count; ++row) {
             const int64_t size = end[row] - begin;
-            if (size > 1) sort_row(at(begin), size, bits);
+            if (size > sorted) sort_row(at(begin), size, bits);
             if (unique) {
                 begin = end[row];
                 end[row] = kept += keep_last(at(begin - size), size, at(kept));
@@ -109,6 +111,16 @@ struct Sorter {
             }
         }
         return (unique ? kept : begin) - run.begin;
+    }
+
+    // Sorts short rows; returns how long the longest of these are.
+    int64_t sort_short(int64_t begin, const int64_t* end, int64_t count) const {
+        if constexpr (std::is_same_v<C, int32_t>)
+            if (!from.weights) {
+                EMBERTIDE_PICK(sort_short_rows)(cols, begin, end, count);
+                return kShortRow;
+            }
+        return 1;
     }
 
     // Some columns of one row, whose end is set when all are there.
