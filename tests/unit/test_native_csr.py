@@ -16,6 +16,7 @@ from embertide.kernels.edge_sort import (
     build_csr,
     column_bits,
     count_edges,
+    key_bytes,
     pack,
     partition_edges,
 )
@@ -67,6 +68,10 @@ def same(one: Csr, other: Csr) -> None:
         (5000, 3000, 3000, 0.3, np.int64),
         (300_000, 5000, 40_000, 0.6, np.int32),
         (300_000, 9, 2, 0.5, np.int32),
+        (300_000, 30_000, 40_000, 0.0, np.int32),  # rows of each length up to 26
+        (300_000, 2**21, 2**21, 0.3, np.int32),  # words of four bytes, all bits of them
+        (300_000, 2**22 + 1, 2**22 + 1, 0.3, np.int32),  # of eight: a bit more
+        (300_000, 4, 2**31, 0.3, np.int64),
         (200_000, 100, 2**33, 0.5, np.int64),
     ],
 )
@@ -85,6 +90,47 @@ def test_rows_are_sorted(
     assert found.indptr.tolist() == np.searchsorted(dst, np.arange(rows + 1)).tolist()
     if weighted:
         assert found.weights.numpy().tolist() == weight.tolist()
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("nodes", [2**20, 2**30])
+def test_packed_edges_are_sorted_in_several_portions(nodes: int) -> None:
+    rows, first = 5000, 70
+    dst, src, weight = edges(100_000, rows, nodes)
+    shift = bucket_shift(rows)
+    counts = np.zeros((1, bucket_count(rows)), np.int64)
+    count_edges(dst, np.array([0, rows]), shift, counts)
+    sorter = EdgeSorter(counts[0], shift, first=first, rows=rows, nodes=nodes, weighted=True)
+    keys = pack(dst, src, nodes)
+    for part in np.array_split(np.arange(len(dst)), 3):
+        sorter.add_keys(keys[part], weight[part])
+    found, order = sorter.finish(remove_duplicates=False), np.lexsort((weight, keys))
+    assert (found.cols.numpy() == src[order]).all()
+    assert (found.row_ids().numpy() == dst[order]).all()
+    assert (found.weights.numpy() == weight[order]).all()
+
+
+def test_words_are_narrow_where_row_and_column_fit() -> None:
+    million = 1 << 20
+    assert key_bytes(bucket_shift(4 * million), 4 * million) == 4
+    assert key_bytes(bucket_shift(4 * million + 1), 4 * million) == 8
+    assert key_bytes(bucket_shift(4 * million), 4 * million + 1) == 8
+    assert key_bytes(bucket_shift(4 * million), 4 * million, features=1) == 8
+    assert key_bytes(0, 2**31) == 8
+
+
+@pytest.mark.skipif(native.lib is None, reason=native.describe())
+@pytest.mark.parametrize("unique", [False, True])
+def test_rows_without_edges_end_where_they_begin(unique: bool) -> None:
+    # Buckets without edges, before and between those with some, of which one is split.
+    rows = 20_000
+    dst = np.concatenate([np.full(200_000, 9001), np.full(10, 13_000)]).astype(np.int32)
+    src = np.arange(len(dst), dtype=np.int32) % 150_000
+    found = sort(dst, src, None, rows, 200_000, unique)
+    kept = np.unique(np.stack([dst, src]), axis=1) if unique else np.stack([dst, src])
+    expected = np.searchsorted(np.sort(kept[0]), np.arange(rows + 1))
+    assert (found.indptr.numpy() == expected).all()
+    assert (found.cols[found.indptr[9001] : found.indptr[9002]].diff() >= 0).all()
 
 
 @pytest.mark.skipif(native.lib is None, reason=native.describe())

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 from embertide.kernels import native
 from embertide.kernels.hashing import Words
 from embertide.kernels.ids import IdTable, group_words, hash_ids, sort_words, take_strings
-from embertide.kernels.owners import place_in_order, place_locations, split_by_owner
+from embertide.kernels.owners import (
+    place_in_order,
+    place_locations,
+    place_sequence,
+    split_by_owner,
+)
 
 TEXTS = ["", "\0", "a", "é", "x" * 10_000, "12345678", "日本語" * 50]
 
@@ -193,3 +198,20 @@ def test_wrong_arrays_are_refused() -> None:
             place_in_order(torch.full((4, 2), -1), torch.tensor(nodes), 0)
     with pytest.raises(ValueError, match="outside the text"):
         native.lib.hash_strings(np.array([0, 9]), np.zeros(8, np.uint8), np.empty(2, np.uint64))
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_locations_of_a_sequence(kind: torch.dtype) -> None:
+    rows = 600_000
+    locations = torch.full((rows, 2), 7, dtype=kind)
+    nodes = torch.arange(rows)
+    assert place_sequence(locations, nodes, 3)
+    assert (locations[:, 0] == 3).all()
+    assert torch.equal(locations[:, 1].long(), nodes)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("nodes", [[1, 0, 2], [0, 1], [0, 1, 2, 3], [0, 1, 1], [0, 1, -2]])
+def test_other_nodes_are_no_sequence(nodes: list[int]) -> None:
+    assert not place_sequence(torch.full((3, 2), -1), torch.tensor(nodes), 0)

@@ -1,9 +1,10 @@
 """Edges of some rows to compressed sparse rows, in two levels.
 
 As edges come they are packed into one word each, (row, column), and put into buckets of
-neighbouring rows, whose sizes have been counted before. Then each bucket is sorted by itself,
-in the cache. Sorting whole words, and equal ones by weight, makes the result independent of the
-order of arrival and of the number of threads. Features, where edges have some, go with them.
+neighbouring rows, whose sizes have been counted before. Then the columns of each bucket are put row
+by row where they stay, and sorted there, in the cache. That rows are sorted by column, and equal
+columns by weight, makes the result independent of the order of arrival and of the number of
+threads. Features, where edges have some, go with them.
 """
 
 from __future__ import annotations
@@ -23,17 +24,33 @@ Ids = npt.NDArray[np.integer[Any]]
 Keys = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32] | None
 
-_BUCKET_BITS = 10
+Chunk = tuple[Ids, Ids, Weights, Features]
+"""Rows [e] and columns [e] of some edges by node ids, and what they carry."""
+
+_BUCKET_BITS = 12
+_NARROW_BITS = 32
 
 
 def bucket_shift(rows: int) -> int:
-    """Row r of ``rows`` is in bucket ``r >> shift``; there are at most 1024 buckets."""
+    """Row r of ``rows`` is in bucket ``r >> shift``; there are at most 4096 buckets."""
     return max(0, (rows - 1).bit_length() - _BUCKET_BITS)
 
 
 def bucket_count(rows: int) -> int:
     """Buckets of ``rows`` rows."""
     return ((rows - 1) >> bucket_shift(rows)) + 1
+
+
+def key_bytes(shift: int, nodes: int, features: int = 0) -> int:
+    """Of a packed edge in its bucket: 4 where its column and its row in the bucket fit, else 8.
+
+    Args:
+        shift: see :func:`bucket_shift`.
+        nodes: N, of the columns.
+        features: K of each edge, with which whole words are sorted.
+    """
+    fits = column_bits(nodes) + shift <= _NARROW_BITS
+    return 4 if fits and nodes < 2**31 and not features else 8
 
 
 def pack(rows: Ids, cols: Ids, nodes: int) -> Keys:
@@ -106,8 +123,8 @@ def _owners(rows: Ids, bounds: Keys) -> npt.NDArray[np.intp]:
 class EdgeSorter:
     """Takes the edges of ``rows`` rows from node ``first`` on, in any order, and sorts them.
 
-    Holds 8 bytes per edge, 12 with weights, and 4 for each of their features; beside them
-    :meth:`finish` makes the columns.
+    Holds :func:`key_bytes` per edge, 4 more with weights, and 4 for each of their features; beside
+    them :meth:`finish` makes the columns.
 
     Args:
         counts: [buckets] edges that will come for each bucket, see :func:`bucket_shift`.
@@ -131,26 +148,37 @@ class EdgeSorter:
         self._cursors = self._starts[:-1].copy()
         self._shift, self._first, self._rows, self._nodes = shift, first, rows, nodes
         edges = int(self._starts[-1])
-        self._keys: Keys = empty_array((edges,), np.int64)
+        # Numpy sorts all at once, which takes whole words.
+        narrow = native.lib is not None and key_bytes(shift, nodes, features) == 4
+        self._keys: Keys = empty_array((edges,), np.uint32 if narrow else np.int64)
         self._weights = empty_array((edges,), np.float32) if weighted else None
         self._features = empty_array((edges, features), np.float32) if features else None
 
     def add_edges(self, rows: Ids, cols: Ids, weights: Weights, features: Features = None) -> None:
         """Take edges by the node ids of both ends."""
-        if native.lib is None or features is not None:
-            self.add_keys(pack(rows - self._first, cols, self._nodes), weights, features)
+        self.add_chunks([(rows, cols, weights, features)])
+
+    def add_chunks(self, chunks: list[Chunk]) -> None:
+        """Take edges by the node ids of both ends; ``chunks`` is emptied."""
+        if native.lib is None or self._features is not None:
+            while chunks:
+                rows, cols, weights, features = chunks.pop()
+                self.add_keys(pack(rows - self._first, cols, self._nodes), weights, features)
             return
-        native.lib.bucket_edges(
-            rows,
-            cols,
-            weights,
-            self._first,
-            column_bits(self._nodes),
-            self._shift,
-            self._cursors,
-            self._keys,
-            self._weights,
-        )
+        for kind in {rows.dtype for rows, *_ in chunks}:
+            some = [chunk for chunk in chunks if chunk[0].dtype == kind]
+            native.lib.bucket_edges(
+                [rows for rows, *_ in some],
+                [cols for _, cols, *_ in some],
+                [weights for _, _, weights, _ in some],
+                self._first,
+                column_bits(self._nodes),
+                self._shift,
+                self._cursors,
+                self._keys,
+                self._weights,
+            )
+        chunks.clear()
 
     def add_keys(self, keys: Keys, weights: Weights, features: Features = None) -> None:
         """Take packed edges, rows counted from our first."""

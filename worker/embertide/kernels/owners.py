@@ -67,3 +67,24 @@ def place_in_order(locations: torch.Tensor, nodes: torch.Tensor, rank: int) -> N
         return
     pairs = torch.stack([nodes, torch.arange(len(nodes))], 1)
     place_locations(locations, pairs.to(locations.dtype), rank)
+
+
+def place_sequence(locations: torch.Tensor, nodes: torch.Tensor, rank: int) -> bool:
+    """Set (rank, i) in row i if the nodes are 0, 1, 2 and so on, one for each row.
+
+    Unlike :func:`place_in_order` it needs no locations cleared before, nor looked through after.
+
+    Args:
+        locations: [rows, 2], anything before; afterwards, too, where the result is False.
+        nodes: [k] int64, on the CPU.
+
+    Returns:
+        Whether they are.
+    """
+    if native.lib is not None:
+        return bool(native.lib.place_sequence(locations.view(-1), nodes, rank))
+    places = torch.arange(len(locations))
+    if not torch.equal(nodes, places):
+        return False
+    locations[:, 0], locations[:, 1] = rank, places
+    return True

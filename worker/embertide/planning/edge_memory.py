@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from embertide.footprint import ID_BYTES, Size
+from embertide.kernels.edge_sort import bucket_shift, key_bytes
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.primitives.id_rounds import ROUND_IDS
 from embertide.primitives.shuffle import round_edges
@@ -111,11 +112,17 @@ def sorting(graph: PlannedGraph) -> float:
     return peak
 
 
+def _key_bytes(relation: PlannedRelation, size: Size) -> int:
+    """Of a packed edge; as of the worker with the most rows, twice its share."""
+    rows = max(1, min(size.nodes, -(-2 * size.nodes // size.workers)))
+    return key_bytes(bucket_shift(rows), max(1, size.columns), relation.features)
+
+
 def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
     """Bytes beside the edges as they were read: while they are packed, then while sorted."""
     index, carried = size.index_bytes, relation.carried_bytes
     nodes, edges = size.nodes / size.workers, size.edges / size.workers
-    packing = keys = edges * (ID_BYTES + carried)
+    packing = keys = edges * (_key_bytes(relation, size) + carried)
     if size.workers > 1:
         sent = min(float(round_edges(size.workers, relation.features)), edges)
         packing += 4 * sent * (ID_BYTES + carried)

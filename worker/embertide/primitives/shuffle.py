@@ -132,9 +132,9 @@ def shuffle_edges(
         # All rows are ours, so the histogram's buckets are parts of the sorter's.
         step = 1 << (shift - edges.shift)
         ours = sorter(np.add.reduceat(edges.histogram, np.arange(0, buckets * step, step)))
-        while chunks:
-            chunk = chunks.pop()
-            ours.add_edges(chunk.destination, chunk.source, chunk.weight, chunk.features)
+        taken = [(one.destination, one.source, one.weight, one.features) for one in chunks]
+        chunks.clear()
+        ours.add_chunks(taken)
         return ours
     plan = _plan_rounds(chunks, round_edges(world, features))
     rounds = max(exchange.all_objects(len(plan)))

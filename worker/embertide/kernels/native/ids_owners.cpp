@@ -79,6 +79,27 @@ void place_in_order(Vector<T> locations, In<int64_t> nodes, int64_t rank) {
     });
 }
 
+// locations[i] = (rank, i) for all rows if the nodes are just 0, 1, 2 and so on; else returns false,
+// and locations are anything.
+template <typename T>
+bool place_sequence(Vector<T> locations, In<int64_t> nodes, int64_t rank) {
+    const int64_t size = nodes.shape(0);
+    require(locations.shape(0) % 2 == 0, "locations: of two values");
+    if (static_cast<int64_t>(locations.shape(0)) != 2 * size) return false;
+    std::atomic<bool> sequence{true};
+    parallel_ranges(size, 1 << 18, [&](int64_t begin, int64_t end) {
+        if (!sequence.load(std::memory_order_relaxed)) return;
+        int64_t others = 0;
+        for (int64_t i = begin; i < end; ++i) {
+            others |= nodes.data()[i] ^ i;
+            locations.data()[2 * i] = static_cast<T>(rank);
+            locations.data()[2 * i + 1] = static_cast<T>(i);
+        }
+        if (others) sequence.store(false, std::memory_order_relaxed);
+    });
+    return sequence.load();
+}
+
 }  // namespace
 
 void bind_id_owners(nb::module_& m) {
@@ -93,6 +114,8 @@ void bind_id_owners(nb::module_& m) {
     m.def("split_by_owner", split_by_owner<int64_t>, nodes, bounds, order, rows, NoGil());
     m.def("place_in_order", place_in_order<int32_t>, locations, nodes, rank, NoGil());
     m.def("place_in_order", place_in_order<int64_t>, locations, nodes, rank, NoGil());
+    m.def("place_sequence", place_sequence<int32_t>, locations, nodes, rank, NoGil());
+    m.def("place_sequence", place_sequence<int64_t>, locations, nodes, rank, NoGil());
     m.def("place_locations", place_locations<int32_t>, locations, pairs, rank, NoGil());
     m.def("place_locations", place_locations<int64_t>, locations, pairs, rank, NoGil());
 }

@@ -9,7 +9,12 @@ from embertide.errors import InputError
 from embertide.grid import RowRanges
 from embertide.kernels.csr import id_type
 from embertide.kernels.memory import empty
-from embertide.kernels.owners import place_in_order, place_locations, split_by_owner
+from embertide.kernels.owners import (
+    place_in_order,
+    place_locations,
+    place_sequence,
+    split_by_owner,
+)
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.spec.nodes import NodeInput
 from embertide.stages.features.nodes import LoadedNodes, name_of
@@ -36,7 +41,10 @@ def locate_features(ctx: RunContext, nodes: LoadedNodes, ranges: RowRanges) -> t
     kind = id_type(max(longest, ranges.nodes))
     channel = ctx.exchange.channel("world", "features")
     start, stop = ranges.worker(ctx.grid.rank)
-    locations = empty((stop - start, 2), kind).fill_(-1)
+    locations = empty((stop - start, 2), kind)
+    if ctx.grid.world == 1 and place_sequence(locations, torch.from_numpy(dense), 0):
+        return locations
+    locations.fill_(-1)
     if ctx.grid.world == 1:
         place_in_order(locations, torch.from_numpy(dense), 0)
         longest = 0
