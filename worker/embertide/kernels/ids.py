@@ -61,8 +61,8 @@ def invert_order(order: Order) -> npt.NDArray[np.int64]:
 class IdTable:
     """Positions of ids among ascending hashes.
 
-    Natively a directory beside the hashes, about a byte an id, says where those with the same leading
-    bits begin: a look-up reads two places in memory, and those of many ids overlap.
+    Natively a directory beside the hashes, about a byte an id, says where those with the
+    same leading bits begin: a look-up reads two places in memory, and those of many ids overlap.
 
     Args:
         words: [n, 1] or [n, 2], ascending.
