@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from embertide.kernels import native
 from embertide.kernels.hashing import Words
-from embertide.kernels.ids import IdTable, group_words, hash_ids, sort_words, take_strings
+from embertide.kernels.ids import (
+    IdTable,
+    group_words,
+    hash_ids,
+    invert_order,
+    sort_words,
+    take_strings,
+)
 from embertide.kernels.owners import (
     place_in_order,
     place_locations,
@@ -105,6 +112,29 @@ def test_many_ids_are_found_in_integers_of_a_kind(kind: type[np.int32] | type[np
         assert np.array_equal(words[found[known] - 7], hash_ids(wanted)[known])
 
 
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("crowd", [1, 15, 16, 17, 254, 255, 256, 700])
+def test_ids_are_found_within_and_after_a_crowd(crowd: int, width: int) -> None:
+    """Crafted ids may have hashes that begin alike, more than a line of the directory counts."""
+    words = some_words(5000, width, crowd)
+    words[-crowd:, 0] = np.uint64(2**62) + 2 * np.arange(crowd, dtype=np.uint64)
+    ordered, _ = sort_words([words], width)
+    table = IdTable(ordered)
+    assert np.array_equal(table.find_words(ordered, 0, np.int64), np.arange(5000))
+    for column in range(width):
+        others = ordered.copy()
+        others[:, column] ^= np.uint64(1)
+        assert (table.find_words(others, 0, np.int64) == -1).all()
+
+
+@given(st.integers(0, 2000), st.integers(0, 2**32))
+def test_an_order_is_inverted(size: int, seed: int) -> None:
+    order = np.random.default_rng(seed).permutation(size).astype(np.uint32)
+    places = invert_order(order)
+    assert places.dtype == np.int64
+    assert np.array_equal(order[places], np.arange(size))
+
+
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), unique=True))
 def test_integers_are_found(ids: list[int]) -> None:
     given_ids = np.array(ids, np.int64)
@@ -191,6 +221,8 @@ def test_wrong_arrays_are_refused() -> None:
         IdTable(np.array([[1], [9], [3]], np.uint64))
     with pytest.raises(ValueError, match="outside the rows"):
         take_strings([pa.array(["a"], pa.large_string())], np.array([1], np.uint32))
+    with pytest.raises(ValueError, match="outside the places"):
+        invert_order(np.array([0, 2], np.uint32))
     with pytest.raises(ValueError, match="outside all ranges"):
         split_by_owner(torch.tensor([4]), (0, 2, 4))
     for nodes in ([0, 4], [0, -1], [-(2**63)]):

@@ -183,3 +183,18 @@ def test_a_file_that_was_cut_is_named(tmp_path: Path) -> None:
     path.write_bytes(data[: at.offset] + bytes(at.length) + data[at.offset + at.length :])
     with pytest.raises(InputError, match=r"x\.parquet is not readable as parquet"):
         _read(path, "id", 100)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(9, "of another kind"), (10, "header is not whole"), (30, "header is not whole")],
+)
+def test_numbers_of_more_bytes_than_they_may_have_are_refused(
+    tmp_path: Path, more: int, said: str
+) -> None:
+    path = tmp_path / "x"
+    # A field of type i32, a number of so many bytes, the end of the struct.
+    header = b"\x15" + b"\x80" * more + b"\x00" + b"\x00"
+    path.write_bytes(header + bytes(100))
+    with path.open("rb") as raw, pytest.raises(NotDecoded, match=said):
+        ColumnChunk(raw.fileno(), Stored(pa.int64(), 0, len(header), True, False)).read(1)

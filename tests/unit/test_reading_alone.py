@@ -91,3 +91,18 @@ def test_readers_run_their_kernels_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     marked.clear()
     assert map_splits([1], lambda split: split * 2, 2) == [2]
     assert not marked
+
+
+@pytest.mark.parametrize("kernels", ["native", "fallback"])
+def test_strings_of_a_worker_alone_need_no_look_up_themselves(
+    kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernels == "fallback":
+        monkeypatch.setattr(native, "lib", None)
+    names = [pa.array([f"{kind}{i}" for i in range(500)], pa.large_string()) for kind in "ab"]
+    ids = alone(names, "string")
+    dense = ids.given()
+    assert dense is not None
+    assert np.array_equal(dense, np.concatenate([ids.find(some) for some in names]))
+    assert sorted(dense.tolist()) == list(range(1000))
+    assert alone([np.arange(5)], "int64").given() is None

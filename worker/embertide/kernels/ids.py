@@ -48,12 +48,21 @@ def sort_words(pieces: Sequence[Words], width: int) -> tuple[Words, Order]:
     return words, order
 
 
+def invert_order(order: Order) -> npt.NDArray[np.int64]:
+    """[n] the place of each row in an order of all n."""
+    places = empty_array((len(order),), np.int64)
+    if native.lib is not None:
+        native.lib.invert_order(order, places)
+    else:
+        places[order] = np.arange(len(order))
+    return places
+
+
 class IdTable:
     """Positions of ids among ascending hashes.
 
-    Natively a directory beside the hashes, one to two bytes an id and twice that of a string, says
-    where those with the same leading bits begin: a look-up reads two places in memory, and those of
-    many ids overlap.
+    Natively a directory beside the hashes, about a byte an id, says where those with the
+    same leading bits begin: a look-up reads two places in memory, and those of many ids overlap.
 
     Args:
         words: [n, 1] or [n, 2], ascending.

@@ -39,8 +39,8 @@ _ORDER_BYTES = 4
 """Of where a string is among those received."""
 _LOCATED_ROW_BYTES = 40
 """Of a loaded row while its owner is told: its owner's row, its order, and both as sent."""
-_DIRECTORY_BYTES = 1.5
-"""Of an int64 id's share of the directory beside the hashes: one to two; of a string's, twice."""
+_DIRECTORY_BYTES = 1
+"""Of an id's share of the directory beside the hashes: a half to one, and a 15th of that."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _id_bytes(of_type: PlannedType, size: Size) -> _IdBytes:
     text, words = STRING_BYTES, 2 * ID_BYTES
     # Alone, the strings stay where they were read.
     copy = 0 if size.workers == 1 else text
-    table = words + _ORDER_BYTES + 2 * _DIRECTORY_BYTES + text
+    table = words + _ORDER_BYTES + _DIRECTORY_BYTES + text
     return _IdBytes(text, copy + 2 * words + _ORDER_BYTES, table, text + ID_BYTES)
 
 

@@ -1,5 +1,6 @@
 #include "ids.hpp"
 
+#include <cstring>
 #include <memory>
 
 #include "arrays.hpp"
@@ -28,8 +29,6 @@ void check_text(const Offset* offsets, int64_t begin, int64_t count, int64_t byt
 
 auto pick_hash(const int32_t*) { return EMBERTIDE_PICK(hash_strings32); }
 auto pick_hash(const int64_t*) { return EMBERTIDE_PICK(hash_strings64); }
-auto pick_find(const int32_t*) { return EMBERTIDE_PICK(look_up_strings32); }
-auto pick_find(const int64_t*) { return EMBERTIDE_PICK(look_up_strings64); }
 
 template <typename Offset>
 void hash_strings(In<Offset> offsets, In<uint8_t> data, Vector<uint64_t> out) {
@@ -69,16 +68,16 @@ public:
         table_ = {words_.data(), nullptr, size, 1, 0, 0, 0};
         if (size) table_.base = table_.words[0];
         if (size) table_.span = table_.words[width * (size - 1)] - table_.base;
-        // Buckets of two words an id hold fewer, to fit as few cache lines.
-        const uint64_t most = std::max<int64_t>(2, width == 2 ? size : size / 2);
+        const uint64_t most = std::max<int64_t>(2, size);
         while (table_.span >> table_.shift >= most) ++table_.shift;
         table_.buckets = static_cast<int64_t>(table_.span >> table_.shift) + 1;
-        starts_ = std::make_unique_for_overwrite<uint32_t[]>(table_.buckets + 2);
-        table_.starts = starts_.get();
-        fill_starts();
+        lines_ = std::make_unique_for_overwrite<uint8_t[]>(nbytes());
+        table_.lines = lines_.get();
+        fill_lines();
     }
 
-    int64_t nbytes() const { return 4 * (table_.buckets + 2); }
+    // Of the directory. Its last line begins at the table's end.
+    int64_t nbytes() const { return kLineBytes * (table_.buckets / kSlots + 2); }
 
     template <typename Offset, typename Position>
     void find_strings(In<Offset> offsets, In<uint8_t> data, int64_t first,
@@ -87,11 +86,15 @@ public:
         require(width_ == 2, "the table is of integers");
         require(static_cast<int64_t>(offsets.shape(0)) == count + 1, "out: one for each string");
         const Offset* at = offsets.data();
-        const auto run = pick_find(at);
+        // One after the other: a wrong guess in a search would throw hashes under way away.
+        const auto hash = pick_hash(at);
+        const auto run = EMBERTIDE_PICK(look_up2);
         in_blocks(count, [&](int64_t begin, int64_t size) {
+            uint64_t words[2 * kBlock];
             int64_t found[kBlock];
             check_text(at, begin, size, bytes);
-            run(table_, at + begin, data.data(), bytes, size, found);
+            hash(at + begin, data.data(), bytes, size, words);
+            run(table_, words, size, found);
             shift(found, size, first, out.data() + begin);
         });
     }
@@ -127,31 +130,52 @@ private:
             out[i] = static_cast<Position>(found[i] < 0 ? -1 : found[i] + first);
     }
 
-    // Every bucket in (bucket of id i - 1, bucket of id i] starts at i.
-    void fill_starts() {
-        const int64_t size = table_.size;
-        const auto bucket = [&](int64_t i) -> int64_t {
-            if (i < 0) return -1;
-            if (i == size) return table_.buckets + 1;
-            // Words that do not ascend would lead past the directory's end.
-            const int64_t found = (table_.words[width_ * i] - table_.base) >> table_.shift;
-            require(found >= 0 && found < table_.buckets, "words: not ascending");
-            return found;
-        };
-        parallel_ranges(size + 1, 1 << 16, [&](int64_t begin, int64_t end) {
-            int64_t last = bucket(begin - 1);
-            for (int64_t i = begin; i < end; ++i) {
-                const int64_t next = bucket(i);
-                require(next >= last, "words: not ascending");
-                while (last < next) starts_[++last] = static_cast<uint32_t>(i);
-            }
+    int64_t bucket(int64_t i) const {
+        // Words that do not ascend would lead past the directory's end.
+        const int64_t found = (table_.words[width_ * i] - table_.base) >> table_.shift;
+        require(found >= 0 && found < table_.buckets, "words: not ascending");
+        return found;
+    }
+
+    // The first id of bucket b or later.
+    int64_t first_from(int64_t b) const {
+        int64_t low = 0, high = table_.size;
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (bucket(middle) < b) low = middle + 1;
+            else high = middle;
+        }
+        return low;
+    }
+
+    // Each task has some lines, and goes over their ids.
+    void fill_lines() {
+        const int64_t lines = nbytes() / kLineBytes;
+        parallel_ranges(lines, 1 << 11, [&](int64_t begin, int64_t end) {
+            int64_t i = first_from(begin * kSlots);
+            for (int64_t line = begin; line < end; ++line) i = fill_line(line, i);
+            require(i == first_from(end * kSlots), "words: not ascending");
         });
+    }
+
+    // Returns the first id after those of the line's buckets.
+    int64_t fill_line(int64_t line, int64_t i) {
+        uint8_t* const to = lines_.get() + kLineBytes * line;
+        const auto start = static_cast<uint32_t>(i);
+        std::memcpy(to, &start, sizeof start);
+        int64_t next = i < table_.size ? bucket(i) : INT64_MAX;
+        for (int64_t slot = 0, b = line * kSlots; slot < kSlots; ++slot, ++b) {
+            to[sizeof start + slot] = static_cast<uint8_t>(std::min<int64_t>(255, i - start));
+            require(next >= b, "words: not ascending");
+            while (next == b) next = ++i < table_.size ? bucket(i) : INT64_MAX;
+        }
+        return i;
     }
 
     In<uint64_t> words_;
     int width_;
     Table table_;
-    std::unique_ptr<uint32_t[]> starts_;
+    std::unique_ptr<uint8_t[]> lines_;
 };
 
 template <typename Position>

@@ -2,8 +2,13 @@
 //
 // An int64 id is hashed by a bijection, so one word stands for it; a string by two words. The
 // table of n ids is their words in ascending order beside a directory: bucket b, the ids whose
-// first word w has (w - base) >> shift == b, is [starts[b], starts[b + 1]). Hashes are uniform,
-// so a bucket has two to four ids, or one to two of two words; one that has more (crafted ids) is searched by halving.
+// first word w has (w - base) >> shift == b, is found by the directory. Hashes are uniform, so a bucket
+// has one to two ids; of one that has many (crafted ids) the rest is searched by halving.
+//
+// A line of the directory, 64 bytes, is a position and how much later each of kSlots buckets begins,
+// 255 where it is that or more: a search that begins too early only takes longer. So the directory
+// of millions of ids is of about as many bytes and stays near the cores, where one of positions
+// would not.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +17,11 @@
 
 namespace embertide {
 
+constexpr int64_t kLineBytes = 64, kSlots = kLineBytes - 4;
+
 struct Table {
-    const uint64_t* words;   // [size * k], ascending
-    const uint32_t* starts;  // [buckets + 2]; the last bucket is empty, for words outside
+    const uint64_t* words;  // [size * k], ascending
+    const uint8_t* lines;   // [buckets / kSlots + 2]; bucket `buckets` is empty, for words outside
     int64_t size, buckets;
     uint64_t base, span;  // the first word of the first id; the last id's less that
     int shift;
@@ -38,9 +45,5 @@ EMBERTIDE_KERNEL(void, look_up2, const Table& table, const uint64_t* wanted, int
 // The same, hashed on the way.
 EMBERTIDE_KERNEL(void, look_up_integers, const Table& table, const int64_t* ids, int64_t count,
                  int64_t* out)
-EMBERTIDE_KERNEL(void, look_up_strings32, const Table& table, const int32_t* offsets,
-                 const uint8_t* data, int64_t bytes, int64_t count, int64_t* out)
-EMBERTIDE_KERNEL(void, look_up_strings64, const Table& table, const int64_t* offsets,
-                 const uint8_t* data, int64_t bytes, int64_t count, int64_t* out)
 
 }  // namespace embertide

@@ -117,6 +117,19 @@ void sort_words(const std::vector<In<uint64_t>>& given, int width, Vector<uint64
     });
 }
 
+// out[order[i]] = i, of an order of as many places.
+void invert_order(In<uint32_t> order, Vector<int64_t> out) {
+    const int64_t size = out.shape(0);
+    require(static_cast<int64_t>(order.shape(0)) == size, "order: one for each place");
+    parallel_ranges(size, 1 << 16, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+            __builtin_prefetch(out.data() + order.data()[std::min(i + kAhead, end - 1)], 1);
+            require(order.data()[i] < size, "order: outside the places");
+            out.data()[order.data()[i]] = i;
+        }
+    });
+}
+
 // The different ones of [n * width] words, by owner, and each word's place among them.
 // Returns how many each owner has; `unique` is filled from its start.
 std::vector<int64_t> group_words(In<uint64_t> words, int width, int64_t owners,
@@ -266,6 +279,7 @@ void bind_id_groups(nb::module_& m) {
     const auto data = nb::arg("data");
     const auto bounds = nb::arg("bounds").noconvert();
     m.def("sort_words", sort_words, nb::arg("pieces"), width, out, order, NoGil());
+    m.def("invert_order", invert_order, order, out, NoGil());
     m.def("group_words", group_words, words, width, nb::arg("owners"),
           nb::arg("unique").noconvert(), nb::arg("position").noconvert(), NoGil());
     m.def("text_lengths", text_lengths, offsets, data, order, nb::arg("lengths").noconvert(),

@@ -29,9 +29,10 @@ inline uint64_t load(const uint8_t* from) {
     return word;
 }
 
-// The first `count` (1 to 7) bytes, zero-padded; reads all eight where they are in the array.
+// The first `count` (1 to 8) bytes, zero-padded; reads all eight where they are in the array. Ids of
+// 7 and 8 bytes take the same way: branches by length are guessed wrong again and again.
 inline uint64_t load_some(const uint8_t* from, int64_t count, int64_t left) {
-    if (left >= 8) return load(from) & ((uint64_t{1} << (8 * count)) - 1);
+    if (left >= 8) return load(from) & (~uint64_t{0} >> (64 - 8 * count));
     uint64_t word = 0;
     for (int64_t i = 0; i < count; ++i) word |= uint64_t{from[i]} << (8 * i);
     return word;
@@ -42,12 +43,13 @@ inline void hash_string(const uint8_t* data, int64_t begin, int64_t end, int64_t
                         uint64_t* out) {
     const uint64_t length = end - begin;
     uint64_t high = mix(length), low = mix(length ^ kSecond);
-    for (int64_t at = begin; at < end; at += 8) {
-        const uint64_t word =
-            at + 8 <= end ? load(data + at) : load_some(data + at, end - at, bytes - at);
+    const auto add = [&](uint64_t word) {
         high = mix(high ^ word);
         low = mix((low + kSecond) ^ word);
-    }
+    };
+    int64_t at = begin;
+    for (; end - at > 8; at += 8) add(load(data + at));
+    if (at < end) add(load_some(data + at, end - at, bytes - at));
     out[0] = high;
     out[1] = low;
 }
@@ -60,7 +62,7 @@ inline void hash_all(const Offset* offsets, const uint8_t* data, int64_t bytes, 
 }
 
 constexpr int kAhead = 16;  // ids between asking for a place in memory and reading it
-constexpr uint32_t kLong = 16;  // ids in a bucket from which halving is faster than a scan
+constexpr uint32_t kLong = 16;  // ids after which halving is faster than going on
 
 // The first position in [low, high) whose first word is not less than `word`.
 template <int K>
@@ -76,50 +78,62 @@ inline uint32_t lower_bound(const uint64_t* words, uint32_t low, uint32_t high, 
     return low;
 }
 
-template <int K>
-inline int64_t search(const Table& table, uint32_t low, uint32_t high, const uint64_t* wanted) {
-    const uint64_t word = wanted[0], second = wanted[K - 1];
-    if (high - low > kLong) {
-        low = lower_bound<K>(table.words, low, high, word, second);
-        high = low + (low < high);
-    }
-    int64_t found = -1;
-    for (uint32_t at = low; at < high; ++at) {
-        const uint64_t* here = table.words + K * uint64_t{at};
-        if (here[0] == word && here[K - 1] == second) found = at;
-    }
-    return found;
+// Where `line` of the directory begins.
+inline uint32_t start_of(const Table& table, int64_t line) {
+    uint32_t start;
+    __builtin_memcpy(&start, table.lines + kLineBytes * line, sizeof start);
+    return start;
 }
 
-// Three steps of three ids at a time: hash one and ask for its bucket's place in the directory,
+// Of an id whose bucket is in `line` and begins at `low`, or a little later.
+template <int K>
+inline int64_t search(const Table& table, int64_t line, uint32_t low, const uint64_t* wanted) {
+    const uint64_t word = wanted[0], second = wanted[K - 1];
+    const int64_t size = table.size;
+    const int64_t stop = int64_t{low} + kLong < size ? int64_t{low} + kLong : size;
+    int64_t at = low;
+    for (; at < stop; ++at) {
+        const uint64_t* here = table.words + K * at;
+        if (here[0] == word && here[K - 1] == second) return at;
+        if (here[0] > word) return -1;
+    }
+    if (at == size) return -1;
+    const uint32_t end = start_of(table, line + 1);
+    at = lower_bound<K>(table.words, static_cast<uint32_t>(at), end, word, second);
+    const uint64_t* here = table.words + K * at;
+    return at < end && here[0] == word && here[K - 1] == second ? at : -1;
+}
+
+// Three steps of three ids at a time: take one's hash and ask for its bucket's line in the directory,
 // read that of the one kAhead before and ask for the bucket's words, search those of the one before
-// that. So the cache misses of many ids overlap, and hashing hides behind them.
+// that. So the cache misses of many ids overlap.
 template <int K, typename HashOf>
 inline void look_up(const Table& table, int64_t count, const HashOf& hash_of, int64_t* out) {
     constexpr int kRing = 4 * kAhead;
-    uint64_t words[K * kRing], bucket[kRing];
-    uint32_t low[kRing], high[kRing];
+    uint64_t words[K * kRing], line[kRing];
+    uint32_t slot[kRing], low[kRing];
     for (int64_t last = 0; last < count + 2 * kAhead; ++last) {
         if (last < count) {
             const int at = last % kRing;
             hash_of(last, words + K * at);
             const uint64_t offset = words[K * at] - table.base;
-            bucket[at] = offset <= table.span ? offset >> table.shift : table.buckets;
-            __builtin_prefetch(table.starts + bucket[at]);
+            const uint64_t bucket = offset <= table.span ? offset >> table.shift : table.buckets;
+            line[at] = bucket / kSlots;
+            slot[at] = static_cast<uint32_t>(bucket % kSlots);
+            __builtin_prefetch(table.lines + kLineBytes * line[at]);
         }
         const int64_t read = last - kAhead, found = read - kAhead;
         if (read >= 0 && read < count) {
             const int at = read % kRing;
-            low[at] = table.starts[bucket[at]];
-            high[at] = table.starts[bucket[at] + 1];
-            const uint32_t size = high[at] - low[at] > 4 ? 4 : high[at] - low[at];
+            const uint8_t later = table.lines[kLineBytes * line[at] + sizeof low[at] + slot[at]];
+            low[at] = start_of(table, line[at]) + later;
             const uint64_t* first = table.words + K * uint64_t{low[at]};
             __builtin_prefetch(first);
-            __builtin_prefetch(first + K * size - 1);
+            __builtin_prefetch(first + 2 * K - 1);
         }
         if (found >= 0) {
             const int at = found % kRing;
-            out[found] = search<K>(table, low[at], high[at], words + K * at);
+            out[found] = search<K>(table, line[at], low[at], words + K * at);
         }
     }
 }
@@ -132,15 +146,6 @@ inline void look_up_words(const Table& table, const uint64_t* wanted, int64_t co
         to[K - 1] = wanted[K * i + K - 1];
     };
     look_up<K>(table, count, copy, out);
-}
-
-template <typename Offset>
-inline void look_up_strings(const Table& table, const Offset* offsets, const uint8_t* data,
-                            int64_t bytes, int64_t count, int64_t* out) {
-    const auto hash = [&](int64_t i, uint64_t* to) {
-        hash_string(data, offsets[i], offsets[i + 1], bytes, to);
-    };
-    look_up<2>(table, count, hash, out);
 }
 
 }  // namespace
@@ -174,16 +179,6 @@ void look_up2(const Table& table, const uint64_t* wanted, int64_t count, int64_t
 void look_up_integers(const Table& table, const int64_t* ids, int64_t count, int64_t* out) {
     const auto hash = [&](int64_t i, uint64_t* to) { *to = mix(static_cast<uint64_t>(ids[i])); };
     look_up<1>(table, count, hash, out);
-}
-
-void look_up_strings32(const Table& table, const int32_t* offsets, const uint8_t* data,
-                       int64_t bytes, int64_t count, int64_t* out) {
-    look_up_strings(table, offsets, data, bytes, count, out);
-}
-
-void look_up_strings64(const Table& table, const int64_t* offsets, const uint8_t* data,
-                       int64_t bytes, int64_t count, int64_t* out) {
-    look_up_strings(table, offsets, data, bytes, count, out);
 }
 
 }  // namespace embertide::EMBERTIDE_ISA

@@ -10,6 +10,7 @@
 #include "bytes.hpp"
 #include "parquet_pages.hpp"
 #include "snappy.hpp"
+#include "varint.hpp"
 
 namespace embertide {
 namespace {
@@ -52,12 +53,7 @@ public:
 private:
     void begin_run() {
         uint64_t head = 0;
-        for (int shift = 0;; shift += 7) {
-            require(in_.size() > 0 && shift < 35, "page: too few indices");
-            const uint8_t next = *in_.begin++;
-            head |= uint64_t{next & 0x7fu} << shift;
-            if (!(next & 0x80)) break;
-        }
+        require(read_varint(in_.begin, in_.end, 5, head), "page: too few indices");
         run_ = static_cast<int64_t>(head >> 1);
         packed_ = head & 1;
         require(run_ > 0, "page: an empty run");

@@ -8,6 +8,7 @@
 
 #include "arrays.hpp"
 #include "snappy.hpp"
+#include "varint.hpp"
 
 namespace embertide {
 namespace {
@@ -31,13 +32,8 @@ struct Compact {
     }
     uint64_t varint() {
         uint64_t value = 0;
-        for (int shift = 0; shift < 64; shift += 7) {
-            const uint8_t next = byte();
-            value |= uint64_t{next & 0x7fu} << shift;
-            if (!(next & 0x80)) return value;
-        }
-        good = false;
-        return 0;
+        good &= read_varint(at, end, 10, value);
+        return good ? value : 0;
     }
     int64_t number() {
         const uint64_t value = varint();

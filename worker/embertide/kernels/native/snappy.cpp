@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "varint.hpp"
+
 namespace embertide {
 namespace {
 
@@ -47,12 +49,7 @@ void copy_back(uint8_t* out, uint64_t offset, uint64_t length) {
 bool unpack_snappy(const uint8_t* in, int64_t given, uint8_t* out, int64_t size) {
     const uint8_t* const end = in + given;
     uint64_t told = 0;
-    for (int shift = 0;; shift += 7) {
-        if (in >= end || shift > 28) return false;
-        told |= uint64_t{*in & 0x7fu} << shift;
-        if (!(*in++ & 0x80)) break;
-    }
-    if (told != static_cast<uint64_t>(size)) return false;
+    if (!read_varint(in, end, 5, told) || told != static_cast<uint64_t>(size)) return false;
     uint8_t* const begin = out;
     uint8_t* const stop = out + size;
     while (in < end) {

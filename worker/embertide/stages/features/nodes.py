@@ -94,6 +94,10 @@ def _dense_ids(ctx: RunContext, nodes: LoadedNodes) -> npt.NDArray[np.int64]:
     Collective: every rank must call.
     """
     ids, raw = nodes.ids, nodes.raw
+    if nodes.node.table is None and isinstance(ids, HashedIds):
+        given = ids.given()
+        if given is not None:
+            return given
     unknown, first, at = 0, None, 0
     # Nobody reads a single array of numbers again.
     in_place = len(raw.ids) == 1 and isinstance(raw.ids[0], np.ndarray)
