@@ -25,7 +25,7 @@ _READERS_AFAR, _BYTES_AFAR = 8, 64 << 20
 """Splits of a store that is far away which are read at once, and what they may hold together."""
 _STREAMED_BYTES = 24 << 20
 """Of a file that is read on and on: the ranges that it holds."""
-_COMING_BYTES = 20 << 20
+_COMING_BYTES = 24 << 20
 """Of columns that arrive, at most: of eight ranges of 4 MiB, what is not yet where it belongs.
 Measured."""
 
