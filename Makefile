@@ -112,7 +112,7 @@ lint: $(STAMP)
 	@$(BIN)/hadolint docker/*.Dockerfile
 
 # The kernels' tests with a build that stops at the first access out of bounds or undefined step.
-# Its message goes to a file, shown at the end: what pytest captured is lost as the process ends.
+# Python's output alone is captured: a sanitizer's message would be lost as it ends the process.
 # Python itself is not instrumented, so the sanitizers' runtime is loaded before it.
 SANITIZED := .cache/sanitized
 # The code of each instruction set is tested; one that the processor lacks is replaced by a lesser.
@@ -135,13 +135,12 @@ sanitize-anew:
 	  --config-setting cmake.define.EMBERTIDE_SANITIZE=ON
 	@cd $(SANITIZED) && rm -f _native*.so && $(CURDIR)/$(BIN)/python -m zipfile -e embertide-*.whl wheel \
 	  && mv wheel/embertide/kernels/native/_native*.so . && rm -rf wheel
-	@for isa in $(ISAS); do rm -f $(SANITIZED)/message.*; \
+	@for isa in $(ISAS); do \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/$(SANITIZED)/message \
-	  UBSAN_OPTIONS=print_stacktrace=1:log_path=$(CURDIR)/$(SANITIZED)/message \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  EMBERTIDE_NATIVE="$$(ls $(SANITIZED)/_native*.so)" EMBERTIDE_ISA=$$isa \
-	  $(BIN)/python -m pytest -q -p no:cacheprovider $(JOBS) -k "not fallback" tests/unit/test_native*.py $(ARGS) \
-	  || { failed=$$?; cat $(SANITIZED)/message.* 2>/dev/null; exit $$failed; }; done
+	  $(BIN)/python -m pytest -q -p no:cacheprovider --capture=sys $(JOBS) -k "not fallback" \
+	  tests/unit/test_native*.py $(ARGS) || exit; done
 
 format: $(STAMP)
 	@$(BIN)/ruff format
