@@ -62,7 +62,7 @@ def prepare(
     inputs = list_inputs(storage, job)
     on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
     on_listed()
-    begin_to_read(_first_read(inputs), _FIRST_BYTES)
+    begin_to_read(first_read(inputs), _FIRST_BYTES)
     # Waits for the fork server's imports.
     with folder.following(on_progress):
         estimate = call(plan_run, job, inputs, grid, workers, folder)
@@ -81,7 +81,7 @@ def prepare(
     return estimate
 
 
-def _first_read(inputs: Inputs) -> list[str]:
+def first_read(inputs: Inputs) -> list[str]:
     """The objects that a run reads first: features, and the ids beside them."""
     pairs = ((split.uri, split.ids_uri) for split in inputs.features)
     return list(dict.fromkeys(uri for pair in pairs for uri in pair if uri is not None))
