@@ -45,8 +45,8 @@ def test_readers_beyond_the_threads_are_planned(tmp_path: Path) -> None:
     more = {stage: round((afar[stage] - here[stage]) / MIB) for stage in here}
     # Eight and four readers, what comes for them, and what their threads hold of files.
     client, threads = 20, 2 * 18
-    assert more.pop("features") == client + 8 * 4 + 24 - threads
-    assert more.pop("ingest") == client + 4 * 16 + 24 - threads
+    assert more.pop("features") == client + 8 * 4 + 32 - threads
+    assert more.pop("ingest") == client + 4 * 16 + 32 - threads
     assert set(more.values()) == {client}
 
 

@@ -25,8 +25,8 @@ _READERS_AFAR, _BYTES_AFAR = 8, 64 << 20
 """Splits of a store that is far away which are read at once, and what they may hold together."""
 _STREAMED_BYTES = 24 << 20
 """Of a file that is read on and on: the ranges that it holds."""
-_COMING_BYTES = 24 << 20
-"""Of columns that arrive, at most: of eight ranges of 4 MiB, what is not yet where it belongs.
+_COMING_BYTES = 32 << 20
+"""Of columns that arrive, at most: eight ranges of 4 MiB, one for each request.
 Measured."""
 
 
