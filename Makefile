@@ -112,6 +112,7 @@ lint: $(STAMP)
 	@$(BIN)/hadolint docker/*.Dockerfile
 
 # The kernels' tests with a build that stops at the first access out of bounds or undefined step.
+# Python's output alone is captured: a sanitizer's message would be lost as it ends the process.
 # Python itself is not instrumented, so the sanitizers' runtime is loaded before it.
 SANITIZED := .cache/sanitized
 # The code of each instruction set is tested; one that the processor lacks is replaced by a lesser.
@@ -136,9 +137,10 @@ sanitize-anew:
 	  && mv wheel/embertide/kernels/native/_native*.so . && rm -rf wheel
 	@for isa in $(ISAS); do \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 EMBERTIDE_NATIVE="$$(ls $(SANITIZED)/_native*.so)" EMBERTIDE_ISA=$$isa \
-	  $(BIN)/python -m pytest -q -p no:cacheprovider $(JOBS) -k "not fallback" tests/unit/test_native*.py $(ARGS) \
-	  || exit; done
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	  EMBERTIDE_NATIVE="$$(ls $(SANITIZED)/_native*.so)" EMBERTIDE_ISA=$$isa \
+	  $(BIN)/python -m pytest -q -p no:cacheprovider --capture=sys $(JOBS) -k "not fallback" \
+	  tests/unit/test_native*.py $(ARGS) || exit; done
 
 format: $(STAMP)
 	@$(BIN)/ruff format

@@ -3,7 +3,8 @@
     .venv/bin/python -m benchmarks.files --scale 18 --features npy parquet
 
 Ours are the stages ``features`` and ``publish`` of a whole run on one worker, from cold files:
-rows are checked, what is written is read back and verified, and a version is published. The
+rows are checked, what is written is read back and verified, and a version is published. The disk
+begins with the first 256 MiB of features while the run starts, before its stages are timed. The
 plain script (``peers/plain_files.py``) reads the same files into memory on all cores, writes the
 rows as npy with their SHA-256, and syncs.
 """

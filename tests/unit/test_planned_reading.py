@@ -42,12 +42,38 @@ def test_readers_beyond_the_threads_are_planned(tmp_path: Path) -> None:
         return planned_memory(graph, program, None, threads=2)
 
     here, afar = planned("file"), planned("s3")
-    more = {stage: (afar[stage] - here[stage]) // MIB for stage in here}
+    more = {stage: round((afar[stage] - here[stage]) / MIB) for stage in here}
     # Eight and four readers, what comes for them, and what their threads hold of files.
     client, threads = 20, 2 * 18
-    assert more.pop("features") == client + 8 * 4 + 8 * 4 - threads
-    assert more.pop("ingest") == client + 4 * 16 + 40 - threads
+    assert more.pop("features") == client + 8 * 4 + 32 - threads
+    assert more.pop("ingest") == client + 4 * 16 + 32 - threads
     assert set(more.values()) == {client}
+
+
+def test_rows_that_no_reader_has_begun_with_are_not_planned_beside_the_others(
+    tmp_path: Path,
+) -> None:
+    job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
+    inputs = list_inputs(storage, job)
+    program = read_model(storage, job.spec.model.uri)
+    ((name, nodes),) = inputs.by_nodes.items()
+    uri = nodes.features[0].uri.replace("file", "s3")
+
+    def planned(splits: int) -> int:
+        rows = 80 * MIB // (4 * nodes.width) // splits
+        many = [
+            replace(
+                nodes.features[0], uri=uri, size=20 * MIB, start=at * rows, stop=(at + 1) * rows
+            )
+            for at in range(splits)
+        ]
+        given = replace(inputs, by_nodes={name: replace(nodes, features=many)})
+        graph = plan_graph(job, given, program, GridShape(), in_place=True)
+        return round(planned_memory(graph, program, None, threads=2)["features"] / MIB)
+
+    # Three are read at once. Of four, the last one's place is untouched until they are there.
+    assert planned(3) - planned(4) == 80 // 4
+    assert planned(3) == planned(6)
 
 
 def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
@@ -66,5 +92,6 @@ def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
         return round((there - here) / MIB)
 
     client = 20
-    assert more(8) == client + 8
-    assert more(100) == client + 32
+    writer = 4
+    assert more(8) == client + writer + 8
+    assert more(100) == client + writer + 32

@@ -15,6 +15,7 @@ from embertide.errors import ObjectMissing, OutputError, StorageError
 from embertide.storage import local
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
+from embertide.storage.reading_ahead import begin_to_read
 from embertide.storage.write_back import begin_write_back
 from tests.support.storage_contract import StorageContract
 
@@ -251,3 +252,21 @@ def test_the_system_takes_a_file_and_nothing_else(tmp_path: Path) -> None:
     finally:
         os.close(read)
         os.close(write)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="other systems have no such call")
+def test_the_disk_begins_with_files_in_their_order_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    def advise(file: int, start: int, length: int, advice: int) -> None:
+        begun.append((Path(f"/proc/self/fd/{file}").readlink().name, start, length, advice))
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    for name in "abc":
+        (tmp_path / name).write_bytes(bytes(1000))
+    uris = [f"file://{tmp_path}/{name}" for name in ("a", "missing", "b", "c")]
+    assert begin_to_read(["s3://bucket/x", *uris], 1500) == 1500
+    will_need = os.POSIX_FADV_WILLNEED
+    assert begun == [("a", 0, 1000, will_need), ("b", 0, 500, will_need)]

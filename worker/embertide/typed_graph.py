@@ -7,6 +7,7 @@ each.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -21,12 +22,14 @@ from embertide.planning.growth import Growth
 from embertide.planning.inputs import Inputs
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.shuffle import Edges
+from embertide.readers.pool import are_afar
 from embertide.readers.splits import assign_splits
 from embertide.spec.relations import Relation
 from embertide.stages.csr import build_graph, choose_ranges
 from embertide.stages.features import LoadedNodes, load_nodes, locate_features
 from embertide.stages.ingest import Ends, ingest, reverse
 from embertide.steps import Program
+from embertide.telemetry.memory import arrow_on_the_heap
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,12 @@ def load_types(ctx: RunContext, inputs: Inputs) -> dict[str, LoadedNodes]:
     given = ctx.job.spec.input.nodes
     splits = [inputs.by_nodes[node.name] for node in given]
     shares = ctx.parts([max(1, of_type.feature_rows) for of_type in splits])
-    return {
-        node.name: load_nodes(share, node, of_type)
-        for share, node, of_type in zip(shares, given, splits, strict=True)
-    }
+    afar = are_afar([*inputs.features, *inputs.table])
+    with arrow_on_the_heap() if afar else nullcontext():
+        return {
+            node.name: load_nodes(share, node, of_type)
+            for share, node, of_type in zip(shares, given, splits, strict=True)
+        }
 
 
 def ingest_types(

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from embertide.planning.inputs import Inputs
     from embertide.storage.protocol import Storage
 
+_FIRST_BYTES = 256 << 20
+"""Of files that the disk reads while the workers' process imports: more would not be there yet."""
+
 
 def prepare(
     folder: RunFolder,
@@ -54,10 +57,12 @@ def prepare(
     """
     from embertide.planning.inputs import list_inputs
     from embertide.planning.order import WorkOrder
+    from embertide.storage.reading_ahead import begin_to_read
 
     inputs = list_inputs(storage, job)
     on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
     on_listed()
+    begin_to_read(first_read(inputs), _FIRST_BYTES)
     # Waits for the fork server's imports.
     with folder.following(on_progress):
         estimate = call(plan_run, job, inputs, grid, workers, folder)
@@ -74,6 +79,12 @@ def prepare(
     )
     folder.write_job(job)
     return estimate
+
+
+def first_read(inputs: Inputs) -> list[str]:
+    """The objects that a run reads first: features, and the ids beside them."""
+    pairs = ((split.uri, split.ids_uri) for split in inputs.features)
+    return list(dict.fromkeys(uri for pair in pairs for uri in pair if uri is not None))
 
 
 def plan_run(

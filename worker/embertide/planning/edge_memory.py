@@ -17,6 +17,8 @@ _MAPPING_BYTES = 128 << 20
 """At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
 _MAPPED_EDGE_BYTES = 56
 """Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
+_TEXT_AFAR_BYTES = 20 << 20
+"""At most, of columns of strings beside what arrives of them from a store that is far away."""
 _ROUND_ID_BYTES = 96
 """Of a string id that is asked for: hashes and places of this round and the last, and a table."""
 _END_COLUMNS = 3
@@ -50,10 +52,12 @@ def ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
         ends = (relation.relation.source, relation.relation.destination)
         # Alone, each reader looks up a small batch of its own.
         hashed = size.workers > 1 and any(kinds[name] != "dense" for name in ends)
-        mapped = _mapping(size, text=any(kinds[name] == "string" for name in ends))
+        text = any(kinds[name] == "string" for name in ends)
         held = held_afar(relation.splits, size.workers, threads)
-        # Readers wait while ids are looked up.
-        coming = mapped if hashed else coming_from_afar(relation.splits, held)
+        coming: float = coming_from_afar(relation.splits, held) + text * min(_TEXT_AFAR_BYTES, held)
+        if hashed:
+            # Readers wait while ids are looked up.
+            coming = _mapping(size, text=text)
         beside = coming + max(_reading(relation, size, threads), float(held))
         peak = max(peak, before + max(beside, buffers))
     return peak

@@ -20,7 +20,7 @@ from embertide.planning.edge_memory import (
 from embertide.planning.graph import PlannedGraph, PlannedType
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.primitives.directory import LOCATED_ROWS
-from embertide.readers.pool import are_afar, coming_from_afar, held_afar
+from embertide.readers.pool import are_afar, coming_from_afar, held_afar, readers
 from embertide.steps.program import Program
 
 _STAGED = ("csr", "infer", "publish")
@@ -33,6 +33,8 @@ _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
 _AFAR_BYTES = 20 << 20
 """Of a client of a store that is far away, its connections and threads: measured."""
+_WRITER_BYTES = 22 << 20
+"""Of the thread that writes to such a store, and of what it waits for: measured."""
 _UPLOADED_BYTES = 32 << 20
 """At most, of parts of an upload, and of the ranges that are read back."""
 _ORDER_BYTES = 4
@@ -93,10 +95,10 @@ def planned_memory(
         for name, result in program.results.items()
     )
     buffering = min(threads, _BUFFERING_THREADS)
-    writing = _THREAD_BYTES + _uploading(graph, program) if uploads else 0.0
+    writing = _WRITER_BYTES + _uploading(graph, program) if uploads else 0.0
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     stages = {
-        "features": _loading(held) + max(buffers, _fetched_rows(graph, threads)),
+        "features": _loading(held) + max(float(buffers), _fetched_rows(graph, threads)),
         "ingest": loaded + ingesting(graph, threads, buffers),
         "csr": loaded + max(sorting(graph), csrs) + max(own, _locating(graph)) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
@@ -207,11 +209,25 @@ def _is_afar(graph: PlannedGraph) -> bool:
     )
 
 
-def _fetched_rows(graph: PlannedGraph, threads: int) -> int:
-    """Of features that are on their way from a store that is far away."""
-    of_types = [one.splits.features for one in graph.types.values()]
-    held = [held_afar(splits, graph.size.grid.workers, threads) for splits in of_types]
-    return max(h + coming_from_afar(splits, h) for h, splits in zip(held, of_types, strict=True))
+def _fetched_rows(graph: PlannedGraph, threads: int) -> float:
+    """Of features that are on their way from a store that is far away.
+
+    Less those that no reader has begun with by then, whose places nobody has touched.
+    """
+    return max(_fetched_of_type(name, graph, threads) for name in graph.types)
+
+
+def _fetched_of_type(name: str, graph: PlannedGraph, threads: int) -> float:
+    splits, workers = graph.types[name].splits, graph.size.grid.workers
+    held = held_afar(splits.features, workers, threads)
+    if not held:
+        return 0.0
+    ours, at_once = -(-len(splits.features) // workers), readers(splits.features, threads)
+    last = ours % at_once if ours > at_once else 0
+    values = float(FLOAT_BYTES) * splits.width * splits.feature_rows / workers
+    fetched = held + coming_from_afar(splits.features, held)
+    # While most are read, or while the last ones are.
+    return max(fetched - values * last / ours, fetched * last / at_once)
 
 
 def _locating(graph: PlannedGraph) -> float:

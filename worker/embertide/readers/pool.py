@@ -25,9 +25,9 @@ _READERS_AFAR, _BYTES_AFAR = 8, 64 << 20
 """Splits of a store that is far away which are read at once, and what they may hold together."""
 _STREAMED_BYTES = 24 << 20
 """Of a file that is read on and on: the ranges that it holds."""
-_COMING_BYTES = 40 << 20
-"""Of columns that arrive, at most: eight ranges of 4 MiB, some of them twice while they are
-received. Measured."""
+_COMING_BYTES = 32 << 20
+"""Of columns that arrive, at most: eight ranges of 4 MiB, one for each request.
+Measured."""
 
 
 def readers(splits: Sequence[Split], threads: int) -> int:

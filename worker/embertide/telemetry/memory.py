@@ -10,7 +10,8 @@ import ctypes
 import gc
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -60,6 +61,22 @@ def return_large_arrays() -> None:
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+@contextmanager
+def arrow_on_the_heap() -> Iterator[None]:
+    """Let arrow take its buffers from the C heap meanwhile; one block at a time in a process.
+
+    Its own allocator keeps what each thread has freed for a second: of readers that mostly wait
+    for a store, several times what they hold. What the heap keeps goes back at the end.
+    """
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
+        release_memory()
 
 
 def release_memory() -> None:

@@ -18,7 +18,6 @@ import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from itertools import cycle
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -35,7 +34,8 @@ PartIds = Literal["int64", "string"]
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [n]``, or a ``pa.LargeStringArray`` of n strings."""
 
-_READ_BYTES = 4 << 20
+_READ_BYTES = 256 << 10
+"""Of a part that is read back: it stays in the processor's cache until it is hashed."""
 
 
 @dataclass(frozen=True)
@@ -241,15 +241,8 @@ def _verify_object(storage: Storage, uri: str, size: int, sha256: str) -> None:
 
 
 def _sha256(file: Any) -> str:
-    """Of all that can be read, in hex; one piece is hashed while the next one is read."""
-    found = hashlib.sha256()
-    pieces = memoryview(bytearray(_READ_BYTES)), memoryview(bytearray(_READ_BYTES))
-    with ThreadPoolExecutor(1, "hash") as aside:
-        hashed = aside.submit(found.update, b"")
-        for piece in cycle(pieces):
-            got = file.readinto(piece)
-            hashed.result()
-            if not got:
-                return found.hexdigest()
-            hashed = aside.submit(found.update, piece[:got])
-    raise AssertionError("a file ends")
+    """Of all that can be read, in hex; a store that is far away is read ahead meanwhile."""
+    found, piece = hashlib.sha256(), memoryview(bytearray(_READ_BYTES))
+    while got := file.readinto(piece):
+        found.update(piece[:got])
+    return found.hexdigest()
