@@ -33,7 +33,7 @@ _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
 _AFAR_BYTES = 20 << 20
 """Of a client of a store that is far away, its connections and threads: measured."""
-_WRITER_BYTES = 22 << 20
+_WRITER_BYTES = 18 << 20
 """Of the thread that writes to such a store, and of what it waits for: measured."""
 _UPLOADED_BYTES = 32 << 20
 """At most, of parts of an upload, and of the ranges that are read back."""

@@ -25,8 +25,8 @@ _READERS_AFAR, _BYTES_AFAR = 8, 64 << 20
 """Splits of a store that is far away which are read at once, and what they may hold together."""
 _STREAMED_BYTES = 24 << 20
 """Of a file that is read on and on: the ranges that it holds."""
-_COMING_BYTES = 32 << 20
-"""Of columns that arrive, at most: eight ranges of 4 MiB, one for each request.
+_COMING_BYTES = 24 << 20
+"""Of columns that arrive, at most: six ranges of 4 MiB of the eight that are asked for at a time.
 Measured."""
 
 
