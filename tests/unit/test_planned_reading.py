@@ -45,8 +45,8 @@ def test_readers_beyond_the_threads_are_planned(tmp_path: Path) -> None:
     more = {stage: round((afar[stage] - here[stage]) / MIB) for stage in here}
     # Eight and four readers, what comes for them, and what their threads hold of files.
     client, threads = 20, 2 * 18
-    assert more.pop("features") == client + 8 * 4 + 32 - threads
-    assert more.pop("ingest") == client + 4 * 16 + 32 - threads
+    assert more.pop("features") == client + 8 * 4 + 24 - threads
+    assert more.pop("ingest") == client + 4 * 16 + 24 - threads
     assert set(more.values()) == {client}
 
 
@@ -92,6 +92,5 @@ def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
         return round((there - here) / MIB)
 
     client = 20
-    writer = 4
-    assert more(8) == client + writer + 8
-    assert more(100) == client + writer + 32
+    assert more(8) == client + 8
+    assert more(100) == client + 32

@@ -33,8 +33,6 @@ _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
 _AFAR_BYTES = 20 << 20
 """Of a client of a store that is far away, its connections and threads: measured."""
-_WRITER_BYTES = 18 << 20
-"""Of the thread that writes to such a store, and of what it waits for: measured."""
 _UPLOADED_BYTES = 32 << 20
 """At most, of parts of an upload, and of the ranges that are read back."""
 _ORDER_BYTES = 4
@@ -95,7 +93,7 @@ def planned_memory(
         for name, result in program.results.items()
     )
     buffering = min(threads, _BUFFERING_THREADS)
-    writing = _WRITER_BYTES + _uploading(graph, program) if uploads else 0.0
+    writing = _THREAD_BYTES + _uploading(graph, program) if uploads else 0.0
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     stages = {
         "features": _loading(held) + max(float(buffers), _fetched_rows(graph, threads)),
