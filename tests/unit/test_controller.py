@@ -145,7 +145,7 @@ class TestOldPicture:
 def test_a_conflict_reads_the_job_again_and_goes_on(server: ApiServer) -> None:
     """The watches are dead, so only reading again shows the change."""
     server.put(JOBS, job("a"))
-    controller = make_controller(server, resync_seconds=20)
+    controller = make_controller(server, resync_seconds=600)
     with live(controller):
         wait_for(lambda: started(server, "a"))
         controller.cache.stop()

@@ -127,7 +127,7 @@ def test_more_splits_of_a_store_that_is_far_away_are_read_at_once(
 def test_columns_that_are_fetched_whole_are_held_whole(size: int, held: int) -> None:
     some = [replace(split, row_groups=(0,)) for split in splits("s3://shop/x", 20, size * MIB)]
     assert held_afar(some, 20, 1) == held * MIB
-    assert coming_from_afar(some, held * MIB) == min(32, held) * MIB
+    assert coming_from_afar(some, held * MIB) == min(24, held) * MIB
     assert coming_from_afar(splits("s3://shop/x", 20, size * MIB), held * MIB) == 0
 
 

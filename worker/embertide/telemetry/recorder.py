@@ -118,14 +118,26 @@ class NullRecorder:
 
 
 class Uncounted(NullRecorder):
-    """Discards transfers, which are counted elsewhere; seconds of waiting are those of meetings."""
+    """Discards transfers, which are counted elsewhere.
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    Args:
+        timed: seconds belong to the labels that those are counted under; else they are of meetings.
+    """
 
-    def waited(self, _label: Label, seconds: float) -> None:
-        """Add seconds that belong to no label."""
-        self._recorder.met(seconds)
+    def __init__(self, recorder: Recorder, *, timed: bool) -> None:
+        self._recorder, self._timed = recorder, timed
+
+    def waited(self, label: Label, seconds: float) -> None:
+        """Pass it on, or add seconds that belong to no label."""
+        if self._timed:
+            self._recorder.waited(label, seconds)
+        else:
+            self._recorder.met(seconds)
+
+    def computed(self, label: Label, seconds: float) -> None:
+        """Pass it on, or discard it."""
+        if self._timed:
+            self._recorder.computed(label, seconds)
 
     def met(self, seconds: float) -> None:
         """Pass it on."""
