@@ -20,10 +20,12 @@ from embertide.primitives.directory import look_up, look_up_in_place
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shown
 from embertide.primitives.landing_in_place import RowProduct, land_in_place
+from embertide.steps import Aggregate, Linear, Program, tensors
 from embertide.telemetry.memory import allocated_bytes
 from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
 from tests.support.tasks import embed_all
+from tests.support.world import NODES, Rank, make_features, make_graph, make_job
 
 pytestmark = [
     pytest.mark.distributed,
@@ -84,6 +86,35 @@ def _look_up(exchange: Exchange) -> tuple[list[float], list[float]]:
 def test_tables_are_read_where_they_stand() -> None:
     for rank, (asked, seen) in enumerate(on_grid(3, 1, _look_up)):
         assert asked == seen == [7, 0, 2, 5 - rank, 7]
+
+
+def _sum_first(exchange: Exchange) -> int:
+    """Rows of a layer of GCN as wide as its features, of which no product may go to its owner."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a product was made before the sum")
+
+    program = Program(
+        steps=(
+            Linear(out="h", layer=0, x="x", weight="w"),
+            Aggregate(out="a", layer=0, x="h", norm="both"),
+        ),
+        params={"w": torch.eye(8)},
+        widths={"x": 8, "h": 8, "a": 8},
+        layers=1,
+        results={"": "a"},
+    )
+    rank, usual = Rank(exchange, make_graph(), make_job()), tensors.land_in_place
+    tensors.land_in_place = refuse
+    try:
+        return len(rank.embed(program, make_features(8)))
+    finally:
+        tensors.land_in_place = usual
+
+
+@pytest.mark.parametrize("grid", [(3, 1), (1, 3), (3, 2)])
+def test_features_are_summed_where_they_were_loaded(grid: tuple[int, int]) -> None:
+    assert sum(on_grid(*grid, _sum_first)) == NODES
 
 
 def _land(exchange: Exchange) -> list[float]:

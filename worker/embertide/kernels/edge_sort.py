@@ -44,13 +44,16 @@ def bucket_count(rows: int) -> int:
 def key_bytes(shift: int, nodes: int, features: int = 0) -> int:
     """Of a packed edge in its bucket: 4 where its column and its row in the bucket fit, else 8.
 
+    Numpy sorts all buckets at once, which takes whole words.
+
     Args:
         shift: see :func:`bucket_shift`.
         nodes: N, of the columns.
         features: K of each edge, with which whole words are sorted.
     """
     fits = column_bits(nodes) + shift <= _NARROW_BITS
-    return 4 if fits and nodes < 2**31 and not features else 8
+    whole = native.lib is None or features > 0 or nodes >= 2**31
+    return 4 if fits and not whole else 8
 
 
 def pack(rows: Ids, cols: Ids, nodes: int) -> Keys:
@@ -148,8 +151,7 @@ class EdgeSorter:
         self._cursors = self._starts[:-1].copy()
         self._shift, self._first, self._rows, self._nodes = shift, first, rows, nodes
         edges = int(self._starts[-1])
-        # Numpy sorts all at once, which takes whole words.
-        narrow = native.lib is not None and key_bytes(shift, nodes, features) == 4
+        narrow = key_bytes(shift, nodes, features) == 4
         self._keys: Keys = empty_array((edges,), np.uint32 if narrow else np.int64)
         self._weights = empty_array((edges,), np.float32) if weighted else None
         self._features = empty_array((edges, features), np.float32) if features else None

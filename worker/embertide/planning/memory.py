@@ -95,12 +95,14 @@ def planned_memory(
     buffering = min(threads, _BUFFERING_THREADS)
     writing = _THREAD_BYTES + _uploading(graph, program) if uploads else 0.0
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
+    # Readers of what is far away have given their buffers back.
+    kept_by_readers = left if _is_afar(graph) else buffers
     stages = {
         "features": _loading(held) + max(float(buffers), _fetched_rows(graph, threads)),
         "ingest": loaded + ingesting(graph, threads, buffers),
         "csr": loaded + max(sorting(graph), csrs) + max(own, _locating(graph)) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
-        "publish": own + (0.0 if gpu else results) + max(float(buffers), writing),
+        "publish": own + (0.0 if gpu else results) + max(float(kept_by_readers), writing),
     }
     if gpu:
         stages |= {name: stages[name] + PINNED_BYTES for name in _STAGED}

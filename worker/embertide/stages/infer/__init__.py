@@ -14,7 +14,7 @@ from embertide.grid import RowRanges
 from embertide.layouts import ROW_TYPES, Loaded
 from embertide.primitives.merging import Merging
 from embertide.stages.infer.whole_rows import (
-    SliceCount,
+    GridCount,
     graphs_by_rows,
     in_order_of_one,
     moves_of_grid,
@@ -62,7 +62,7 @@ def infer(
         exchange = exchange.whole_rows()
         ranges = {name: of_type.whole_rows() for name, of_type in ranges.items()}
         graphs = graphs_by_rows(program, graphs, exchange)
-        SliceCount(sliced, *given, options.group_bytes, row_type.itemsize).count(moves)
+        GridCount(sliced, *given, options.group_bytes, row_type.itemsize).count(moves)
         program = in_order_of_one(program)
     execution = Execution(
         exchange=exchange,

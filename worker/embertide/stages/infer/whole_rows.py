@@ -127,7 +127,7 @@ def _by_rows(graph: LayerGraph, exchange: Exchange) -> LayerGraph:
 
 
 @dataclass(frozen=True)
-class SliceCount:
+class GridCount:
     """Counts what would have moved on the job's grid.
 
     Attributes:
@@ -183,6 +183,7 @@ class SliceCount:
         ranges, locations = self.ranges[of_type], self.locations[of_type]
         channel = self.exchange.channel("world", "features", view.layer, (view.relation,))
         if move.scaled:
+            # Of factors, in whose place are zeros: asking tells how many go to whom.
             look_up(channel, ranges, torch.zeros(len(locations)), self.loaded[of_type].ids)
         holders = LoadedHolders(
             channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long()
