@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
-from embertide.launch.sequence import first_read
+from embertide.launch.run_folder import RunFolder
+from embertide.launch.sequence import first_read, prepare
 from embertide.planning.inputs import list_inputs
 from embertide.spec.manifest import load_manifest
+from embertide.storage import reading_ahead
 from embertide.storage.opening import open_storage
 from embertide.telemetry.memory import arrow_on_the_heap
 from tests.support.small_job import SmallJob
@@ -29,3 +32,25 @@ def test_features_and_their_ids_are_read_first_each_object_once(tmp_path: Path) 
     uri, split = nodes.features[0].uri, replace(nodes.features[0], ids_uri="file:///ids")
     given = replace(inputs, by_nodes={name: replace(nodes, features=[split, split])})
     assert first_read(given) == [uri, "file:///ids"]
+
+
+def test_the_disk_begins_before_anything_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(uris: list[str], most_bytes: int) -> None:
+        assert most_bytes > 0
+        raise InterruptedError(*uris)
+
+    monkeypatch.setattr(reading_ahead, "begin_to_read", begin)
+    job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
+    with pytest.raises(InterruptedError) as reached:
+        prepare(
+            RunFolder(tmp_path),
+            job,
+            storage,
+            version="20261121T120000Z-abcdef",
+            grid=None,
+            on_progress=lambda _progress: None,
+            on_planned=lambda _estimate: None,
+        )
+    assert list(reached.value.args) == first_read(list_inputs(storage, job))
