@@ -218,7 +218,7 @@ def _fork(exchange: Exchange) -> bool:
     child = os.fork()
     if child == 0:
         own = memory.empty((16 * MIB // 4,)).fill_(2)
-        private = native.lib.place_in_file(own.data_ptr()) < 0
+        private = not native.lib.place_in_file(own.data_ptr(), own.nbytes)
         del tensor, own
         memory.release_idle()
         os._exit(0 if private else 1)

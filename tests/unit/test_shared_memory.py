@@ -45,4 +45,5 @@ def test_parts_begin_at_pages_and_lie_within(part: tuple[int, int, int, int]) ->
 
 
 def test_memory_that_is_not_shared_is_in_no_file() -> None:
-    assert native.lib.place_in_file(memory.empty((1 << 22,)).data_ptr()) == -1
+    own = memory.empty((1 << 22,))
+    assert native.lib.place_in_file(own.data_ptr(), own.nbytes) == []

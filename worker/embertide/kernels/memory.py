@@ -22,6 +22,9 @@ _LEAST_BYTES = 8 << 20
 """Below this, rounding up to huge pages of 2 MiB would cost more than they bring."""
 
 
+Place = tuple[int, int]
+"""Offset and bytes of a part of a file."""
+
 _PAGE_BYTES = mmap.PAGESIZE
 _LINE_BYTES = 64
 
@@ -103,26 +106,25 @@ def shared_file() -> int | None:
 
 def share() -> None:
     """Take large tensors from the shared file from now on, in this process."""
-    release_idle()
     native.lib.use_shared_file()
 
 
-def place_in_file(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """A contiguous tensor in the shared file, and where it begins there.
+def place_in_file(tensor: torch.Tensor) -> tuple[torch.Tensor, list[Place]]:
+    """A contiguous tensor in the shared file, and the parts of the file that it is, in order.
 
     The tensor itself if it begins a page of the file; else a copy, which the caller keeps alive.
     """
     if tensor.is_contiguous():
-        place = native.lib.place_in_file(tensor.data_ptr())
-        if place >= 0 and place % _PAGE_BYTES == 0:
-            return tensor, place
+        places = native.lib.place_in_file(tensor.data_ptr(), tensor.nbytes)
+        if places and places[0][0] % _PAGE_BYTES == 0:
+            return tensor, places
     size = max(1, tensor.nbytes)
     pages = torch.from_numpy(native.lib.huge_pages(size))
     copy = pages[: tensor.nbytes].view(tensor.dtype).view(tensor.shape).copy_(tensor)
-    place = native.lib.place_in_file(pages.data_ptr())
-    if place < 0:
+    places = native.lib.place_in_file(pages.data_ptr(), tensor.nbytes)
+    if tensor.nbytes and not places:
         raise MemoryError(f"no room for {size} bytes in the file of shared memory")
-    return copy, place
+    return copy, places
 
 
 def window(

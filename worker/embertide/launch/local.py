@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from embertide.errors import GridError, Interrupted, OutputError, StorageError, WorkerFailed
+from embertide.kernels.stock import Stocked
 from embertide.launch.fork_server import PRELOAD, call, fork_server
 from embertide.launch.output_lock import output_lock
 from embertide.launch.run_folder import RunFolder
@@ -17,8 +18,9 @@ from embertide.launch.sequence import interface_of, launch_workers, prepare
 from embertide.launch.settings import WorkerSettings
 from embertide.launch.signals import Stopped, interruptible
 from embertide.launch.stage_reporter import StageReporter
+from embertide.launch.stocking import Stocking
 from embertide.launch.together import HERE
-from embertide.planning.sizing import machine_problem, this_machine
+from embertide.planning.sizing import asked_grid, machine_problem, this_machine
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
@@ -27,6 +29,7 @@ from embertide.telemetry.progress import OnProgress, Pace, Progress
 from embertide.telemetry.report import RunReport
 
 if TYPE_CHECKING:
+    from embertide.planning.inputs import Inputs
     from embertide.storage.protocol import Storage
 
 
@@ -54,7 +57,14 @@ def run_job(
         output_lock(job.spec.output.uri, job.spec.storage, on_progress),
         fork_server(PRELOAD),
         RunFolder.temporary() as folder,
+        Stocking() as stocking,
     ):
+        asked = asked_grid(job.spec.workers, grid, workers)
+
+        def begin_stock(inputs: Inputs) -> None:
+            if job.spec.workers.device == "cpu":
+                stocking.begin(inputs, asked.workers)
+
         reporter = StageReporter(on_progress)
         reporter(Progress("start", message="starting workers"))
         # Imported beside the fork server's imports, not before them.
@@ -69,9 +79,11 @@ def run_job(
             grid=grid,
             workers=workers,
             on_progress=reporter,
+            on_listed=begin_stock,
             on_planned=lambda plan: _check_machine(job, plan),
         )
-        settings = _settings(job, folder, estimate.grid, threads)
+        stock = stocking.end(estimate.memory_per_worker_bytes)
+        settings = _settings(job, folder, estimate.grid, threads, stock)
         try:
             return _run_workers(folder, settings, estimate, reporter)
         except BaseException as error:
@@ -79,7 +91,7 @@ def run_job(
 
 
 def _settings(
-    job: EmbeddingJob, folder: RunFolder, grid: GridShape, threads: int | None
+    job: EmbeddingJob, folder: RunFolder, grid: GridShape, threads: int | None, stock: Stocked
 ) -> WorkerSettings:
     return WorkerSettings(
         run_folder=str(folder.path),
@@ -87,6 +99,7 @@ def _settings(
         threads=threads or max(1, (os.cpu_count() or 1) // grid.workers),
         device=job.spec.workers.device,
         interface=interface_of(HERE),
+        stock=stock,
     )
 
 

@@ -41,7 +41,7 @@ def prepare(
     workers: int | None = None,
     on_progress: OnProgress,
     on_planned: Callable[[Estimate], None],
-    on_listed: Callable[[], None] = lambda: None,
+    on_listed: Callable[[Inputs], None] = lambda _inputs: None,
 ) -> Estimate:
     """List the inputs, choose the grid, see that the output can be written, write the order.
 
@@ -61,7 +61,7 @@ def prepare(
 
     inputs = list_inputs(storage, job)
     on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
-    on_listed()
+    on_listed(inputs)
     begin_to_read(first_read(inputs), _FIRST_BYTES)
     # Waits for the fork server's imports.
     with folder.following(on_progress):

@@ -37,7 +37,7 @@ from embertide.primitives.objects import broadcast_object
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.telemetry.clock import Clock
-from embertide.telemetry.memory import MemoryWatch
+from embertide.telemetry.memory import MemoryWatch, count_shared
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder
 from embertide.telemetry.snapshot import Snapshot
@@ -69,6 +69,8 @@ def main(settings: WorkerSettings) -> None:
     _show_rank(rank)
     torch.set_num_threads(settings.threads)
     native.set_threads(settings.threads)
+    if settings.stock is not None and (file := settings.stock.take(rank)) is not None:
+        count_shared(file)
     folder = RunFolder(Path(settings.run_folder))
     try:
         _run(settings, folder, rank)

@@ -22,6 +22,7 @@ from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.matching import check_model, published, unread
 from embertide.planning.memory import planned_gpu_memory, planned_memory
 from embertide.planning.sizing import (
+    asked_grid,
     container_bytes,
     machine_bytes,
     machine_problem,
@@ -100,12 +101,7 @@ def choose_grid(
     feature axis makes every dense step exchange. The workers are the cores that are not
     needed for threads, so one worker, unless the manifest or the caller says otherwise.
     """
-    given = job.spec.workers.grid
-    count = workers or job.spec.workers.count
-    if grid is None and workers is None and isinstance(given, GridShape):
-        grid = given
-    if grid is None:
-        grid = GridShape.of(count or 1, 1)
+    grid = asked_grid(job.spec.workers, grid, workers)
     nodes = _nodes(job, inputs)
     if grid.workers > nodes:
         raise GridError(

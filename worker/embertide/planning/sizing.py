@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import psutil
 
 from embertide.spec.grid import GridShape
+from embertide.spec.workers import Workers
 
 IMPORTS_BYTES = 175 << 20
 """A worker after its imports, before any work. Measured with torch's CUDA build as the
@@ -39,6 +40,13 @@ class Machine:
 def this_machine() -> Machine:
     """Of the machine that this process is on."""
     return Machine(os.cpu_count() or 1, int(psutil.virtual_memory().total))
+
+
+def asked_grid(asked: Workers, grid: GridShape | None, workers: int | None) -> GridShape:
+    """The grid given, else the manifest's, else one partition for each of the workers asked for."""
+    if grid is None and workers is None and isinstance(asked.grid, GridShape):
+        return asked.grid
+    return grid or GridShape.of(workers or asked.count or 1, 1)
 
 
 def worker_bytes(peak_bytes: int) -> int:

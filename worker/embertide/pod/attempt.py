@@ -149,7 +149,7 @@ class WorkerAttempt:
                 version=self._settings.version,
                 grid=self._settings.grid,
                 on_progress=self._reporter,
-                on_listed=self._check,
+                on_listed=lambda _inputs: self._check(),
                 on_planned=self._planned,
             )
         _log.info(

@@ -186,21 +186,21 @@ class LayerGraph:
         )
 
     def loaded_in_place(
-        self, others: Sequence[LayerGraph], window: WindowRows, places: torch.Tensor
+        self,
+        others: Sequence[LayerGraph],
+        window: WindowRows,
+        rows_of: Callable[[torch.Tensor], torch.Tensor],
     ) -> list[Sources]:
         """As :meth:`loaded_with`, of features that are read where they were loaded.
 
         Args:
             window: where the loaded rows of all ranks are.
-            places: [n, 2] rank that loaded a node's features, and the row there; in the window of
-                all nodes that tiles are read from.
+            rows_of: the row there of each row in the window of all nodes that tiles are read from.
         """
         axis = self.exchange.grid.axis("world")
         blocks = [graph.tiles().local for graph in (self, *others)]
         return [
-            seen_sources(
-                replace(block, indices=window.of_places(block.indices, places)), axis, window
-            )
+            seen_sources(replace(block, indices=rows_of(block.indices)), axis, window)
             for block in blocks
         ]
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -68,9 +69,23 @@ class WindowRows:
     def of_nodes(self, nodes: torch.Tensor) -> torch.Tensor:
         """[k] the row of each node, int32 where that holds all."""
         kind = id_type(self.end) if nodes.dtype == torch.int32 else torch.int64
-        rows = torch.empty(len(nodes), dtype=kind)
-        native.lib.shift_nodes(nodes, self.bounds, self.starts, rows)
-        return rows
+        return _shifted(nodes, self.bounds, self.starts, kind)
+
+    def of_rows(self, at: torch.Tensor, others: WindowRows) -> torch.Tensor:
+        """[k] the row of each row of another window of the same nodes, int32 where it holds all.
+
+        Args:
+            at: [k] rows of ``others``.
+        """
+        kind = at.dtype if at.dtype == id_type(self.end) else torch.int64
+        cuts = np.unique(np.concatenate([self.bounds, others.bounds]))
+        begins = cuts[:-1]
+        owners, ours = (
+            np.searchsorted(window.bounds, begins, "right") - 1 for window in (others, self)
+        )
+        starts = self.starts[ours] + begins - self.bounds[ours]
+        bounds = others.starts[owners] + begins - others.bounds[owners]
+        return _shifted(at, np.append(bounds, others.end), starts, kind)
 
     def of_places(self, at: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """[k] the row of each pair of places, int32 where that holds all.
@@ -80,9 +95,17 @@ class WindowRows:
             places: [p, 2] rank, and which of its rows.
         """
         kind = at.dtype if at.dtype == id_type(self.end) else torch.int64
-        rows = torch.empty(len(at), dtype=kind)
+        rows = memory.empty((len(at),), kind)
         native.lib.follow_places(at.to(kind), places, self.starts, rows)
         return rows
+
+
+def _shifted(
+    nodes: torch.Tensor, bounds: Counts, starts: Counts, kind: torch.dtype
+) -> torch.Tensor:
+    rows = memory.empty((len(nodes),), kind)
+    native.lib.shift_nodes(nodes, bounds, starts, rows)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -91,24 +114,34 @@ class Shown:
 
     Attributes:
         own: ours, in the shared file.
-        places: axis index -> (file descriptor, offset and bytes of that rank's).
+        files: axis index -> descriptor of that rank's file.
+        places: axis index -> the parts of the file that its tensor is.
     """
 
     own: torch.Tensor
-    places: dict[int, tuple[int, int, int]]
+    files: dict[int, int]
+    places: dict[int, list[memory.Place]]
 
     def of(self, index: int, columns: int) -> torch.Tensor:
         """[n, columns] a rank's tensor."""
-        file, place, size = self.places[index]
+        size = sum(size for _, size in self.places[index])
         rows = size // (self.own.element_size() * columns) if columns else 0
-        return memory.window((rows, columns), self.own.dtype, [(file, place, size, 0)])
+        return memory.window((rows, columns), self.own.dtype, self._parts(index, 0))
 
     def window(self, rows: WindowRows) -> torch.Tensor:
         """[rows.end, width] those of all ranks, which have the same width."""
         row = math.prod(self.own.shape[1:]) * self.own.element_size()
-        parts = [(*self.places[i], int(start) * row) for i, start in enumerate(rows.starts)]
-        shape = (rows.end, *self.own.shape[1:])
-        return memory.window(shape, self.own.dtype, [part for part in parts if part[2]])
+        parts = [part for i, at in enumerate(rows.starts) for part in self._parts(i, int(at) * row)]
+        return memory.window((rows.end, *self.own.shape[1:]), self.own.dtype, parts)
+
+    def _parts(self, index: int, at: int) -> list[tuple[int, int, int, int]]:
+        """Those of a rank, from byte ``at`` of a window on."""
+        sizes = [size for _, size in self.places[index]]
+        starts = accumulate(sizes, initial=at)
+        return [
+            (self.files[index], place, size, start)
+            for (place, size), start in zip(self.places[index], starts, strict=False)
+        ]
 
 
 @contextmanager
@@ -124,13 +157,13 @@ def shown(channel: Channel, tensors: Sequence[torch.Tensor]) -> Iterator[list[Sh
     start = time.perf_counter()
     sent = [links[i].show(*one) for one in placed for i in others]
     seen = []
-    for own, place in placed:
-        places = {axis.index: (file, place, own.nbytes)}
+    for own, own_places in placed:
+        files, places = {axis.index: file}, {axis.index: own_places}
         for i in others:
             peer = links[i].file
             assert peer is not None
-            places[i] = (peer, *links[i].look())
-        seen.append(Shown(own, places))
+            files[i], places[i] = peer, links[i].look()
+        seen.append(Shown(own, files, places))
     recorder.waited(channel.label, time.perf_counter() - start)
     yield seen
     start = time.perf_counter()

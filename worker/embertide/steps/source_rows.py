@@ -7,6 +7,7 @@ together, and each row is brought once for all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -26,6 +27,8 @@ from embertide.steps.walk import Walk
 
 _SOURCE_BYTES = 14
 """Of a source while its row is looked up at its loader."""
+_CHECKED_IDS = 1 << 16
+"""Ids of which it is seen at a time whether they follow each other."""
 _REQUEST_BYTES = 4
 """Of a row that was asked for: its number."""
 
@@ -69,16 +72,32 @@ def _at_loaders(
     ranges, locations = execution.ranges_of(x), execution.locations[execution.program.types[x]]
     window = None
     if in_place(execution, x):
-        counts = execution.exchange.all_objects(len(execution.tensors.loaded(x).ids))
-        window = WindowRows(np.cumsum([0, *counts]))
+        ids = execution.tensors.loaded(x).ids
+        found = execution.exchange.all_objects((len(ids), first_in_order(ids)))
+        window = WindowRows(np.cumsum([0, *(count for count, _ in found)]))
         if not execution.exchange.counted:
+            owned = WindowRows(np.array(ranges.workers, np.int64))
+            if [first for _, first in found] == window.bounds[:-1].tolist():
+                of_rows = partial(window.of_rows, others=owned)
+                return graphs[0].loaded_in_place(graphs[1:], window, of_rows)
             with shown(channel, [locations]) as (where,):
-                places = where.window(WindowRows(np.array(ranges.workers, np.int64)))
-                return graphs[0].loaded_in_place(graphs[1:], window, places)
+                of_places = partial(window.of_places, places=where.window(owned))
+                return graphs[0].loaded_in_place(graphs[1:], window, of_places)
     holders = LoadedHolders(
         channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long(), window
     )
     return graphs[0].loaded_with(graphs[1:], holders)
+
+
+def first_in_order(ids: torch.Tensor) -> int | None:
+    """The first of ids that follow each other; None where they do not, or there are none."""
+    parts = ids.split(_CHECKED_IDS) if len(ids) else ()
+    first = expected = int(ids[0]) if len(ids) else 0
+    for part in parts:
+        if int(part[0]) != expected or not bool((part.diff() == 1).all()):
+            return None
+        expected += len(part)
+    return first if parts else None
 
 
 def _loaded(

@@ -91,7 +91,7 @@ class MemoryWatch:
     """Samples :func:`allocated_bytes` from a thread between ``with`` and its end.
 
     Attributes:
-        baseline: bytes at the start.
+        baseline: bytes at the start, without those of the file that peers can map.
         peak: largest sample so far.
         stage: what the samples are counted under from now on.
         peaks: stage -> largest sample beyond the baseline.
@@ -106,7 +106,8 @@ class MemoryWatch:
         self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
 
     def __enter__(self) -> MemoryWatch:
-        self.baseline = self.peak = allocated_bytes()
+        self.peak = allocated_bytes()
+        self.baseline = self.peak - _shared_bytes()
         self._thread.start()
         return self
 

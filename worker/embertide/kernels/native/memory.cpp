@@ -1,7 +1,11 @@
 // Memory on huge pages, as arrays that give it back.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/vector.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -18,26 +22,41 @@ namespace {
 struct Piece {
     char* start;
     size_t bytes;
+    int64_t place;  // in the shared file; kPrivate: nobody else can map it
 };
+
+constexpr int64_t kPrivate = -1;
 
 // Memory of an array. Pieces that were joined stay mappings of their own to the system, which moves
 // no two of them at once.
 struct Mapping {
     char* start;
     size_t bytes;
-    bool shared;
-    std::vector<Piece> pieces;  // of private memory
+    std::vector<Piece> pieces;  // side by side
 };
 
-bool map_private(char* at, size_t bytes) {
+void release(const Piece& piece) {
+    if (piece.place != kPrivate) drop_from_file(static_cast<size_t>(piece.place), piece.bytes);
+    munmap(piece.start, piece.bytes);
+}
+
+std::optional<Piece> map_private(char* at, size_t bytes) {
     if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
         MAP_FAILED)
-        return false;
+        return std::nullopt;
 #ifdef MADV_HUGEPAGE
     // Only advice: where the system says no, the pages are small ones.
     madvise(at, bytes, MADV_HUGEPAGE);
 #endif
-    return true;
+    return Piece{at, bytes, kPrivate};
+}
+
+// New memory, of the shared file where that is used and can grow.
+std::optional<Piece> map_new(char* at, size_t bytes) {
+    if (uses_shared_file())
+        if (const auto place = grow_file(at, bytes))
+            return Piece{at, bytes, static_cast<int64_t>(*place)};
+    return map_private(at, bytes);
 }
 
 // Memory that nobody uses, for the next arrays: the system clears pages before it hands them out,
@@ -47,6 +66,7 @@ public:
     // An array of `bytes` to a quarter more that is as it was left.
     std::optional<Mapping> take(size_t bytes) {
         const std::lock_guard<std::mutex> lock(mutex_);
+        leave_to_parent();
         for (size_t i = 0; i < held_.size(); ++i) {
             if (held_[i].bytes < bytes || held_[i].bytes > bytes + bytes / 4) continue;
             Mapping found = std::move(held_[i]);
@@ -58,52 +78,86 @@ public:
     // `bytes` from `at` on, of the pages of arrays of other sizes as far as there are some.
     Mapping join(char* at, size_t bytes) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        Mapping made{at, bytes, false, {}};
+        Mapping made{at, bytes, {}};
         char* const end = at + bytes;
         while (at < end && !held_.empty()) {
-            if (held_.back().shared || held_.back().pieces.empty()) {
-                release(held_.back());
+            if (held_.back().pieces.empty()) {
                 held_.pop_back();
                 continue;
             }
             Piece& from = held_.back().pieces.back();
-            const size_t size = std::min<size_t>(from.bytes, end - at);
-            char* const start = from.start + from.bytes - size;
-            if (mremap(start, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED) break;
-            made.pieces.push_back({at, size});
+            const size_t size = std::min<size_t>(from.bytes, end - at), left = from.bytes - size;
+            if (mremap(from.start + left, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) ==
+                MAP_FAILED)
+                break;
+            const bool shared = from.place != kPrivate;
+            made.pieces.push_back(
+                {at, size, shared ? from.place + static_cast<int64_t>(left) : kPrivate});
             at += size;
-            from.bytes -= size;
+            from.bytes = left;
             held_.back().bytes = 0;  // no array any more
-            if (!from.bytes) held_.back().pieces.pop_back();
+            if (!left) held_.back().pieces.pop_back();
         }
         if (at < end) {
-            if (!map_private(at, end - at)) {
-                made.pieces.push_back({at, static_cast<size_t>(end - at)});
-                release(made);
+            const auto piece = map_new(at, end - at);
+            if (!piece) {
+                munmap(at, end - at);
+                for (const Piece& of : made.pieces) embertide::release(of);
                 throw std::bad_alloc();
             }
-            made.pieces.push_back({at, static_cast<size_t>(end - at)});
+            made.pieces.push_back(*piece);
         }
         return made;
     }
+    // Of private memory nothing is kept where arrays are to be shared, and a process that was forked
+    // keeps nothing of its parent's file.
     void give(Mapping mapping) {
         const std::lock_guard<std::mutex> lock(mutex_);
+        for (const Piece& piece : mapping.pieces) {
+            if (piece.place == kPrivate ? !uses_shared_file() : owns_file()) continue;
+            for (const Piece& of : mapping.pieces) embertide::release(of);
+            return;
+        }
         held_.push_back(std::move(mapping));
     }
     void release() {
         const std::lock_guard<std::mutex> lock(mutex_);
-        for (const Mapping& mapping : held_) release(mapping);
-        held_.clear();
+        release_all();
+    }
+    // From now on what is held can be shared.
+    void release_private() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        std::vector<Mapping> kept;
+        for (Mapping& mapping : held_) {
+            std::vector<Piece> shared;
+            for (const Piece& piece : mapping.pieces) {
+                if (piece.place == kPrivate)
+                    embertide::release(piece);
+                else
+                    shared.push_back(piece);
+            }
+            if (shared.size() < mapping.pieces.size()) mapping.bytes = 0;
+            mapping.pieces = std::move(shared);
+            kept.push_back(std::move(mapping));
+        }
+        held_ = std::move(kept);
     }
 
 private:
-    static void release(const Mapping& mapping) {
-        if (mapping.shared) free_shared(mapping.start, mapping.bytes);
-        for (const Piece& piece : mapping.pieces) munmap(piece.start, piece.bytes);
+    void release_all() {
+        for (const Mapping& mapping : held_)
+            for (const Piece& piece : mapping.pieces) embertide::release(piece);
+        held_.clear();
+    }
+    void leave_to_parent() {
+        if (process_ == getpid()) return;
+        release_all();
+        process_ = getpid();
     }
 
     std::mutex mutex_;
     std::vector<Mapping> held_;
+    pid_t process_ = getpid();
 };
 
 Idle& idle() {
@@ -111,15 +165,48 @@ Idle& idle() {
     return *held;
 }
 
+// The arrays that are there, by where they start.
+class Taken {
+public:
+    void add(const Mapping* mapping) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        held_[mapping->start] = mapping;
+    }
+    void remove(const Mapping* mapping) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        held_.erase(mapping->start);
+    }
+    // Where in the file `bytes` from an address on are, in their order; nothing unless all are.
+    std::vector<std::pair<size_t, size_t>> places(const char* at, size_t bytes) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        std::vector<std::pair<size_t, size_t>> found;
+        auto next = held_.upper_bound(const_cast<char*>(at));
+        if (next == held_.begin() || !owns_file()) return found;
+        const char* const end = at + bytes;
+        for (const Piece& piece : (--next)->second->pieces) {
+            if (at < piece.start || at >= piece.start + piece.bytes || at == end) continue;
+            if (piece.place == kPrivate) return {};
+            const size_t into = static_cast<size_t>(at - piece.start);
+            const size_t size = std::min<size_t>(piece.bytes - into, end - at);
+            found.emplace_back(static_cast<size_t>(piece.place) + into, size);
+            at += size;
+        }
+        return at == end ? found : std::vector<std::pair<size_t, size_t>>{};
+    }
+
+private:
+    std::mutex mutex_;
+    std::map<char*, const Mapping*> held_;
+};
+
+Taken& taken() {
+    static Taken* const held = new Taken;
+    return *held;
+}
+
 // `bytes`, a multiple of a huge page, which other processes can map where they are to.
 Mapping map(size_t bytes) {
     if (auto found = idle().take(bytes)) return std::move(*found);
-    if (uses_shared_file()) {
-        // Sizes that are over do not pile up.
-        idle().release();
-        if (void* const shared = allocate_shared(bytes))
-            return {static_cast<char*>(shared), bytes, true, {}};
-    }
     return idle().join(reserve(bytes), bytes);
 }
 
@@ -127,12 +214,25 @@ Mapping map(size_t bytes) {
 // other processes can map it.
 nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> huge_pages(size_t bytes) {
     auto* const mapping = new Mapping(map((bytes + kHugePage - 1) / kHugePage * kHugePage));
+    taken().add(mapping);
     nb::capsule owner(mapping, [](void* held) noexcept {
         Mapping* of = static_cast<Mapping*>(held);
+        taken().remove(of);
         idle().give(std::move(*of));
         delete of;
     });
     return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(mapping->start, {bytes}, owner);
+}
+
+// Takes another process's file, whose first `bytes` are pages already, for arrays to come.
+void adopt_file(int descriptor, size_t bytes) {
+    char* const start = reserve(bytes);
+    if (!map_part(start, bytes, PROT_READ | PROT_WRITE, descriptor, 0)) {
+        munmap(start, bytes);
+        throw std::bad_alloc();
+    }
+    own_file(descriptor, bytes);
+    idle().give({start, bytes, {{start, bytes, 0}}});
 }
 
 }  // namespace
@@ -140,6 +240,14 @@ nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> huge_pages(size_t bytes) {
 void bind_memory(nb::module_& m) {
     m.def("huge_pages", huge_pages, nb::arg("bytes"));
     m.def("release_pages", [] { idle().release(); });
+    m.def("adopt_file", adopt_file, nb::arg("descriptor"), nb::arg("bytes"));
+    m.def("use_shared_file", [] {
+        use_shared_file();
+        idle().release_private();
+    });
+    m.def("place_in_file", [](size_t address, size_t bytes) {
+        return taken().places(reinterpret_cast<const char*>(address), bytes);
+    }, nb::arg("address"), nb::arg("bytes"));
 }
 
 }  // namespace embertide

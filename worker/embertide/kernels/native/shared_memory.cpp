@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 #include "arrays.hpp"
@@ -26,11 +26,9 @@ namespace embertide {
 namespace {
 
 constexpr int64_t kClear = 8;  // huge pages made by one task
+constexpr int64_t kBlock = 2048;  // nodes that are shifted at a time, in the nearest cache
+constexpr int64_t kFew = 16;  // ranges that are gone over one by one
 constexpr int64_t kAhead = 16;  // rows whose places are asked for before they are needed
-
-struct Range {
-    size_t bytes, offset;
-};
 
 struct File {
     std::mutex mutex;
@@ -38,7 +36,6 @@ struct File {
     pid_t owner = 0;
     size_t end = 0;
     bool used = false;
-    std::map<char*, Range> ranges;
 };
 
 File& file() {
@@ -46,26 +43,34 @@ File& file() {
     return *made;
 }
 
-bool map_part(char* to, size_t bytes, int protection, int descriptor, size_t offset) {
-    if (mmap(to, bytes, protection, MAP_SHARED | MAP_FIXED, descriptor,
-             static_cast<off_t>(offset)) == MAP_FAILED)
-        return false;
-#ifdef MADV_HUGEPAGE
-    madvise(to, bytes, MADV_HUGEPAGE);
-#endif
-    return true;
+// A huge page comes into being around a small one; whether it did.
+bool make_page(char* start) {
+    *static_cast<volatile char*>(start) = 0;
+    return madvise(start, kHugePage, MADV_COLLAPSE) == 0;
 }
 
-// Huge pages come into being around one small page each. Where that fails, all pages are small.
+// Where one cannot be had, pages are small.
 void make_pages(char* start, size_t bytes) {
     parallel_ranges(static_cast<int64_t>(bytes / kHugePage), kClear, [&](int64_t begin, int64_t end) {
-        for (int64_t page = begin; page < end; ++page)
-            *static_cast<volatile char*>(start + page * kHugePage) = 0;
-        madvise(start + begin * kHugePage, (end - begin) * kHugePage, MADV_COLLAPSE);
+        for (int64_t page = begin; page < end; ++page) make_page(start + page * kHugePage);
     });
 }
 
+// Makes huge pages of the `bytes` of a file from `offset` on, which nobody has mapped yet. False
+// where the system has none for files.
+bool fill_file(int descriptor, size_t offset, size_t bytes) {
+    char* const start = reserve(bytes);
+    bool filled = map_part(start, bytes, PROT_READ | PROT_WRITE, descriptor, offset);
+    for (size_t at = 0; filled && at < bytes; at += kHugePage) filled = make_page(start + at);
+    munmap(start, bytes);
+    return filled;
+}
+
 // Parts of other processes' files side by side, to be read only; nothing is between them.
+struct Window {
+    char* start;
+    size_t bytes;
+};
 using Part = std::tuple<int, size_t, size_t, size_t>;  // descriptor, offset, bytes, where they go
 
 nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> window(size_t bytes, const std::vector<Part>& parts) {
@@ -80,22 +85,54 @@ nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>> window(size_t bytes, const std::vec
         require(fits, "parts: must start at pages and lie within the window");
         throw std::bad_alloc();
     }
-    nb::capsule owner(new Range{whole, reinterpret_cast<size_t>(start)}, [](void* held) noexcept {
-        const Range* range = static_cast<Range*>(held);
-        munmap(reinterpret_cast<void*>(range->offset), range->bytes);
-        delete range;
+    nb::capsule owner(new Window{start, whole}, [](void* held) noexcept {
+        const Window* of = static_cast<Window*>(held);
+        munmap(of->start, of->bytes);
+        delete of;
     });
     return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(start, {bytes}, owner);
 }
 
+// Ranges of nodes, each of which goes to places that follow each other.
+struct Shifts {
+    const int64_t *bounds, *starts;  // one bound more than starts
+    int64_t ranges;
+
+    int64_t by(int64_t range) const { return starts[range] - bounds[range]; }
+};
+
+// Over and over, a range at a time: the compiler makes vectors of that.
 template <typename From, typename To>
-void shift(const From* cols, int64_t begin, int64_t end, const int64_t* bounds, const int64_t* starts,
-           int64_t ranges, To* out) {
-    for (int64_t i = begin; i < end; ++i) {
-        const int64_t node = cols[i];
-        require(node >= bounds[0] && node < bounds[ranges], "cols: outside the bounds");
-        const int64_t range = std::upper_bound(bounds, bounds + ranges, node) - bounds - 1;
-        out[i] = static_cast<To>(starts[range] + node - bounds[range]);
+void shift_block(const From* nodes, int64_t count, const Shifts& shifts, To* out) {
+    using Bits = std::make_unsigned_t<To>;
+    From least = nodes[0], most = nodes[0];
+    for (int64_t i = 0; i < count; ++i) {
+        least = std::min(least, nodes[i]);
+        most = std::max(most, nodes[i]);
+    }
+    require(least >= shifts.bounds[0] && most < shifts.bounds[shifts.ranges],
+            "cols: outside the bounds");
+    const Bits first = static_cast<Bits>(shifts.by(0));
+    for (int64_t i = 0; i < count; ++i)
+        out[i] = static_cast<To>(static_cast<Bits>(nodes[i]) + first);
+    for (int64_t range = 1; range < shifts.ranges && shifts.bounds[range] <= most; ++range) {
+        const From bound = static_cast<From>(shifts.bounds[range]);
+        const Bits more = static_cast<Bits>(shifts.by(range) - shifts.by(range - 1));
+        for (int64_t i = 0; i < count; ++i)
+            out[i] = static_cast<To>(static_cast<Bits>(out[i]) + (nodes[i] >= bound ? more : 0));
+    }
+}
+
+// Of many ranges.
+template <typename From, typename To>
+void search_block(const From* nodes, int64_t count, const Shifts& shifts, To* out) {
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t node = nodes[i];
+        require(node >= shifts.bounds[0] && node < shifts.bounds[shifts.ranges],
+                "cols: outside the bounds");
+        const int64_t* const above =
+            std::upper_bound(shifts.bounds, shifts.bounds + shifts.ranges, node);
+        out[i] = static_cast<To>(node + shifts.by(above - shifts.bounds - 1));
     }
 }
 
@@ -104,9 +141,15 @@ template <typename From, typename To>
 void shift_nodes(In<From> cols, In<int64_t> bounds, In<int64_t> starts, Vector<To> out) {
     require(cols.shape(0) == out.shape(0), "out: as long as cols");
     require(bounds.shape(0) == starts.shape(0) + 1, "bounds: one more than starts");
+    const Shifts shifts{bounds.data(), starts.data(), static_cast<int64_t>(starts.shape(0))};
     parallel_ranges(cols.shape(0), int64_t{1} << 18, [&](int64_t begin, int64_t end) {
-        shift(cols.data(), begin, end, bounds.data(), starts.data(),
-              static_cast<int64_t>(starts.shape(0)), out.data());
+        for (int64_t i = begin; i < end; i += kBlock) {
+            const int64_t count = std::min(kBlock, end - i);
+            if (shifts.ranges <= kFew)
+                shift_block(cols.data() + i, count, shifts, out.data() + i);
+            else
+                search_block(cols.data() + i, count, shifts, out.data() + i);
+        }
     });
 }
 
@@ -161,61 +204,54 @@ int shared_file() {
     return of.descriptor;
 }
 
-void use_shared_file() { file().used = shared_file() >= 0; }
-
-bool uses_shared_file() { return file().used && file().owner == getpid(); }
-
-void* allocate_shared(size_t bytes) {
-    File& of = file();
-    char* start;
-    {
-        const std::lock_guard<std::mutex> lock(of.mutex);
-        if (ftruncate(of.descriptor, static_cast<off_t>(of.end + bytes)) != 0) return nullptr;
-        start = reserve(bytes);
-        if (!map_part(start, bytes, PROT_READ | PROT_WRITE, of.descriptor, of.end)) {
-            munmap(start, bytes);
-            return nullptr;
-        }
-        of.ranges[start] = {bytes, of.end};
-        of.end += bytes;
-    }
-    make_pages(start, bytes);
-    return start;
-}
-
-bool free_shared(void* start, size_t bytes) {
+void own_file(int descriptor, size_t bytes) {
     File& of = file();
     const std::lock_guard<std::mutex> lock(of.mutex);
-    const auto found = of.ranges.find(static_cast<char*>(start));
-    if (found == of.ranges.end()) return false;
-    if (of.owner == getpid())
-        fallocate(of.descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  static_cast<off_t>(found->second.offset), static_cast<off_t>(bytes));
-    of.ranges.erase(found);
-    munmap(start, bytes);
+    of.descriptor = descriptor;
+    of.owner = getpid();
+    of.end = bytes;
+    of.used = false;
+}
+
+void use_shared_file() { file().used = shared_file() >= 0; }
+
+bool owns_file() { return file().owner == getpid(); }
+
+bool uses_shared_file() { return file().used && owns_file(); }
+
+bool map_part(char* to, size_t bytes, int protection, int descriptor, size_t offset) {
+    if (mmap(to, bytes, protection, MAP_SHARED | MAP_FIXED, descriptor,
+             static_cast<off_t>(offset)) == MAP_FAILED)
+        return false;
+#ifdef MADV_HUGEPAGE
+    madvise(to, bytes, MADV_HUGEPAGE);
+#endif
     return true;
 }
 
-std::optional<size_t> place_in_file(const void* address) {
+std::optional<size_t> grow_file(char* at, size_t bytes) {
     File& of = file();
-    const std::lock_guard<std::mutex> lock(of.mutex);
-    if (of.owner != getpid()) return std::nullopt;
-    const char* const at = static_cast<const char*>(address);
-    auto found = of.ranges.upper_bound(const_cast<char*>(at));
-    if (found == of.ranges.begin()) return std::nullopt;
-    --found;
-    const size_t into = static_cast<size_t>(at - found->first);
-    if (into >= found->second.bytes) return std::nullopt;
-    return found->second.offset + into;
+    size_t place;
+    {
+        const std::lock_guard<std::mutex> lock(of.mutex);
+        place = of.end;
+        if (ftruncate(of.descriptor, static_cast<off_t>(place + bytes)) != 0) return std::nullopt;
+        if (!map_part(at, bytes, PROT_READ | PROT_WRITE, of.descriptor, place)) return std::nullopt;
+        of.end += bytes;
+    }
+    make_pages(at, bytes);
+    return place;
+}
+
+void drop_from_file(size_t place, size_t bytes) {
+    if (owns_file())
+        fallocate(file().descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(place), static_cast<off_t>(bytes));
 }
 
 void bind_shared_memory(nb::module_& m) {
     m.def("shared_file", shared_file);
-    m.def("use_shared_file", use_shared_file);
-    m.def("place_in_file", [](size_t address) -> int64_t {
-        const auto found = place_in_file(reinterpret_cast<const void*>(address));
-        return found ? static_cast<int64_t>(*found) : -1;
-    }, nb::arg("address"));
+    m.def("fill_file", fill_file, nb::arg("descriptor"), nb::arg("offset"), nb::arg("bytes"), NoGil());
     m.def("window", window, nb::arg("bytes"), nb::arg("parts"));
     const auto cols = nb::arg("cols").noconvert(), out = nb::arg("out").noconvert();
     const auto bounds = nb::arg("bounds").noconvert(), starts = nb::arg("starts").noconvert();

@@ -14,18 +14,25 @@ char* reserve(size_t bytes);
 // The file's descriptor, made by the first call; -1 where the system has no such files.
 int shared_file();
 
+// Makes another file that one, whose first `bytes` are in use.
+void own_file(int descriptor, size_t bytes);
+
+// Whether this process has made the file or been given it, not one that it was forked from.
+bool owns_file();
+
 // From now on arrays come from the file, in this process and not in one that it forks.
 void use_shared_file();
 bool uses_shared_file();
 
-// `bytes`, a multiple of a huge page, aligned to one and on huge pages where that works; null where
-// the file cannot grow. All of it takes memory from now on.
-void* allocate_shared(size_t bytes);
+// Puts a part of a file into address space that is reserved; whether it could.
+bool map_part(char* to, size_t bytes, int protection, int descriptor, size_t offset);
 
-// Gives a range back to the system, if it is one; whether it was.
-bool free_shared(void* start, size_t bytes);
+// Appends `bytes`, a multiple of a huge page, to the file and puts them at `at`, on huge pages where
+// that works; where in the file they are, or nothing where it cannot grow. All of it takes memory
+// from now on.
+std::optional<size_t> grow_file(char* at, size_t bytes);
 
-// Where in the file an address lies, if it is in a range that is allocated.
-std::optional<size_t> place_in_file(const void* address);
+// Gives pages of the file back to the system, if it is this process's.
+void drop_from_file(size_t place, size_t bytes);
 
 }  // namespace embertide

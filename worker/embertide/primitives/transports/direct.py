@@ -22,6 +22,7 @@ import select
 import socket
 import struct
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -30,8 +31,8 @@ import torch
 import torch.distributed as dist
 
 _FRAME = struct.Struct("<QQ")
-"""Address and size of an offer, or place + 1 and size of what is shown; both 0 say that the oldest
-of these has been taken."""
+"""Address and size of an offer, or the number of parts + 1 of what is shown, and then place and
+size of each; both 0 say that the oldest of these has been taken."""
 _TAKEN = _FRAME.pack(0, 0)
 _PART_BYTES = 4 << 20
 """What one thread reads at a time."""
@@ -113,23 +114,32 @@ class Link:
         self._expected += 1
         return Received(self, self._expected)
 
-    def show(self, tensor: torch.Tensor, place: int) -> Sent:
-        """Let the peer read a tensor of our shared file; it must not change until it is taken."""
+    def show(self, tensor: torch.Tensor, places: Sequence[tuple[int, int]]) -> Sent:
+        """Let the peer read a tensor of our shared file; it must not change until it is taken.
+
+        Args:
+            places: offset and bytes of the parts of the file that the tensor is.
+        """
         self._untaken.append(tensor)
         self._offered += 1
-        self._say(_FRAME.pack(place + 1, tensor.nbytes))
+        self._say(_FRAME.pack(len(places) + 1, tensor.nbytes))
+        for place, size in places:
+            self._say(_FRAME.pack(place, size))
         return Sent(self, self._offered)
 
-    def look(self) -> tuple[int, int]:
-        """Place in the peer's file and size of what it shows next, as soon as it does.
+    def look(self) -> list[tuple[int, int]]:
+        """Places and sizes in the peer's file of what it shows next, as soon as it does.
 
         Nothing else may be on its way from the peer until :meth:`done_looking`.
         """
         assert not self._unread, f"messages of rank {self._peer} are still to be read"
+        count = self._next_offer()[0] - 1
+        return [self._next_offer() for _ in range(count)]
+
+    def _next_offer(self) -> tuple[int, int]:
         while not self._offers:
             self._wait()
-        place, size = self._offers.popleft()
-        return place - 1, size
+        return self._offers.popleft()
 
     def done_looking(self) -> None:
         """Say that what was shown first, of what was not taken yet, is no longer read."""
@@ -145,9 +155,7 @@ class Link:
     def wait_read(self, number: int) -> None:
         """Block until the message of that number, and all before it, have been read."""
         while self._read < number:
-            while not self._offers:
-                self._wait()
-            address, size = self._offers.popleft()
+            address, size = self._next_offer()
             tensor = self._unread.popleft()
             assert size == tensor.nbytes, f"rank {self._peer} sends {size}, not {tensor.nbytes}"
             self._copy(address, tensor)
