@@ -158,6 +158,27 @@ def test_loaded_rows_are_read_where_they_stand(grid: tuple[int, int]) -> None:
         assert same == 0.0
 
 
+def _show_pieces(exchange: Exchange) -> tuple[int, float]:
+    """A tensor on pages that smaller ones left: of how many parts, and what its peer reads."""
+    channel, me = exchange.channel("world", "test"), exchange.grid.rank
+    smaller = [memory.empty((12 * MIB // 4,)).fill_(9) for _ in range(3)]
+    del smaller
+    before = allocated_bytes()
+    tensor = memory.empty((32 * MIB // 4, 1))
+    assert allocated_bytes() - before < MIB
+    torch.arange(len(tensor), out=tensor.view(-1)).add_(me)
+    with shown(channel, [tensor[MIB:]]) as (seen,):
+        theirs = seen.of(1 - me, 1)
+        expected = torch.arange(MIB, len(tensor)).view(-1, 1) + 1.0 - me
+        return len(seen.places[me]), float((theirs - expected).abs().max())
+
+
+def test_a_tensor_may_be_several_parts_of_its_file() -> None:
+    for parts, error in on_grid(2, 1, _show_pieces):
+        assert parts == 3
+        assert error == 0.0
+
+
 def _change(exchange: Exchange) -> list[float]:
     """A tensor that its owner changes as soon as it may, read several times."""
     channel, found = exchange.channel("world", "test"), []

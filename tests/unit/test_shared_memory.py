@@ -31,6 +31,29 @@ def test_rows_of_a_window_are_wide_where_it_is_large() -> None:
     assert rows.tolist() == [SPAN_ROWS + 2**31]
 
 
+def test_rows_of_one_window_are_found_in_another() -> None:
+    """Of nodes that other ranks have; some have none."""
+    first = WindowRows(np.array([0, 0, 5, 5, 9, 20]))
+    second = WindowRows(np.array([0, 7, 7, 8, 20]))
+    nodes = torch.arange(20, dtype=torch.int32)
+    for here, there in ((first, second), (second, first), (first, first)):
+        rows = here.of_rows(there.of_nodes(nodes), there)
+        assert rows.dtype == torch.int32
+        assert rows.tolist() == here.of_nodes(nodes).tolist()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 16, 17, 40])
+def test_many_nodes_are_found_among_few_and_many_ranks(ranks: int) -> None:
+    random = np.random.default_rng(ranks)
+    bounds = np.sort(np.append(random.integers(0, 9000, ranks - 1), [0, 9000]))
+    window, nodes = WindowRows(bounds), random.integers(0, 9000, 5000)
+    owners = np.searchsorted(bounds, nodes, "right") - 1
+    expected = window.starts[owners] + nodes - bounds[owners]
+    for kind in (torch.int32, torch.int64):
+        rows = window.of_nodes(torch.from_numpy(nodes).to(kind))
+        np.testing.assert_array_equal(rows.numpy(), expected)
+
+
 def test_a_node_that_nobody_owns_is_refused() -> None:
     window = WindowRows(np.array([0, 4, 8]))
     for node in (-1, 8):

@@ -44,11 +44,11 @@ class Stocking:
         self._stock.close()
 
     def begin(self, inputs: Inputs, workers: int) -> None:
-        """Begin with as much as the features take, and a layer's result of their size."""
+        """Begin with as much as features, a layer's result of their size and a graph may take."""
         self._features = feature_bytes(inputs) // workers
         free = psutil.virtual_memory().available
         most = min(_MOST_BYTES, free // _SHARE) // workers
-        self._stock.begin(workers, min(2 * self._features, most))
+        self._stock.begin(workers, min(5 * self._features // 2, most))
 
     def end(self, planned: Mapping[str, int]) -> Stocked:
         """What is ready, so far as no stage takes more with it than the plan has.

@@ -1,0 +1,196 @@
+"""Memory that one process makes ready, and another one's tensors come from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from embertide.kernels import native
+from embertide.kernels.stock import Stock, Stocked
+from embertide.launch.stocking import Stocking
+from embertide.planning.inputs import Inputs, NodeSplits
+from embertide.readers.feature_schema import FeatureSchema
+from embertide.readers.splits import Split
+from tests.support.stock import MIB, has_huge_files, held
+
+GIB = 1 << 30
+
+pytestmark = [
+    pytest.mark.skipif(native.lib is None, reason="torch has its own memory"),
+    pytest.mark.skipif(not has_huge_files(), reason="the system has no huge pages for files"),
+]
+
+
+@contextmanager
+def stock() -> Iterator[Stock]:
+    """Closed at the end."""
+    made = Stock()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def wait_for(stocked: Stock, size: int) -> None:
+    """Until every file has so many bytes."""
+    end = time.monotonic() + 60
+    while min(stocked._sizes) < size:
+        assert time.monotonic() < end, stocked._sizes
+        time.sleep(0.01)
+
+
+TAKE = """
+import os, sys
+import torch
+from embertide.kernels import memory
+from embertide.kernels.stock import Stocked
+from embertide.telemetry.memory import allocated_bytes, count_shared
+
+def used():
+    return (allocated_bytes() - before) >> 20
+
+process, number, size, wanted = map(int, sys.argv[1:5])
+before = allocated_bytes()
+file = Stocked(process, (number,), (size,)).take(0)
+count_shared(file)
+found = [used()]
+tensor = memory.empty((wanted >> 2,)).fill_(3)
+found.append(used())
+assert float(tensor.min()) == float(tensor.max()) == 3.0
+if len(sys.argv) > 5:
+    memory.share()
+    shown, places = memory.place_in_file(memory.empty((wanted >> 2,)).fill_(4))
+    assert sum(size for _, size in places) == wanted, places
+del tensor
+memory.release_idle()
+found.append(used())
+print(*found)
+"""
+
+
+def take(given: Stocked, wanted: int, *more: str) -> list[int]:
+    """MiB that a process has: with the stock, with a tensor from it, and without."""
+    arguments = [given.process, given.files[0], given.sizes[0], wanted]
+    command = [sys.executable, "-c", TAKE, *map(str, arguments), *more]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [int(text) for text in done.stdout.split()]
+
+
+def test_tensors_of_another_process_come_from_it() -> None:
+    with stock() as made:
+        made.begin(1, 32 * MIB)
+        wait_for(made, 32 * MIB)
+        given = made.stop(GIB)
+        assert held(given.files[0]) == 32
+        with_stock, with_tensor, without = take(given, 30 * MIB)
+        assert with_stock == pytest.approx(32, abs=3)
+        assert with_tensor == pytest.approx(32, abs=5), "no page beside the stock's"
+        assert without < 5
+        assert held(given.files[0]) == 0, "pages go back while the file is still open here"
+
+
+def test_a_larger_tensor_takes_new_pages_beside_it() -> None:
+    with stock() as made:
+        made.begin(1, 16 * MIB)
+        wait_for(made, 16 * MIB)
+        with_stock, with_tensor, without = take(made.stop(GIB), 48 * MIB)
+        assert with_stock == pytest.approx(16, abs=3)
+        assert with_tensor == pytest.approx(48, abs=5)
+        assert without < 5
+
+
+def test_peers_can_read_what_comes_from_it() -> None:
+    with stock() as made:
+        made.begin(1, 16 * MIB)
+        wait_for(made, 16 * MIB)
+        take(made.stop(GIB), 24 * MIB, "share")
+
+
+def test_workers_get_about_as_much_and_no_more_than_fits() -> None:
+    with stock() as made:
+        made.begin(3, 24 * MIB + 5)
+        wait_for(made, 24 * MIB)
+        given = made.stop(11 * MIB)
+        assert given.sizes == (10 * MIB,) * 3
+        assert [held(file) for file in given.files] == [10] * 3
+
+
+def test_filling_ends_when_told_and_what_is_ready_is_given() -> None:
+    with stock() as made:
+        made.begin(2, 64 * GIB)
+        wait_for(made, 8 * MIB)
+        given = made.stop(64 * GIB)
+        assert [held(file) for file in given.files] == [size // MIB for size in given.sizes]
+        assert all(8 * MIB <= size < 32 * GIB for size in given.sizes)
+
+
+def test_nothing_is_given_where_nothing_was_begun() -> None:
+    with stock() as made:
+        given = made.stop(GIB)
+    assert given.take(0) is None
+    assert replace(given, files=(5,), sizes=(0,)).take(0) is None
+
+
+def test_a_process_that_has_gone_leaves_nothing() -> None:
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
+    )
+    assert Stocked(int(gone.stdout), (3,), (2 * MIB,)).take(0) is None
+
+
+def inputs(*sizes: tuple[int, int]) -> Inputs:
+    """Of node types with so many rows and columns."""
+    types = {
+        str(number): NodeSplits(
+            [Split(uri="x", object_size=1, etag="", start=0, stop=rows, size=1)],
+            [],
+            cast(FeatureSchema, _Width(width)),
+        )
+        for number, (rows, width) in enumerate(sizes)
+    }
+    return Inputs({}, types)
+
+
+class _Width:
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+
+PLAN = {"features": 90 * MIB, "ingest": 100 * MIB, "infer": 130 * MIB}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "workers", "begun"),
+    [
+        ([(1 << 20, 32)], 1, 320 * MIB),
+        ([(1 << 20, 32), (1 << 20, 16), (1 << 20, 15)], 2, 240 * MIB),
+        ([(1 << 20, 15)], 1, 0),
+        ([(1 << 30, 256)], 4, 320 * MIB),
+    ],
+)
+def test_it_is_as_large_as_the_first_tensors(
+    sizes: list[tuple[int, int]], workers: int, begun: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(Stock, "begin", lambda _self, *given: asked.append(given))
+    with Stocking() as stocking:
+        stocking.begin(inputs(*sizes), workers)
+    assert asked == [(workers, begun)]
+
+
+def test_no_more_is_given_than_the_plan_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(Stock, "begin", lambda *_given: None)
+    monkeypatch.setattr(Stock, "stop", lambda _self, most: asked.append(most))
+    with Stocking() as stocking:
+        stocking.begin(inputs((1 << 20, 16)), 1)
+        stocking.end(PLAN)
+    assert asked == [(64 + 130 - 90) * MIB], "features, and what the fullest stage has more"
