@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -146,17 +146,24 @@ def test_a_process_that_has_gone_leaves_nothing() -> None:
     assert Stocked(int(gone.stdout), (3,), (2 * MIB,)).take(0) is None
 
 
-def inputs(*sizes: tuple[int, int]) -> Inputs:
+def split(rows: int, size: int, groups: tuple[int, ...] | None = None) -> Split:
+    """Of one object."""
+    return Split(
+        uri="x", object_size=size, etag="", start=0, stop=rows, size=size, row_groups=groups
+    )
+
+
+def inputs(*sizes: tuple[int, int], edges: Sequence[Split] = ()) -> Inputs:
     """Of node types with so many rows and columns."""
     types = {
         str(number): NodeSplits(
-            [Split(uri="x", object_size=1, etag="", start=0, stop=rows, size=1)],
+            [split(rows, 1)],
             [],
             cast(FeatureSchema, _Width(width)),
         )
         for number, (rows, width) in enumerate(sizes)
     }
-    return Inputs({}, types)
+    return Inputs({"": list(edges)}, types)
 
 
 class _Width:
@@ -168,10 +175,29 @@ PLAN = {"features": 90 * MIB, "ingest": 100 * MIB, "infer": 130 * MIB}
 
 
 @pytest.mark.parametrize(
+    ("edges", "begun"),
+    [
+        ([split(2 << 20, 5, groups=(0,)), split(3 << 20, 7)], 120 * MIB),
+        ([split(100 * MIB, 100 * MIB)], 100 * MIB),
+        ([split(2 << 20, 5)], 0),
+    ],
+    ids=["rows", "text", "few"],
+)
+def test_edges_take_some_of_it(
+    edges: list[Split], begun: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(Stock, "begin", lambda _self, *given: asked.append(given))
+    with Stocking() as stocking:
+        stocking.begin(inputs(edges=edges), 1)
+    assert asked == [(1, begun)]
+
+
+@pytest.mark.parametrize(
     ("sizes", "workers", "begun"),
     [
-        ([(1 << 20, 32)], 1, 320 * MIB),
-        ([(1 << 20, 32), (1 << 20, 16), (1 << 20, 15)], 2, 240 * MIB),
+        ([(1 << 20, 32)], 1, 256 * MIB),
+        ([(1 << 20, 32), (1 << 20, 16), (1 << 20, 15)], 2, 192 * MIB),
         ([(1 << 20, 15)], 1, 0),
         ([(1 << 30, 256)], 4, 320 * MIB),
     ],

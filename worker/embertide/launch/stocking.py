@@ -21,6 +21,7 @@ _MOST_BYTES = 5 << 28
 """For all workers: more would not be ready by the time they start."""
 _LEAST_BYTES = 64 << 20
 """Features of a node type below this are not worth it."""
+_EDGE_BYTES = 24
 _SHARE = 4
 """Part of the free memory that may be taken before the run has been planned."""
 
@@ -44,11 +45,12 @@ class Stocking:
         self._stock.close()
 
     def begin(self, inputs: Inputs, workers: int) -> None:
-        """Begin with as much as features, a layer's result of their size and a graph may take."""
+        """Begin with what features, a layer's result of their size and the graph may take."""
         self._features = feature_bytes(inputs) // workers
         free = psutil.virtual_memory().available
         most = min(_MOST_BYTES, free // _SHARE) // workers
-        self._stock.begin(workers, min(5 * self._features // 2, most))
+        wanted = 2 * self._features + edge_bytes(inputs) // workers
+        self._stock.begin(workers, min(wanted, most) if wanted >= _LEAST_BYTES else 0)
 
     def end(self, planned: Mapping[str, int]) -> Stocked:
         """What is ready, so far as no stage takes more with it than the plan has.
@@ -58,6 +60,15 @@ class Stocking:
                 beyond what that stage takes; later stages take it.
         """
         return self._stock.stop(self._features + max(planned.values()) - planned["features"])
+
+
+def edge_bytes(inputs: Inputs) -> int:
+    """Of edges as they are read and sorted; of text the bytes, which are about as many."""
+    found = 0
+    for split in inputs.edges:
+        is_text = split.row_groups is None and split.size == split.stop - split.start
+        found += (split.stop - split.start) * (1 if is_text else _EDGE_BYTES)
+    return found
 
 
 def feature_bytes(inputs: Inputs) -> int:
