@@ -68,6 +68,19 @@ def test_idle_pages_are_released() -> None:
     assert resident() < before + 60
 
 
+def test_only_some_idle_pages_are_released() -> None:
+    memory.release_idle()
+    before = resident()
+    tensors = [memory.empty((50 * MIB // 4,)).fill_(number) for number in (1, 2)]
+    del tensors
+    memory.release_idle(69 * MIB)
+    assert 28 <= resident() - before < 40
+    assert int(memory.empty((30 * MIB // 4,)).fill_(5).max()) == 5
+    assert resident() - before < 40, "what was left is used first"
+    memory.release_idle()
+    assert resident() < before + 10
+
+
 def test_small_arrays_share_pages_and_leave_them_together() -> None:
     memory.release_idle()
     before = resident()

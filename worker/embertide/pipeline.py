@@ -87,7 +87,8 @@ def run(
             loaded = {name: loaded_features(ctx, nodes[names[name]]) for name in program.inputs}
         del edges, nodes
         release_memory()
-        make_room(ctx, clock.memory.used_bytes, order.planned_memory.get("infer", 0))
+        # Pages that edges were sorted in, so far as the layers' tensors would not fill them.
+        release_idle(max(0, clock.memory.used_bytes - order.planned_memory.get("infer", 0)))
         with clock.stage("infer"):
             graphs = layer_graphs(ctx, program, graph, clock)
             # Layer graphs have what they need of them.
@@ -124,15 +125,6 @@ def run(
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped]
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
-
-
-def make_room(ctx: RunContext, used_bytes: int, planned_bytes: int) -> None:
-    """Give back the pages that edges were sorted in, where the layers' tensors would not fill them.
-
-    Partitions that are gathered take new ones.
-    """
-    if ctx.grid.feature > 1 or used_bytes > planned_bytes:
-        release_idle()
 
 
 def grown(ctx: RunContext, inputs: Inputs, program: Program) -> dict[str, list[Growth]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,10 +88,10 @@ def as_type(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return tensor if tensor.dtype == dtype else copy_of(tensor, dtype)
 
 
-def release_idle() -> None:
-    """Give pages that no tensor uses back to the system."""
+def release_idle(most: int | None = None) -> None:
+    """Give pages that no tensor uses back to the system, up to ``most`` bytes of huge pages."""
     if native.lib is not None:
-        native.lib.release_pages()
+        native.lib.release_pages(sys.maxsize if most is None else most)
 
 
 # -- memory that other processes of this host can map ------------------------------------------

@@ -85,18 +85,15 @@ public:
                 held_.pop_back();
                 continue;
             }
-            Piece& from = held_.back().pieces.back();
-            const size_t size = std::min<size_t>(from.bytes, end - at), left = from.bytes - size;
-            if (mremap(from.start + left, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, at) ==
-                MAP_FAILED)
+            Piece piece = cut(std::min<size_t>(held_.back().pieces.back().bytes, end - at));
+            if (mremap(piece.start, piece.bytes, piece.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) ==
+                MAP_FAILED) {
+                embertide::release(piece);
                 break;
-            const bool shared = from.place != kPrivate;
-            made.pieces.push_back(
-                {at, size, shared ? from.place + static_cast<int64_t>(left) : kPrivate});
-            at += size;
-            from.bytes = left;
-            held_.back().bytes = 0;  // no array any more
-            if (!left) held_.back().pieces.pop_back();
+            }
+            piece.start = at;
+            made.pieces.push_back(piece);
+            at += piece.bytes;
         }
         if (at < end) {
             const auto piece = map_new(at, end - at);
@@ -120,9 +117,18 @@ public:
         }
         held_.push_back(std::move(mapping));
     }
-    void release() {
+    // Up to `most` bytes, rounded up to a huge page.
+    void release(size_t most) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        release_all();
+        while (most && !held_.empty()) {
+            if (held_.back().pieces.empty()) {
+                held_.pop_back();
+                continue;
+            }
+            Piece last = cut(std::min(most, held_.back().pieces.back().bytes));
+            embertide::release(last);
+            most -= std::min(most, last.bytes);
+        }
     }
     // From now on what is held can be shared.
     void release_private() {
@@ -144,6 +150,20 @@ public:
     }
 
 private:
+    // The end of the last piece, which is no shorter, in whole huge pages.
+    Piece cut(size_t bytes) {
+        Mapping& last = held_.back();
+        Piece& from = last.pieces.back();
+        const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+        const size_t left = from.bytes - size;
+        const Piece piece{from.start + left, size,
+                          from.place == kPrivate ? kPrivate
+                                                 : from.place + static_cast<int64_t>(left)};
+        from.bytes = left;
+        last.bytes = 0;  // no array any more
+        if (!left) last.pieces.pop_back();
+        return piece;
+    }
     void release_all() {
         for (const Mapping& mapping : held_)
             for (const Piece& piece : mapping.pieces) embertide::release(piece);
@@ -239,7 +259,7 @@ void adopt_file(int descriptor, size_t bytes) {
 
 void bind_memory(nb::module_& m) {
     m.def("huge_pages", huge_pages, nb::arg("bytes"));
-    m.def("release_pages", [] { idle().release(); });
+    m.def("release_pages", [](size_t most) { idle().release(most); }, nb::arg("most"));
     m.def("adopt_file", adopt_file, nb::arg("descriptor"), nb::arg("bytes"));
     m.def("use_shared_file", [] {
         use_shared_file();
