@@ -23,6 +23,7 @@ from embertide.context import RunContext
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, add_loops
 from embertide.kernels.edge_features import with_added_loops
+from embertide.kernels.memory import empty
 from embertide.planning.growth import EVEN, Growth
 from embertide.primitives.exchange import Channel
 from embertide.primitives.shuffle import Edges, histogram_size, shuffle_edges
@@ -154,8 +155,8 @@ def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr, relatio
     rows = [stop - start for start, stop in spans]
     first, last = ranges.partition(ctx.grid.p)
     indptr = torch.zeros(last - first + 1, dtype=torch.int64)
-    cols = torch.empty(sum(edges), dtype=sub_range.cols.dtype)
-    weights = None if sub_range.weights is None else torch.empty(sum(edges))
+    cols = empty((sum(edges),), sub_range.cols.dtype)
+    weights = None if sub_range.weights is None else empty((sum(edges),))
     _gather(channel, sub_range.indptr[1:], rows, indptr[1:])
     _gather(channel, sub_range.cols, edges, cols)
     if sub_range.weights is not None and weights is not None:
