@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from embertide.kernels import native
 from embertide.kernels.stock import Stock, Stocked
-from embertide.launch.stocking import Stocking
+from embertide.launch.stocking import Stocking, free_bytes
 from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.splits import Split
@@ -210,6 +211,18 @@ def test_it_is_as_large_as_the_first_tensors(
     with Stocking() as stocking:
         stocking.begin(inputs(*sizes), workers)
     assert asked == [(workers, begun)]
+
+
+def test_a_containers_limit_counts(tmp_path: Path) -> None:
+    free = free_bytes(tmp_path)
+    assert free > 64 * MIB
+    (tmp_path / "memory.current").write_text(f"{10 * MIB}\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_bytes(tmp_path) == pytest.approx(free, rel=0.5)
+    (tmp_path / "memory.max").write_text(f"{50 * MIB}\n")
+    assert free_bytes(tmp_path) == 40 * MIB
+    (tmp_path / "memory.max").write_text(f"{5 * MIB}\n")
+    assert free_bytes(tmp_path) == 0
 
 
 def test_no_more_is_given_than_the_plan_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ How much can be of use is known before the run has been planned, how much fits i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ _MOST_BYTES = 5 << 28
 _LEAST_BYTES = 64 << 20
 """Features of a node type below this are not worth it."""
 _EDGE_BYTES = 24
+_GROUP = Path("/sys/fs/cgroup")
 _SHARE = 4
 """Part of the free memory that may be taken before the run has been planned."""
 
@@ -47,8 +50,7 @@ class Stocking:
     def begin(self, inputs: Inputs, workers: int) -> None:
         """Begin with what features, a layer's result of their size and the graph may take."""
         self._features = feature_bytes(inputs) // workers
-        free = psutil.virtual_memory().available
-        most = min(_MOST_BYTES, free // _SHARE) // workers
+        most = min(_MOST_BYTES, free_bytes() // _SHARE) // workers
         wanted = 2 * self._features + edge_bytes(inputs) // workers
         self._stock.begin(workers, min(wanted, most) if wanted >= _LEAST_BYTES else 0)
 
@@ -60,6 +62,16 @@ class Stocking:
                 beyond what that stage takes; later stages take it.
         """
         return self._stock.stop(self._features + max(planned.values()) - planned["features"])
+
+
+def free_bytes(group: Path = _GROUP) -> int:
+    """Memory that is free on this machine, and in this container where it has a limit."""
+    free = int(psutil.virtual_memory().available)
+    # There is no such file without a container, and "max" where there is no limit.
+    with suppress(OSError, ValueError):
+        limit = int((group / "memory.max").read_text())
+        free = min(free, max(0, limit - int((group / "memory.current").read_text())))
+    return free
 
 
 def edge_bytes(inputs: Inputs) -> int:
