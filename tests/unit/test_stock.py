@@ -150,7 +150,7 @@ def test_a_process_that_has_gone_leaves_nothing() -> None:
 def split(rows: int, size: int, groups: tuple[int, ...] | None = None) -> Split:
     """Of one object."""
     return Split(
-        uri="x", object_size=size, etag="", start=0, stop=rows, size=size, row_groups=groups
+        uri="file:///x", object_size=size, etag="", start=0, stop=rows, size=size, row_groups=groups
     )
 
 
@@ -173,6 +173,14 @@ class _Width:
 
 
 PLAN = {"features": 90 * MIB, "ingest": 100 * MIB, "infer": 130 * MIB}
+
+
+def test_nothing_is_begun_for_inputs_that_are_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stock, "begin", lambda *_given: pytest.fail("begun"))
+    far = replace(split(1 << 20, 1), uri="s3://bucket/x")
+    with Stocking() as stocking:
+        stocking.begin(inputs((1 << 20, 32), edges=[far]), 1)
+        assert stocking.end(PLAN).files == ()
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,9 @@ from embertide.telemetry.recorder import CountingRecorder
 from embertide.telemetry.report import RelationCount, RunReport
 from embertide.typed_graph import TypedGraph, build_types, drop_unread, ingest_types, load_types
 
+_BESIDE_TENSORS = 48 << 20
+"""Of the layers' memory: what is too small for pages that others left."""
+
 
 def run(
     ctx: RunContext, order: WorkOrder, recorder: CountingRecorder, clock: Clock
@@ -87,12 +90,12 @@ def run(
             loaded = {name: loaded_features(ctx, nodes[names[name]]) for name in program.inputs}
         del edges, nodes
         release_memory()
-        # Pages that edges were sorted in, so far as the layers' tensors would not fill them.
-        release_idle(max(0, clock.memory.used_bytes - order.planned_memory.get("infer", 0)))
+        make_room(clock, order)
         with clock.stage("infer"):
             graphs = layer_graphs(ctx, program, graph, clock)
             # Layer graphs have what they need of them.
             graph.sub_ranges.clear()
+            make_room(clock, order)
             ranges, locations = graph.of_types(names)
             embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock)
             del graphs, loaded, locations
@@ -125,6 +128,12 @@ def run(
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped]
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
+
+
+def make_room(clock: Clock, order: WorkOrder) -> None:
+    """Give back idle pages that the layers' tensors would not fill."""
+    kept = order.planned_memory.get("infer", 0) - _BESIDE_TENSORS
+    release_idle(max(0, clock.memory.used_bytes - kept))
 
 
 def grown(ctx: RunContext, inputs: Inputs, program: Program) -> dict[str, list[Growth]]:

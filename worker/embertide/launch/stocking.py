@@ -15,6 +15,7 @@ import psutil
 
 from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.stock import Stock, Stocked
+from embertide.readers.pool import are_afar
 
 if TYPE_CHECKING:
     from embertide.planning.inputs import Inputs
@@ -48,7 +49,12 @@ class Stocking:
         self._stock.close()
 
     def begin(self, inputs: Inputs, workers: int) -> None:
-        """Begin with what features, a layer's result of their size and the graph may take."""
+        """Begin with what features, a layer's result of their size and the graph may take.
+
+        Of inputs that are far away nothing is begun: pages come as fast as those do.
+        """
+        if are_afar([*inputs.features, *inputs.edges]):
+            return
         self._features = feature_bytes(inputs) // workers
         most = min(_MOST_BYTES, free_bytes() // _SHARE) // workers
         wanted = 2 * self._features + edge_bytes(inputs) // workers
