@@ -6,6 +6,7 @@ The inputs are listed while the fork server, which the workers come from, import
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,7 @@ def run_job(
         output_lock(job.spec.output.uri, job.spec.storage, on_progress),
         fork_server(PRELOAD),
         RunFolder.temporary() as folder,
-        Stocking() as stocking,
+        closing(Stocking()) as stocking,
     ):
         asked = asked_grid(job.spec.workers, grid, workers)
 

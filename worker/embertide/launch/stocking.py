@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import psutil
@@ -25,33 +24,24 @@ _MOST_BYTES = 5 << 28
 _LEAST_BYTES = 64 << 20
 """Features of a node type below this are not worth it."""
 _EDGE_BYTES = 24
+"""Of an edge: its ids as they are read, and twice while it is sorted."""
 _GROUP = Path("/sys/fs/cgroup")
+"""Where a container sees its own limits."""
 _SHARE = 4
 """Part of the free memory that may be taken before the run has been planned."""
 
 
 class Stocking:
-    """Memory for the workers of a run on this machine; it lasts as long as a ``with``."""
+    """Memory for the workers of a run on this machine, until it is closed."""
 
     def __init__(self) -> None:
         self._stock = Stock()
         self._features = 0
 
-    def __enter__(self) -> Stocking:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stock.close()
-
     def begin(self, inputs: Inputs, workers: int) -> None:
         """Begin with what features, a layer's result of their size and the graph may take.
 
-        Of inputs that are far away nothing is begun: pages come as fast as those do.
+        Of inputs that are far away nothing is begun: pages would idle while those are read.
         """
         if are_afar([*inputs.features, *inputs.edges]):
             return
@@ -68,6 +58,10 @@ class Stocking:
                 beyond what that stage takes; later stages take it.
         """
         return self._stock.stop(self._features + max(planned.values()) - planned["features"])
+
+    def close(self) -> None:
+        """End filling, and leave the memory to the workers that took it."""
+        self._stock.close()
 
 
 def free_bytes(group: Path = _GROUP) -> int:
