@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -17,6 +18,7 @@ import psutil
 from benchmarks.support.rounds import ROOT, Load
 
 _EVERY_SECONDS, _EVERY_SECONDS_OF_CPU = 0.1, 0.05
+_PR_SET_CHILD_SUBREAPER = 36
 _PAUSES = 20
 """Times what a sample took that no other follows: for memory the kernel walks all pages."""
 
@@ -27,7 +29,7 @@ class Took:
 
     Attributes:
         wall: seconds from its start to its end.
-        others: cores kept busy by processes that are not ours.
+        others: cores kept busy by processes that are neither the command's nor ours.
         peak_bytes: largest sum of what its processes hold, shared pages counted once; 0 where
             it was not watched.
         cpu: CPU seconds of every process that was seen, by "name/process id".
@@ -58,26 +60,50 @@ def run(
         SystemExit: the command failed; with the end of what it wrote.
     """
     load, start = Load(), time.perf_counter()
-    process = Popen(
-        command,
-        cwd=ROOT,
-        env=os.environ | dict(env or {}),
-        stdout=PIPE,
-        stderr=PIPE,
-        text=True,
-    )
-    watcher = _Watcher(process.pid, memory=memory) if watch else None
-    try:
-        stdout, stderr = process.communicate()
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
-    wall = time.perf_counter() - start
+    with _orphans_adopted():
+        process = Popen(
+            command,
+            cwd=ROOT,
+            env=os.environ | dict(env or {}),
+            stdout=PIPE,
+            stderr=PIPE,
+            text=True,
+            process_group=0,
+        )
+        watcher = _Watcher(process.pid, memory=memory) if watch else None
+        try:
+            stdout, stderr = process.communicate()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+        wall = time.perf_counter() - start
+        _reap(process.pid)
     if process.returncode:
         sys.exit(f"{' '.join(command)}\nfailed:\n{(stderr + stdout)[-3000:]}")
     peak, cpu = watcher.stop() if watcher else (0, {})
     return Took(stdout, wall, load.others(), peak, cpu)
+
+
+@contextmanager
+def _orphans_adopted() -> Iterator[None]:
+    """Have processes that outlive their parent become children of this one."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
+def _reap(group: int) -> None:
+    """Wait for what a command leaves, so that its CPU seconds are ours.
+
+    A fork server ends by itself just after the command that it served.
+    """
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-group, 0)
 
 
 class _Watcher:

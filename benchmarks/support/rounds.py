@@ -112,7 +112,10 @@ class Load:
         self._begin = self._now()
 
     def others(self) -> float:
-        """Cores that were kept busy by processes that are not ours, since the start."""
+        """Cores that were kept busy by processes that are not ours, since the start.
+
+        Of this machine or, where it is a virtual one that is told so, of its host's.
+        """
         busy, own, clock = (b - a for a, b in zip(self._begin, self._now(), strict=True))
         return round(max(0.0, busy - own) / max(clock, 1e-3), 3)
 
@@ -120,7 +123,7 @@ class Load:
     def _now() -> tuple[float, float, float]:
         line = Path("/proc/stat").read_text().split("\n", 1)[0]
         ticks = [int(word) for word in line.split()[1:]]
-        busy = (ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6]) / os.sysconf("SC_CLK_TCK")
+        busy = (sum(ticks[:3]) + sum(ticks[5:8])) / os.sysconf("SC_CLK_TCK")
         return busy, sum(os.times()[:4]), time.perf_counter()
 
 

@@ -21,6 +21,7 @@ from benchmarks import end_to_end, files, graph, operator, scaling, typed
 from benchmarks.graph_dataset import make_ids, node_ids
 from benchmarks.primitives import check_wire, measure
 from benchmarks.support import network, rounds, svg
+from benchmarks.support.commands import run
 from benchmarks.support.rounds import Run
 from benchmarks.support.workers import Workers
 from embertide_operator.observe import Observed
@@ -189,6 +190,16 @@ def test_variants_take_turns_and_ratios_are_of_rounds() -> None:
     assert "".join(order) == "abbaab"
     assert rounds.middle(runs["a"]) == {"seconds": 2, "stages": {"infer": 1.0}}
     assert rounds.ratio(runs["b"], runs["a"], "seconds") == 2
+
+
+def test_cpu_of_what_a_command_leaves_is_not_others() -> None:
+    """A command's fork server ends after it, and nobody but the measurement waits for it then."""
+    burn = "import time\nwhile time.process_time() < 0.5: pass"
+    leave = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {burn!r}])"
+    before = os.times()
+    run([sys.executable, "-c", leave])
+    after = os.times()
+    assert after.children_user + after.children_system >= 0.5 + sum(before[2:4])
 
 
 def test_figures_leave_out_what_was_not_measured() -> None:
