@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
@@ -16,9 +15,9 @@ from subprocess import PIPE, Popen
 import psutil
 
 from benchmarks.support.rounds import ROOT, Load
+from embertide.launch.process_tree import adopt_orphans
 
 _EVERY_SECONDS, _EVERY_SECONDS_OF_CPU = 0.1, 0.05
-_PR_SET_CHILD_SUBREAPER = 36
 _PAUSES = 20
 """Times what a sample took that no other follows: for memory the kernel walks all pages."""
 
@@ -88,12 +87,11 @@ def run(
 @contextmanager
 def _orphans_adopted() -> Iterator[None]:
     """Have processes that outlive their parent become children of this one."""
-    prctl = ctypes.CDLL(None).prctl
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     try:
         yield
     finally:
-        prctl(_PR_SET_CHILD_SUBREAPER, 0)
+        adopt_orphans(False)
 
 
 def _reap(group: int) -> None:

@@ -65,10 +65,14 @@ def _kill(process: psutil.Process) -> bool:
     return True
 
 
-def adopt_orphans() -> None:
-    """Become the parent of what our processes leave behind, so that it is among our children."""
+def adopt_orphans(adopt: bool = True) -> None:
+    """Become the parent of what our processes leave behind, so that it is among our children.
+
+    Args:
+        adopt: False for no longer.
+    """
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt))
 
 
 def die_with_requester() -> None:
