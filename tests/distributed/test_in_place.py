@@ -56,12 +56,8 @@ def _look(exchange: Exchange) -> list[list[list[float]]]:
         assert at.tolist() == [0, 1, 2, *range(SPAN_ROWS, SPAN_ROWS + 5)]
         assert scales[at].tolist() == [0.0] * 3 + [2.0] * 5
         places = torch.tensor([[2, 4], [0, 1], [2, 0]], dtype=torch.int32)
-        there = window.of_places(torch.tensor([1, 2, 0, 0], dtype=torch.int32), places)
-        assert there.tolist() == [1, SPAN_ROWS, SPAN_ROWS + 4, SPAN_ROWS + 4]
-        with pytest.raises(ValueError, match="rows: beyond the places"):
-            window.of_places(torch.tensor([3], dtype=torch.int32), places)
-        with pytest.raises(ValueError, match="places: not a loader"):
-            window.of_places(torch.tensor([0], dtype=torch.int32), places + 1)
+        assert window.of_places(places).tolist() == [SPAN_ROWS + 4, 1, SPAN_ROWS]
+        assert window.of_places(places.long()).dtype == torch.int32
         copy = window.copy(seen)
         return [seen[at].tolist(), copy[at].tolist(), rows.of(2, 7).tolist()]
 

@@ -44,4 +44,4 @@ def look_up_in_place(
     """
     window = WindowRows(np.array(ranges.workers, np.int64))
     with shown(channel, [values]) as (seen,):
-        return seen.window(window)[window.of_nodes(nodes)]
+        return seen.window(window).index_select(0, window.of_nodes(nodes))

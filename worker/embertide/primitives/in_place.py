@@ -87,17 +87,16 @@ class WindowRows:
         bounds = others.starts[owners] + begins - others.bounds[owners]
         return _shifted(at, np.append(bounds, others.end), starts, kind)
 
-    def of_places(self, at: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    def of_places(self, places: torch.Tensor) -> torch.Tensor:
         """[k] the row of each pair of places, int32 where that holds all.
 
         Args:
-            at: [k] rows of ``places``.
-            places: [p, 2] rank, and which of its rows.
+            places: [k, 2] rank, and which of its rows.
         """
-        kind = at.dtype if at.dtype == id_type(self.end) else torch.int64
-        rows = memory.empty((len(at),), kind)
-        native.lib.follow_places(at.to(kind), places, self.starts, rows)
-        return rows
+        rank, row = places.numpy().T
+        kind = id_type(self.end)
+        starts = self.starts.astype(np.int32 if kind == torch.int32 else np.int64)
+        return torch.from_numpy(starts.take(rank) + row).to(kind)
 
 
 def _shifted(

@@ -17,7 +17,6 @@ import torch
 
 from embertide.grid import ColumnSlices, RowRanges
 from embertide.kernels.block import Block
-from embertide.kernels.csr import id_type
 from embertide.kernels.memory import empty_as
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import Epilogue, Factors, reduce_linear
@@ -91,10 +90,10 @@ def land_in_place(
             out = empty_as(loaded.data, count, own.stop - own.start, dtype=dtype)
         window = WindowRows(np.cumsum([0, *lengths]))
         with channel.computing():
+            found = _rows_at(window, places)
             if product is None:
-                _gather(out, rows.window(window)[:, own], _rows_at(window, places))
+                _gather(out, rows.window(window)[:, own], found)
             else:
-                found = _rows_at(window, places)
                 added = onto is not None
                 _multiply(out, rows.window(window), found, product.columns(own), added=added)
     return Shard(layout, out, width)
@@ -112,9 +111,9 @@ def _rows_at(
     window: WindowRows, places: Sequence[torch.Tensor]
 ) -> Iterator[tuple[slice, torch.Tensor]]:
     """Some rows of ours at a time, and the window's row of each."""
-    starts, kind, at = torch.from_numpy(window.starts), id_type(window.end), 0
+    at = 0
     for some in _few(places):
-        yield slice(at, at + len(some)), (starts[some[:, 0].long()] + some[:, 1]).to(kind)
+        yield slice(at, at + len(some)), window.of_places(some)
         at += len(some)
 
 
@@ -175,13 +174,13 @@ class Batches:
             layout: in which their owners hold them.
         """
         bounds = ranges.workers if layout == "rows" else ranges.partitions
-        cuts, owners = torch.tensor(bounds[1:-1]), len(bounds) - 1
-        found, at = self._none(owners), 0
-        for some in _few([ids]):
-            owner = torch.bucketize(some, cuts, right=True)
-            self._add(found, torch.arange(at, at + len(some)), owner)
-            at += len(some)
-        return found.repeat_interleave(self.channel.axis.size // owners, 1)
+        found = np.zeros((self.rounds, len(bounds) - 1), np.int64)
+        for batch, loaded in zip(found, ids.split(self.rows), strict=False):
+            for some in _few([loaded]):
+                # Those of a bound and beyond; there are few bounds.
+                beyond = [len(some), *(int((some >= bound).sum()) for bound in bounds[1:-1]), 0]
+                batch -= np.diff(beyond)
+        return torch.from_numpy(found).repeat_interleave(self.channel.axis.size // len(found.T), 1)
 
     def received(self, places: Sequence[torch.Tensor]) -> torch.Tensor:
         """[rounds, workers] rows of each worker that go to these places.
@@ -189,18 +188,12 @@ class Batches:
         Args:
             places: parts of them, [k, 2] loader and row.
         """
-        found = self._none(self.channel.axis.size)
+        workers = self.channel.axis.size
+        found = np.zeros(self.rounds * workers, np.int64)
         for some in _few(places):
-            self._add(found, some[:, 1].long(), some[:, 0])
-        return found
-
-    def _none(self, members: int) -> torch.Tensor:
-        return torch.zeros(self.rounds, members, dtype=torch.int64)
-
-    def _add(self, table: torch.Tensor, rows: torch.Tensor, of: torch.Tensor) -> None:
-        """Count loaded rows, ``of`` each member, by their batch."""
-        batch = rows.div_(self.rows, rounding_mode="floor")
-        table.view(-1).add_(torch.bincount(batch * table.shape[1] + of, minlength=table.numel()))
+            loader, row = some.numpy().T
+            found += np.bincount(row // self.rows * workers + loader, minlength=len(found))
+        return torch.from_numpy(found).view(self.rounds, workers)
 
     def count(self, sent: torch.Tensor, received: torch.Tensor) -> None:
         """Count how many rows there are, their numbers, and their values."""

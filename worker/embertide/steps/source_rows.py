@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 from embertide.footprint import FLOAT_BYTES
+from embertide.kernels import memory
+from embertide.kernels.csr import id_type
 from embertide.primitives.arriving import Operand, tile_operand
 from embertide.primitives.directory import look_up, look_up_in_place
 from embertide.primitives.exchange import Channel
@@ -29,6 +31,8 @@ _SOURCE_BYTES = 14
 """Of a source while its row is looked up at its loader."""
 _CHECKED_IDS = 1 << 16
 """Ids of which it is seen at a time whether they follow each other."""
+_PLACED_ROWS = 1 << 18
+"""Nodes of which it is found at a time where their features are."""
 _REQUEST_BYTES = 4
 """Of a row that was asked for: its number."""
 
@@ -80,13 +84,26 @@ def _at_loaders(
             if [first for _, first in found] == window.bounds[:-1].tolist():
                 of_rows = partial(window.of_rows, others=owned)
                 return graphs[0].loaded_in_place(graphs[1:], window, of_rows)
-            with shown(channel, [locations]) as (where,):
-                of_places = partial(window.of_places, places=where.window(owned))
-                return graphs[0].loaded_in_place(graphs[1:], window, of_places)
+            with shown(channel, [_rows_in(window, locations)]) as (where,):
+                of_nodes = partial(_picked, where.window(owned))
+                return graphs[0].loaded_in_place(graphs[1:], window, of_nodes)
     holders = LoadedHolders(
         channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long(), window
     )
     return graphs[0].loaded_with(graphs[1:], holders)
+
+
+def _rows_in(window: WindowRows, locations: torch.Tensor) -> torch.Tensor:
+    """[n] where the features of our nodes are in a window of all that were loaded."""
+    rows = memory.empty((len(locations),), id_type(window.end))
+    for into, some in zip(rows.split(_PLACED_ROWS), locations.split(_PLACED_ROWS), strict=True):
+        into.copy_(window.of_places(some))
+    return rows
+
+
+def _picked(values: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    found = memory.empty((len(at),), values.dtype)
+    return torch.index_select(values, 0, at, out=found)
 
 
 def first_in_order(ids: torch.Tensor) -> int | None:

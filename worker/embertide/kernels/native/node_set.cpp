@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstring>
+#include <memory>
 #include <vector>
 
 #include "arrays.hpp"
@@ -13,6 +15,7 @@ namespace embertide {
 namespace {
 
 constexpr int64_t kGrain = 1 << 17;
+constexpr int64_t kOwnFlags = 16 << 20;  // bytes of all threads
 constexpr int64_t kNodeGrain = kLineBits * 256;  // whole lines, and whole bytes of a bitmap
 
 using Lines = Vector<uint64_t>;
@@ -29,10 +32,39 @@ int64_t capacity(const L& lines) {
     return static_cast<int64_t>(lines.shape(0)) / kLineWords * kLineBits;
 }
 
+// Eight flags of 0 or 1, the first in the lowest bit.
+uint64_t packed(const uint8_t* flags) {
+    uint64_t bytes;
+    std::memcpy(&bytes, flags, sizeof bytes);
+    return bytes * 0x0102040810204080 >> 56;
+}
+
+// Marks nodes [begin, end) in bytes of this thread's own first, which takes no decision a node.
+template <typename T>
+void mark_apart(const T* nodes, int64_t begin, int64_t end, int64_t size, uint64_t* lines) {
+    const std::unique_ptr<uint8_t[]> own(new uint8_t[size]());
+    for (int64_t i = begin; i < end; ++i) {
+        const int64_t node = nodes[i];
+        require(node >= 0 && node < size, "nodes: outside the set");
+        own[node] = 1;
+    }
+    for (int64_t first = 0; first < size; first += 64) {
+        uint64_t bits = 0;
+        for (int64_t at = 0; at < 64; at += 8) bits |= packed(&own[first + at]) << at;
+        if (bits) std::atomic_ref(word_of(lines, first)).fetch_or(bits, std::memory_order_relaxed);
+    }
+}
+
 template <typename T>
 void mark_nodes(Lines lines, In<T> nodes) {
-    const int64_t size = capacity(lines);
-    parallel_ranges(nodes.shape(0), kGrain, [&](int64_t begin, int64_t end) {
+    const int64_t size = capacity(lines), given = nodes.shape(0);
+    const int64_t parts = size <= kOwnFlags / threads() && size <= given ? threads() : 0;
+    parallel_for(parts, [&](int64_t part) {
+        mark_apart(nodes.data(), given * part / parts, given * (part + 1) / parts, size,
+                   lines.data());
+    });
+    if (parts) return;
+    parallel_ranges(given, kGrain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
             const int64_t node = nodes.data()[i];
             require(node >= 0 && node < size, "nodes: outside the set");

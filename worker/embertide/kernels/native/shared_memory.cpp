@@ -28,7 +28,6 @@ namespace {
 constexpr int64_t kClear = 8;  // huge pages made by one task
 constexpr int64_t kBlock = 2048;  // nodes that are shifted at a time, in the nearest cache
 constexpr int64_t kFew = 16;  // ranges that are gone over one by one
-constexpr int64_t kAhead = 16;  // rows whose places are asked for before they are needed
 
 struct File {
     std::mutex mutex;
@@ -153,30 +152,6 @@ void shift_nodes(In<From> cols, In<int64_t> bounds, In<int64_t> starts, Vector<T
     });
 }
 
-// Pairs of who loaded a node and the row there, at rows of a window: out[i] is the row that pair
-// rows[i] says, in a window where each loader's rows begin at `starts`.
-template <typename Row, typename Place>
-void follow_places(In<Row> rows, InMatrix<Place> places, In<int64_t> starts, Vector<Row> out) {
-    require(rows.shape(0) == out.shape(0), "out: as long as rows");
-    require(places.shape(1) == 2, "places: a loader and a row each");
-    const int64_t pairs = places.shape(0), stride = row_stride(places, "places");
-    const int64_t loaders = starts.shape(0), size = rows.shape(0);
-    const Place* const place = places.data();
-    parallel_ranges(size, int64_t{1} << 16, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-            if (i + kAhead < size) {
-                const int64_t ahead = rows.data()[i + kAhead];
-                __builtin_prefetch(place + (ahead >= 0 && ahead < pairs ? ahead : 0) * stride);
-            }
-            const int64_t row = rows.data()[i];
-            require(row >= 0 && row < pairs, "rows: beyond the places");
-            const int64_t loader = place[row * stride];
-            require(loader >= 0 && loader < loaders, "places: not a loader");
-            out.data()[i] = static_cast<Row>(starts.data()[loader] + place[row * stride + 1]);
-        }
-    });
-}
-
 }  // namespace
 
 char* reserve(size_t bytes) {
@@ -258,10 +233,6 @@ void bind_shared_memory(nb::module_& m) {
     m.def("shift_nodes", shift_nodes<int32_t, int32_t>, cols, bounds, starts, out, NoGil());
     m.def("shift_nodes", shift_nodes<int32_t, int64_t>, cols, bounds, starts, out, NoGil());
     m.def("shift_nodes", shift_nodes<int64_t, int64_t>, cols, bounds, starts, out, NoGil());
-    const auto rows = nb::arg("rows").noconvert(), places = nb::arg("places").noconvert();
-    m.def("follow_places", follow_places<int32_t, int32_t>, rows, places, starts, out, NoGil());
-    m.def("follow_places", follow_places<int64_t, int32_t>, rows, places, starts, out, NoGil());
-    m.def("follow_places", follow_places<int64_t, int64_t>, rows, places, starts, out, NoGil());
 }
 
 }  // namespace embertide
