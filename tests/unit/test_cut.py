@@ -243,3 +243,19 @@ def test_packed_rows_may_be_far_apart() -> None:
     assert isinstance(first, PackedBlock)
     with pytest.raises(ValueError, match="panels"):
         replace(first, panels=first.panels[:-1]).unpack()
+
+
+@pytest.mark.parametrize("marked", [300, 5000], ids=["few-marks", "many-marks"])
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_a_set_has_the_nodes_that_were_marked(marked: int, kind: torch.dtype) -> None:
+    # Many marks are made in bytes first, and then packed.
+    rng = np.random.default_rng(2)
+    nodes = rng.integers(0, 1000, marked)
+    found = NodeSet([torch.from_numpy(some).to(kind) for some in np.split(nodes, 2)], 1000)
+    unique = np.unique(nodes)
+    assert found.count == len(unique)
+    assert found.between(0, 1000).tolist() == unique.tolist()
+    with pytest.raises((ValueError, IndexError)):
+        NodeSet(torch.full((marked,), 1400, dtype=kind), 1000)
+    with pytest.raises((ValueError, IndexError)):
+        NodeSet(torch.full((marked,), -1400, dtype=kind), 1000)

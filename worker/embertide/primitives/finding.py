@@ -45,8 +45,8 @@ def find_sources(
 
     Sends 8 bytes per rank to each peer, and to a peer that owns a range of nodes a bit for each
     of them or 4 bytes per row needed (8 with 2^31 nodes and more), whichever is less; to a
-    loader 4 per row. While it runs it needs N / 7 bytes, and for loaded features 14 per unique
-    source. Collective: every rank of the holders' axis must call.
+    loader 4 per row. While it runs it needs N / 7 bytes, at most 16 MiB more, and for loaded
+    features 14 per unique source. Collective: every rank of the holders' axis must call.
 
     Args:
         channel: of the holders' axis.

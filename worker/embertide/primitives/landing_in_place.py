@@ -90,7 +90,7 @@ def land_in_place(
             out = empty_as(loaded.data, count, own.stop - own.start, dtype=dtype)
         window = WindowRows(np.cumsum([0, *lengths]))
         with channel.computing():
-            found = _rows_at(window, places)
+            found = rows_at(window, places)
             if product is None:
                 _gather(out, rows.window(window)[:, own], found)
             else:
@@ -107,7 +107,7 @@ def _places(channel: Channel, where: Shown, layout: Layout) -> list[torch.Tensor
     return [where.of(first + m, 2) for m in range(channel.grid.feature)]
 
 
-def _rows_at(
+def rows_at(
     window: WindowRows, places: Sequence[torch.Tensor]
 ) -> Iterator[tuple[slice, torch.Tensor]]:
     """Some rows of ours at a time, and the window's row of each."""
@@ -174,13 +174,14 @@ class Batches:
             layout: in which their owners hold them.
         """
         bounds = ranges.workers if layout == "rows" else ranges.partitions
-        found = np.zeros((self.rounds, len(bounds) - 1), np.int64)
+        owners = len(bounds) - 1
+        found = np.zeros((self.rounds, owners), np.int64)
         for batch, loaded in zip(found, ids.split(self.rows), strict=False):
             for some in _few([loaded]):
                 # Those of a bound and beyond; there are few bounds.
                 beyond = [len(some), *(int((some >= bound).sum()) for bound in bounds[1:-1]), 0]
                 batch -= np.diff(beyond)
-        return torch.from_numpy(found).repeat_interleave(self.channel.axis.size // len(found.T), 1)
+        return torch.from_numpy(found).repeat_interleave(self.channel.axis.size // owners, 1)
 
     def received(self, places: Sequence[torch.Tensor]) -> torch.Tensor:
         """[rounds, workers] rows of each worker that go to these places.
@@ -192,7 +193,8 @@ class Batches:
         found = np.zeros(self.rounds * workers, np.int64)
         for some in _few(places):
             loader, row = some.numpy().T
-            found += np.bincount(row // self.rows * workers + loader, minlength=len(found))
+            batch = (row // self.rows).astype(np.int64)
+            found += np.bincount(batch * workers + loader, minlength=len(found))
         return torch.from_numpy(found).view(self.rounds, workers)
 
     def count(self, sent: torch.Tensor, received: torch.Tensor) -> None:

@@ -21,6 +21,7 @@ from embertide.primitives.exchange import Channel
 from embertide.primitives.graph import LayerGraph
 from embertide.primitives.in_place import WindowRows, shown
 from embertide.primitives.landing import loaded_operand
+from embertide.primitives.landing_in_place import rows_at
 from embertide.primitives.sources import LoadedHolders, Sources
 from embertide.steps.base import EdgeStep
 from embertide.steps.execution import Execution
@@ -31,8 +32,6 @@ _SOURCE_BYTES = 14
 """Of a source while its row is looked up at its loader."""
 _CHECKED_IDS = 1 << 16
 """Ids of which it is seen at a time whether they follow each other."""
-_PLACED_ROWS = 1 << 18
-"""Nodes of which it is found at a time where their features are."""
 _REQUEST_BYTES = 4
 """Of a row that was asked for: its number."""
 
@@ -96,8 +95,8 @@ def _at_loaders(
 def _rows_in(window: WindowRows, locations: torch.Tensor) -> torch.Tensor:
     """[n] where the features of our nodes are in a window of all that were loaded."""
     rows = memory.empty((len(locations),), id_type(window.end))
-    for into, some in zip(rows.split(_PLACED_ROWS), locations.split(_PLACED_ROWS), strict=True):
-        into.copy_(window.of_places(some))
+    for span, some in rows_at(window, [locations]):
+        rows[span] = some
     return rows
 
 
