@@ -76,11 +76,11 @@ def run(
             if process.poll() is None:
                 process.terminate()
                 process.wait()
+            peak, cpu = watcher.stop() if watcher else (0, {})
         wall = time.perf_counter() - start
         _reap(process.pid)
     if process.returncode:
         sys.exit(f"{' '.join(command)}\nfailed:\n{(stderr + stdout)[-3000:]}")
-    peak, cpu = watcher.stop() if watcher else (0, {})
     return Took(stdout, wall, load.others(), peak, cpu)
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import threading
 from argparse import Namespace
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -253,3 +254,10 @@ def test_the_operator_has_nothing_to_do_with_the_finished_jobs_of_its_benchmark(
     decision = decide(Observed(job), Settings(), datetime(2026, 1, 1, 12, tzinfo=UTC))
     assert decision.draft.fields == job["status"]
     assert (decision.apply, decision.delete, decision.requeue_after) == ([], [], None)
+
+
+def test_a_watched_command_that_fails_leaves_no_watcher() -> None:
+    before = threading.active_count()
+    with pytest.raises(SystemExit, match="no memory"):
+        run([sys.executable, "-c", "raise SystemExit('no memory')"], watch=True)
+    assert threading.active_count() == before
