@@ -28,7 +28,7 @@ STRONG, WEAK = 18, 15
 """Scales of the scaling command: of one graph for all, and of one worker's."""
 
 FITTING = {"gcn": "torch_csr dgl_full_graph", "gat": "torch_csr"}
-"""The peers that finish scale 22 in minutes, in 24 GiB: DGL's GAT needs about as many."""
+"""The peers that finish scale 22 in minutes, in 24 GiB: for DGL's GAT they are too few."""
 
 
 @dataclass(frozen=True)

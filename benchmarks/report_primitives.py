@@ -85,6 +85,8 @@ def _direction(name: str, cases: list[Run]) -> str:
     best = max(cases, key=lambda case: case["primitives"][name][baseline]["ratio"])
     ratios = [case["primitives"][name][baseline]["ratio"] for case in cases]
     same = "the same direction" if median(ratios) > 1 else "**not** the same direction"
+    if against := sum(ratio < 1 for ratio in ratios):
+        same += f", though ours takes longer in {against}"
     return (
         f"*{VARIANTS[name][1][baseline]}* takes {min(ratios):.2f} to {max(ratios):.2f}"
         f" times as long as ours over {len(ratios)} settings, most at {best['gigabits']:g} Gbit/s"

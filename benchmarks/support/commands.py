@@ -56,7 +56,7 @@ def run(
         env: variables beside our own.
 
     Raises:
-        SystemExit: the command failed; with the end of what it wrote.
+        SystemExit: the command failed; with its exit status and the end of what it wrote.
     """
     load, start = Load(), time.perf_counter()
     with _orphans_adopted():
@@ -72,15 +72,15 @@ def run(
         watcher = _Watcher(process.pid, memory=memory) if watch else None
         try:
             stdout, stderr = process.communicate()
+            wall = time.perf_counter() - start
         finally:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
             peak, cpu = watcher.stop() if watcher else (0, {})
-        wall = time.perf_counter() - start
         _reap(process.pid)
     if process.returncode:
-        sys.exit(f"{' '.join(command)}\nfailed:\n{(stderr + stdout)[-3000:]}")
+        sys.exit(f"{' '.join(command)}\nfailed, exit status {process.returncode}:\n{(stderr + stdout)[-3000:]}")
     return Took(stdout, wall, load.others(), peak, cpu)
 
 

@@ -101,6 +101,18 @@ def test_page_is_made_from_what_there_is(page_of: PageOf, tmp_path: Path) -> Non
     assert "Fig. 14" not in page
 
 
+def test_page_says_where_the_baseline_is_the_faster_one(
+    page_of: PageOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primitives = RESULTS["primitives"]
+    slower = {"gemm": {"ours": VARIANT, "all_reduce": VARIANT | {"ratio": 0.9}}}
+    cases = [*primitives["cases"], primitives["cases"][0] | {"grid": "4x2", "primitives": slower}]
+    assert "takes longer in" not in page_of("primitives")
+    monkeypatch.setitem(RESULTS, "primitives", primitives | {"cases": cases})
+    assert "0.90 to 2.00 times as long as ours over 2 settings" in page_of("primitives")
+    assert "the same direction, though ours takes longer in 1." in page_of("primitives")
+
+
 def test_page_says_how_fast_a_graph_is_built(page_of: PageOf) -> None:
     page = page_of("graph")
     assert "16.0 M edges over 4.0 M nodes" in page

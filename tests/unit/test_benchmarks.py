@@ -258,6 +258,6 @@ def test_the_operator_has_nothing_to_do_with_the_finished_jobs_of_its_benchmark(
 
 def test_a_watched_command_that_fails_leaves_no_watcher() -> None:
     before = threading.active_count()
-    with pytest.raises(SystemExit, match="no memory"):
+    with pytest.raises(SystemExit, match="exit status 1:\nno memory"):
         run([sys.executable, "-c", "raise SystemExit('no memory')"], watch=True)
     assert threading.active_count() == before
