@@ -80,7 +80,8 @@ def run(
             peak, cpu = watcher.stop() if watcher else (0, {})
         _reap(process.pid)
     if process.returncode:
-        sys.exit(f"{' '.join(command)}\nfailed, exit status {process.returncode}:\n{(stderr + stdout)[-3000:]}")
+        how = f"failed, exit status {process.returncode}"
+        sys.exit(f"{' '.join(command)}\n{how}:\n{(stderr + stdout)[-3000:]}")
     return Took(stdout, wall, load.others(), peak, cpu)
 
 
