@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from embertide.kernels import attention_torch, native
+from embertide.kernels import attention_torch, gpu, native
 from embertide.kernels.block import Block
 from embertide.kernels.heads import PairScore, RowSums
 
@@ -41,6 +41,12 @@ def add_additive(
     """
     if _native(x):
         _attend(sums, block, x, weighted, "additive", source, target, slope=slope)
+    elif gpu.usable(x.device):
+        # Imported where there is a GPU, and installed where torch is built for one.
+        from embertide.kernels.gpu import attention
+
+        weights = block.weights if weighted else None
+        attention.add_additive(sums, block, x, source, target, slope=slope, weights=weights)
     else:
         scores = attention_torch.additive_scores(source, target, slope)
         attention_torch.add_softmax(sums, block, x.float(), scores, weighted=weighted)

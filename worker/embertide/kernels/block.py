@@ -18,6 +18,7 @@ import torch
 from torch.nn.functional import embedding_bag
 
 from embertide.kernels import native
+from embertide.kernels.gpu.pieces import Pieces, cut
 from embertide.kernels.staging import Staging
 
 CHUNK_EDGES = 1 << 17
@@ -67,6 +68,16 @@ class Block:
     def ends(self) -> torch.Tensor:
         """[R + 1] ``indptr`` where the indices are, copied there once."""
         return self.indptr.to(self.indices.device)
+
+    @cached_property
+    def pieces(self) -> Pieces | None:
+        """Of the rows that are too long for one program of a GPU, cut once."""
+        return cut(self.indptr, self.indices.device)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Chunk, Block], ...]:
+        """Its chunks, each with a block of its own that shares memory for the non-zeros."""
+        return tuple((chunk, chunk.alone()) for chunk in self.chunks())
 
     def upload(self, staging: Staging) -> Block:
         """The same block with everything but ``indptr`` on the device."""
@@ -150,6 +161,11 @@ class Chunk:
     def span(self) -> slice:
         """The chunk's non-zeros."""
         return slice(self.start, self.stop)
+
+    def alone(self) -> Block:
+        """The chunk as a block, whose rows are counted from its first."""
+        indptr = self.block.indptr[self.first : self.last + 1] - self.start
+        return Block(None, indptr, self.indices, self.weights)
 
     @property
     def indices(self) -> torch.Tensor:

@@ -11,22 +11,26 @@ result is rounded once, when it is finished.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 
-from embertide.kernels import native
+from embertide.kernels import gpu, native
 from embertide.kernels.block import Block, Chunk, segment_max, sum_chunk
-from embertide.kernels.memory import as_type
+from embertide.kernels.memory import as_type, empty_as
 from embertide.kernels.nodewise import activate_
 
 Reduce = Literal["sum", "max"]
 
 _TYPES = (torch.float32, torch.bfloat16)
-_ACTIVATIONS = ("none", "relu", "leaky_relu", "elu")
+ACTIVATIONS = ("none", "relu", "leaky_relu", "elu")
+"""Those that kernels apply, which know them by their place here."""
 _DENSE_ROWS = 1 << 14
 """Rows that torch multiplies at a time, so that the epilogue finds them in the cache."""
+_GPU_DENSE_ROWS = 1 << 16
+"""The same on a GPU: enough to keep all of it busy."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,12 @@ class Factors:
             return weights
         factor = self.source.index_select(0, chunk.indices)
         return factor if weights is None else factor.mul_(weights)
+
+    def alone(self, chunk: Chunk) -> Factors:
+        """Those of a chunk that is a block of its own."""
+        weights = None if self.weights is None else self.weights[chunk.span]
+        target = None if self.target is None else self.target[chunk.rows]
+        return Factors(weights, self.source, target)
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,7 @@ NOTHING = Epilogue()
 
 def is_fusible(activation: str) -> bool:
     """Whether an epilogue can apply it."""
-    return activation in _ACTIVATIONS
+    return activation in ACTIVATIONS
 
 
 def reduce_rows(
@@ -131,6 +141,9 @@ def reduce_rows(
             reduce == "max",
             empty,
         )
+        return
+    if gpu.usable(out.device):
+        _on_gpu(out, block, source, factors, last, reduce, accumulate, empty)
         return
     source = source.float().contiguous()
     for chunk in block.chunks():
@@ -177,9 +190,9 @@ def reduce_linear(
             reduce == "max",
         )
         return
-    source = source.float().contiguous()
-    for chunk in block.chunks():
-        product = _reduce_chunk(chunk, source, factors, reduce, 0.0) @ weight.T
+    reduced = _reduced_on_gpu if gpu.usable(out.device) else _reduced
+    for chunk, sums in reduced(block, source, factors, reduce):
+        product = sums @ weight.T
         if accumulate:
             product += out[chunk.rows]
         out[chunk.rows] = last.part(chunk.rows).apply_(product)
@@ -204,12 +217,56 @@ def multiply(
     if native.lib is not None and out.device.type == "cpu" and x.dtype == torch.float32:
         native.lib.dense(out, x, weight, _finish(last), accumulate)
         return
-    for at in range(0, len(x), _DENSE_ROWS):
-        span = slice(at, at + _DENSE_ROWS)
+    rows = _DENSE_ROWS if out.device.type == "cpu" else _GPU_DENSE_ROWS
+    for at in range(0, len(x), rows):
+        span = slice(at, at + rows)
         product = x[span] @ weight.T
         if accumulate:
             product += out[span]
         out[span] = last.part(span).apply_(product)
+
+
+def _reduced(
+    block: Block, source: torch.Tensor, factors: Factors, reduce: Reduce
+) -> Iterator[tuple[Chunk, torch.Tensor]]:
+    """[rows, width] of each chunk."""
+    source = source.float().contiguous()
+    for chunk in block.chunks():
+        yield chunk, _reduce_chunk(chunk, source, factors, reduce, 0.0)
+
+
+def _reduced_on_gpu(
+    block: Block, source: torch.Tensor, factors: Factors, reduce: Reduce
+) -> Iterator[tuple[Chunk, torch.Tensor]]:
+    for chunk, part in block.parts:
+        out = empty_as(source, len(chunk.lengths), source.shape[1], dtype=torch.float32)
+        _on_gpu(out, part, source, factors.alone(chunk), NOTHING, reduce, False, 0.0)
+        yield chunk, out
+
+
+def _on_gpu(
+    out: torch.Tensor,
+    block: Block,
+    source: torch.Tensor,
+    factors: Factors,
+    last: Epilogue,
+    reduce: Reduce,
+    accumulate: bool,
+    empty: float,
+) -> None:
+    # Triton is imported where there is a GPU, and installed where torch is built for one.
+    from embertide.kernels.gpu import spmm
+
+    spmm.reduce_rows(
+        out,
+        block,
+        source,
+        factors,
+        last,
+        largest=reduce == "max",
+        accumulate=accumulate,
+        empty=empty,
+    )
 
 
 def _is_native(out: torch.Tensor, block: Block, source: torch.Tensor) -> bool:
@@ -222,7 +279,7 @@ def _is_native(out: torch.Tensor, block: Block, source: torch.Tensor) -> bool:
 
 
 def _finish(last: Epilogue) -> tuple[torch.Tensor | float | None, ...]:
-    activation = _ACTIVATIONS.index(last.activation)
+    activation = ACTIVATIONS.index(last.activation)
     return last.bias, activation, last.slope, last.scale, last.added, last.share
 
 
