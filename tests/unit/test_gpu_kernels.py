@@ -94,7 +94,8 @@ def test_rows_may_be_bfloat16() -> None:
     args = on_device(block), x.to(DEVICE), Factors(), NOTHING
     spmm.reduce_rows(out, *args, largest=False)
     expected = expected_rows(block, x, Factors(), "sum", None, len(LONG))
-    assert float((out.cpu() - expected).abs().max() / expected.abs().max()) < 2**-8
+    # Triton's interpreter cuts the last bits off, where a GPU rounds.
+    assert float((out.cpu() - expected).abs().max() / expected.abs().max()) < 2**-7
 
 
 @pytest.mark.parametrize("lengths", [SHORT, LONG], ids=["short", "long"])
