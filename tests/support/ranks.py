@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from embertide.grid import Grid
+from embertide.launch.worker import backend
 from embertide.primitives.exchange import Exchange
 from embertide.spec.grid import GridShape
 from embertide.telemetry.recorder import CountingRecorder
@@ -30,10 +31,10 @@ GROUPED = 4
 others read each other's rows in place."""
 
 
-def on_grid(p: int, m: int, task: Task, *args: Any) -> list[Any]:
+def on_grid(p: int, m: int, task: Task, *args: Any, device: str = "cpu") -> list[Any]:
     """``task(exchange, *args)`` on P x M ranks; their results in rank order.
 
-    See :data:`GROUPED`. An exception on any rank is raised here with that rank's traceback.
+    Ranks on ``cuda`` share the first GPU. See :data:`GROUPED`. An exception on any rank is raised here with that rank's traceback.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["embertide.launch.worker"])
@@ -44,7 +45,7 @@ def on_grid(p: int, m: int, task: Task, *args: Any) -> list[Any]:
         for rank in range(p * m):
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(
-                target=_main, args=(theirs, Path(folder) / "store", p, m, rank, call)
+                target=_main, args=(theirs, Path(folder) / "store", p, m, rank, device, call)
             )
             process.start()
             theirs.close()
@@ -74,17 +75,25 @@ def _results(pipes: list[Connection]) -> list[Any]:
     return [value for _, value in answers]
 
 
-def _main(pipe: Connection, store: Path, p: int, m: int, rank: int, call: bytes) -> None:
+def _main(
+    pipe: Connection, store: Path, p: int, m: int, rank: int, device: str, call: bytes
+) -> None:
     torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+    # NCCL takes ranks on one GPU for a mistake, unless they say that their hosts are others.
+    os.environ["NCCL_HOSTID"] = str(rank)
+    place = torch.device(device, 0) if device == "cuda" else torch.device(device)
     try:
         task, args = pickle.loads(call)  # noqa: S301 - written by the test itself
         dist.init_process_group(
-            "gloo", store=dist.FileStore(str(store), p * m), rank=rank, world_size=p * m
+            backend(place),
+            store=dist.FileStore(str(store), p * m),
+            rank=rank,
+            world_size=p * m,
         )
         exchange = Exchange(
             Grid(GridShape.of(p, m), rank),
-            torch.device("cpu"),
+            place,
             CountingRecorder(),
             in_place=p * m != GROUPED,
         )

@@ -145,7 +145,7 @@ class Rank:
         graphs = layer_graphs(self.ctx, program, graph, clock)
         loaded = loaded_features(self.ctx, nodes)
         one = ({"": self.ranges}, graphs, {"": loaded}, {"": locations}, clock)
-        return infer(self.ctx, program, *one)[""].numpy()
+        return infer(self.ctx, program, *one)[""].cpu().numpy()
 
 
 def loaded_rows(rank: int, world: int, nodes: int) -> np.ndarray:

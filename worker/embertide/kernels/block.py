@@ -27,6 +27,9 @@ chunk of its own."""
 GPU_CHUNK_EDGES = 1 << 20
 """The same on a GPU: enough to keep all of it busy, few enough that their gathered rows fit."""
 
+GPU_PART_EDGES = 1 << 22
+"""Non-zeros whose sums exist at a time there, where they are multiplied next."""
+
 
 def chunk_edges(device: torch.device) -> int:
     """Non-zeros reduced at a time on a device."""
@@ -76,8 +79,8 @@ class Block:
 
     @cached_property
     def parts(self) -> tuple[tuple[Chunk, Block], ...]:
-        """Its chunks, each with a block of its own that shares memory for the non-zeros."""
-        return tuple((chunk, chunk.alone()) for chunk in self.chunks())
+        """Large chunks, each with a block of its own that shares memory for the non-zeros."""
+        return tuple((chunk, chunk.alone()) for chunk in self.chunks(GPU_PART_EDGES))
 
     def upload(self, staging: Staging) -> Block:
         """The same block with everything but ``indptr`` on the device."""

@@ -1,7 +1,6 @@
 """Attention over a block's non-zeros on a GPU: scores, softmax and weighted sums in one pass.
 
-Every column keeps the state of its head's softmax, so no array of scores exists. A long row's
-pieces leave their sums and the logarithms of their sums of exp(score), over which the same softmax
+A program has a row's columns of one head, and no array of scores exists. A long row's pieces leave their sums and the logarithms of their sums of exp(score), over which the same softmax
 is taken once more.
 """
 
@@ -78,8 +77,8 @@ def _launch(
     """
     if not count:
         return
-    programs, columns, edges = tile(out.shape[1])
-    _attend[count, programs](
+    programs, columns, edges = tile(heads.per_head)
+    _attend[(count * heads.count * programs,)](
         out,
         out.stride(0),
         *state,
@@ -98,6 +97,7 @@ def _launch(
         heads.per_head,
         heads.offset,
         out.shape[1],
+        PROGRAMS=programs,
         LIMIT=PIECE_EDGES if limited else _UNLIMITED,
         EDGES=edges,
         COLUMNS=columns,
@@ -127,32 +127,33 @@ def _attend(
     per_head,
     offset,
     width,
+    PROGRAMS: tl.constexpr,
     LIMIT: tl.constexpr,
     EDGES: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
+    program = tl.program_id(0).to(tl.int64)
+    row, part = program // (heads * PROGRAMS), (program % (heads * PROGRAMS)).to(tl.int32)
     start, stop = tl.load(starts + row), tl.load(stops + row)
     if stop - start > LIMIT:
         return
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    inside = column < width
-    head = (column + offset) // per_head
+    head = part // PROGRAMS
+    within = (part % PROGRAMS) * COLUMNS + tl.arange(0, COLUMNS)
+    column = head * per_head - offset + within
+    inside = (within < per_head) & (column >= 0) & (column < width)
     output = row
     if rows is not None:
         output = tl.load(rows + row).to(tl.int64)
     to = out + output * out_stride + column
     state = output * heads + head
-    none = float("-inf")
-    best = tl.full([COLUMNS], none, tl.float32)
-    mass = tl.zeros([COLUMNS], tl.float32)
+    best, mass = float("-inf"), 0.0
     found = tl.zeros([COLUMNS], tl.float32)
     if top_before is not None:
-        best = tl.load(top_before + state, mask=inside, other=none)
-        mass = tl.load(total_before + state, mask=inside, other=0.0)
+        best, mass = tl.load(top_before + state), tl.load(total_before + state)
         found = tl.load(to, mask=inside, other=0.0) * mass
+    of_target = 0.0
     if target is not None:
-        of_target = tl.load(target + state, mask=inside, other=0.0)
+        of_target = tl.load(target + state)
     for at in range(start, stop, EDGES):
         edge = at + tl.arange(0, EDGES)
         there = edge < stop
@@ -161,27 +162,24 @@ def _attend(
         else:
             index = edge.to(tl.int64)
         both = there[:, None] & inside[None, :]
-        place = index[:, None]
-        score = tl.load(source + place * heads + head[None, :], mask=both, other=0.0)
+        values = tl.load(x + index[:, None] * x_stride + column[None, :], mask=both, other=0.0)
+        score = tl.load(source + index * heads + head, mask=there, other=0.0)
         if target is not None:
-            score += of_target[None, :]
+            score += of_target
             score = tl.where(score > 0, score, score * slope)
-        values = tl.load(x + place * x_stride + column[None, :], mask=both, other=0.0)
-        score = tl.where(both, score, none)
-        # Finite where there is nothing, so that no difference of two infinities is taken.
-        after = tl.maximum(tl.maximum(best, tl.max(score, 0)), -3.0e38)
+        score = tl.where(there, score, float("-inf"))
+        after = tl.maximum(best, tl.max(score, 0))
         shrink = tl.exp(best - after)
-        share = tl.exp(score - after[None, :])
+        share = tl.exp(score - after)
         mass = mass * shrink + tl.sum(share, 0)
         if weights is not None:
-            share *= tl.load(weights + edge, mask=there, other=0.0)[:, None]
-        found = found * shrink + tl.sum(share * values.to(tl.float32), 0)
+            share *= tl.load(weights + edge, mask=there, other=0.0)
+        found = found * shrink + tl.sum(share[:, None] * values.to(tl.float32), 0)
         best = after
-    value = tl.where(mass > 0, found / tl.where(mass > 0, mass, 1.0), 0.0)
-    tl.store(to, value, mask=inside)
-    first = inside & ((column == 0) | ((column + offset) % per_head == 0))
-    if total is not None:
-        tl.store(top + state, best, mask=first)
-        tl.store(total + state, mass, mask=first)
-    elif top is not None:
-        tl.store(top + state, best + tl.log(tl.where(mass > 0, mass, 1.0)), mask=first)
+    tl.store(to, tl.where(mass > 0, found / tl.where(mass > 0, mass, 1.0), 0.0), mask=inside)
+    if part % PROGRAMS == 0:
+        if total is not None:
+            tl.store(top + state, best)
+            tl.store(total + state, mass)
+        elif top is not None:
+            tl.store(top + state, best + tl.log(tl.where(mass > 0, mass, 1.0)))

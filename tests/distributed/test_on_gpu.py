@@ -1,0 +1,38 @@
+"""Every model gives on a GPU, on every grid, what the float64 reference gives in one process.
+
+All ranks share one GPU and talk over NCCL's sockets.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from embertide.models.reference import run_reference
+from tests.support.catalogue import GRAPHS, catalogue
+from tests.support.exact import TOLERANCE, relative_error
+from tests.support.ranks import on_grid
+from tests.support.tasks import embed_all
+from tests.support.world import make_features
+
+pytestmark = [
+    pytest.mark.distributed,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1)])
+def test_every_model_is_exact(p: int, m: int) -> None:
+    cases = catalogue()
+    programs = [(case.program, case.kind, case.weighted) for case in cases.values()]
+    answers = on_grid(p, m, embed_all, GRAPHS, programs, device="cuda")
+    wrong = {}
+    for (name, case), *parts in zip(cases.items(), *answers, strict=True):
+        layers = [case.graph.layer()] * case.program.layers
+        given = make_features(case.program.input_width)
+        expected = run_reference(case.program, layers, given).numpy()
+        error = relative_error(np.concatenate(parts), expected)
+        if not error <= TOLERANCE:
+            wrong[name] = error
+    assert not wrong
