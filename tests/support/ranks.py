@@ -34,7 +34,8 @@ others read each other's rows in place."""
 def on_grid(p: int, m: int, task: Task, *args: Any, device: str = "cpu") -> list[Any]:
     """``task(exchange, *args)`` on P x M ranks; their results in rank order.
 
-    Ranks on ``cuda`` share the first GPU. See :data:`GROUPED`. An exception on any rank is raised here with that rank's traceback.
+    Ranks on ``cuda`` share the first GPU. See :data:`GROUPED`. An exception on any rank is raised
+    here with that rank's traceback.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["embertide.launch.worker"])

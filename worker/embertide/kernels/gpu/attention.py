@@ -1,7 +1,8 @@
 """Attention over a block's non-zeros on a GPU: scores, softmax and weighted sums in one pass.
 
-A program has a row's columns of one head, and no array of scores exists. A long row's pieces leave their sums and the logarithms of their sums of exp(score), over which the same softmax
-is taken once more.
+A program has a row's columns of one head, and no array of scores exists. A long row's pieces leave
+their sums and the logarithms of their sums of exp(score), over which the same softmax is taken once
+more.
 """
 
 from __future__ import annotations
