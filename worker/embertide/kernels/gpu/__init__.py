@@ -37,6 +37,15 @@ def usable(device: torch.device) -> bool:
     return True
 
 
+def describe(device: torch.device) -> str:
+    """One line for reports: what computes on a device that is a GPU."""
+    if not usable(device):
+        return "torch on the GPU (Triton does not run; a warning said why)"
+    import triton
+
+    return f"Triton {triton.__version__} on the GPU"
+
+
 def tile(width: int) -> tuple[int, int, int]:
     """Of a result with so many columns: programs for a row, columns of each, rows at a time."""
     columns = 16

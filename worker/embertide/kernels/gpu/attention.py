@@ -7,17 +7,33 @@ more.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
 
 from embertide.kernels.block import Block
 from embertide.kernels.gpu import tile
-from embertide.kernels.gpu.pieces import PIECE_EDGES
+from embertide.kernels.gpu.pieces import Runs, short
 from embertide.kernels.heads import HeadColumns, RowSums
 from embertide.kernels.memory import empty_as
 
-_UNLIMITED = 1 << 62
+State = tuple[torch.Tensor | None, torch.Tensor | None]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What a non-zero's score is made of, leaky_relu(source_j + target_i).
+
+    Attributes:
+        source: [s, H].
+        target: [outputs, H]; None: the source's number is the score.
+    """
+
+    source: torch.Tensor
+    target: torch.Tensor | None
+    slope: float
 
 
 def add_additive(
@@ -31,55 +47,46 @@ def add_additive(
     weights: torch.Tensor | None,
 ) -> None:
     """As :func:`embertide.kernels.attention.add_additive`."""
-    out, heads, pieces, ends = sums.out, sums.heads, block.pieces, block.ends
-    before = (sums.top, sums.total)
-    if not sums.fresh:
+    out, heads, pieces = sums.out, sums.heads, block.pieces
+    before = None if sums.fresh else (sums.top, sums.total)
+    if before is not None:
         # Columns of one head are those of several programs: none writes what another reads.
         sums.top, sums.total = (None if kept is None else kept.clone() for kept in before)
-    state = (sums.top, sums.total)
-    kept = None if sums.fresh else before
-    read = (x, block.indices, weights, source, target, slope)
-    rows = len(ends) - 1, ends[:-1], ends[1:], block.rows
-    _launch(out, state, *rows, *read, heads, kept)
+    state = sums.top, sums.total
+    ends = Ends(source, target, slope)
+    _launch(
+        out, state, before, heads, short(block.ends, block.rows), x, block.indices, ends, weights
+    )
     if pieces is None:
         return
-    numbers = pieces.rows if block.rows is None else block.rows[pieces.rows]
-    parts = empty_as(out, len(pieces), out.shape[1])
-    logs = empty_as(out, len(pieces), heads.count)
-    cut = len(pieces), pieces.starts, pieces.stops, None
-    ends_of = target[numbers].repeat_interleave(pieces.ends.diff(), 0, output_size=len(pieces))
-    of_pieces = (x, block.indices, weights, source, ends_of, slope)
-    _launch(parts, (logs, None), *cut, *of_pieces, heads, None)
-    long = len(numbers), pieces.ends[:-1], pieces.ends[1:], numbers
-    _launch(out, state, *long, parts, None, None, logs, None, 1.0, heads, kept, limited=False)
+    joined = pieces.joined(block.rows)
+    parts, logs = empty_as(out, len(pieces), out.shape[1]), empty_as(out, len(pieces), heads.count)
+    spread = target[joined.rows].repeat_interleave(pieces.ends.diff(), 0, output_size=len(pieces))
+    ends = Ends(source, spread, slope)
+    _launch(parts, (logs, None), None, heads, pieces.each(), x, block.indices, ends, weights)
+    _launch(out, state, before, heads, joined, parts, None, Ends(logs, None, 1.0), None)
 
 
 def _launch(
     out: torch.Tensor,
-    state: tuple[torch.Tensor | None, torch.Tensor | None],
-    count: int,
-    starts: torch.Tensor,
-    stops: torch.Tensor,
-    rows: torch.Tensor | None,
+    state: State,
+    before: State | None,
+    heads: HeadColumns,
+    runs: Runs,
     x: torch.Tensor,
     indices: torch.Tensor | None,
+    ends: Ends,
     weights: torch.Tensor | None,
-    source: torch.Tensor,
-    target: torch.Tensor | None,
-    slope: float,
-    heads: HeadColumns,
-    before: tuple[torch.Tensor | None, torch.Tensor | None] | None,
-    *,
-    limited: bool = True,
 ) -> None:
     """What a softmax goes on from is ``before``, what it comes to goes to ``state``.
 
-    To its first tensor alone go the logarithms of the sums of exp(score).
+    To its first tensor alone go the logarithms of the sums of exp(score). Without indices a
+    non-zero's source row is its own number.
     """
-    if not count:
+    if not len(runs):
         return
     programs, columns, edges = tile(heads.per_head)
-    _attend[(count * heads.count * programs,)](
+    _attend[(len(runs) * heads.count * programs,)](
         out,
         out.stride(0),
         *state,
@@ -87,19 +94,19 @@ def _launch(
         x,
         x.stride(0),
         indices,
-        starts,
-        stops,
-        rows,
+        runs.starts,
+        runs.stops,
+        runs.rows,
         weights,
-        source,
-        target,
-        float(slope),
+        ends.source,
+        ends.target,
+        float(ends.slope),
         heads.count,
         heads.per_head,
         heads.offset,
         out.shape[1],
         PROGRAMS=programs,
-        LIMIT=PIECE_EDGES if limited else _UNLIMITED,
+        LIMIT=runs.limit,
         EDGES=edges,
         COLUMNS=columns,
         num_warps=1,

@@ -12,6 +12,25 @@ PIECE_EDGES = 512
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Runs of non-zeros, each of which one program reduces, and the rows that get the results.
+
+    Attributes:
+        starts, stops: [k] first non-zero of each run, and one past the last.
+        rows: [k] output rows; None when they are 0..k-1.
+        limit: programs leave out longer runs.
+    """
+
+    starts: Tensor
+    stops: Tensor
+    rows: Tensor | None
+    limit: int = 1 << 62
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+@dataclass(frozen=True)
 class Pieces:
     """The pieces of all long rows, row by row, where the non-zeros are.
 
@@ -29,6 +48,20 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def each(self) -> Runs:
+        """The pieces themselves."""
+        return Runs(self.starts, self.stops, None)
+
+    def joined(self, rows: Tensor | None) -> Runs:
+        """Each row's pieces as a run, given the block's output rows."""
+        numbers = self.rows if rows is None else rows[self.rows]
+        return Runs(self.ends[:-1], self.ends[1:], numbers)
+
+
+def short(ends: Tensor, rows: Tensor | None) -> Runs:
+    """All rows that are not cut, of a block whose row ends are where its non-zeros are."""
+    return Runs(ends[:-1], ends[1:], rows, PIECE_EDGES)
 
 
 def cut(indptr: Tensor, device: torch.device, limit: int = PIECE_EDGES) -> Pieces | None:

@@ -8,11 +8,9 @@ import triton.language as tl
 
 from embertide.kernels.block import Block
 from embertide.kernels.gpu import tile
-from embertide.kernels.gpu.pieces import PIECE_EDGES
+from embertide.kernels.gpu.pieces import Runs, short
 from embertide.kernels.memory import empty_as
 from embertide.kernels.spmm import ACTIVATIONS, NOTHING, Epilogue, Factors
-
-_UNLIMITED = 1 << 62
 
 
 def reduce_rows(
@@ -27,18 +25,25 @@ def reduce_rows(
     empty: float = 0.0,
 ) -> None:
     """As :func:`embertide.kernels.spmm.reduce_rows`; columns of all tensors are side by side."""
-    pieces, ends = block.pieces, block.ends
-    short = len(ends) - 1, ends[:-1], ends[1:], block.rows
-    finish = (factors.target, last, accumulate)
-    _launch(out, *short, source, block.indices, factors, *finish, largest, empty)
+    pieces, read = block.pieces, (source, block.indices, factors)
+    target = factors.target
+    _launch(out, short(block.ends, block.rows), *read, target, last, accumulate, largest, empty)
     if pieces is None:
         return
     parts = empty_as(out, len(pieces), out.shape[1], dtype=torch.float32)
-    cut = len(pieces), pieces.starts, pieces.stops, None
-    _launch(parts, *cut, source, block.indices, factors, None, NOTHING, False, largest, empty)
-    rows = pieces.rows if block.rows is None else block.rows[pieces.rows]
-    long = len(rows), pieces.ends[:-1], pieces.ends[1:], rows
-    _launch(out, *long, parts, None, Factors(), *finish, largest, empty, limited=False)
+    _launch(parts, pieces.each(), *read, None, NOTHING, False, largest, empty)
+    _launch(
+        out,
+        pieces.joined(block.rows),
+        parts,
+        None,
+        Factors(),
+        target,
+        last,
+        accumulate,
+        largest,
+        empty,
+    )
 
 
 def try_on(device: torch.device) -> None:
@@ -51,10 +56,7 @@ def try_on(device: torch.device) -> None:
 
 def _launch(
     out: torch.Tensor,
-    count: int,
-    starts: torch.Tensor,
-    stops: torch.Tensor,
-    rows: torch.Tensor | None,
+    runs: Runs,
     source: torch.Tensor,
     indices: torch.Tensor | None,
     factors: Factors,
@@ -63,22 +65,21 @@ def _launch(
     accumulate: bool,
     largest: bool,
     empty: float,
-    *,
-    limited: bool = True,
 ) -> None:
-    if not count:
+    """Without indices a non-zero's source row is its own number."""
+    if not len(runs):
         return
     programs, columns, edges = tile(out.shape[1])
     added = last.added
-    _reduce[count, programs](
+    _reduce[len(runs), programs](
         out,
         out.stride(0),
         source,
         source.stride(0),
         indices,
-        starts,
-        stops,
-        rows,
+        runs.starts,
+        runs.stops,
+        runs.rows,
         factors.weights,
         factors.source,
         target,
@@ -93,7 +94,7 @@ def _launch(
         ACTIVATION=ACTIVATIONS.index(last.activation),
         LARGEST=largest,
         ACCUMULATE=accumulate,
-        LIMIT=PIECE_EDGES if limited else _UNLIMITED,
+        LIMIT=runs.limit,
         EDGES=edges,
         COLUMNS=columns,
         num_warps=1,
