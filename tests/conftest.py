@@ -26,6 +26,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # spinning, which on a busy machine costs up to eight times what they compute.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Whether its kernels are interpreted, Triton decides as it is imported, by PyTorch Geometric say.
+if not any(Path("/dev").glob("nvidia*")):
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 # pyarrow imports pandas where there is one, as here and not in the workers' image. The fork server
 # does it once for all workers.
 multiprocessing.forkserver.set_forkserver_preload = lambda modules: _preload([*modules, "pandas"])

@@ -1,15 +1,15 @@
-"""A GPU's kernels against float64 loops: on the GPU, or by Triton's interpreter where none is."""
+"""A GPU's kernels against float64 loops: on the GPU, or by Triton's interpreter where none is.
+
+``tests/conftest.py`` chooses the interpreter.
+"""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 import torch
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton", reason="torch's build for CPUs comes without Triton")
 
 from embertide.kernels.block import Block
