@@ -40,6 +40,14 @@ RUN useradd --uid 65532 --user-group --no-create-home --home-dir /scratch \
         --shell /usr/sbin/nologin embertide
 WORKDIR /opt/embertide
 
+# Triton compiles a launcher of its kernels where they run first, beside the GPU's driver.
+ARG TORCH=cuda
+# hadolint ignore=DL3008
+RUN if [ "${TORCH}" = cuda ]; then \
+        apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev libpython3-dev \
+        && rm -rf /var/lib/apt/lists/*; \
+    fi
+
 # The largest layer; rebuilt only when the locked requirements change.
 COPY --from=requirements /requirements/ requirements/
 RUN --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \

@@ -12,10 +12,12 @@ import torch
 
 pytest.importorskip("triton", reason="torch's build for CPUs comes without Triton")
 
+from embertide.kernels import gpu, native
+from embertide.kernels.attention import add_additive
 from embertide.kernels.block import Block
 from embertide.kernels.gpu import attention, pieces, spmm
 from embertide.kernels.heads import NO_SCORES, HeadColumns, RowSums
-from embertide.kernels.spmm import NOTHING, Epilogue, Factors
+from embertide.kernels.spmm import NOTHING, Epilogue, Factors, reduce_linear, reduce_rows
 from tests.support.exact import assert_exact
 from tests.unit.test_native_spmm import expected_rows, random_block
 
@@ -138,6 +140,48 @@ def test_attention_over_one_block_keeps_no_state(lengths: list[int]) -> None:
     attention.add_additive(sums, on_device(block), *tensors, slope=0.2, weights=None)
     assert sums.top is None
     assert_exact(sums.out.cpu(), attended([block], x, source, target, heads, False)[0])
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have these kernels chosen as on a GPU, also where there is none."""
+    monkeypatch.setattr(gpu, "usable", lambda device: True)
+    monkeypatch.setattr(native, "lib", None)
+
+
+@pytest.mark.usefixtures("chosen")
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("most", [2, 100])
+def test_rows_are_multiplied_part_by_part(
+    monkeypatch: pytest.MonkeyPatch, reduce: str, accumulate: bool, most: int
+) -> None:
+    monkeypatch.setattr("embertide.kernels.block.GPU_PART_EDGES", pieces.PIECE_EDGES)
+    monkeypatch.setattr("embertide.kernels.block.GPU_PART_ROWS", most)
+    rows, width = len(LONG), 24
+    block, x = random_block(LONG, SOURCES), torch.randn(SOURCES, width)
+    weight, before = torch.randn(10, width), torch.randn(rows, 10)
+    factors = Factors(block.weights, torch.rand(SOURCES), torch.rand(rows) + 0.5)
+    last = Epilogue(bias=torch.randn(10), activation="relu", scale=torch.rand(rows))
+    out = before.clone().to(DEVICE)
+    args = on_device(block), x.to(DEVICE), weight.to(DEVICE), on_device(factors), on_device(last)
+    reduce_linear(out, *args, reduce=reduce, accumulate=accumulate)
+    products = expected_rows(block, x, factors, reduce, None, rows) @ weight.double().T
+    assert_exact(out.cpu(), last.apply_((products + before * accumulate).float()))
+    assert max(len(part.indptr) - 1 for _, part in args[0].parts) <= most
+
+
+@pytest.mark.usefixtures("chosen")
+def test_the_same_functions_choose_these_kernels() -> None:
+    block, x = random_block(SHORT, SOURCES), torch.randn(SOURCES, 16)
+    out, placed, sources = torch.empty(len(SHORT), 16, device=DEVICE), on_device(block), x.to(DEVICE)
+    reduce_rows(out, placed, sources, Factors(), NOTHING)
+    assert_exact(out.cpu(), expected_rows(block, x, Factors(), "sum", None, len(SHORT)))
+    heads, source, target = HeadColumns(2, 16, 0, 16), torch.randn(SOURCES, 2), torch.randn(5, 2)
+    sums = RowSums.begin(sources, len(SHORT), heads)
+    ends = source.to(DEVICE), target.to(DEVICE)
+    add_additive(sums, placed, sources, *ends, slope=0.2, weighted=True)
+    assert_exact(sums.out.cpu(), attended([block], x, source, target, heads, True)[0])
 
 
 def attended(

@@ -29,6 +29,8 @@ GPU_CHUNK_EDGES = 1 << 20
 
 GPU_PART_EDGES = 1 << 22
 """Non-zeros whose sums exist at a time there, where they are multiplied next."""
+GPU_PART_ROWS = 1 << 18
+"""Rows whose sums do, however few non-zeros they have."""
 
 
 def chunk_edges(device: torch.device) -> int:
@@ -80,7 +82,8 @@ class Block:
     @cached_property
     def parts(self) -> tuple[tuple[Chunk, Block], ...]:
         """Large chunks, each with a block of its own that shares memory for the non-zeros."""
-        return tuple((chunk, chunk.alone()) for chunk in self.chunks(GPU_PART_EDGES))
+        parts = self.chunks(GPU_PART_EDGES, GPU_PART_ROWS)
+        return tuple((chunk, chunk.alone()) for chunk in parts)
 
     def upload(self, staging: Staging) -> Block:
         """The same block with everything but ``indptr`` on the device."""
@@ -88,18 +91,19 @@ class Block:
         rows, weights, edges = (None if t is None else staging.upload(t) for t in given)
         return Block(rows, self.indptr, staging.upload(self.indices), weights, edges)
 
-    def chunks(self, limit: int | None = None) -> Iterator[Chunk]:
-        """Consecutive runs of whole rows with at most ``limit`` non-zeros each.
+    def chunks(self, limit: int | None = None, most: int | None = None) -> Iterator[Chunk]:
+        """Consecutive runs of at most ``most`` whole rows with at most ``limit`` non-zeros each.
 
-        Without a limit, as many as suit the device.
+        Without a limit, as many non-zeros as suit the device.
         """
         limit = limit or chunk_edges(self.indices.device)
         rows = len(self.indptr) - 1
+        most = most or rows
         first = 0
         while first < rows:
             start = int(self.indptr[first])
             last = int(torch.searchsorted(self.indptr, start + limit, right=True)) - 1
-            last = min(max(last, first + 1), rows)
+            last = min(max(last, first + 1), first + most, rows)
             yield Chunk(self, first, last, start, int(self.indptr[last]))
             first = last
 
