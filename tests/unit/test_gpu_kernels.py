@@ -174,7 +174,8 @@ def test_rows_are_multiplied_part_by_part(
 @pytest.mark.usefixtures("chosen")
 def test_the_same_functions_choose_these_kernels() -> None:
     block, x = random_block(SHORT, SOURCES), torch.randn(SOURCES, 16)
-    out, placed, sources = torch.empty(len(SHORT), 16, device=DEVICE), on_device(block), x.to(DEVICE)
+    placed, sources = on_device(block), x.to(DEVICE)
+    out = torch.empty(len(SHORT), 16, device=DEVICE)
     reduce_rows(out, placed, sources, Factors(), NOTHING)
     assert_exact(out.cpu(), expected_rows(block, x, Factors(), "sum", None, len(SHORT)))
     heads, source, target = HeadColumns(2, 16, 0, 16), torch.randn(SOURCES, 2), torch.randn(5, 2)
