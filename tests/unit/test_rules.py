@@ -25,6 +25,9 @@ from tests.support.monitoring.rules import (
     rules,
 )
 
+# The first test waits for Prometheus to be built, beside all that a new machine builds.
+pytestmark = pytest.mark.timeout(2400)
+
 _SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 _LEVEL = r"(worker|job|job_axis_primitive|output|namespace|namespace_outcome)"
 
