@@ -18,7 +18,6 @@ import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from itertools import cycle
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -35,8 +34,8 @@ PartIds = Literal["int64", "string"]
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [n]``, or a ``pa.LargeStringArray`` of n strings."""
 
-_READ_BYTES = 1 << 20
-"""Of a part that is read back, while as many are hashed: they stay in the processor's cache."""
+_READ_BYTES = 256 << 10
+"""Of a part that is read back: it stays in the processor's cache until it is hashed."""
 
 
 @dataclass(frozen=True)
@@ -243,13 +242,7 @@ def _verify_object(storage: Storage, uri: str, size: int, sha256: str) -> None:
 
 def _sha256(file: Any) -> str:
     """Of all that can be read, in hex; a store that is far away is read ahead meanwhile."""
-    found, pieces = hashlib.sha256(), [memoryview(bytearray(_READ_BYTES)) for _ in range(2)]
-    with ThreadPoolExecutor(1, "hash") as aside:
-        hashed = aside.submit(found.update, b"")
-        for piece in cycle(pieces):
-            got = file.readinto(piece)
-            hashed.result()
-            if not got:
-                break
-            hashed = aside.submit(found.update, piece[:got])
+    found, piece = hashlib.sha256(), memoryview(bytearray(_READ_BYTES))
+    while got := file.readinto(piece):
+        found.update(piece[:got])
     return found.hexdigest()
