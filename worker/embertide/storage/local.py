@@ -19,7 +19,6 @@ from embertide.errors import InputError, ObjectMissing, StorageError
 from embertide.storage.file_lock import locked
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
 from embertide.storage.protocol import ObjectInfo
-from embertide.storage.uncached import UncachedFile
 from embertide.storage.write_back import begin_write_back
 from embertide.telemetry.transfers import TransferStats
 
@@ -88,7 +87,7 @@ class LocalStore:
             InputError: it is not in the state of ``info`` any more.
         """
         with reading(uri):
-            file = io.BufferedReader(UncachedFile(str(to_path(uri))))
+            file = to_path(uri).open("rb")
             etag = _etag(os.fstat(file.fileno()))
         if info is not None and etag != info.etag:
             file.close()
@@ -181,7 +180,7 @@ class _Sink(io.BufferedIOBase):
         self._uri, self._path = uri, to_path(uri)
         self._hidden = self._path.with_name(f".{secrets.token_hex(6)}{UNFINISHED}")
         with writing(uri):
-            self._file = io.BufferedWriter(UncachedFile(str(self._hidden), "xb"), _BUFFER_BYTES)
+            self._file = self._hidden.open("xb", buffering=_BUFFER_BYTES)
         # Bytes written, and those of them that the disk was told to begin with.
         self._written = self._begun = 0
 

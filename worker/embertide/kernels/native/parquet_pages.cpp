@@ -1,6 +1,5 @@
 #include "parquet_pages.hpp"
 
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -136,21 +135,6 @@ PageReader::PageReader(int file, int64_t offset, int64_t length, bool snappy)
     require(offset >= 0 && length >= 0, "column chunk: outside the file");
 }
 
-// Reads as pread does and leaves nothing in the system's cache, where the system can, Linux from
-// 6.14 on (`embertide.storage.uncached`).
-ssize_t PageReader::read_once(void* to, size_t bytes) {
-#ifdef RWF_HIPRI
-    constexpr int kDontCache = 0x80;
-    if (uncached_) {
-        const iovec into{to, bytes};
-        const ssize_t got = preadv2(file_, &into, 1, offset_, kDontCache);
-        if (got >= 0 || (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)) return got;
-        uncached_ = false;
-    }
-#endif
-    return pread(file_, to, bytes, offset_);
-}
-
 // Holds the next `bytes` of the chunk, or all that is left of it.
 void PageReader::want(int64_t bytes) {
     if (have_ - at_ >= bytes) return;
@@ -160,7 +144,7 @@ void PageReader::want(int64_t bytes) {
     const int64_t target = have_ + std::min(rest_, std::max(bytes, kRead) - have_);
     window_.grow(target + kSlack, have_);
     while (have_ < target) {
-        const ssize_t got = read_once(window_.data() + have_, target - have_);
+        const ssize_t got = pread(file_, window_.data() + have_, target - have_, offset_);
         if (got < 0 && errno == EINTR) continue;
         require(got > 0, "column chunk: cannot be read to its end");
         have_ += got;

@@ -2,8 +2,6 @@
 // https://github.com/apache/parquet-format/blob/master/README.md
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 
 #include "bytes.hpp"
@@ -45,12 +43,11 @@ public:
 
 private:
     void want(int64_t bytes);
-    ssize_t read_once(void* to, size_t bytes);
     Span held() const { return {window_.data() + at_, window_.data() + have_}; }
 
     int file_;
     int64_t offset_, rest_;  // where the file is read next, and how much of the chunk is left
-    bool snappy_, uncached_ = true;
+    bool snappy_;
     Bytes window_, unpacked_;
     int64_t at_ = 0, have_ = 0;  // of the window
 };
