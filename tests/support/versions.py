@@ -25,7 +25,7 @@ from embertide.spec.version_names import EARLIER_MANIFEST, MANIFEST, new_version
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.catalog import VersionInfo, latest, list_versions
-from embertide.versions.parts import PartDigest, PartWriter, verify_part
+from embertide.versions.parts import PartDigest, PartWriter
 from embertide.versions.publish import publish
 from embertide.versions.reading import iter_embeddings
 from tests.support.paths import ROOT
@@ -56,7 +56,7 @@ def write_parts(
         with writer:
             ids = np.arange(start, start + rows)
             writer.write(ids, values[start : start + rows])
-        verify_part(storage, version_uri(uri, version), writer.digest)
+        writer.verify()
         digests.append(writer.digest)
         start += rows
     return digests

@@ -14,7 +14,7 @@ import pytest
 from embertide.spec.version_names import version_uri
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest
-from embertide.versions.parts import PartWriter, verify_part
+from embertide.versions.parts import PartWriter
 from embertide.versions.publish import publish
 from tests.support.cli import JOB
 from tests.support.versions import CURRENT, NEXT, OLD, publish_one
@@ -44,7 +44,7 @@ def mixed(tmp_path: Path) -> Path:
     with writer:
         values = np.array([[1, 0], [0.9, 0.1], [0, 1], [1, 0], [0.5, 0.5]], np.float32)
         writer.write(pa.array(MIXED, pa.large_string()), values)
-    verify_part(STORAGE, folder, writer.digest)
+    writer.verify()
     manifest = {"rows": 5, "dim": 2, "parts": [asdict(writer.digest)]}
     publish(STORAGE, uri, OLD, manifest, 1)
     return tmp_path / "out"

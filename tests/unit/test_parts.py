@@ -20,7 +20,7 @@ from embertide.errors import OutputError
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.part_sinks import HashedSink
-from embertide.versions.parts import PartDigest, PartWriter, verify_part
+from embertide.versions.parts import PartDigest, PartWriter
 from embertide.versions.reading import read_part
 
 WORDS = ["", "naïve", "a" * 300, "日本", "x"]
@@ -60,7 +60,7 @@ def some_values(rows: int, width: int = 4) -> npt.NDArray[np.float32]:
 def write(
     storage: Storage, folder: str, ids: Any, values: npt.NDArray[np.float32],
     format: Any = "parquet", dtype: Any = "float32", step: int = 3,
-) -> PartDigest:  # fmt: skip
+) -> PartWriter:  # fmt: skip
     kind: Any = "int64" if isinstance(ids, np.ndarray) else "string"
     rows, width = values.shape
     uri = f"{folder}/part-00000"
@@ -69,7 +69,7 @@ def write(
     ) as writer:
         for at in range(0, rows, step):
             writer.write(ids[at : at + step], values[at : at + step])
-    return writer.digest
+    return writer
 
 
 def read(
@@ -86,8 +86,9 @@ def test_what_is_written_is_read_back(
     storage: Storage, folder: str, format: str, kind: str, bits: int, rows: int
 ) -> None:
     ids, values = some_ids(kind, rows), some_values(rows)
-    digest = write(storage, folder, ids, values, format, f"float{bits}")
-    verify_part(storage, folder, digest)
+    writer = write(storage, folder, ids, values, format, f"float{bits}")
+    writer.verify()
+    digest = writer.digest
     assert digest.rows == rows
     assert files(folder) == sorted(name for name, _, _ in digest.objects())
     found, back = read(storage, folder, digest)
@@ -102,7 +103,7 @@ def test_what_is_written_is_read_back(
 
 @pytest.mark.parametrize("format", ["parquet", "npy"])
 def test_digests_are_of_the_bytes_in_the_store(storage: Storage, folder: str, format: str) -> None:
-    digest = write(storage, folder, some_ids("string", 9), some_values(9), format)
+    digest = write(storage, folder, some_ids("string", 9), some_values(9), format).digest
     assert len(digest.objects()) == (1 if format == "parquet" else 2)
     for name, size, sha256 in digest.objects():
         data = path_of(folder, name).read_bytes()
@@ -112,7 +113,7 @@ def test_digests_are_of_the_bytes_in_the_store(storage: Storage, folder: str, fo
 
 def test_parquet_as_other_tools_see_it(storage: Storage, folder: str) -> None:
     values = some_values(5)
-    digest = write(storage, folder, some_ids("string", 5), values)
+    digest = write(storage, folder, some_ids("string", 5), values).digest
     assert digest == replace(digest, name="part-00000.parquet", ids_name=None)
     table = pq.read_table(path_of(folder, digest.name))
     assert table.column_names == ["id", "embedding"]
@@ -121,20 +122,20 @@ def test_parquet_as_other_tools_see_it(storage: Storage, folder: str) -> None:
     assert pa.types.is_fixed_size_list(kind)
     assert (kind.list_size, kind.value_type) == (4, pa.float32())
     assert table["embedding"].to_pylist() == values.tolist()
-    half = write(storage, folder, some_ids("int64", 5), values, dtype="float16")
+    half = write(storage, folder, some_ids("int64", 5), values, dtype="float16").digest
     kind = pq.read_schema(path_of(folder, half.name)).field("embedding").type
     assert kind.value_type == pa.float16()
 
 
 def test_npy_as_other_tools_see_it(storage: Storage, folder: str) -> None:
     ids, values = some_ids("int64", 7), some_values(7)
-    digest = write(storage, folder, ids, values, "npy", "float16")
+    digest = write(storage, folder, ids, values, "npy", "float16").digest
     assert (digest.name, digest.ids_name) == ("part-00000.npy", "part-00000.ids.npy")
     array = np.load(path_of(folder, "part-00000.npy"))
     assert array.dtype == np.float16
     assert np.array_equal(array, values.astype(np.float16))
     assert np.array_equal(np.load(path_of(folder, "part-00000.ids.npy")), ids)
-    texts = write(storage, folder, some_ids("string", 7), values, "npy")
+    texts = write(storage, folder, some_ids("string", 7), values, "npy").digest
     assert texts.ids_name == "part-00000.ids.parquet"
     table = pq.read_table(path_of(folder, texts.ids_name))
     assert table.to_pydict() == {"id": some_ids("string", 7).to_pylist()}
@@ -144,7 +145,7 @@ def test_npy_as_other_tools_see_it(storage: Storage, folder: str) -> None:
 def test_slices_and_other_orders_of_memory(storage: Storage, folder: str, format: str) -> None:
     values = np.asfortranarray(some_values(20, 6))[::2, 1:5]
     ids = some_ids("int64", 20)[::2]
-    digest = write(storage, folder, ids, values, format, step=7)
+    digest = write(storage, folder, ids, values, format, step=7).digest
     found, back = read(storage, folder, digest)
     assert found == ids.tolist()
     assert np.array_equal(back, values)
@@ -156,7 +157,7 @@ def test_reading_needs_little_memory(storage: Storage, folder: str, format: str,
     rows, width = 100_000, 256
     values = np.zeros((rows, width), np.float32)
     values[:, 0] = np.arange(rows)
-    digest = write(storage, folder, some_ids(kind, rows), values, format, step=20_000)
+    digest = write(storage, folder, some_ids(kind, rows), values, format, step=20_000).digest
     seen, before, most = 0, pa.total_allocated_bytes(), 0
     for ids, batch in read_part(storage, folder, digest, width):
         assert len(ids) == len(batch)
@@ -194,7 +195,7 @@ def flip(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (flip, "has the SHA-256 [0-9a-f]{64}, it was written with [0-9a-f]{64}"),
+        (flip, "has the XXH3 checksum [0-9a-f]{32}, it was written with [0-9a-f]{32}"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), r"has \d+ bytes, \d+ were written"),
         (lambda path: path.write_bytes(path.read_bytes() + b"x"), r"has \d+ bytes, \d+ were"),
         (lambda path: path.unlink(), "is missing although it was written"),
@@ -204,10 +205,10 @@ def flip(path: Path) -> None:
 def test_verifying_finds_damage(
     storage: Storage, folder: str, name: str, damage: Callable[[Path], object], message: str
 ) -> None:
-    digest = write(storage, folder, some_ids("int64", 50), some_values(50), "npy")
+    writer = write(storage, folder, some_ids("int64", 50), some_values(50), "npy")
     damage(path_of(folder, name))
     with pytest.raises(OutputError, match=f"v/{name} {message}.*run the job again"):
-        verify_part(storage, folder, digest)
+        writer.verify()
 
 
 @pytest.mark.parametrize("name", ["part-00000.npy", "part-00000.ids.npy", "part-00000.parquet"])
@@ -218,7 +219,7 @@ def test_reading_a_damaged_part_names_it(
     storage: Storage, folder: str, name: str, damage: Callable[[Path], object]
 ) -> None:
     format = "parquet" if name.endswith(".parquet") else "npy"
-    digest = write(storage, folder, some_ids("int64", 50), some_values(50), format)
+    digest = write(storage, folder, some_ids("int64", 50), some_values(50), format).digest
     damage(path_of(folder, name))
     with pytest.raises(OutputError, match=f"v/{name} of a published version is missing or damaged"):
         read(storage, folder, digest)

@@ -28,7 +28,7 @@ from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.manifest import together
-from embertide.versions.parts import PartDigest, PartWriter, verify_part
+from embertide.versions.parts import PartDigest, PartWriter
 from embertide.versions.publish import publish
 
 _BATCH_VALUES = 1 << 20
@@ -133,10 +133,9 @@ def write_part(ctx: RunContext, uri: str, of: Rows) -> PartDigest:
             writer.write(ids[at : at + step], batch.numpy())
             ctx.work.add("publish", rows=len(batch))
             ctx.progress("publish", 0.8 * at / rows)
-    digest = writer.digest.within(of.folder)
-    verify_part(ctx.storage, uri, digest)
+    writer.verify()
     ctx.progress("publish", 0.9)
-    return digest
+    return writer.digest.within(of.folder)
 
 
 def _refuse_non_finite(ctx: RunContext, of: Rows) -> None:

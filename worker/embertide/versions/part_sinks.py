@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from xxhash import xxh3_128
 
 from embertide.kernels.arrow import to_arrow
 
@@ -28,7 +29,7 @@ class HashedSink:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream: BinaryIO | None = stream
-        self._hash = hashlib.sha256()
+        self._hash, self._checksum = hashlib.sha256(), xxh3_128()
         self._aside = ThreadPoolExecutor(1, "hash")
         self.size = 0
         self.closed = False
@@ -38,14 +39,19 @@ class HashedSink:
         """Of everything written, in hex."""
         return self._hash.hexdigest()
 
+    @property
+    def checksum(self) -> str:
+        """XXH3 with 128 bits of everything written, in hex."""
+        return self._checksum.hexdigest()
+
     def write(self, data: Any) -> int:
         """Pass on bytes or any C-contiguous buffer; returns its length in bytes."""
         view = memoryview(data).cast("B")
         if len(view) < _ASIDE_BYTES:
             self._pass_on(view)
-            self._hash.update(view)
+            self._update(view)
         else:
-            hashed = self._aside.submit(self._hash.update, view)
+            hashed = self._aside.submit(self._update, view)
             try:
                 self._pass_on(view)
             finally:
@@ -53,6 +59,10 @@ class HashedSink:
                 hashed.result()
         self.size += len(view)
         return len(view)
+
+    def _update(self, view: memoryview) -> None:
+        self._hash.update(view)
+        self._checksum.update(view)
 
     def _pass_on(self, view: memoryview) -> None:
         if self._stream is not None:

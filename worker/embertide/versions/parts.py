@@ -14,7 +14,6 @@ A version of several node types has a folder for each, such as ``item/part-00000
 
 from __future__ import annotations
 
-import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+from xxhash import xxh3_128
 
 from embertide.errors import EmbertideError, ObjectMissing, OutputError
 from embertide.storage.protocol import Storage
@@ -183,6 +183,22 @@ class PartWriter:
             raise
         self._digest = self._digest_of(*self._objects.items())
 
+    def verify(self) -> None:
+        """Read the complete part back; every byte must be as it was written.
+
+        By a checksum that takes a twentieth of the time of SHA-256: what it has to find is damage.
+
+        Raises:
+            OutputError: an object is missing, or has another size or checksum; names it.
+        """
+        with ThreadPoolExecutor(2, "verify") as pool:
+            checks = [
+                pool.submit(_verify_object, self._storage, uri, sink.size, sink.checksum)
+                for uri, sink in self._objects.items()
+            ]
+            for check in checks:
+                check.result()
+
     def _digest_of(
         self, rows: tuple[str, HashedSink], ids: tuple[str, HashedSink] | None = None
     ) -> PartDigest:
@@ -209,22 +225,7 @@ def _name(uri: str) -> str:
     return uri.rsplit("/", 1)[1]
 
 
-def verify_part(storage: Storage, version_uri: str, digest: PartDigest) -> None:
-    """Read a part back; every byte must be as it was written.
-
-    Raises:
-        OutputError: an object is missing, or has another size or checksum; names it.
-    """
-    with ThreadPoolExecutor(2, "verify") as pool:
-        checks = [
-            pool.submit(_verify_object, storage, f"{version_uri}/{name}", size, sha256)
-            for name, size, sha256 in digest.objects()
-        ]
-        for check in checks:
-            check.result()
-
-
-def _verify_object(storage: Storage, uri: str, size: int, sha256: str) -> None:
+def _verify_object(storage: Storage, uri: str, size: int, checksum: str) -> None:
     again = "the store did not keep what was written; nothing was published, run the job again"
     try:
         info = storage.stat(uri)
@@ -233,16 +234,18 @@ def _verify_object(storage: Storage, uri: str, size: int, sha256: str) -> None:
         if info.size != size:
             raise OutputError(f"{uri} has {info.size} bytes, {size} were written: {again}")
         with storage.open(uri, info) as file:
-            found = _sha256(file)
+            found = _checksum(file)
     except ObjectMissing as error:
         raise OutputError(f"{uri} was removed while it was verified: {again}") from error
-    if found != sha256:
-        raise OutputError(f"{uri} has the SHA-256 {found}, it was written with {sha256}: {again}")
+    if found != checksum:
+        raise OutputError(
+            f"{uri} has the XXH3 checksum {found}, it was written with {checksum}: {again}"
+        )
 
 
-def _sha256(file: Any) -> str:
+def _checksum(file: Any) -> str:
     """Of all that can be read, in hex; a store that is far away is read ahead meanwhile."""
-    found, piece = hashlib.sha256(), memoryview(bytearray(_READ_BYTES))
+    found, piece = xxh3_128(), memoryview(bytearray(_READ_BYTES))
     while got := file.readinto(piece):
         found.update(piece[:got])
     return found.hexdigest()
