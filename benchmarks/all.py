@@ -66,8 +66,8 @@ PARTS = (
     *(
         Part(
             "end_to_end",
-            f"--scale 22 --conv {conv} --rounds 2 --grid 1x1 2x1 --peers {peers}",
-            8,
+            f"--scale 22 --conv {conv} --rounds 1 --slow 6 --grid 1x1 --peers {peers}",
+            10,
             (22,),
         )
         for conv, peers in FITTING.items()
