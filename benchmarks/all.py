@@ -31,7 +31,8 @@ FITTING = {
     "gcn": "torch_csr dgl_full_graph dgl_layer_wise pyg_layer_wise",
     "gat": "torch_csr dgl_layer_wise",
 }
-"""The peers that fit into 24 GiB at scale 22: DGL's and PyG's GAT over all edges do not."""
+"""The peers for scale 22 in 24 GiB: DGL's GAT over all edges is killed there, and PyG's would take
+four times the 5.9 GiB of scale 20."""
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,9 @@ makes memory ready, neither of which the peers' scripts do. *Wall* has all of it
 the fastest peer of the same column. *Runs* is how many the median is of: what takes several times
 as long as the fastest runs once. *1x2* is one graph partition and two feature slices.
 The machine is a virtual one whose host takes back memory that has been free for some seconds.
-What it has to find again comes at 0.4 to 0.5 GB/s a core; the first 3 GB of small pages, of which
-peers' arrays are made, are still at hand, huge pages are not. In a profiled run at scale 22 that
-was two fifths of our processor's time, so seconds there depend on what ran before.""",
+New huge pages come at 0.4 to 0.5 GB/s a core then, those that were just in use at 9, so seconds at
+scale 22 depend on what ran before: in a profiled run of ours there the system took two fifths of
+the processor's time. How much of that each peer pays was not measured.""",
     "primitives": """Every worker is a process in a network namespace; *ratio* is a baseline's
 seconds by ours, above 1 where ours is faster. Workers read nothing of each other's memory here:
 *wire* is what all interfaces received, headers included, by the bytes that were counted.
