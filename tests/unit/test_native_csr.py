@@ -148,11 +148,16 @@ def test_neither_threads_nor_order_matter(unique: bool) -> None:
 
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_edges_reach_their_owner(weighted: bool) -> None:
-    nodes, bounds = 5000, np.array([0, 10, 10, 3000, 5000])
-    dst, src, weight = edges(400_000, nodes, nodes)
-    counts = np.zeros((4, bucket_count(2990)), np.int64)
-    count_edges(dst, bounds, bucket_shift(2990), counts)
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize(
+    "inner", [[], [3000], [10, 3000], [10, 10, 3000], [*range(7, 4000, 199)]], ids=len
+)
+def test_edges_reach_their_owner(inner: list[int], kind: type, weighted: bool) -> None:
+    nodes, bounds = 5000, np.array([0, *inner, 5000])
+    dst, src, weight = edges(400_000, nodes, nodes, kind=kind)
+    ranges, most = len(bounds) - 1, int(np.diff(bounds).max())
+    counts = np.zeros((ranges, bucket_count(most)), np.int64)
+    count_edges(dst, bounds, bucket_shift(most), counts)
     ends = np.cumsum(counts.sum(1))
     keys, out = np.empty(len(dst), np.int64), np.empty(len(dst), np.float32)
     partition_edges(
@@ -165,7 +170,8 @@ def test_edges_reach_their_owner(weighted: bool) -> None:
         keys=keys,
         out_weights=out if weighted else None,
     )
-    for owner in range(4):
+    assert (ends == np.searchsorted(np.sort(dst), bounds[1:])).all()
+    for owner in range(ranges):
         start, stop = bounds[owner], bounds[owner + 1]
         inside = (dst >= start) & (dst < stop)
         expected = pack(dst[inside] - start, src[inside], nodes)
@@ -184,6 +190,18 @@ def test_rows_outside_are_refused() -> None:
     counts = np.zeros((1, 4), np.int64)
     with pytest.raises(ValueError, match="outside all ranges"):
         count_edges(np.array([4], np.int32), np.array([0, 4]), 0, counts)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("row", [1, 12, -1])
+@pytest.mark.parametrize("ranges", [1, 2, 10])
+def test_edges_outside_are_not_packed(row: int, ranges: int) -> None:
+    rows, cols = np.array([3, row], np.int32), np.zeros(2, np.int32)
+    bounds, cursors = np.arange(2, ranges + 3), np.zeros(ranges, np.int64)
+    with pytest.raises(ValueError, match="outside all ranges"):
+        partition_edges(
+            rows, cols, None, bounds, 9, cursors=cursors, keys=np.zeros(2, int), out_weights=None
+        )
 
 
 @pytest.mark.usefixtures("kernels")

@@ -15,6 +15,7 @@ void bind_id_owners(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 void bind_spmm(nanobind::module_& m);
 void bind_csr(nanobind::module_& m);
+void bind_csr_ranges(nanobind::module_& m);
 void bind_csr_rows(nanobind::module_& m);
 void bind_csr_sort(nanobind::module_& m);
 void bind_cut(nanobind::module_& m);

@@ -1,4 +1,4 @@
-// Edges into bins: by the rank that owns their destination, or by a few neighbouring rows.
+// Edges into bins of a few neighbouring rows.
 #include "csr.hpp"
 
 #include <atomic>
@@ -15,65 +15,6 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // so that a batch of edges is enough for a few threads
 constexpr int64_t kBinGrain = 64;     // edges of a task for each bin, on average
-constexpr int64_t kTable = 1 << 12;
-
-// The range that a node is in: a small table says where to start looking.
-class Owners {
-public:
-    explicit Owners(const In<int64_t>& bounds)
-        : bounds_(bounds.data()), count_(static_cast<int64_t>(bounds.shape(0)) - 1) {
-        require(count_ > 0 && bounds_[0] >= 0, "bounds: at least one range");
-        for (int64_t i = 0; i < count_; ++i)
-            require(bounds_[i] <= bounds_[i + 1], "bounds: descend");
-        while ((bounds_[count_] >> shift_) >= kTable) ++shift_;
-        first_.resize((bounds_[count_] >> shift_) + 1);
-        int64_t owner = 0;
-        for (size_t i = 0; i < first_.size(); ++i) {
-            const int64_t node = static_cast<int64_t>(i) << shift_;
-            while (owner + 1 < count_ && bounds_[owner + 1] <= node) ++owner;
-            first_[i] = static_cast<int32_t>(owner);
-        }
-    }
-
-    int64_t count() const { return count_; }
-    int64_t start(int64_t owner) const { return bounds_[owner]; }
-    bool has(int64_t node) const { return node >= bounds_[0] && node < bounds_[count_]; }
-    int64_t of(int64_t node) const {
-        int64_t owner = first_[node >> shift_];
-        while (node >= bounds_[owner + 1]) ++owner;
-        return owner;
-    }
-
-private:
-    const int64_t* bounds_;
-    int64_t count_;
-    int shift_ = 0;
-    std::vector<int32_t> first_;
-};
-
-void add(int64_t& to, int64_t count) {
-    std::atomic_ref(to).fetch_add(count, std::memory_order_relaxed);
-}
-
-template <typename T>
-void count_edges(In<T> rows, In<int64_t> bounds, int shift, Matrix<int64_t> counts) {
-    const Owners owners(bounds);
-    const int64_t bins = counts.shape(1), stride = row_stride(counts, "counts");
-    require(shift >= 0 && shift < 63, "shift: out of range");
-    require(static_cast<int64_t>(counts.shape(0)) == owners.count(), "counts: a row per range");
-    parallel_ranges(rows.shape(0), kGrain, [&](int64_t begin, int64_t end) {
-        std::vector<int64_t> found(owners.count() * bins);
-        for (int64_t i = begin; i < end; ++i) {
-            const int64_t row = rows.data()[i];
-            require(owners.has(row), "rows: outside all ranges");
-            const int64_t owner = owners.of(row), bin = (row - owners.start(owner)) >> shift;
-            require(bin < bins, "counts: too few bins");
-            ++found[owner * bins + bin];
-        }
-        for (int64_t at = 0; at < static_cast<int64_t>(found.size()); ++at)
-            if (found[at]) add(counts.data()[at / bins * stride + at % bins], found[at]);
-    });
-}
 
 // Where the keys of each bin go, and the next free place of each.
 template <typename Key>
@@ -167,23 +108,6 @@ Ends<T> ends_of(const In<T>& rows, const In<T>& cols, const std::optional<In<flo
             static_cast<int64_t>(rows.shape(0))};
 }
 
-template <typename T>
-void partition_edges(In<T> rows, In<T> cols, std::optional<In<float>> weights, In<int64_t> bounds,
-                     int bits, Vector<int64_t> cursors, Vector<int64_t> keys,
-                     std::optional<Vector<float>> out_weights) {
-    const Owners owners(bounds);
-    require(static_cast<int64_t>(cursors.shape(0)) == owners.count(), "cursors: one per range");
-    scatter(
-        std::vector{ends_of(rows, cols, weights)}, Target<int64_t>{cursors, keys, out_weights},
-        [&](const Ends<T>& edges, int64_t i) {
-            return owners.has(edges.rows[i]) ? owners.of(edges.rows[i]) : -1;
-        },
-        [&](const Ends<T>& edges, int64_t i) {
-            const int64_t row = edges.rows[i];
-            return (row - owners.start(owners.of(row))) << bits | int64_t{edges.cols[i]};
-        });
-}
-
 // Keys that are narrower lack the highest bits, which all in a bucket share.
 template <typename T, typename Key>
 void bucket_edges(const std::vector<In<T>>& rows, const std::vector<In<T>>& cols,
@@ -215,17 +139,6 @@ void bucket_keys(In<int64_t> from, std::optional<In<float>> weights, int bits, i
         [](const Keys& edges, int64_t i) { return edges.keys[i]; });
 }
 
-template <typename T>
-void bind_ends(nb::module_& m) {
-    m.def("count_edges", count_edges<T>, nb::arg("rows").noconvert(),
-          nb::arg("bounds").noconvert(), nb::arg("shift"), nb::arg("counts").noconvert(),
-          NoGil());
-    m.def("partition_edges", partition_edges<T>, nb::arg("rows").noconvert(),
-          nb::arg("cols").noconvert(), nb::arg("weights").none(), nb::arg("bounds").noconvert(),
-          nb::arg("bits"), nb::arg("cursors").noconvert(), nb::arg("keys").noconvert(),
-          nb::arg("out_weights").none(), NoGil());
-}
-
 template <typename T, typename Key>
 void bind_bucket_edges(nb::module_& m) {
     m.def("bucket_edges", bucket_edges<T, Key>, nb::arg("rows").noconvert(),
@@ -244,8 +157,6 @@ void bind_bucket_keys(nb::module_& m) {
 }  // namespace
 
 void bind_csr(nb::module_& m) {
-    bind_ends<int32_t>(m);
-    bind_ends<int64_t>(m);
     bind_bucket_edges<int32_t, uint32_t>(m);
     bind_bucket_edges<int32_t, int64_t>(m);
     bind_bucket_edges<int64_t, uint32_t>(m);

@@ -24,6 +24,7 @@ NB_MODULE(_native, m) {
     bind_rows(m);
     bind_spmm(m);
     bind_csr(m);
+    bind_csr_ranges(m);
     bind_csr_rows(m);
     bind_csr_sort(m);
     bind_cut(m);
