@@ -67,8 +67,9 @@ the fastest peer of the same column. *Runs* is how many the median is of: what t
 as long as the fastest runs once. *1x2* is one graph partition and two feature slices.
 The machine is a virtual one whose host takes back memory that has been free for some seconds.
 New huge pages come at 0.4 to 0.5 GB/s a core then, those that were just in use at 9, so seconds at
-scale 22 depend on what ran before: in a profiled run of ours there the system took two fifths of
-the processor's time. How much of that each peer pays was not measured.""",
+scale 22 depend on what ran before. *System CPU* is what the kernel took of the processor to find
+pages, clear them and move files, *user CPU* all else, imports included, of all processes and
+cores.""",
     "primitives": """Every worker is a process in a network namespace; *ratio* is a baseline's
 seconds by ours, above 1 where ours is faster. Workers read nothing of each other's memory here:
 *wire* is what all interfaces received, headers included, by the bytes that were counted.

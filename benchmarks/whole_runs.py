@@ -88,6 +88,8 @@ def _seconds(took: Took, stages: dict[str, float], work: float) -> Run:
         "work": work,
         "infer": stages.get("infer", 0.0),
         "stages": stages,
+        "user": took.user,
+        "system": took.system,
         "others": took.others,
         "peak_bytes": took.peak_bytes,
     }

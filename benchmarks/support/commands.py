@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from subprocess import PIPE, Popen
 
 import psutil
@@ -28,6 +29,7 @@ class Took:
 
     Attributes:
         wall: seconds from its start to its end.
+        user, system: CPU seconds of all its processes, and of the kernel for them.
         others: cores kept busy by processes that are neither the command's nor ours.
         peak_bytes: largest sum of what its processes hold, shared pages counted once; 0 where
             it was not watched.
@@ -36,6 +38,8 @@ class Took:
 
     stdout: str
     wall: float
+    user: float
+    system: float
     others: float
     peak_bytes: int
     cpu: dict[str, float]
@@ -58,7 +62,7 @@ def run(
     Raises:
         SystemExit: the command failed; with its exit status and the end of what it wrote.
     """
-    load, start = Load(), time.perf_counter()
+    load, start, before = Load(), time.perf_counter(), getrusage(RUSAGE_CHILDREN)
     with _orphans_adopted():
         process = Popen(
             command,
@@ -82,7 +86,9 @@ def run(
     if process.returncode:
         how = f"failed, exit status {process.returncode}"
         sys.exit(f"{' '.join(command)}\n{how}:\n{(stderr + stdout)[-3000:]}")
-    return Took(stdout, wall, load.others(), peak, cpu)
+    after = getrusage(RUSAGE_CHILDREN)
+    user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
+    return Took(stdout, wall, user, system, load.others(), peak, cpu)
 
 
 @contextmanager

@@ -198,9 +198,16 @@ def test_cpu_of_what_a_command_leaves_is_not_others() -> None:
     burn = "import time\nwhile time.process_time() < 0.5: pass"
     leave = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {burn!r}])"
     before = os.times()
-    run([sys.executable, "-c", leave])
+    took = run([sys.executable, "-c", leave])
     after = os.times()
     assert after.children_user + after.children_system >= 0.5 + sum(before[2:4])
+    assert took.user + took.system >= 0.5
+
+
+def test_cpu_of_the_kernel_is_told_apart() -> None:
+    code = "import os, time\nwhile os.times().system < 0.3: os.urandom(1 << 20)"
+    took = run([sys.executable, "-c", code])
+    assert took.system >= 0.3 > took.user
 
 
 def test_figures_leave_out_what_was_not_measured() -> None:
