@@ -134,3 +134,62 @@ def test_what_keeps_pods_from_starting_is_told_by_name(tiny: Inputs, jobs: Jobs)
 
 def message(status: dict[str, Any]) -> str:
     return str(find_condition(status, "WorkersReady").get("message", ""))
+
+
+def test_a_gpu_pod_compiles_what_triton_launches_kernels_with(tiny: Inputs, jobs: Jobs) -> None:
+    """Triton's extension for the GPU's driver, which it compiles before the first kernel runs.
+
+    The compiler and Python's headers are those of the image with CUDA, which alone has Triton; the
+    user, the read-only root and the one writable volume are those of the pod the operator makes.
+    """
+    gpu = workers(device="cuda", image=jobs.cluster.worker_image)
+    jobs.apply(tiny.job("gpu", f"{jobs.root}/out", workers=gpu))
+    sets = f"/apis/apps/v1/namespaces/{jobs.namespace}/statefulsets"
+    (found,) = jobs.cluster.wait_for(lambda: jobs.cluster.read(sets)["items"], 60, "its pods")
+    said = json.loads(output_of(jobs, instead_of_work(found["spec"]["template"], COMPILE)))
+    assert (said["user"], said["root is read-only"]) == (65532, True)
+    assert said["module"].startswith("/scratch/.triton/cache/"), "kept where a restart finds it"
+    assert said["bytes for two arguments"] == 2
+
+
+# Nodes without a GPU have no driver, whose functions are therefore looked up only when called.
+COMPILE = """
+import json, os, sys
+from triton.backends.nvidia import driver
+from triton.runtime.build import compile_module_from_file
+
+sys.setdlopenflags(os.RTLD_LAZY)
+source = os.path.join(driver.dirname, "driver.c")
+module = compile_module_from_file(source, "cuda_utils", include_dirs=driver.include_dirs)
+print(json.dumps({
+    "user": os.getuid(),
+    "root is read-only": bool(os.statvfs("/").f_flag & os.ST_RDONLY),
+    "module": module.__file__,
+    "bytes for two arguments": len(module.build_signature_metadata(iter(["i32", "*fp32"]))),
+}))
+"""
+
+
+def instead_of_work(template: dict[str, Any], code: str) -> dict[str, Any]:
+    """A pod like a worker's that runs some Python once, on a node with no GPU."""
+    (container,) = template["spec"]["containers"]
+    container["command"], container["args"] = ["python", "-c"], [code]
+    del container["resources"]["limits"]["nvidia.com/gpu"]
+    del container["livenessProbe"], container["readinessProbe"]
+    spec = template["spec"] | {"restartPolicy": "Never"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "instead"}, "spec": spec}
+
+
+def output_of(jobs: Jobs, pod: dict[str, Any]) -> str:
+    """What a pod has said, once it has ended well."""
+    jobs.kubectl("create", "-f", "-", input=json.dumps(pod))
+    path = f"/api/v1/namespaces/{jobs.namespace}/pods/{pod['metadata']['name']}"
+
+    def phase() -> str:
+        found: str = jobs.cluster.read(path)["status"].get("phase", "")
+        return found if found in ("Succeeded", "Failed") else ""
+
+    ended = jobs.cluster.wait_for(phase, what="the pod ends")
+    output = jobs.kubectl("logs", pod["metadata"]["name"])
+    assert ended == "Succeeded", output
+    return output
