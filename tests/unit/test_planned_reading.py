@@ -52,7 +52,7 @@ def test_readers_beyond_the_threads_are_planned(tmp_path: Path) -> None:
     assert set(more.values()) == {client}
 
 
-def test_rows_that_no_reader_has_begun_with_are_not_planned_beside_the_others(
+def test_rows_that_are_not_in_their_places_are_not_planned_beside_what_is_fetched(
     tmp_path: Path,
 ) -> None:
     job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
@@ -61,8 +61,8 @@ def test_rows_that_no_reader_has_begun_with_are_not_planned_beside_the_others(
     ((name, nodes),) = inputs.by_nodes.items()
     uri = nodes.features[0].uri.replace("file", "s3")
 
-    def planned(splits: int) -> int:
-        rows = 80 * MIB // (4 * nodes.width) // splits
+    def planned(splits: int, grid: GridShape, *, in_place: bool) -> int:
+        rows = 96 * MIB * grid.workers // (4 * nodes.width) // splits
         many = [
             replace(
                 nodes.features[0], uri=uri, size=20 * MIB, start=at * rows, stop=(at + 1) * rows
@@ -70,12 +70,20 @@ def test_rows_that_no_reader_has_begun_with_are_not_planned_beside_the_others(
             for at in range(splits)
         ]
         given = replace(inputs, by_nodes={name: replace(nodes, features=many)})
-        graph = plan_graph(job, given, program, GridShape(), in_place=True)
+        graph = plan_graph(job, given, program, grid, in_place=in_place)
         return round(planned_memory(graph, program, None, threads=2)["features"] / MIB)
 
-    # Three are read at once. Of four, the last one's place is untouched until they are there.
-    assert planned(3) - planned(4) == 80 // 4
-    assert planned(3) == planned(6)
+    alone, two = GridShape(), GridShape.of(2, 1)
+    # Three are read at once: as the first ends, half of the others' rows are in their places.
+    full = planned(3, alone, in_place=True) + 96 // 3
+    # Of four, the last one's place is untouched until they are there.
+    assert planned(4, alone, in_place=True) == full - 2 * 96 // 4
+    assert planned(6, alone, in_place=True) == full - 96 // 6
+    # Pages that peers map are there from the start; others are not.
+    full = planned(6, two, in_place=True)
+    assert planned(8, two, in_place=True) == full
+    assert planned(6, two, in_place=False) == full - 96 // 3
+    assert planned(8, two, in_place=False) == full - 2 * 96 // 4
 
 
 def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
@@ -95,4 +103,4 @@ def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
 
     client = 20
     assert more(8) == client + 8
-    assert more(100) == client + 32
+    assert more(100) == client + 24

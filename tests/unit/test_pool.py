@@ -123,6 +123,14 @@ def test_more_splits_of_a_store_that_is_far_away_are_read_at_once(
     assert held_afar(some, 5, 1) == min(4, readers(some, 1)) * each
 
 
+def test_what_is_left_of_an_object_is_held_beside_its_larger_splits() -> None:
+    some = [*splits("s3://shop/x", 2, 16 * MIB), *splits("s3://shop/x", 1, 8 * MIB)]
+    assert held_afar(some, 1, 2) == (2 * 16 + 8) * MIB
+    # One worker has the first, another one the others.
+    assert held_afar(some, 2, 2) == (16 + 8) * MIB
+    assert held_afar(some, 3, 2) == 16 * MIB
+
+
 @pytest.mark.parametrize(("size", "held"), [(16, 16), (64, 64), (900, 24)])
 def test_columns_that_are_fetched_whole_are_held_whole(size: int, held: int) -> None:
     some = [replace(split, row_groups=(0,)) for split in splits("s3://shop/x", 20, size * MIB)]

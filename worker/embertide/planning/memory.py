@@ -33,8 +33,9 @@ _BUFFERING_THREADS = 2
 """At most; more have not been seen to take more."""
 _AFAR_BYTES = 20 << 20
 """Of a client of a store that is far away, its connections and threads: measured."""
-_UPLOADED_BYTES = 32 << 20
-"""At most, of parts of an upload, and of the ranges that are read back."""
+_UPLOADED_BYTES = 24 << 20
+"""At most, of an upload: two parts of 8 MiB on their way, and one that fills or waits for them; and
+of a part that is read back: six ranges of 4 MiB."""
 _ORDER_BYTES = 4
 """Of where a string is among those received."""
 _LOCATED_ROW_BYTES = 40
@@ -212,7 +213,13 @@ def _is_afar(graph: PlannedGraph) -> bool:
 def _fetched_rows(graph: PlannedGraph, threads: int) -> float:
     """Of features that are on their way from a store that is far away.
 
-    Less those that no reader has begun with by then, whose places nobody has touched.
+    Less the places of rows that are not there by then, in memory that nobody else maps: its pages
+    are taken as they are touched. Readers give back what they have fetched of a split at its end,
+    and do not end together: their requests are answered and their columns decoded some at a time.
+    So they are spread over their splits; as the first of k ends, with all of its rows placed, the
+    others have placed k-th parts of theirs, (k + 1) / 2 splits together.
+
+    Pages of memory that peers map are taken as it is allocated.
     """
     return max(_fetched_of_type(name, graph, threads) for name in graph.types)
 
@@ -222,12 +229,23 @@ def _fetched_of_type(name: str, graph: PlannedGraph, threads: int) -> float:
     held = held_afar(splits.features, workers, threads)
     if not held:
         return 0.0
-    ours, at_once = -(-len(splits.features) // workers), readers(splits.features, threads)
-    last = ours % at_once if ours > at_once else 0
-    values = float(FLOAT_BYTES) * splits.width * splits.feature_rows / workers
-    fetched = held + coming_from_afar(splits.features, held)
+    fetched = float(held + coming_from_afar(splits.features, held))
+    if workers > 1 and graph.size.in_place:
+        return fetched
+    ours = -(-len(splits.features) // workers)
+    at_once = min(ours, readers(splits.features, threads))
+    last = ours % at_once
+    split_values = float(FLOAT_BYTES) * splits.width * splits.feature_rows / workers / ours
     # While most are read, or while the last ones are.
-    return max(fetched - values * last / ours, fetched * last / at_once)
+    return max(
+        fetched - split_values * (last + _unplaced(at_once)),
+        fetched * last / at_once - split_values * _unplaced(last),
+    )
+
+
+def _unplaced(at_once: int) -> float:
+    """Splits' worth of rows without their places yet, as the first of some readers ends."""
+    return max(0, at_once - 1) / 2
 
 
 def _locating(graph: PlannedGraph) -> float:

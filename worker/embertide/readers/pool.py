@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from embertide.kernels import native
 from embertide.readers.parquet import UNBUFFERED_BYTES
-from embertide.readers.splits import Split
+from embertide.readers.splits import Split, assign_splits
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -49,13 +49,17 @@ def are_afar(splits: Sequence[Split]) -> bool:
 def held_afar(splits: Sequence[Split], workers: int, threads: int) -> int:
     """Bytes that a worker's readers hold of splits in a store that is far away, at most.
 
+    Of as many as are read at once, the largest that one worker has: not all of a worker's are
+    as large as the largest, since an object's last split is what is left of it.
+
     Args:
         splits: of all workers.
     """
     if not are_afar(splits):
         return 0
-    at_once = min(readers(splits, threads), -(-len(splits) // workers))
-    return at_once * max(map(_held, splits))
+    at_once = readers(splits, threads)
+    assigned = assign_splits(splits, workers)
+    return max(sum(sorted(map(_held, ours))[-at_once:]) for ours in assigned)
 
 
 def _held(split: Split) -> int:
