@@ -86,6 +86,34 @@ def test_rows_that_are_not_in_their_places_are_not_planned_beside_what_is_fetche
     assert planned(8, two, in_place=False) == full - 2 * 96 // 4
 
 
+def test_the_last_reader_is_planned_beside_all_rows(tmp_path: Path) -> None:
+    """Rows of its split that are not in their places yet are not subtracted from it."""
+    job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
+    inputs = list_inputs(storage, job)
+    program = read_model(storage, job.spec.model.uri)
+    ((name, nodes),) = inputs.by_nodes.items()
+    rows = 480 * MIB // (4 * nodes.width)
+
+    def planned(mib: int) -> int:
+        columns = [
+            replace(
+                nodes.features[0],
+                uri=nodes.features[0].uri.replace("file", "s3"),
+                size=mib * MIB,
+                start=at * rows,
+                stop=(at + 1) * rows,
+                row_groups=(0,),
+            )
+            for at in range(2)
+        ]
+        given = replace(inputs, by_nodes={name: replace(nodes, features=columns)})
+        graph = plan_graph(job, given, program, GridShape(), in_place=True)
+        return round(planned_memory(graph, program, None, threads=2)["features"] / MIB)
+
+    # Two are read at once, and each has fetched half of what arrives.
+    assert planned(64) - planned(56) == 64 - 56
+
+
 def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
     job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
     program = read_model(storage, job.spec.model.uri)

@@ -236,10 +236,11 @@ def _fetched_of_type(name: str, graph: PlannedGraph, threads: int) -> float:
     at_once = min(ours, readers(splits.features, threads))
     last = ours % at_once
     split_values = float(FLOAT_BYTES) * splits.width * splits.feature_rows / workers / ours
-    # While most are read, or while the last ones are.
+    # While most are read, while the last ones are, or the very last one.
     return max(
         fetched - split_values * (last + _unplaced(at_once)),
         fetched * last / at_once - split_values * _unplaced(last),
+        fetched / at_once,
     )
 
 
