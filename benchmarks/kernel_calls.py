@@ -46,7 +46,19 @@ RELU = Epilogue(activation="relu")
 def spmm_sum(bench: Bench) -> Calls:
     graph, matrix, x = bench.graph, bench.matrix, bench.x
     rivals = {"dgl": lambda: bench.dgl.ops.copy_u_sum(graph, x), "torch": lambda: matrix @ x}
-    return _spmm(bench, "sum", rivals, close)
+    return _spmm(bench, "sum", rivals, lambda a, b: close_or_nearer(bench, a, b))
+
+
+def close_or_nearer(bench: Bench, ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """As :func:`close`; where a long row's values cancel out, ours is nearer to float64's sum."""
+    differ = ~torch.isclose(ours, theirs, rtol=1e-3, atol=1e-3).all(1)
+    for row in differ.nonzero()[:, 0].tolist():
+        start, stop = bench.csr.indptr[row : row + 2].tolist()
+        exact = bench.x[bench.csr.cols[start:stop].long()].double().sum(0)
+        off = [float((sums[row] - exact).abs().max()) for sums in (ours, theirs)]
+        if off[0] > off[1] or off[0] > 1e-5 * exact.abs().max():
+            return False
+    return True
 
 
 def spmm_max(bench: Bench) -> Calls:

@@ -12,19 +12,23 @@ from argparse import Namespace
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks import end_to_end, files, graph, operator, scaling, typed
 from benchmarks.graph_dataset import make_ids, node_ids
+from benchmarks.kernel_calls import close_or_nearer
 from benchmarks.primitives import check_wire, measure
 from benchmarks.support import network, rounds, svg
 from benchmarks.support.commands import run
 from benchmarks.support.rounds import Run
 from benchmarks.support.workers import Workers
+from embertide.kernels.edge_sort import build_csr
 from embertide_operator.observe import Observed
 from embertide_operator.reconcile import decide
 from embertide_operator.settings import Settings
@@ -208,6 +212,17 @@ def test_cpu_of_the_kernel_is_told_apart() -> None:
     code = "import os, time\nwhile os.times().system < 0.3: os.urandom(1 << 20)"
     took = run([sys.executable, "-c", code])
     assert took.system >= 0.3 > took.user
+
+
+def test_sums_that_differ_must_be_the_nearer_ones() -> None:
+    x = torch.full((4000, 2), 2.0**12)
+    csr = build_csr(np.arange(4000), None, 1, 4000, first=0, remove_duplicates=False)
+    bench: Any = SimpleNamespace(x=x, csr=csr)
+    exact = x.sum(0, keepdim=True)
+    assert close_or_nearer(bench, exact, exact.clone())
+    assert close_or_nearer(bench, exact + 64, exact + 2.0**16)
+    assert not close_or_nearer(bench, exact + 2.0**16, exact), "further off than the rival"
+    assert not close_or_nearer(bench, exact + 2.0**16, exact + 2.0**18), "wrong as well"
 
 
 def test_figures_leave_out_what_was_not_measured() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from embertide.models.read import read_model
 from embertide.planning.graph import plan_graph
@@ -52,27 +54,39 @@ def test_readers_beyond_the_threads_are_planned(tmp_path: Path) -> None:
     assert set(more.values()) == {client}
 
 
+class FarFeatures:
+    """The plan of features that are in a store that is far away.
+
+    Args:
+        mib: of the rows of all splits, for each worker.
+        changes: to every split.
+    """
+
+    def __init__(self, folder: Path, mib: int, **changes: Any) -> None:
+        self._job = load_manifest(Path(SmallJob.make(folder).manifest))
+        storage = open_storage(None)
+        self._inputs = list_inputs(storage, self._job)
+        self._program = read_model(storage, self._job.spec.model.uri)
+        self._mib, self._changes = mib, changes
+
+    def planned(self, splits: int, grid: GridShape, *, in_place: bool = True, size: int) -> int:
+        """MiB of a worker's stage ``features``, of ``splits`` that have ``size`` MiB each."""
+        ((name, nodes),) = self._inputs.by_nodes.items()
+        (first, *_), rows = nodes.features, self._mib * MIB * grid.workers // (4 * nodes.width)
+        first = replace(
+            first, uri=first.uri.replace("file", "s3"), size=size * MIB, **self._changes
+        )
+        step = rows // splits
+        many = [replace(first, start=at * step, stop=(at + 1) * step) for at in range(splits)]
+        given = replace(self._inputs, by_nodes={name: replace(nodes, features=many)})
+        graph = plan_graph(self._job, given, self._program, grid, in_place=in_place)
+        return round(planned_memory(graph, self._program, None, threads=2)["features"] / MIB)
+
+
 def test_rows_that_are_not_in_their_places_are_not_planned_beside_what_is_fetched(
     tmp_path: Path,
 ) -> None:
-    job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
-    inputs = list_inputs(storage, job)
-    program = read_model(storage, job.spec.model.uri)
-    ((name, nodes),) = inputs.by_nodes.items()
-    uri = nodes.features[0].uri.replace("file", "s3")
-
-    def planned(splits: int, grid: GridShape, *, in_place: bool) -> int:
-        rows = 96 * MIB * grid.workers // (4 * nodes.width) // splits
-        many = [
-            replace(
-                nodes.features[0], uri=uri, size=20 * MIB, start=at * rows, stop=(at + 1) * rows
-            )
-            for at in range(splits)
-        ]
-        given = replace(inputs, by_nodes={name: replace(nodes, features=many)})
-        graph = plan_graph(job, given, program, grid, in_place=in_place)
-        return round(planned_memory(graph, program, None, threads=2)["features"] / MIB)
-
+    planned = partial(FarFeatures(tmp_path, 96).planned, size=20)
     alone, two = GridShape(), GridShape.of(2, 1)
     # Three are read at once: as the first ends, half of the others' rows are in their places.
     full = planned(3, alone, in_place=True) + 96 // 3
@@ -88,30 +102,9 @@ def test_rows_that_are_not_in_their_places_are_not_planned_beside_what_is_fetche
 
 def test_the_last_reader_is_planned_beside_all_rows(tmp_path: Path) -> None:
     """Rows of its split that are not in their places yet are not subtracted from it."""
-    job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
-    inputs = list_inputs(storage, job)
-    program = read_model(storage, job.spec.model.uri)
-    ((name, nodes),) = inputs.by_nodes.items()
-    rows = 480 * MIB // (4 * nodes.width)
-
-    def planned(mib: int) -> int:
-        columns = [
-            replace(
-                nodes.features[0],
-                uri=nodes.features[0].uri.replace("file", "s3"),
-                size=mib * MIB,
-                start=at * rows,
-                stop=(at + 1) * rows,
-                row_groups=(0,),
-            )
-            for at in range(2)
-        ]
-        given = replace(inputs, by_nodes={name: replace(nodes, features=columns)})
-        graph = plan_graph(job, given, program, GridShape(), in_place=True)
-        return round(planned_memory(graph, program, None, threads=2)["features"] / MIB)
-
+    planned = partial(FarFeatures(tmp_path, 960, row_groups=(0,)).planned, 2, GridShape())
     # Two are read at once, and each has fetched half of what arrives.
-    assert planned(64) - planned(56) == 64 - 56
+    assert planned(size=64) - planned(size=56) == 64 - 56
 
 
 def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
