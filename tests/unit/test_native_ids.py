@@ -22,6 +22,7 @@ from embertide.kernels.ids import (
     sort_words,
     take_strings,
 )
+from embertide.kernels.memory import Reused
 from embertide.kernels.owners import (
     place_in_order,
     place_locations,
@@ -69,14 +70,14 @@ def test_words_of_pieces_are_sorted_and_found(size: int, width: int) -> None:
         assert np.array_equal(words[order], found)
     table = IdTable(found)
     for kind in (np.int32, np.int64):
-        at = table.find_words(found, 5, kind)
+        at = table.find_words(found, 5, np.empty(size, kind))
         assert at.dtype == kind
         assert np.array_equal(at, np.arange(size) + 5)
     others = found.copy()
     others[:, -1] ^= np.uint64(1)
-    assert (table.find_words(others, 5, np.int64) == -1).all()
+    assert (table.find_words(others, 5, np.empty(size, np.int64)) == -1).all()
     low_and_high = np.array([[0] * width, [2**64 - 1] * width], np.uint64)
-    assert table.find_words(low_and_high, 5, np.int64).tolist() == [-1, -1]
+    assert table.find_words(low_and_high, 5, np.empty(2, np.int64)).tolist() == [-1, -1]
 
 
 @given(st.lists(st.sampled_from(TEXTS) | st.text(max_size=12), unique=True), st.data())
@@ -120,11 +121,11 @@ def test_ids_are_found_within_and_after_a_crowd(crowd: int, width: int) -> None:
     words[-crowd:, 0] = np.uint64(2**62) + 2 * np.arange(crowd, dtype=np.uint64)
     ordered, _ = sort_words([words], width)
     table = IdTable(ordered)
-    assert np.array_equal(table.find_words(ordered, 0, np.int64), np.arange(5000))
+    assert np.array_equal(table.find_words(ordered, 0, np.empty(5000, np.int64)), np.arange(5000))
     for column in range(width):
         others = ordered.copy()
         others[:, column] ^= np.uint64(1)
-        assert (table.find_words(others, 0, np.int64) == -1).all()
+        assert (table.find_words(others, 0, np.empty(5000, np.int64)) == -1).all()
 
 
 @given(st.integers(0, 2000), st.integers(0, 2**32))
@@ -149,8 +150,10 @@ def test_integers_are_found(ids: list[int]) -> None:
 def test_groups_hold_each_word_once_by_owner(size: int, owners: int, width: int) -> None:
     g = np.random.default_rng(1)
     few = some_words(max(1, size // 5), width)
+    reused = Reused()
+    group_words(few, owners, reused)  # leaves arrays of other words, and too short ones
     words = few[(len(few) * g.random(size) ** 3).astype(int)]
-    unique, counts, position = group_words(words, owners)
+    unique, counts, position = group_words(words, owners, reused)
     assert np.array_equal(unique[position], words)
     assert len(unique) == sum(counts) == len({tuple(word) for word in words.tolist()})
     owner = [(int(word) >> 32) * owners >> 32 for word in unique[:, 0]]

@@ -44,12 +44,13 @@ def _unmix(words: Words) -> Words:
         return words - _GOLDEN
 
 
-def hash_integers(ids: npt.NDArray[np.int64]) -> Words:
-    """[n] int64 -> [n] their hashes, of which no two are equal."""
+def hash_integers(ids: npt.NDArray[np.int64], out: Words | None = None) -> Words:
+    """[n] int64 -> [n] their hashes, of which no two are equal; to ``out`` if that is given."""
+    words = empty_array((len(ids),), np.uint64) if out is None else out
     if native.lib is None:
-        return mix(ids.view(np.uint64))
-    words = empty_array((len(ids),), np.uint64)
-    native.lib.hash_integers(np.ascontiguousarray(ids), words)
+        words[:] = mix(ids.view(np.uint64))
+    else:
+        native.lib.hash_integers(np.ascontiguousarray(ids), words)
     return words
 
 
@@ -62,10 +63,14 @@ def unhash_integers(words: Words) -> npt.NDArray[np.int64]:
     return ids
 
 
-def hash_strings(ids: pa.Array) -> Words:
-    """[n] strings (of either arrow type) -> [n, 2] high and low halves of their hashes."""
+def hash_strings(ids: pa.Array, out: Words | None = None) -> Words:
+    """[n] strings (of either arrow type) -> [n, 2] high and low halves of their hashes.
+
+    Args:
+        out: where they go; contiguous.
+    """
     offsets, data = string_buffers(ids)
-    words = empty_array((len(ids), 2), np.uint64)
+    words = empty_array((len(ids), 2), np.uint64) if out is None else out
     if native.lib is None:
         _hash_strings(offsets.astype(np.int64), data, words)
     else:

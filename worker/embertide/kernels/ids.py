@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from embertide.kernels import native
 from embertide.kernels.hashing import Words, hash_integers, hash_strings, string_buffers
-from embertide.kernels.memory import Pages, empty_array, empty_bytes
+from embertide.kernels.memory import Pages, Reused, empty_array, empty_bytes
 
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [k]``, or an arrow array of k strings."""
@@ -23,9 +23,11 @@ Positions = npt.NDArray[np.signedinteger[Any]]
 Order = npt.NDArray[np.uint32]
 
 
-def hash_ids(ids: Ids) -> Words:
-    """[n, 1] or [n, 2] hashes of int64 ids or of strings."""
-    return hash_integers(ids)[:, None] if isinstance(ids, np.ndarray) else hash_strings(ids)
+def hash_ids(ids: Ids, out: Words | None = None) -> Words:
+    """[n, 1] or [n, 2] hashes of int64 ids or of strings; to ``out`` if that is given."""
+    if not isinstance(ids, np.ndarray):
+        return hash_strings(ids, out)
+    return hash_integers(ids, None if out is None else out[:, 0])[:, None]
 
 
 def sort_words(pieces: Sequence[Words], width: int) -> tuple[Words, Order]:
@@ -95,14 +97,12 @@ class IdTable:
             self._native.find_strings(*string_buffers(ids), first, out)
         return out
 
-    def find_words(
-        self, words: Words, first: int, kind: type[np.int32] | type[np.int64]
-    ) -> Positions:
-        """[k] positions of hashes, as :meth:`find` gives them, in integers of a kind."""
+    def find_words(self, words: Words, first: int, out: Positions) -> Positions:
+        """[k] positions of hashes, as :meth:`find` gives them, to ``out``."""
         if self._native is None:
-            return self._search(words, first).astype(kind)
-        out = np.empty(len(words), kind)
-        self._native.find_words(words.reshape(-1), first, out)
+            out[:] = self._search(words, first)
+        else:
+            self._native.find_words(words.reshape(-1), first, out)
         return out
 
     def _search(self, wanted: Words, first: int) -> npt.NDArray[np.int64]:
@@ -121,19 +121,25 @@ class IdTable:
         return np.where((words[at] == wanted).all(axis=1), at + first, -1)
 
 
-def group_words(words: Words, owners: int) -> tuple[Words, list[int], npt.NDArray[np.int32]]:
+def group_words(
+    words: Words, owners: int, reused: Reused
+) -> tuple[Words, list[int], npt.NDArray[np.int32]]:
     """The different ones of [n, width] hashes, by the owner of the range of hashes they lie in.
+
+    Args:
+        reused: whose memory the arrays take, by the names "unique", "position" and "room".
 
     Returns:
         the different hashes [u, width], how many each owner has, and for each of the n its place
         among them.
     """
-    width = words.shape[1]
-    position = np.empty(len(words), np.int32)
+    size, width = words.shape
+    position = reused.take("position", (size,), np.int32)
     if native.lib is not None:
-        unique = np.empty_like(words)
+        unique = reused.take("unique", (size, width), np.uint64)
+        room = reused.take("room", (2 * size,), np.uint32)
         counts = native.lib.group_words(
-            words.reshape(-1), width, owners, unique.reshape(-1), position
+            words.reshape(-1), width, owners, unique.reshape(-1), position, room
         )
         return unique[: sum(counts)], counts, position
     order = np.lexsort(words.T[::-1])

@@ -19,8 +19,8 @@ _MAPPED_EDGE_BYTES = 56
 """Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
 _TEXT_AFAR_BYTES = 20 << 20
 """At most, of columns of strings beside what arrives of them from a store that is far away."""
-_ROUND_ID_BYTES = 96
-"""Of a string id that is asked for: hashes and places of this round and the last, and a table."""
+_ROUND_ID_BYTES = 104
+"""Of a string id that is asked for: its hash, and what this round and the last keep of it."""
 _END_COLUMNS = 3
 """Of a file of edges beside their features: both ends, and a weight."""
 _PAGE_BYTES = 2 << 20

@@ -12,8 +12,9 @@ import pyarrow as pa
 import torch
 
 from embertide.kernels import ids as kernel
-from embertide.kernels.hashing import string_buffers
+from embertide.kernels.hashing import Words, string_buffers
 from embertide.kernels.ids import Ids
+from embertide.kernels.memory import Reused
 from embertide.primitives.exchange import Channel
 from embertide.primitives.node_ids import Dense
 from embertide.primitives.pending import Pending
@@ -40,9 +41,12 @@ class Round(Generic[T]):
     at: int
     last: bool
 
-    def deliver(self, found: Dense) -> Iterator[tuple[T, list[Dense]]]:
-        """Keep what was found; the whole batch once it is complete."""
-        self.dense[self.at : self.at + len(found)] = found
+    def deliver(
+        self, found: torch.Tensor, position: npt.NDArray[np.int32]
+    ) -> Iterator[tuple[T, list[Dense]]]:
+        """Keep what was found, each id's at its position; the whole batch once it is complete."""
+        ours = torch.from_numpy(self.dense[self.at : self.at + len(position)])
+        torch.index_select(found, 0, torch.from_numpy(position), out=ours)
         if self.last:
             yield self.label, np.split(self.dense, np.cumsum(self.lengths)[:-1])
 
@@ -55,7 +59,6 @@ class Asked(Generic[T]):
         position: [k] place of each id among the different ones that were asked for.
         counts: how many of those each rank owns.
         theirs: [n, width] hashes that each rank asks us for.
-        found: dense ids of the different ones.
     """
 
     round: Round[T] | None
@@ -63,12 +66,23 @@ class Asked(Generic[T]):
     counts: list[int]
     theirs: list[torch.Tensor]
     pending: Pending
-    found: kernel.Positions | None = None
 
-    def dense(self) -> Dense:
-        """[k] in the order of the ids."""
-        assert self.found is not None
-        return self.found[self.position]
+
+class RoundArrays:
+    """Memory that rounds take in turn.
+
+    Attributes:
+        passing: of arrays that one step of a round is done with.
+    """
+
+    def __init__(self) -> None:
+        self.passing = Reused()
+        self._staying = Reused(), Reused()
+
+    def next(self) -> Reused:
+        """Of arrays that a round keeps until it is answered, when the next one was asked."""
+        self._staying = self._staying[::-1]
+        return self._staying[0]
 
 
 def cut_rounds(
@@ -82,6 +96,17 @@ def cut_rounds(
             size = sum(len(ids) for ids in part)
             yield Round(label, part, lengths, dense, at, at + size == len(dense))
             at += size
+
+
+def hash_round(part: Round[T] | None, width: int, reused: Reused) -> Words:
+    """[k, width] hashes of a round's ids."""
+    arrays = part.arrays if part else []
+    hashes = reused.take("hashes", (sum(len(ids) for ids in arrays), width), np.uint64)
+    at = 0
+    for ids in arrays:
+        kernel.hash_ids(ids, hashes[at : at + len(ids)])
+        at += len(ids)
+    return hashes
 
 
 def cut(arrays: Sequence[Ids]) -> Iterator[list[Ids]]:

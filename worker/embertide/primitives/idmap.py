@@ -26,9 +26,18 @@ from embertide.kernels.arrow import to_numpy
 from embertide.kernels.csr import id_type
 from embertide.kernels.hashing import Words, string_buffers, unhash_integers
 from embertide.kernels.ids import Ids, IdTable
-from embertide.kernels.memory import Pages
+from embertide.kernels.memory import Pages, Reused
 from embertide.primitives.exchange import Exchange
-from embertide.primitives.id_rounds import ROUND_IDS, Asked, Round, cut, cut_rounds, send_strings
+from embertide.primitives.id_rounds import (
+    ROUND_IDS,
+    Asked,
+    Round,
+    RoundArrays,
+    cut,
+    cut_rounds,
+    hash_round,
+    send_strings,
+)
 from embertide.primitives.node_ids import Dense
 
 T = TypeVar("T")
@@ -160,55 +169,57 @@ class HashedIds:
         All ranks take the same steps: ask round k, answer round k-1, receive round k-1's answers.
         The ranks' numbers of ids say whether any has more, so that all stop together.
         """
-        rounds = cut_rounds(batches, self._kind)
+        rounds, arrays = cut_rounds(batches, self._kind), RoundArrays()
         asked: Asked[T] | None = None
         more = True
         while more or asked is not None:
             following = None
             if more:
-                following, more = self._ask(next(rounds, None))
+                following, more = self._ask(next(rounds, None), arrays)
             if asked is not None:
-                self._answer(asked)
-                yield from asked.round.deliver(asked.dense()) if asked.round else ()
+                found = self._answer(asked, arrays.passing)
+                yield from asked.round.deliver(found, asked.position) if asked.round else ()
             asked = following if more else None
 
-    def _ask(self, part: Round[T] | None) -> tuple[Asked[T], bool]:
+    def _ask(self, part: Round[T] | None, arrays: RoundArrays) -> tuple[Asked[T], bool]:
         """Start sending the hashes of a round to their owners, and whether any rank had one.
 
         Collective: every rank must call.
         """
-        channel, own = self._channel, self._channel.axis.index
-        unique, counts, position = kernel.group_words(self._hashes(part), channel.grid.world)
+        channel = self._channel
+        hashes = hash_round(part, self._width, arrays.passing)
+        reused = arrays.next()
+        unique, counts, position = kernel.group_words(hashes, channel.grid.world, reused)
         sizes = torch.tensor([[count, part is not None] for count in counts])
         incoming = channel.sizes(sizes)
         wanted = torch.from_numpy(unique.view(np.int64)).split(counts)
-        theirs = [
-            wanted[own] if i == own else wanted[own].new_empty(int(count), self._width)
-            for i, count in enumerate(incoming[:, 0])
-        ]
-        others = channel.axis.others()
+        others, theirs = channel.axis.others(), list(wanted)
+        for i in others:
+            asks = reused.take(f"asked by {i}", (int(incoming[i, 0]), self._width), np.int64)
+            theirs[i] = torch.from_numpy(asks)
         pending = channel.start([(i, wanted[i]) for i in others], [(i, theirs[i]) for i in others])
         return Asked(part, position, counts, theirs, pending), bool(incoming[:, 1].any())
 
-    def _hashes(self, part: Round[T] | None) -> Words:
-        """[k, width] of a round's ids."""
-        hashes = [kernel.hash_ids(ids) for ids in part.arrays] if part else []
-        return np.concatenate([np.empty((0, self._width), np.uint64), *hashes])
+    def _answer(self, asked: Asked[T], reused: Reused) -> torch.Tensor:
+        """Look up what others asked of us; dense ids of the different ones we asked for.
 
-    def _answer(self, asked: Asked[T]) -> None:
-        """Look up what others asked of us, and receive what we asked. Collective."""
+        Collective: every rank must call.
+        """
         channel, own = self._channel, self._channel.axis.index
         asked.pending.wait()
-        replies = [
-            torch.from_numpy(self._table.find_words(_words(theirs), self._first, self._kind))
-            for theirs in asked.theirs
-        ]
-        found = torch.empty(sum(asked.counts), dtype=id_type(self.count))
+        found = torch.from_numpy(reused.take("found", (sum(asked.counts),), self._kind))
         parts = found.split(asked.counts)
-        parts[own].copy_(replies[own])
         others = channel.axis.others()
-        channel.start([(i, replies[i]) for i in others], [(i, parts[i]) for i in others]).wait()
-        asked.found = found.numpy()
+        replies = [(i, self._reply(i, asked.theirs[i], reused)) for i in others]
+        pending = channel.start(replies, [(i, parts[i]) for i in others])
+        self._table.find_words(_words(asked.theirs[own]), self._first, parts[own].numpy())
+        pending.wait()
+        return found
+
+    def _reply(self, rank: int, hashes: torch.Tensor, reused: Reused) -> torch.Tensor:
+        """[n] dense ids of hashes that a rank asks us for."""
+        dense = reused.take(f"reply to {rank}", (len(hashes),), self._kind)
+        return torch.from_numpy(self._table.find_words(_words(hashes), self._first, dense))
 
     def original(self, ranges: RowRanges) -> tuple[Ids, Words]:
         """Receive the ids of our sub-range, and their keys, from the owners of their hashes.

@@ -1,6 +1,5 @@
 // Ids in groups: sorted by hash, grouped by owner without repetitions, and strings in any order.
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include <nanobind/stl/vector.h>
@@ -130,54 +129,71 @@ void invert_order(In<uint32_t> order, Vector<int64_t> out) {
     });
 }
 
+// The different words of [begin, end), moved to its begin; place[i] is that of the one that i is equal
+// to, less `begin`. Returns how many they are.
+template <int width>
+uint32_t keep_different(uint64_t* words, int64_t begin, int64_t end, uint32_t* place) {
+    thread_local std::vector<uint32_t> slots;
+    uint64_t mask = 1;
+    while (mask < 2 * static_cast<uint64_t>(end - begin)) mask *= 2;
+    slots.assign(mask--, UINT32_MAX);
+    uint64_t* const kept = words + width * begin;
+    uint32_t count = 0;
+    for (int64_t i = begin; i < end; ++i) {
+        const uint64_t high = words[width * i], low = words[width * i + width - 1];
+        uint64_t slot = low & mask;
+        uint32_t at;
+        for (; (at = slots[slot]) != UINT32_MAX; slot = (slot + 1) & mask)
+            if (kept[width * at] == high && kept[width * at + width - 1] == low) break;
+        if (at == UINT32_MAX) {
+            at = slots[slot] = count++;
+            kept[width * at] = high;
+            kept[width * at + width - 1] = low;
+        }
+        place[i] = at;
+    }
+    return count;
+}
+
 // The different ones of [n * width] words, by owner, and each word's place among them.
-// Returns how many each owner has; `unique` is filled from its start.
+// Returns how many each owner has; `unique` is filled from its start. `room` is of 2n values.
 std::vector<int64_t> group_words(In<uint64_t> words, int width, int64_t owners,
-                                 Vector<uint64_t> unique, Vector<int32_t> position) {
+                                 Vector<uint64_t> unique, Vector<int32_t> position,
+                                 Vector<uint32_t> room) {
     require(width == 1 || width == 2, "width: one or two words an id");
     require(owners > 0, "owners: at least one");
     const int64_t size = position.shape(0);
     require(static_cast<int64_t>(words.shape(0)) == size * width, "position: one for each id");
     require(unique.shape(0) == words.shape(0), "unique: as long as words");
+    require(static_cast<int64_t>(room.shape(0)) == 2 * size, "room: two values for each id");
     require(size <= INT32_MAX, "words: too many at a time");
-    const uint64_t* word = words.data();
+    const uint64_t* const word = words.data();
+    uint64_t* const to_owners = unique.data();
     const int64_t share = part_count(size / owners, 1 << 10), parts = owners * share;
-    const auto members = std::make_unique_for_overwrite<uint32_t[]>(size);
+    // Words and the numbers of their ids go to parts together, so that a part is read in order.
+    uint32_t* const members = room.data();
+    uint32_t* const place = members + size;
     const auto starts = partition(
         size, parts, [&](int64_t i) { return part_of_word(word[width * i], parts); },
-        [&](int64_t i, int64_t, int64_t to) { members[to] = static_cast<uint32_t>(i); });
-    const auto first = std::make_unique_for_overwrite<uint32_t[]>(size);
+        [&](int64_t i, int64_t, int64_t to) {
+            members[to] = static_cast<uint32_t>(i);
+            to_owners[width * to] = word[width * i];
+            to_owners[width * to + width - 1] = word[width * i + width - 1];
+        });
     std::vector<int64_t> found(parts + 1);
     parallel_for(parts, [&](int64_t part) {
-        const int64_t begin = starts[part], end = starts[part + 1];
-        thread_local std::vector<uint32_t> slots;
-        uint64_t mask = 1;
-        while (mask < 2 * static_cast<uint64_t>(end - begin)) mask *= 2;
-        slots.assign(mask--, UINT32_MAX);
-        uint32_t count = 0;
-        for (int64_t i = begin; i < end; ++i) {
-            const uint64_t* here = word + width * uint64_t{members[i]};
-            uint64_t slot = here[width - 1] & mask;
-            uint32_t at;
-            for (; (at = slots[slot]) != UINT32_MAX; slot = (slot + 1) & mask) {
-                const uint64_t* other = word + width * uint64_t{first[begin + at]};
-                if (other[0] == here[0] && other[width - 1] == here[width - 1]) break;
-            }
-            if (at == UINT32_MAX) {
-                at = slots[slot] = count++;
-                first[begin + at] = members[i];
-            }
-            position.data()[members[i]] = static_cast<int32_t>(at);
-        }
-        found[part + 1] = count;
+        const auto keep = width == 1 ? keep_different<1> : keep_different<2>;
+        found[part + 1] = keep(to_owners, starts[part], starts[part + 1], place);
     });
-    for (int64_t part = 0; part < parts; ++part) found[part + 1] += found[part];
+    for (int64_t part = 0; part < parts; ++part) {
+        std::memmove(to_owners + width * found[part], to_owners + width * starts[part],
+                     8 * width * found[part + 1]);
+        found[part + 1] += found[part];
+    }
     parallel_for(parts, [&](int64_t part) {
-        for (int64_t i = 0; i < found[part + 1] - found[part]; ++i)
-            std::memcpy(unique.data() + width * (found[part] + i),
-                        word + width * uint64_t{first[starts[part] + i]}, 8 * width);
+        const auto before = static_cast<uint32_t>(found[part]);
         for (int64_t i = starts[part]; i < starts[part + 1]; ++i)
-            position.data()[members[i]] += static_cast<int32_t>(found[part]);
+            position.data()[members[i]] = static_cast<int32_t>(before + place[i]);
     });
     std::vector<int64_t> counts(owners);
     for (int64_t owner = 0; owner < owners; ++owner)
@@ -281,7 +297,8 @@ void bind_id_groups(nb::module_& m) {
     m.def("sort_words", sort_words, nb::arg("pieces"), width, out, order, NoGil());
     m.def("invert_order", invert_order, order, out, NoGil());
     m.def("group_words", group_words, words, width, nb::arg("owners"),
-          nb::arg("unique").noconvert(), nb::arg("position").noconvert(), NoGil());
+          nb::arg("unique").noconvert(), nb::arg("position").noconvert(),
+          nb::arg("room").noconvert(), NoGil());
     m.def("text_lengths", text_lengths, offsets, data, order, nb::arg("lengths").noconvert(),
           NoGil());
     m.def("gather_text", gather_text, offsets, data, order, bounds, out, NoGil());
