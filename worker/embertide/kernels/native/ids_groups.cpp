@@ -186,8 +186,9 @@ std::vector<int64_t> group_words(In<uint64_t> words, int width, int64_t owners,
         found[part + 1] = keep(to_owners, starts[part], starts[part + 1], place);
     });
     for (int64_t part = 0; part < parts; ++part) {
-        std::memmove(to_owners + width * found[part], to_owners + width * starts[part],
-                     8 * width * found[part + 1]);
+        if (found[part] != starts[part])
+            std::memmove(to_owners + width * found[part], to_owners + width * starts[part],
+                         8 * width * found[part + 1]);
         found[part + 1] += found[part];
     }
     parallel_for(parts, [&](int64_t part) {
