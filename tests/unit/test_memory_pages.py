@@ -103,16 +103,3 @@ def test_an_array_of_any_size_can_be_taken(count: int) -> None:
     taken[:] = 7
     assert taken.shape == (count,)
     assert taken.sum() == 7 * count
-
-
-def test_arrays_are_taken_again_by_name_while_they_are_long_enough() -> None:
-    reused = memory.Reused()
-    first = reused.take("a", (1000, 2), np.int32)
-    other = reused.take("b", (1000, 2), np.int32)
-    assert not np.shares_memory(first, other)
-    again = reused.take("a", (500,), np.int64)
-    assert np.shares_memory(first, again)
-    longer = reused.take("a", (4000,), np.int64)
-    longer[:] = 7
-    assert not np.shares_memory(first, longer)
-    assert np.shares_memory(longer, reused.take("a", (4000,), np.int64))

@@ -22,7 +22,6 @@ from embertide.kernels.ids import (
     sort_words,
     take_strings,
 )
-from embertide.kernels.memory import Reused
 from embertide.kernels.owners import (
     place_in_order,
     place_locations,
@@ -150,10 +149,10 @@ def test_integers_are_found(ids: list[int]) -> None:
 def test_groups_hold_each_word_once_by_owner(size: int, owners: int, width: int) -> None:
     g = np.random.default_rng(1)
     few = some_words(max(1, size // 5), width)
-    reused = Reused()
-    group_words(few, owners, reused)  # leaves arrays of other words, and too short ones
     words = few[(len(few) * g.random(size) ** 3).astype(int)]
-    unique, counts, position = group_words(words, owners, reused)
+    unique, position = np.zeros_like(words), np.full(size, -1, np.int32)
+    counts = group_words(words, owners, unique, position, np.empty(2 * size, np.uint32))
+    unique = unique[: sum(counts)]
     assert np.array_equal(unique[position], words)
     assert len(unique) == sum(counts) == len({tuple(word) for word in words.tolist()})
     owner = [(int(word) >> 32) * owners >> 32 for word in unique[:, 0]]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from embertide.kernels import native
 from embertide.kernels.hashing import Words, hash_integers, hash_strings, string_buffers
-from embertide.kernels.memory import Pages, Reused, empty_array, empty_bytes
+from embertide.kernels.memory import Pages, empty_array, empty_bytes
 
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [k]``, or an arrow array of k strings."""
@@ -122,33 +122,32 @@ class IdTable:
 
 
 def group_words(
-    words: Words, owners: int, reused: Reused
-) -> tuple[Words, list[int], npt.NDArray[np.int32]]:
+    words: Words, owners: int, unique: Words, position: npt.NDArray[np.int32], room: Order
+) -> list[int]:
     """The different ones of [n, width] hashes, by the owner of the range of hashes they lie in.
 
     Args:
-        reused: whose memory the arrays take, by the names "unique", "position" and "room".
+        unique: [n, width], from whose start on they are put.
+        position: [n], now the place of each of the hashes among them.
+        room: [2n], for the time of the call.
 
     Returns:
-        the different hashes [u, width], how many each owner has, and for each of the n its place
-        among them.
+        how many each owner has.
     """
-    size, width = words.shape
-    position = reused.take("position", (size,), np.int32)
     if native.lib is not None:
-        unique = reused.take("unique", (size, width), np.uint64)
-        room = reused.take("room", (2 * size,), np.uint32)
-        counts = native.lib.group_words(
-            words.reshape(-1), width, owners, unique.reshape(-1), position, room
-        )
-        return unique[: sum(counts)], counts, position
+        flat = words.reshape(-1), words.shape[1], owners, unique.reshape(-1)
+        found: list[int] = native.lib.group_words(*flat, position, room)
+        return found
     order = np.lexsort(words.T[::-1])
     ordered = words[order]
     new = np.ones(len(words), bool)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     position[order] = np.cumsum(new) - 1
-    owner = (((ordered[new, 0] >> np.uint64(32)) * np.uint64(owners)) >> np.uint64(32)).astype(int)
-    return ordered[new], np.bincount(owner, minlength=owners).tolist(), position
+    different = ordered[new]
+    unique[: len(different)] = different
+    owner = ((different[:, 0] >> np.uint64(32)) * np.uint64(owners)) >> np.uint64(32)
+    found = np.bincount(owner.astype(int), minlength=owners).tolist()
+    return found
 
 
 def string_lengths(pieces: Sequence[pa.Array], order: Order) -> npt.NDArray[np.int64]:

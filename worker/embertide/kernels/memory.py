@@ -61,25 +61,6 @@ class Pages:
         return self._bytes[first : first + size].view(dtype)
 
 
-class Reused:
-    """Arrays that rounds of about the same size take again and again, each by its name.
-
-    The first touch of a page is a fault, so what is freed and allocated in each round costs more
-    than it holds. An array is as the round before left it, and gone when the next one takes it.
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[str, npt.NDArray[np.uint8]] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array of that shape, in the memory of the last one of that name if that is enough."""
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        if name not in self._held or len(self._held[name]) < size:
-            self._held.pop(name, None)
-            self._held[name] = empty_bytes(size + size // 8)
-        return self._held[name][:size].view(dtype).reshape(shape)
-
-
 def empty_bytes(count: int) -> npt.NDArray[np.uint8]:
     """[count] uninitialised."""
     return empty((count,), torch.uint8).numpy()

@@ -14,7 +14,7 @@ import torch
 from embertide.kernels import ids as kernel
 from embertide.kernels.hashing import Words, string_buffers
 from embertide.kernels.ids import Ids
-from embertide.kernels.memory import Reused
+from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel
 from embertide.primitives.node_ids import Dense
 from embertide.primitives.pending import Pending
@@ -42,11 +42,11 @@ class Round(Generic[T]):
     last: bool
 
     def deliver(
-        self, found: torch.Tensor, position: npt.NDArray[np.int32]
+        self, found: torch.Tensor, position: torch.Tensor
     ) -> Iterator[tuple[T, list[Dense]]]:
         """Keep what was found, each id's at its position; the whole batch once it is complete."""
         ours = torch.from_numpy(self.dense[self.at : self.at + len(position)])
-        torch.index_select(found, 0, torch.from_numpy(position), out=ours)
+        torch.index_select(found, 0, position, out=ours)
         if self.last:
             yield self.label, np.split(self.dense, np.cumsum(self.lengths)[:-1])
 
@@ -57,32 +57,73 @@ class Asked(Generic[T]):
 
     Attributes:
         position: [k] place of each id among the different ones that were asked for.
-        counts: how many of those each rank owns.
-        theirs: [n, width] hashes that each rank asks us for.
+        wanted: [u, width] hashes of those that each rank owns.
+        theirs: [n, width] hashes that each rank asks us for; none of ours.
     """
 
     round: Round[T] | None
-    position: npt.NDArray[np.int32]
-    counts: list[int]
+    position: torch.Tensor
+    wanted: list[torch.Tensor]
     theirs: list[torch.Tensor]
     pending: Pending
 
 
-class RoundArrays:
-    """Memory that rounds take in turn.
+class RoundBuffers:
+    """Memory that rounds use again; what a round keeps until it is answered, two take in turn.
 
-    Attributes:
-        passing: of arrays that one step of a round is done with.
+    Args:
+        width: words of a hash.
+        kind: of dense ids.
     """
 
-    def __init__(self) -> None:
-        self.passing = Reused()
-        self._staying = Reused(), Reused()
+    def __init__(self, width: int, kind: torch.dtype) -> None:
+        words, places, dense = (
+            torch.empty(0, dtype=dtype) for dtype in (torch.int64, torch.int32, kind)
+        )
+        self._width, self._number = width, 0
+        self._hashes, self._room = Buffers(1, words), Buffers(1, places)
+        self._unique, self._position = Buffers(2, words), Buffers(2, places)
+        self._asks, self._replies, self._found = (
+            Buffers(2, words),
+            Buffers(1, dense),
+            Buffers(1, dense),
+        )
 
-    def next(self) -> Reused:
-        """Of arrays that a round keeps until it is answered, when the next one was asked."""
-        self._staying = self._staying[::-1]
-        return self._staying[0]
+    def group(self, part: Round[T] | None, owners: int) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """The next round's different hashes by owner, each [u, width], and its ids' positions."""
+        self._number += 1
+        arrays = part.arrays if part else []
+        size = sum(len(ids) for ids in arrays)
+        hashes, unique = (
+            buffers.take(self._number, size * self._width).view(size, self._width)
+            for buffers in (self._hashes, self._unique)
+        )
+        at = 0
+        for ids in arrays:
+            kernel.hash_ids(ids, as_words(hashes[at : at + len(ids)]))
+            at += len(ids)
+        position, room = self._position.take(self._number, size), self._room.take(0, 2 * size)
+        counts = kernel.group_words(
+            as_words(hashes),
+            owners,
+            as_words(unique),
+            position.numpy(),
+            room.numpy().view(np.uint32),
+        )
+        return list(unique[: sum(counts)].split(counts)), position
+
+    def asks(self, counts: list[int]) -> list[torch.Tensor]:
+        """[count, width] for the hashes that each rank asks us for in the round grouped last."""
+        words = self._asks.take(self._number, sum(counts) * self._width)
+        return list(words.view(sum(counts), self._width).split(counts))
+
+    def replies(self, counts: list[int]) -> list[torch.Tensor]:
+        """[count] for our answer to each rank."""
+        return list(self._replies.take(0, sum(counts)).split(counts))
+
+    def found(self, count: int) -> torch.Tensor:
+        """[count] for what we are answered."""
+        return self._found.take(0, count)
 
 
 def cut_rounds(
@@ -98,15 +139,9 @@ def cut_rounds(
             at += size
 
 
-def hash_round(part: Round[T] | None, width: int, reused: Reused) -> Words:
-    """[k, width] hashes of a round's ids."""
-    arrays = part.arrays if part else []
-    hashes = reused.take("hashes", (sum(len(ids) for ids in arrays), width), np.uint64)
-    at = 0
-    for ids in arrays:
-        kernel.hash_ids(ids, hashes[at : at + len(ids)])
-        at += len(ids)
-    return hashes
+def as_words(tensor: torch.Tensor) -> Words:
+    """The same memory as hashes."""
+    return tensor.numpy().view(np.uint64)
 
 
 def cut(arrays: Sequence[Ids]) -> Iterator[list[Ids]]:

@@ -26,16 +26,16 @@ from embertide.kernels.arrow import to_numpy
 from embertide.kernels.csr import id_type
 from embertide.kernels.hashing import Words, string_buffers, unhash_integers
 from embertide.kernels.ids import Ids, IdTable
-from embertide.kernels.memory import Pages, Reused
+from embertide.kernels.memory import Pages
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.id_rounds import (
     ROUND_IDS,
     Asked,
     Round,
-    RoundArrays,
+    RoundBuffers,
+    as_words,
     cut,
     cut_rounds,
-    hash_round,
     send_strings,
 )
 from embertide.primitives.node_ids import Dense
@@ -105,7 +105,7 @@ class HashedIds:
         Collective: every rank must call.
         """
         received = self._channel.all_to_all(torch.from_numpy(words.view(np.int64)).split(counts))
-        return [_words(tensor) for tensor in received]
+        return [as_words(tensor) for tensor in received]
 
     def _refuse_duplicates(self, describe: str) -> None:
         """Raise on every rank where any has a duplicate. Collective: every rank must call."""
@@ -169,57 +169,54 @@ class HashedIds:
         All ranks take the same steps: ask round k, answer round k-1, receive round k-1's answers.
         The ranks' numbers of ids say whether any has more, so that all stop together.
         """
-        rounds, arrays = cut_rounds(batches, self._kind), RoundArrays()
+        rounds = cut_rounds(batches, self._kind)
+        buffers = RoundBuffers(self._width, id_type(self.count))
         asked: Asked[T] | None = None
         more = True
         while more or asked is not None:
             following = None
             if more:
-                following, more = self._ask(next(rounds, None), arrays)
+                following, more = self._ask(next(rounds, None), buffers)
             if asked is not None:
-                found = self._answer(asked, arrays.passing)
+                found = self._answer(asked, buffers)
                 yield from asked.round.deliver(found, asked.position) if asked.round else ()
             asked = following if more else None
 
-    def _ask(self, part: Round[T] | None, arrays: RoundArrays) -> tuple[Asked[T], bool]:
+    def _ask(self, part: Round[T] | None, buffers: RoundBuffers) -> tuple[Asked[T], bool]:
         """Start sending the hashes of a round to their owners, and whether any rank had one.
 
         Collective: every rank must call.
         """
-        channel = self._channel
-        hashes = hash_round(part, self._width, arrays.passing)
-        reused = arrays.next()
-        unique, counts, position = kernel.group_words(hashes, channel.grid.world, reused)
-        sizes = torch.tensor([[count, part is not None] for count in counts])
-        incoming = channel.sizes(sizes)
-        wanted = torch.from_numpy(unique.view(np.int64)).split(counts)
-        others, theirs = channel.axis.others(), list(wanted)
-        for i in others:
-            asks = reused.take(f"asked by {i}", (int(incoming[i, 0]), self._width), np.int64)
-            theirs[i] = torch.from_numpy(asks)
+        channel, others = self._channel, self._channel.axis.others()
+        wanted, position = buffers.group(part, channel.grid.world)
+        incoming = channel.sizes(torch.tensor([[len(some), part is not None] for some in wanted]))
+        counts = incoming[:, 0].tolist()
+        counts[channel.axis.index] = 0
+        theirs = buffers.asks(counts)
         pending = channel.start([(i, wanted[i]) for i in others], [(i, theirs[i]) for i in others])
-        return Asked(part, position, counts, theirs, pending), bool(incoming[:, 1].any())
+        return Asked(part, position, wanted, theirs, pending), bool(incoming[:, 1].any())
 
-    def _answer(self, asked: Asked[T], reused: Reused) -> torch.Tensor:
+    def _answer(self, asked: Asked[T], buffers: RoundBuffers) -> torch.Tensor:
         """Look up what others asked of us; dense ids of the different ones we asked for.
 
         Collective: every rank must call.
         """
         channel, own = self._channel, self._channel.axis.index
-        asked.pending.wait()
-        found = torch.from_numpy(reused.take("found", (sum(asked.counts),), self._kind))
-        parts = found.split(asked.counts)
         others = channel.axis.others()
-        replies = [(i, self._reply(i, asked.theirs[i], reused)) for i in others]
-        pending = channel.start(replies, [(i, parts[i]) for i in others])
-        self._table.find_words(_words(asked.theirs[own]), self._first, parts[own].numpy())
+        asked.pending.wait()
+        counts = [len(some) for some in asked.wanted]
+        found = buffers.found(sum(counts))
+        parts, replies = found.split(counts), buffers.replies([len(some) for some in asked.theirs])
+        for i in others:
+            self._find_words(asked.theirs[i], replies[i])
+        pending = channel.start([(i, replies[i]) for i in others], [(i, parts[i]) for i in others])
+        self._find_words(asked.wanted[own], parts[own])
         pending.wait()
         return found
 
-    def _reply(self, rank: int, hashes: torch.Tensor, reused: Reused) -> torch.Tensor:
-        """[n] dense ids of hashes that a rank asks us for."""
-        dense = reused.take(f"reply to {rank}", (len(hashes),), self._kind)
-        return torch.from_numpy(self._table.find_words(_words(hashes), self._first, dense))
+    def _find_words(self, hashes: torch.Tensor, dense: torch.Tensor) -> None:
+        """Dense ids of hashes that we own, to ``dense``."""
+        self._table.find_words(as_words(hashes), self._first, dense.numpy())
 
     def original(self, ranges: RowRanges) -> tuple[Ids, Words]:
         """Receive the ids of our sub-range, and their keys, from the owners of their hashes.
@@ -272,10 +269,6 @@ class HashedIds:
             lengths = (kernel.string_lengths(self._texts, run) for run in runs)
             sizes.append([stop - start, sum(int(some.sum()) for some in lengths)])
         return sizes
-
-
-def _words(tensor: torch.Tensor) -> Words:
-    return tensor.numpy().view(np.uint64)
 
 
 def _by_owner(words: Words, world: int) -> tuple[kernel.Order, list[int]]:
