@@ -136,8 +136,7 @@ def group_words(
     """
     if native.lib is not None:
         flat = words.reshape(-1), words.shape[1], owners, unique.reshape(-1)
-        found: list[int] = native.lib.group_words(*flat, position, room)
-        return found
+        return list(native.lib.group_words(*flat, position, room))
     order = np.lexsort(words.T[::-1])
     ordered = words[order]
     new = np.ones(len(words), bool)
@@ -146,8 +145,7 @@ def group_words(
     different = ordered[new]
     unique[: len(different)] = different
     owner = ((different[:, 0] >> np.uint64(32)) * np.uint64(owners)) >> np.uint64(32)
-    found = np.bincount(owner.astype(int), minlength=owners).tolist()
-    return found
+    return [int(count) for count in np.bincount(owner.astype(int), minlength=owners)]
 
 
 def string_lengths(pieces: Sequence[pa.Array], order: Order) -> npt.NDArray[np.int64]:
