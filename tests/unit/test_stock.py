@@ -228,11 +228,16 @@ def test_a_containers_limit_counts(tmp_path: Path) -> None:
     assert free_bytes(tmp_path) == 0
 
 
-def test_no_more_is_given_than_the_plan_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ingest", "given"), [(80, 64 + 130 - 90), (110, 64 + 130 - 110)], ids=["features", "ingest"]
+)
+def test_no_more_is_given_than_the_plan_has_room_for(
+    ingest: int, given: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(Stock, "begin", lambda *_given: None)
     monkeypatch.setattr(Stock, "stop", lambda _self, most: asked.append(most))
     with closing(Stocking()) as stocking:
         stocking.begin(inputs((1 << 20, 16)), 1)
-        stocking.end(PLAN)
-    assert asked == [(64 + 130 - 90) * MIB], "features, and what the fullest stage has more"
+        stocking.end(PLAN | {"ingest": ingest * MIB})
+    assert asked == [given * MIB], "features, and what the fullest stage has more"

@@ -54,10 +54,11 @@ class Stocking:
         """What is ready, so far as no stage takes more with it than the plan has.
 
         Args:
-            planned: stage -> bytes of a worker. What is not in use while features are read is
-                beyond what that stage takes; later stages take it.
+            planned: stage -> bytes of a worker. Of what the first stages take, only features are
+                sure to come from it; what is not in use by then, later stages take.
         """
-        return self._stock.stop(self._features + max(planned.values()) - planned["features"])
+        first = max(planned["features"], planned["ingest"])
+        return self._stock.stop(self._features + max(planned.values()) - first)
 
     def close(self) -> None:
         """End filling, and leave the memory to the workers that took it."""

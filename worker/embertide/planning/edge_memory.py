@@ -5,22 +5,22 @@ from __future__ import annotations
 from embertide.footprint import ID_BYTES, Size
 from embertide.kernels.edge_sort import bucket_shift, key_bytes
 from embertide.planning.graph import PlannedGraph, PlannedRelation
-from embertide.primitives.id_rounds import ROUND_IDS
 from embertide.primitives.shuffle import round_edges
 from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import BUFFER_BYTES, UNBUFFERED_BYTES
 from embertide.readers.pool import AHEAD_BYTES, are_afar, coming_from_afar, held_afar
+from embertide.readers.table import BATCH_ROWS
 
 STRING_BYTES = 24
 """Of a string id: 16 of text, assumed, since metadata do not say it, and where it begins."""
-_MAPPING_BYTES = 128 << 20
-"""At most, of the edges that are read ahead while hashed ids are looked up, and of the rounds."""
-_MAPPED_EDGE_BYTES = 56
-"""Of an edge among those: its ends as read, their hashes, their places and their dense ids."""
 _TEXT_AFAR_BYTES = 20 << 20
 """At most, of columns of strings beside what arrives of them from a store that is far away."""
-_ROUND_ID_BYTES = 104
-"""Of a string id that is asked for: its hash, and what this round and the last keep of it."""
+_WORDS_IN_ROUNDS = 5
+"""A hash is among a round's, twice among the different ones and twice among those asked of us."""
+_ROUND_ID_BYTES = 32
+"""Of an id that is asked for, beside its hashes: its places and dense ids, of two rounds."""
+_BATCHES_IN_ROUNDS = 2
+"""That readers hold no longer."""
 _END_COLUMNS = 3
 """Of a file of edges beside their features: both ends, and a weight."""
 _PAGE_BYTES = 2 << 20
@@ -93,11 +93,12 @@ def _mapping(size: Size, *, text: bool) -> float:
     Args:
         text: ids are strings.
     """
-    edges = size.edges / size.workers
-    if not text:
-        return min(float(_MAPPING_BYTES), _MAPPED_EDGE_BYTES * edges)
-    ahead = min(float(AHEAD_BYTES), 2 * STRING_BYTES * edges)
-    return ahead + _ROUND_ID_BYTES * min(float(ROUND_IDS), 2 * edges)
+    edges, batch = size.edges / size.workers, float(BATCH_ROWS)
+    edge_bytes = 2 * (STRING_BYTES if text else ID_BYTES)
+    held = min(AHEAD_BYTES + _BATCHES_IN_ROUNDS * batch * edge_bytes, edges * edge_bytes)
+    word_bytes = (2 if text else 1) * ID_BYTES
+    round_bytes = _WORDS_IN_ROUNDS * word_bytes + _ROUND_ID_BYTES
+    return held + round_bytes * 2 * min(batch, edges)
 
 
 def sorting(graph: PlannedGraph) -> float:

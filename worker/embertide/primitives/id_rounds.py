@@ -163,9 +163,13 @@ def send_strings(channel: Channel, ids: pa.Array, counts: list[int]) -> list[pa.
 
     Moves 8 bytes and the text of each. Collective: every rank must call.
     """
+    own = channel.axis.index
 
     def swap(values: npt.NDArray[Any], sizes: list[int]) -> list[npt.NDArray[Any]]:
-        return [part.numpy() for part in channel.all_to_all(torch.from_numpy(values).split(sizes))]
+        parts = [part.numpy() for part in channel.all_to_all(torch.from_numpy(values).split(sizes))]
+        # A part of all that we send, which would stay for as long as this one does.
+        parts[own] = parts[own].copy()
+        return parts
 
     offsets, data = string_buffers(ids)
     ends = np.cumsum([0, *counts])

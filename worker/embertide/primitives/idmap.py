@@ -84,12 +84,13 @@ class HashedIds:
             return [kernel.hash_ids(ids) for ids in batches], batches if self._width == 2 else []
         words: list[Words] = []
         texts: list[pa.Array] = []
+        pages = Pages()
         parts = [part for ids in batches for part in cut([ids])]
         for number in range(max(self._channel.exchange.all_objects(len(parts)))):
             (ids,) = parts[number] if number < len(parts) else [self._nothing()]
             hashes = kernel.hash_ids(ids)
             order, counts = _by_owner(hashes, self._channel.grid.world)
-            words += self._all_to_all(hashes[order], counts)
+            words += [_kept(some, pages) for some in self._all_to_all(hashes[order], counts)]
             if self._width == 2:
                 texts += send_strings(self._channel, kernel.take_strings([ids], order), counts)
         return words, texts
@@ -269,6 +270,13 @@ class HashedIds:
             lengths = (kernel.string_lengths(self._texts, run) for run in runs)
             sizes.append([stop - start, sum(int(some.sum()) for some in lengths)])
         return sizes
+
+
+def _kept(words: Words, pages: Pages) -> Words:
+    """A copy: what a rank has of its own is a part of all that it sends."""
+    copy = pages.take(words.size, np.uint64).reshape(words.shape)
+    copy[:] = words
+    return copy
 
 
 def _by_owner(words: Words, world: int) -> tuple[kernel.Order, list[int]]:
