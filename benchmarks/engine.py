@@ -6,34 +6,39 @@ What a primitive is called or how it takes its arguments is mended here and nowh
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from benchmarks.edges import histogram_of, sort_edges
 from embertide.context import RunContext
 from embertide.grid import AxisName, ColumnSlices, Grid, RowRanges
 from embertide.kernels.attention import add_shares
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
-from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import NOTHING, Factors, reduce_rows
 from embertide.layouts import Loaded
 from embertide.primitives import attention, gemm
 from embertide.primitives.arriving import tile_operand
+from embertide.primitives.directory import look_up
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.finding import find_sources
-from embertide.primitives.landing import land
-from embertide.primitives.shuffle import HISTOGRAM_BITS, EdgeChunk, Edges
-from embertide.primitives.sources import RangeHolders, Sources
+from embertide.primitives.landing import land, loaded_operand
+from embertide.primitives.node_ids import DenseIds
+from embertide.primitives.shuffle import EdgeChunk, Edges
+from embertide.primitives.sources import LoadedHolders, RangeHolders, Sources
 from embertide.primitives.spmm import Reduction, spmm
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.stages.csr import build_graph, choose_ranges, cut_ranges, gather_partition
+from embertide.stages.features.load import RawFeatures
+from embertide.stages.features.locate import locate_features
+from embertide.stages.features.nodes import LoadedNodes
 from embertide.telemetry.recorder import CountingRecorder
 
 DEPTH = 2
@@ -99,7 +104,7 @@ class Engine:
 
     def cut(self, destination: npt.NDArray[np.int64], nodes: int) -> RowRanges:
         """Row ranges that balance nodes and edges."""
-        histogram, shift = _histogram(destination, nodes)
+        histogram, shift = histogram_of(destination, nodes)
         return cut_ranges(histogram, 1 << shift, nodes, self.grid)
 
     def columns(self, width: int, m: int | None = None) -> slice:
@@ -244,51 +249,37 @@ class Engine:
             batch_rows=batch_rows,
         ).data
 
+    def sum_loaded(
+        self,
+        ranges: RowRanges,
+        csr: Csr,
+        ids: torch.Tensor,
+        rows: torch.Tensor,
+        group_rows: int,
+    ) -> torch.Tensor:
+        """[N/P, D/M] sums over in-neighbours of rows that their loaders send."""
+        raw = RawFeatures([], rows, placed=False)
+        nodes, all_ids = self._ctx.job.spec.input.nodes[0], DenseIds(ranges.nodes, self.grid.rank)
+        loaded = LoadedNodes(nodes, all_ids, raw, ids.numpy())
+        locations, channel = locate_features(self._ctx, loaded, ranges), self.channel("world")
+        (sources,) = find_sources(
+            channel,
+            [csr],
+            LoadedHolders(channel.axis, partial(look_up, channel, ranges, locations)),
+            nodes=ranges.nodes,
+            group_rows=group_rows,
+            edges=[True],
+        )
+        operand = loaded_operand(self.grid, Loaded(ids, rows), None)
+        return spmm(channel, sources, operand, Reduction(), NOTHING, depth=DEPTH)
+
     def construct(
         self, source: npt.NDArray[np.int64], destination: npt.NDArray[np.int64], nodes: int
     ) -> tuple[RowRanges, Csr]:
         """The partition's CSR, from the edges that each rank read."""
-        histogram, shift = _histogram(destination, nodes)
+        histogram, shift = histogram_of(destination, nodes)
         narrow = EdgeChunk(source.astype(np.int32), destination.astype(np.int32), None)
         edges = Edges([narrow], histogram, shift, False, len(source))
         ranges = choose_ranges(self._ctx, [edges], nodes)
         sub_range = build_graph(self._ctx, self._ctx.job.spec.input.edges[0], edges, ranges, nodes)
         return ranges, gather_partition(self._ctx, ranges, sub_range)
-
-
-def sort_edges(
-    source: npt.NDArray[np.integer[Any]],
-    destination: npt.NDArray[np.integer[Any]],
-    start: int,
-    stop: int,
-    nodes: int,
-) -> Csr:
-    """The CSR of nodes start..stop from exactly the edges that lead there."""
-    shift = bucket_shift(stop - start)
-    counts = np.zeros((1, bucket_count(stop - start)), np.int64)
-    count_edges(destination, np.array([start, stop], np.int64), shift, counts)
-    sorter = EdgeSorter(
-        counts[0], shift, first=start, rows=stop - start, nodes=nodes, weighted=False
-    )
-    sorter.add_edges(destination, source, None)
-    return sorter.finish(remove_duplicates=False)
-
-
-def _histogram(destination: npt.NDArray[np.int64], nodes: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Edges per 2^shift consecutive destinations, and shift."""
-    shift = max(0, (nodes - 1).bit_length() - HISTOGRAM_BITS)
-    return np.bincount(destination >> shift, minlength=((nodes - 1) >> shift) + 1), shift
-
-
-def read_edges(files: list[Path]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Sources and destinations of some parquet files, on one thread."""
-    import pyarrow.parquet as pq
-
-    if not files:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    tables = [pq.ParquetFile(file).read(["src", "dst"], use_threads=False) for file in files]
-    source, destination = (
-        np.concatenate([table.column(name).to_numpy() for table in tables])
-        for name in ("src", "dst")
-    )
-    return source, destination

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.dataset import rmat
-from benchmarks.engine import sort_edges
+from benchmarks.edges import sort_edges
 from embertide.kernels import attention_torch
 from embertide.kernels.attention import add_additive
 from embertide.kernels.block import Block

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import torch
 from torch.nn.functional import leaky_relu
 
-from benchmarks.engine import sort_edges
+from benchmarks.edges import sort_edges
 from benchmarks.kernel_inputs import Bench, Calls, close
 from embertide.kernels.attention import add_additive, add_pairs
 from embertide.kernels.cut import RangePlaces, cut_by_group

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from benchmarks.dataset import rmat
-from benchmarks.engine import sort_edges
+from benchmarks.edges import sort_edges
 from embertide.kernels.block import Block
 from embertide.kernels.csr import Csr
 from embertide.models.dgl_interop import load_dgl

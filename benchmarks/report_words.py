@@ -41,6 +41,10 @@ VARIANTS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "sddmm": ("SDDMM", {"duplicated": "approach (i)"}),
     "features": ("Feature preparation", {"redistribute": "redistribute, then compute"}),
+    "features_summed": (
+        "Feature preparation, a sum first",
+        {"redistribute": "redistribute, then sum"},
+    ),
     "construction": ("Graph construction", {"single_reader": "single reader"}),
 }
 
@@ -52,6 +56,7 @@ BASELINES = {
     "overlap": "neither",
     "sddmm": "duplicated",
     "features": "redistribute",
+    "features_summed": "redistribute",
     "construction": "single_reader",
 }
 """Primitive -> the baseline of the paper's figure."""
@@ -107,6 +112,11 @@ redistributing first. By bytes it is 1 + 2(M - 1)/M * W/(W - 1) times, less the 
 both send: the conversions of the product that it spares. With M = 1 there are none: what is left
 then is that computing overlaps sending.
 **Here:** features in memory in no order, through the first product into tiles.""",
+    "features_summed": """**The paper, Fig. 21** again, where the first step is a sum, as of a layer
+that aggregates first: rows come from where they were loaded to the partitions that need them, and
+none to its owner before. With one partition that needs all rows, both move as many.
+**Here:** from features in memory in no order to sums in tiles; telling the owners where rows are,
+which a run does in any case, and the exchange of ids are counted with ours.""",
     "construction": """**The paper, Fig. 20:** 7.92, 21.05 and 11.99 times DistDGL's, which uses
 one machine, and 2.54 to 3.21 times its own single machine with 4. **Here:** from parquet files to
 the CSR of every partition; the single reader uses the same sort, so only distribution is

@@ -25,7 +25,8 @@ from benchmarks.baselines import (
     ungrouped,
 )
 from benchmarks.case import HEADS, Case, Shape
-from benchmarks.engine import DEPTH, Engine, read_edges
+from benchmarks.edges import read_edges
+from benchmarks.engine import DEPTH, Engine
 from benchmarks.support.workers import World
 
 Variant = Callable[[Case], torch.Tensor]
@@ -115,6 +116,18 @@ PRIMITIVES: dict[str, dict[str, Variant]] = {
         ),
         "redistribute": lambda c: features.redistribute_then_compute(
             c.engine, c.ranges, c.loaded_ids, c.loaded, c.weight, c.whole_run_rows
+        ),
+    },
+    "features_summed": {
+        "ours": lambda c: c.engine.sum_loaded(c.ranges, c.csr, c.loaded_ids, c.loaded, c.run_rows),
+        "redistribute": lambda c: features.redistribute_then_sum(
+            c.engine,
+            c.ranges,
+            c.csr,
+            c.loaded_ids,
+            c.loaded,
+            batch_rows=c.whole_run_rows,
+            group_rows=c.run_rows,
         ),
     },
     "construction": {"ours": _construct, "single_reader": _construct_single},

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.engine import Engine, read_edges
+from benchmarks.edges import read_edges
+from benchmarks.engine import Engine
 from embertide.grid import RowRanges
 from embertide.kernels.csr import Csr
 

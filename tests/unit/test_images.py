@@ -68,6 +68,25 @@ def test_no_dockerfile_names_a_base_image_itself() -> None:
         assert set(froms) - set(stages) == {"${BASE}"}
 
 
+@pytest.mark.parametrize(("torch", "compiler"), [("cuda", True), ("cpu", False)])
+def test_the_image_for_gpus_has_the_compiler_that_triton_calls(
+    torch: str, compiler: bool, tmp_path: Path
+) -> None:
+    text = (DOCKER / "worker.Dockerfile").read_text()
+    image = text[text.index(" AS image") :]
+    (command,) = re.findall(r'^RUN (if \[ "\$\{TORCH\}".*?\bfi)$', image, re.MULTILINE | re.DOTALL)
+    called = tmp_path / "called"
+    for name in ("apt-get", "rm"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {called}\n')
+        (tmp_path / name).chmod(0o755)
+    ended = subprocess.run(
+        ["/bin/sh", "-euc", command], env={"PATH": str(tmp_path), "TORCH": torch}, check=False
+    )
+    assert ended.returncode == 0
+    words = called.read_text().split() if called.exists() else []
+    assert {"gcc", "libc6-dev", "libpython3-dev"} <= set(words) if compiler else not words
+
+
 def test_an_unknown_image_is_refused() -> None:
     assert "'worker' is no image" in say(DOCKER / "build-arguments", "worker", code=2)
 
