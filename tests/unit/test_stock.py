@@ -174,7 +174,7 @@ def test_nothing_is_begun_for_inputs_that_are_far_away(monkeypatch: pytest.Monke
     monkeypatch.setattr(Stock, "begin", lambda *_given: pytest.fail("begun"))
     far = replace(split(1 << 20, 1), uri="s3://bucket/x")
     with closing(Stocking()) as stocking:
-        stocking.begin(inputs((1 << 20, 32), edges=[far]), 1)
+        stocking.begin(inputs((1 << 20, 32), edges=[far]), 1, hashed=False)
         assert stocking.end(PLAN).files == ()
 
 
@@ -193,7 +193,7 @@ def test_edges_take_some_of_it(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(Stock, "begin", lambda _self, *given: asked.append(given))
     with closing(Stocking()) as stocking:
-        stocking.begin(inputs(edges=edges), 1)
+        stocking.begin(inputs(edges=edges), 1, hashed=False)
     assert asked == [(1, begun)]
 
 
@@ -212,7 +212,7 @@ def test_it_is_as_large_as_the_first_tensors(
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(Stock, "begin", lambda _self, *given: asked.append(given))
     with closing(Stocking()) as stocking:
-        stocking.begin(inputs(*sizes), workers)
+        stocking.begin(inputs(*sizes), workers, hashed=False)
     assert asked == [(workers, begun)]
 
 
@@ -229,15 +229,23 @@ def test_a_containers_limit_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ingest", "given"), [(80, 64 + 130 - 90), (110, 64 + 130 - 110)], ids=["features", "ingest"]
+    ("workers", "hashed", "given"),
+    [
+        (1, False, 64 + 130 - 90),
+        (1, True, 64 + 130 - 90),
+        (2, False, 32 + 130 - 90),
+        (2, True, 32 + 130 - 100),
+    ],
 )
 def test_no_more_is_given_than_the_plan_has_room_for(
-    ingest: int, given: int, monkeypatch: pytest.MonkeyPatch
+    workers: int, hashed: bool, given: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(Stock, "begin", lambda *_given: None)
     monkeypatch.setattr(Stock, "stop", lambda _self, most: asked.append(most))
     with closing(Stocking()) as stocking:
-        stocking.begin(inputs((1 << 20, 16)), 1)
-        stocking.end(PLAN | {"ingest": ingest * MIB})
-    assert asked == [given * MIB], "features, and what the fullest stage has more"
+        stocking.begin(inputs((1 << 20, 16)), workers, hashed=hashed)
+        stocking.end(PLAN)
+    assert asked == [given * MIB], (
+        "features, and what the fullest stage has more than the first, or than rounds"
+    )

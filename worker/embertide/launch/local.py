@@ -64,7 +64,8 @@ def run_job(
 
         def begin_stock(inputs: Inputs) -> None:
             if job.spec.workers.device == "cpu":
-                stocking.begin(inputs, asked.workers)
+                hashed = any(node.ids != "dense" for node in job.spec.input.nodes)
+                stocking.begin(inputs, asked.workers, hashed=hashed)
 
         reporter = StageReporter(on_progress)
         reporter(Progress("start", message="starting workers"))

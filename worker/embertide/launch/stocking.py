@@ -37,15 +37,20 @@ class Stocking:
     def __init__(self) -> None:
         self._stock = Stock()
         self._features = 0
+        self._rounds = False
 
-    def begin(self, inputs: Inputs, workers: int) -> None:
+    def begin(self, inputs: Inputs, workers: int, *, hashed: bool) -> None:
         """Begin with what features, a layer's result of their size and the graph may take.
 
         Of inputs that are far away nothing is begun: pages would idle while those are read.
+
+        Args:
+            hashed: ids are ``int64`` or ``string``, which several workers look up in rounds.
         """
         if are_afar([*inputs.features, *inputs.edges]):
             return
         self._features = feature_bytes(inputs) // workers
+        self._rounds = hashed and workers > 1
         most = min(_MOST_BYTES, free_bytes() // _SHARE) // workers
         wanted = 2 * self._features + edge_bytes(inputs) // workers
         self._stock.begin(workers, min(wanted, most) if wanted >= _LEAST_BYTES else 0)
@@ -54,10 +59,10 @@ class Stocking:
         """What is ready, so far as no stage takes more with it than the plan has.
 
         Args:
-            planned: stage -> bytes of a worker. Of what the first stages take, only features are
-                sure to come from it; what is not in use by then, later stages take.
+            planned: stage -> bytes of a worker. What is not in use while features are read is
+                beyond what that stage takes; later stages take it, rounds of look-ups excepted.
         """
-        first = max(planned["features"], planned["ingest"])
+        first = max(planned["features"], planned["ingest"] if self._rounds else 0)
         return self._stock.stop(self._features + max(planned.values()) - first)
 
     def close(self) -> None:
