@@ -203,12 +203,13 @@ def test_edges_take_some_of_it(
         ([(1 << 20, 32)], 1, 256 * MIB),
         ([(1 << 20, 32), (1 << 20, 16), (1 << 20, 15)], 2, 192 * MIB),
         ([(1 << 20, 15)], 1, 0),
-        ([(1 << 30, 256)], 4, 320 * MIB),
+        ([(1 << 30, 256)], 4, 768 * MIB),
     ],
 )
 def test_it_is_as_large_as_the_first_tensors(
     sizes: list[tuple[int, int]], workers: int, begun: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("embertide.launch.stocking.free_bytes", lambda: 16 * GIB)
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(Stock, "begin", lambda _self, *given: asked.append(given))
     with closing(Stocking()) as stocking:

@@ -19,7 +19,7 @@ from embertide.readers.pool import are_afar
 if TYPE_CHECKING:
     from embertide.planning.inputs import Inputs
 
-_MOST_BYTES = 5 << 28
+_MOST_BYTES = 3 << 30
 """For all workers: more would not be ready by the time they start."""
 _LEAST_BYTES = 64 << 20
 """Features of a node type below this are not worth it."""
