@@ -71,13 +71,11 @@ makes memory ready, neither of which the peers' scripts do. *Wall* has all of it
 the fastest peer of the same column. *Runs* is how many the median is of: what takes several times
 as long as the fastest runs once. *1x2* is one graph partition and two feature slices.
 The machine is a virtual one whose host takes back memory that has been free for some seconds.
-New huge pages come at 0.4 to 0.5 GB/s a core then, those that were just in use at 9, so seconds at
-scale 22 depend on what ran before. *System CPU* is what the kernel took of the processor to find
+New huge pages come many times slower then than those that were just in use, so seconds at scale 22
+depend on what ran before. *System CPU* is what the kernel took of the processor to find
 pages, clear them and move files, *user CPU* all else, imports included, of all processes and
-cores. At scale 22 less of the features fits the caches than at 20, and sums go over half as many
-edges a second, ours and DGL's: by `python -m benchmarks.kernels --scale 22` ours over 41 M, at 20
-over 80 M. At 22 a sum takes 0.52 of DGL's time and with the product behind it 0.58, at 20 0.49 and
-0.40: where all wait for memory, GCN's lead is smaller.""",
+cores. At scale 22 less of the features fits the caches than at 20: where all wait for memory, GCN's
+lead is smaller by ratio.""",
     "primitives": """Every worker is a process in a network namespace; *ratio* is a baseline's
 seconds by ours, above 1 where ours is faster. Workers read nothing of each other's memory here:
 *wire* is what all interfaces received, headers included, by the bytes that were counted.
@@ -114,9 +112,11 @@ then is that computing overlaps sending.
 **Here:** features in memory in no order, through the first product into tiles.""",
     "features_summed": """**The paper, Fig. 21** again, where the first step is a sum, as of a layer
 that aggregates first: rows come from where they were loaded to the partitions that need them, and
-none to its owner before. With one partition that needs all rows, both move as many.
-**Here:** from features in memory in no order to sums in tiles; telling the owners where rows are,
-which a run does in any case, and the exchange of ids are counted with ours.""",
+none to its owner before. **Here:** from features in memory in no order to sums in tiles; telling
+the owners where rows are, which a run does in any case, and the exchange of ids are counted with
+ours. Each of a partition's M workers finds the places of all its edges' sources, where the baseline
+knows them by their owners: on a quarter of a core for each worker that costs more than the bytes
+that are spared where M is large or the link is not what all wait for.""",
     "construction": """**The paper, Fig. 20:** 7.92, 21.05 and 11.99 times DistDGL's, which uses
 one machine, and 2.54 to 3.21 times its own single machine with 4. **Here:** from parquet files to
 the CSR of every partition; the single reader uses the same sort, so only distribution is
