@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from embertide.planning.inputs import Inputs
 
 _MOST_BYTES = 3 << 30
-"""For all workers: more would not be ready by the time they start."""
+"""For all workers: as much is sometimes ready by the time they start, often less."""
 _LEAST_BYTES = 64 << 20
 """Features of a node type below this are not worth it."""
 _EDGE_BYTES = 24
