@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.job_files import node_names
 from tests.support.ranks import on_grid
-from tests.support.tasks import map_ids, sample_edges
+from tests.support.tasks import keep_strings, map_ids, sample_edges
 from tests.support.world import NODES, make_graph
 
 pytestmark = pytest.mark.distributed
@@ -48,6 +48,14 @@ def test_a_duplicate_id_is_refused() -> None:
         AssertionError, match=r"the nodes: 1 duplicate row; id 'node-node-2' occurs"
     ):
         on_grid(2, 1, map_ids, names, "string", [])
+
+
+def test_strings_that_were_sent_do_not_stay() -> None:
+    count, length = 20_000, 100
+    # Half of them are a rank's own, and a place for each that it has; others' are not numpy's.
+    expected = count * (length / 2 + 8)
+    for held in on_grid(2, 1, keep_strings, count, length):
+        assert held == pytest.approx(expected, rel=0.25)
 
 
 @pytest.mark.parametrize("ids", ["dense", "string"])

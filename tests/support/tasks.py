@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -209,6 +210,20 @@ def map_ids(
     # Ranks ask for different numbers of ids, one of them for none.
     asked = _arrow(probes, kind)[: len(probes) if grid.rank == 0 else grid.rank - 1]
     return original.tolist(), keys, ids.find(asked)
+
+
+def keep_strings(exchange: Exchange, count: int, length: int) -> int:
+    """Bytes of numpy's arrays that stay for a share of as many strings, once the share has gone."""
+    start = exchange.grid.rank * count
+    given = pa.array([f"{number:0{length}}" for number in range(start, start + count)])
+    tracemalloc.start()
+    try:
+        ids = HashedIds(exchange, [given], "string", "the nodes")
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert ids.count == exchange.grid.world * count
+    return held
 
 
 def sample_edges(
