@@ -31,7 +31,12 @@ from embertide.primitives.finding import find_sources
 from embertide.primitives.landing import land, loaded_operand
 from embertide.primitives.node_ids import DenseIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
-from embertide.primitives.sources import LoadedHolders, RangeHolders, Sources
+from embertide.primitives.sources import (
+    LoadedHolders,
+    RangeHolders,
+    Sources,
+    local_sources,
+)
 from embertide.primitives.spmm import Reduction, spmm
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
@@ -176,6 +181,8 @@ class Engine:
     def tile_sources(self, ranges: RowRanges, csr: Csr, group_rows: int) -> Sources:
         """The exchange pattern of a partition's rows over tiles."""
         channel = self.channel("graph")
+        if channel.axis.size == 1:
+            return local_sources(csr, channel.axis, channel.staging)
         (found,) = find_sources(
             channel,
             [csr],

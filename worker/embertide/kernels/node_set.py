@@ -1,7 +1,7 @@
 """A set of node ids that says how many members lie below a node.
 
 An eighth of a byte per node and a seventh of that for ranks, so that a rank can hold the set of
-its sources in a graph of a billion nodes. See ``native/pattern.hpp``.
+its sources in a graph of a billion nodes. See ``native/node_set.hpp``.
 """
 
 from __future__ import annotations

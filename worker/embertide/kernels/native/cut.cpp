@@ -21,12 +21,13 @@ int64_t lines_size(const In<uint64_t>& lines) {
     return static_cast<int64_t>(lines.shape(0)) / kLineWords * kLineBits;
 }
 
-// Sources held in ranges of nodes. Keeps the arrays that the kernels read.
+// Sources held in ranges of nodes: the k-th member of a range arrives in the round whose cuts
+// enclose k, at a place behind the rows of other holders.
 class Ranges {
 public:
     Ranges(In<uint64_t> lines, In<int64_t> bounds, int64_t own, InGrid<int64_t> cuts,
            InGrid<int64_t> before)
-        : lines_(lines), bounds_(bounds), cuts_(cuts), before_(before), own_(own) {
+        : lines_(lines) {
         const int64_t holders = static_cast<int64_t>(bounds.shape(0)) - 1;
         require(holders > 0 && own >= 0 && own < holders, "own: one of the ranges");
         rounds_ = before.shape(1);
@@ -40,16 +41,21 @@ public:
         const auto rank = EMBERTIDE_PICK(rank_node);
         for (int64_t h = 0; h < holders; ++h) {
             require(bound[h] <= bound[h + 1], "bounds: descend");
-            const int64_t* cut = cuts.data() + h * (rounds_ + 1);
-            require(cut[0] == 0, "cuts: start at 0");
-            for (int64_t r = 0; r < rounds_; ++r) require(cut[r] <= cut[r + 1], "cuts: descend");
-            base_.push_back(rank(lines.data(), bound[h]));
-            per_member_.push_back(cut[rounds_] ? static_cast<double>(rounds_) / cut[rounds_] : 0);
+            const int64_t base = members(), next = rank(lines.data(), bound[h + 1]);
+            if (h == own)
+                add(next, -bound[h], 0);
+            else
+                add_rounds(base, next, cuts.data() + h * (rounds_ + 1),
+                           before.data() + h * rounds_);
         }
-        while ((nodes_ >> shift_) >= 1 << 12) ++shift_;
-        for (int64_t at = 0, h = 0; at <= nodes_ >> shift_; ++at) {
-            while (h + 1 < holders && bound[h + 1] <= at << shift_) ++h;
-            first_.push_back(static_cast<int32_t>(h));
+        // A few entries for each run, so that few members are looked for.
+        const int64_t entries = std::max<int64_t>(1 << 12, 4 * runs_.size());
+        while ((members() >> coarse_) >= entries) ++coarse_;
+        for (int64_t at = 0, run = 0; at <= members() >> coarse_; ++at) {
+            while (run + 1 < static_cast<int64_t>(runs_.size()) &&
+                   runs_[run].end <= at << coarse_)
+                ++run;
+            first_.push_back(static_cast<int32_t>(run));
         }
     }
 
@@ -57,27 +63,35 @@ public:
         Places p{};
         p.lines = lines_.data();
         p.nodes = nodes_;
+        p.members = members();
         p.rounds = rounds_;
-        p.bounds = bounds_.data();
+        p.runs = runs_.data();
         p.first = first_.data();
-        p.shift = shift_;
-        p.own = own_;
-        p.base = base_.data();
-        p.cuts = cuts_.data();
-        p.before = before_.data();
-        p.per_member = per_member_.data();
+        p.coarse = coarse_;
         return p;
     }
 
 private:
+    int64_t members() const { return runs_.empty() ? 0 : runs_.back().end; }
+
+    void add(int64_t end, int64_t shift, int64_t group) {
+        if (end > members()) runs_.push_back({end, shift, static_cast<int32_t>(group)});
+    }
+
+    // The rounds of one holder's members, `base` to `next`.
+    void add_rounds(int64_t base, int64_t next, const int64_t* cuts, const int64_t* before) {
+        require(cuts[0] == 0 && cuts[rounds_] == next - base, "cuts: from 0 to a range's members");
+        for (int64_t r = 0; r < rounds_; ++r) {
+            require(cuts[r] <= cuts[r + 1], "cuts: descend");
+            add(base + cuts[r + 1], before[r] - cuts[r] - base, r + 1);
+        }
+    }
+
     In<uint64_t> lines_;
-    In<int64_t> bounds_;
-    InGrid<int64_t> cuts_, before_;
-    int64_t own_, rounds_ = 0, nodes_ = 0;
-    int shift_ = 0;
-    std::vector<int64_t> base_;
+    int64_t rounds_ = 0, nodes_ = 0;
+    std::vector<Run> runs_;
     std::vector<int32_t> first_;
-    std::vector<double> per_member_;
+    int coarse_ = 0;
 };
 
 // Sources with a slot each.

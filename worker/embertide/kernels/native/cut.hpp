@@ -7,27 +7,29 @@
 
 namespace embertide {
 
+// Members of the set, up to `end` from those of the run before, that are in one group at places
+// that follow one another.
+struct Run {
+    int64_t end;    // one past the last member
+    int64_t shift;  // from a member's number to its place, in group 0 from the node's
+    int32_t group;
+};
+
 // Which group a source is in and at which place there.
 //
-// Either the sources' holders own ranges of nodes, and the k-th member of a range that is in the
-// set arrives in the round whose cuts enclose k; or a table has, for each member of the set, its
-// slot, or -1 - row for a row of ours.
+// Either there are runs of members; or a table has, for each member, its slot, or -1 - row for a
+// row of ours.
 struct Places {
-    const uint64_t* lines;  // the set of sources, see pattern.hpp
-    int64_t nodes, rounds, group_rows;
-    // ranges
-    const int64_t* bounds;    // [holders + 1] nodes
-    const int32_t* first;     // [nodes >> shift] lowest holder of these nodes
-    int shift;
-    int64_t own;              // our own range
-    const int64_t* base;      // [holders] members before the range
-    const int64_t* cuts;      // [holders, rounds + 1] members of the range before each round
-    const int64_t* before;    // [holders, rounds] places of the round before this holder's
-    const double* per_member; // [holders] rounds / members
+    const uint64_t* lines;  // the set of sources, see node_set.hpp
+    int64_t nodes, members, rounds;
+    // runs
+    const Run* runs;
+    const int32_t* first;  // [(members >> coarse) + 1] lowest run with any of these members
+    int coarse;
     // table, instead
     const int32_t* table32;
     const int64_t* table64;
-    int64_t members;
+    int64_t group_rows;
 };
 
 template <typename C>

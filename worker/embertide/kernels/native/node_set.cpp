@@ -23,7 +23,7 @@ using InLines = In<uint64_t>;
 
 uint64_t& word_of(uint64_t* lines, int64_t node) {
     const int64_t word = node / 64;
-    return lines[word / 7 * kLineWords + 1 + word % 7];
+    return lines[word / kBitWords * kLineWords + 1 + word % kBitWords];
 }
 
 template <typename L>
@@ -77,27 +77,31 @@ void mark_nodes(Lines lines, In<T> nodes) {
     });
 }
 
-// Writes the lines' ranks; returns the number of members.
+// Writes the lines' sums; returns the number of members.
 int64_t rank_lines(Lines lines) {
     const int64_t count = capacity(lines) / kLineBits, grain = 1 << 14;
-    const auto run = EMBERTIDE_PICK(count_lines);
+    const auto run = EMBERTIDE_PICK(sum_lines);
     std::vector<int64_t> sums((count + grain - 1) / grain);
+    const auto add = [&](int64_t line, int64_t members) {
+        lines.data()[line * kLineWords] += static_cast<uint64_t>(members) << kBaseShift;
+    };
     parallel_for(sums.size(), [&](int64_t task) {
         const int64_t begin = task * grain, end = std::min(count, begin + grain);
         std::vector<int64_t> counts(end - begin);
         run(lines.data() + begin * kLineWords, 0, end - begin, counts.data());
         int64_t sum = 0;
         for (int64_t i = begin; i < end; ++i) {
-            lines.data()[i * kLineWords] = sum;
+            add(i, sum);
             sum += counts[i - begin];
         }
         sums[task] = sum;
     });
     int64_t total = 0;
     for (auto& sum : sums) total += std::exchange(sum, total);
+    require(total < kMostMembers, "lines: 2^37 members or more");
     parallel_for(sums.size(), [&](int64_t task) {
         for (int64_t i = task * grain; i < std::min(count, (task + 1) * grain); ++i)
-            lines.data()[i * kLineWords] += sums[task];
+            add(i, sums[task]);
     });
     return total;
 }

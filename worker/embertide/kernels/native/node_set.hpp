@@ -1,5 +1,8 @@
-// A set of node ids as bits in lines of 64 bytes: the number of members before the line, then
-// 448 bits. One cache line answers whether a node is in the set, and which member it is.
+// A set of node ids as bits in lines of 64 bytes, of which one answers whether a node is in the
+// set, and which member it is: a word of sums, then 448 bits.
+//
+// The first word has, from its lowest bit, the line's members before its third, fifth and seventh
+// word of bits, then the members before the line.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +11,14 @@
 
 namespace embertide {
 
-constexpr int64_t kLineWords = 8, kLineBits = 448;
+constexpr int64_t kLineWords = 8, kBitWords = 7, kLineBits = 448;
+constexpr int kPrefixBits = 9, kBaseShift = 3 * kPrefixBits;
+constexpr uint64_t kPrefixMask = (1 << kPrefixBits) - 1;
+constexpr int64_t kMostMembers = int64_t{1} << (64 - kBaseShift);
 
-// Sets counts[i] to the members in line i, for lines [begin, end).
-EMBERTIDE_KERNEL(void, count_lines, const uint64_t* lines, int64_t begin, int64_t end,
-                 int64_t* counts)
+// Writes the sums of lines [begin, end) as if nothing was before them; counts[i] becomes the
+// members of line i.
+EMBERTIDE_KERNEL(void, sum_lines, uint64_t* lines, int64_t begin, int64_t end, int64_t* counts)
 
 // Members below `node`.
 EMBERTIDE_KERNEL(int64_t, rank_node, const uint64_t* lines, int64_t node)
