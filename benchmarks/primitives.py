@@ -49,6 +49,7 @@ AXES = {
     "spmm_with_ids": "graph",
     "spmm_with_edge_values": "graph",
     "overlap": "graph",
+    "features_summed": "graph",
 }
 """The axis whose ranks a primitive connects; on an axis of one rank there is nothing to tell."""
 

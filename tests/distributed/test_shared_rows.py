@@ -118,6 +118,8 @@ def message_bytes(f: Formulas) -> None:
 def read_bytes(f: Formulas) -> None:
     """Where the unions' features are, which are needed, and the values, from who read them."""
     grid, others = f.grid, f.grid.world - 1
+    if grid.graph == 1:
+        return  # Rows go to their slices first, once and for no relation in particular.
     for of_type, names in GROUPS.items():
         own = set(range(*f.rows(of_type, grid.rank, pairs=True)))
         loaded = loaded_by(grid.rank, grid.world, of_type)

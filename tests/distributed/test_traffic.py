@@ -131,6 +131,10 @@ def gcn(f: Formulas) -> None:
 
 
 def aggregate_first(f: Formulas) -> None:
+    if f.grid.graph == 1:
+        f.land(0, WIDTH, tile=True, input_width=WIDTH)
+        f.ring(0, WIDTH)
+        return
     tiles = f.tile_sources()
     tiles.ids(Label("graph", "ids"))
     tiles.degrees()

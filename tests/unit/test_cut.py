@@ -179,6 +179,23 @@ def test_a_column_that_is_no_source_is_refused() -> None:
         )
 
 
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_sources_that_are_all_ours(kind: torch.dtype) -> None:
+    """Then there are no groups."""
+    cols = torch.tensor([4, 0, 2, 4], dtype=kind)
+    csr = Csr(0, torch.tensor([0, 3, 4]), cols, None)
+    members, bounds = NodeSet(cols, 5), np.array([0, 5])
+    slots = torch.tensor([-3, -1, -2], dtype=kind)
+    table = TablePlaces(members=members, slots=slots, rounds=0, group_rows=3)
+    check(csr, table, {0: -3, 2: -1, 4: -2})
+    none = np.zeros((1, 1), np.int64)
+    places = RangePlaces(
+        members=members, bounds=bounds, own=0, cuts=none, before=none[:, :0], group_rows=3
+    )
+    check(csr, places, {node: -1 - node for node in (0, 2, 4)})
+
+
 @pytest.mark.skipif(native.lib is None, reason=native.describe())
 def test_threads_and_the_fallback_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than one task has, and a hub."""

@@ -154,16 +154,11 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
 
     def _sharing(self, execution: Execution) -> list[Aggregate]:
         """The sums that read the same rows, in order."""
-        loaded = execution.tensors.is_loaded(self.x)
-        return self._group(execution.program, execution.grid.shape, loaded=loaded)
+        return self._group(execution.program, execution.grid.shape)
 
-    def _group(self, program: Program, grid: GridShape, *, loaded: bool) -> list[Aggregate]:
-        """The sums whose rows travel once for all: this one alone where none travel.
-
-        Args:
-            loaded: the rows are where they were read.
-        """
-        if (grid.workers if loaded else grid.graph) == 1:
+    def _group(self, program: Program, grid: GridShape) -> list[Aggregate]:
+        """The sums whose rows travel once for all: this one alone where none travel."""
+        if grid.graph == 1:
             return [self]
         return [step for step in program.groups[self.out] if isinstance(step, Aggregate)]
 
@@ -189,7 +184,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         if self._walk_together(walk):
             return self._walk_finish(walk, run)
         loaded = source_rows.at_loaders(walk, self.x)
-        steps = self._group(walk.program, walk.grid, loaded=loaded)
+        steps = self._group(walk.program, walk.grid)
         if counts_out(self.norm):
             walk.degrees(self.edges, weighted=weighs(self.norm))
         in_place = source_rows.is_in_place(walk, self.x)
@@ -232,8 +227,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """Whether the sums are there, made with those of other relations: as lowered."""
         if self.out in walk.ahead:
             return True
-        loaded = source_rows.at_loaders(walk, self.x)
-        steps = self._group(walk.program, walk.grid, loaded=loaded)
+        steps = self._group(walk.program, walk.grid)
         if len(steps) == 1 or source_rows.is_in_place(walk, self.x):
             return False
         beside = source_rows.bring(walk, steps, scaled=False)

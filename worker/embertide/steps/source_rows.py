@@ -50,9 +50,9 @@ def find(
     graphs = [execution.graph(step.edges) for step in steps]
     relations = [step.relation for step in steps]
     sources = execution.held.pop(steps[0].out, None)
-    # One worker puts its rows in order instead: a pattern of its own would cost more than
-    # the copy.
-    if execution.grid.world > 1 and execution.tensors.is_loaded(x):
+    # One partition puts its rows in order instead: a pattern of its own would cost more than
+    # the copy, and than the few rows that no edge needs.
+    if execution.grid.graph > 1 and execution.tensors.is_loaded(x):
         channel = execution.channel(layer, "world", "features", *relations)
         if sources is None:
             sources = _at_loaders(execution, channel, x, graphs)
@@ -144,7 +144,7 @@ def is_in_place(walk: Walk, x: str) -> bool:
 
 def at_loaders(walk: Walk, x: str) -> bool:
     """Whether rows come from where they were read."""
-    return walk.has(x, "loaded") and walk.grid.workers > 1
+    return walk.has(x, "loaded") and walk.grid.graph > 1
 
 
 def bring(walk: Walk, steps: Sequence[EdgeStep], *, scaled: bool) -> float:

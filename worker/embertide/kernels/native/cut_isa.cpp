@@ -34,7 +34,7 @@ bool in_table(const Places& p, const S* __restrict table, int64_t count, Found<C
     C* __restrict indices = to.index;
     const double per_row = 1.0 / static_cast<double>(p.group_rows);
     const S rows = static_cast<S>(p.group_rows);
-    S slots[kBatch], most = 0;
+    S slots[kBatch], most = -1;
     for (int64_t i = 0; i < count; ++i) slots[i] = table[member[i]];
     for (int64_t i = 0; i < count; ++i) most = slots[i] > most ? slots[i] : most;
     for (int64_t i = 0; i < count; ++i) {
