@@ -35,7 +35,7 @@ def embed_all(
     rows: str = "float32",
 ) -> list[np.ndarray]:
     """Our rows of every case's embeddings, with buffers so small that all are used often."""
-    gemm.BLOCK_ROWS, attention_torch.PAIR_VALUES = 7, 100
+    gemm.ROUND_BYTES, gemm.PANEL_BYTES, attention_torch.PAIR_VALUES = 280, 120, 100
     message.CHUNK_VALUES, row_wise.CHUNK_VALUES = 300, 300
     moments.CHUNK_VALUES = semantic.CHUNK_VALUES = 30
     ranks = {

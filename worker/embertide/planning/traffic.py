@@ -18,7 +18,7 @@ from embertide.planning.tensors import tensor_moves
 from embertide.planning.traffic_sums import TrafficSums
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.primitives.finding import LOOK_UP_NODES
-from embertide.primitives.gemm import BLOCK_ROWS
+from embertide.primitives.gemm import round_rows
 from embertide.primitives.merging import numbers_tried
 from embertide.primitives.views import EdgeView
 from embertide.steps.moves import (
@@ -160,7 +160,7 @@ class _Plan:
         size, others = self._of(move.x), self.grid.feature - 1
         value = size.row_bytes if move.primitive == "gemm" else FLOAT_BYTES
         sent = size.tensor(move.width, value) * others / size.feature
-        messages = others * _rounds(size.nodes / size.workers, BLOCK_ROWS)
+        messages = others * _rounds(size.nodes / size.workers, round_rows(move.width))
         self.sums.add("feature", move.primitive, move.layer, sent, messages)
 
     def _gather(self, move: Statistics) -> None:

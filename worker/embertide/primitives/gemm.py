@@ -1,34 +1,40 @@
-"""GEMM between layouts: the ring that turns tiles into rows while multiplying, and back.
+"""GEMM between layouts: rings that turn tiles into rows while multiplying, and back.
 
-``tile`` -> ``rows`` receives, in M - 1 steps, the columns of our rows that the other slices
-hold and multiplies each block with its rows of the weight while the next travels; ``rows`` ->
-``tile`` sends each slice its columns. Both move N*D/(P*M*M) * (M - 1) values per rank
-(Deal, section 3.4, Fig. 7b, Table 1); no [N/P, D'] partial product ever exists. With M = 1
-both directions are free.
+``tile`` -> ``rows`` receives the columns of our rows that the other slices hold, and multiplies
+some whole rows while the next travel; ``rows`` -> ``tile`` sends each slice its columns. Both move
+N*D/(P*M*M) * (M - 1) values per rank (Deal, section 3.4, Fig. 7b, Table 1); no [N/P, D'] partial
+product ever exists. With M = 1 both directions are free.
+
+Deal's ring brings one slice after the other. Here all M - 1 slices of some rows come before the
+next rows do: a product of whole rows writes its result once, where M products of slices read and
+write it M times, and every peer sends in each round.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import islice
 
 import torch
 
-from embertide.grid import ColumnSlices, Grid, RowRanges
+from embertide.footprint import FLOAT_BYTES
+from embertide.grid import Axis, ColumnSlices, RowRanges
 from embertide.kernels.memory import empty_as
-from embertide.kernels.spmm import NOTHING, Epilogue, multiply
+from embertide.kernels.spmm import Epilogue, multiply
 from embertide.layouts import Layout
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel
 from embertide.primitives.in_place import shown
 from embertide.primitives.pending import Pending
 
-BLOCK_ROWS = 1 << 14
-"""Rows sent at a time: what is in flight stays small however many rows a worker has."""
-IN_PLACE_ROWS = 1 << 12
-"""Rows of all slices that are used one after the other where they are read in place: what is made
-of them stays in the cache meanwhile."""
+ROUND_BYTES = 4 << 20
+"""Of the whole rows that travel in a round: what is in flight stays small however many rows a
+worker has."""
+PANEL_BYTES = 1 << 20
+"""Of whole rows that are put together and used at a time: they stay in the cache."""
+
+Parts = tuple[slice, list[torch.Tensor]]
+"""Some rows of our sub-range, and their columns slice by slice."""
 
 
 def linear(
@@ -72,17 +78,21 @@ def ring_gemm(
     Returns:
         [N/(P*M), D'].
     """
-    slices = ColumnSlices(weight.shape[1], channel.grid.feature)
+    width = weight.shape[1]
+    slices = ColumnSlices(width, channel.grid.feature)
     start, stop = ranges.within(channel.grid.rank)
     out = empty_as(tile, stop - start, len(weight), dtype=weight.dtype) if onto is None else onto
-    axis = channel.axis
-    final = (axis.index + 1) % axis.size
-    factors = [weight[:, slice(*slices.bounds(m))].contiguous() for m in range(axis.size)]
-    for m, span, block in ring_blocks(channel, ranges, tile, slices):
-        done = last.part(span) if m == final else NOTHING
-        first = m == axis.index and onto is None
-        multiply(out[span], block, factors[m], done, accumulate=not first)
+    panel = Buffers(1, weight)
+    for span, parts in ring_parts(channel, ranges, tile, slices):
+        rows = panel.take(0, len(parts[0]) * width).view(-1, width)
+        _put_together(rows, parts, slices)
+        multiply(out[span], rows, weight, last.part(span), accumulate=onto is not None)
     return out
+
+
+def _put_together(out: torch.Tensor, parts: list[torch.Tensor], slices: ColumnSlices) -> None:
+    for m, part in enumerate(parts):
+        out[:, slice(*slices.bounds(m))] = part
 
 
 def tile_to_rows(
@@ -105,76 +115,84 @@ def tile_to_rows(
     slices = ColumnSlices(width, channel.grid.feature)
     start, stop = ranges.within(channel.grid.rank)
     out = empty_as(tile, stop - start, width, dtype=dtype)
-    for m, span, block in ring_blocks(channel, ranges, tile, slices):
-        out[span, slice(*slices.bounds(m))] = block
+    for span, parts in ring_parts(channel, ranges, tile, slices):
+        _put_together(out[span], parts, slices)
     return out
 
 
-def ring_blocks(
-    channel: Channel,
-    ranges: RowRanges,
-    tile: torch.Tensor,
-    slices: ColumnSlices,
-) -> Iterator[tuple[int, slice, torch.Tensor]]:
-    """(slice m, rows of our sub-range, their columns of that slice), ours first.
+def ring_parts(
+    channel: Channel, ranges: RowRanges, tile: torch.Tensor, slices: ColumnSlices
+) -> Iterator[Parts]:
+    """The rows of our sub-range in order, some at a time, from the tiles of all slices.
 
-    What other ranks hold is read in place where it can be, ``IN_PLACE_ROWS`` of all slices at a
-    time, the ring's next rank last. Else ours come as a whole, and the others' in blocks of
-    ``BLOCK_ROWS`` rows, one being received while the one before is used; a block is overwritten
-    after the next one has been asked for. The tile must not change before the last block.
+    What other ranks hold is read in place where it can be. Else it comes in rounds, one being
+    received while the one before is used; its memory is used again after the next one has been
+    asked for. The tile must not change before the last round.
     Collective: every rank of the feature axis must call.
     """
-    if channel.in_place:
-        yield from _blocks_in_place(channel, ranges, tile, slices)
-        return
-    grid, axis = channel.grid, channel.axis
-    first, last = ranges.within(grid.rank)
-    ahead: deque[tuple[int, slice, torch.Tensor, Pending]] = deque()
-    posts = enumerate(_ring_rounds(grid, ranges))
-    buffers, leaving = Buffers(2, tile), []
-
-    def post(
-        number: int, work: tuple[int, slice, slice]
-    ) -> tuple[int, slice, torch.Tensor, Pending]:
-        step, outgoing, incoming = work
-        target, origin = (axis.index + step) % axis.size, (axis.index - step) % axis.size
-        base = ranges.within(axis.ranks[target])[0]
-        shape = incoming.stop - incoming.start, slices.size(origin)
-        block = buffers.take(number, shape[0] * shape[1]).view(shape)
-        pending = channel.group(step).start(
-            [(target, tile[base + outgoing.start : base + outgoing.stop])], [(origin, block)]
-        )
-        return origin, incoming, block, pending
-
-    ahead.extend(post(*work) for work in islice(posts, 1))
-    with channel.computing():
-        yield axis.index, slice(0, last - first), tile[first:last]
-    while ahead:
-        origin, span, block, pending = ahead.popleft()
-        ahead.extend(post(*work) for work in islice(posts, 1))
-        pending.received()
-        leaving.append(pending)
-        with channel.computing():
-            yield origin, span, block
-    for pending in leaving:
-        pending.wait()
+    received = _read_in_place if channel.in_place else _received
+    panel = max(1, PANEL_BYTES // (FLOAT_BYTES * slices.width))
+    for span, parts in received(channel, ranges, tile, slices):
+        rows = span.stop - span.start
+        step = panel if tile.device.type == "cpu" else rows
+        for at in range(0, rows, step):
+            some = slice(at, min(at + step, rows))
+            with channel.computing():
+                yield _moved(some, span.start), [part[some] for part in parts]
 
 
-def _blocks_in_place(
+def _received(
     channel: Channel, ranges: RowRanges, tile: torch.Tensor, slices: ColumnSlices
-) -> Iterator[tuple[int, slice, torch.Tensor]]:
-    """:func:`ring_blocks` where peers show their tiles; they count as if they travelled."""
-    axis = channel.axis
+) -> Iterator[Parts]:
+    """Round after round: the next is asked for before one is waited for."""
+    axis, buffers = channel.axis, Buffers(2, tile)
+    starts = [ranges.within(rank)[0] for rank in axis.ranks]
+    posted: deque[tuple[Parts, list[Pending]]] = deque()
+    leaving: list[Pending] = []
+
+    def arrived() -> Parts:
+        parts, pending = posted.popleft()
+        for transfer in pending:
+            transfer.received()
+        leaving.extend(pending)
+        return parts
+
+    for number, spans in enumerate(_rounds(axis, ranges, slices.width)):
+        here = [tile[_moved(span, start)] for span, start in zip(spans, starts, strict=True)]
+        parts = _room(buffers, number, here[axis.index], slices, axis.index)
+        pending = [
+            channel.group(step).start([(target, here[target])], [(origin, parts[origin])])
+            for step, target, origin in _steps(axis)
+        ]
+        posted.append(((spans[axis.index], parts), pending))
+        if number:
+            yield arrived()
+    while posted:
+        yield arrived()
+    _end(leaving)
+
+
+def _room(
+    buffers: Buffers, number: int, own: torch.Tensor, slices: ColumnSlices, index: int
+) -> list[torch.Tensor]:
+    """Our columns of some rows, and room for those of the other slices."""
+    shapes = [(0 if m == index else len(own), slices.size(m)) for m in range(slices.count)]
+    sizes = [rows * columns for rows, columns in shapes]
+    blocks = buffers.take(number, sum(sizes)).split(sizes)
+    parts = [block.view(shape) for block, shape in zip(blocks, shapes, strict=True)]
+    parts[index] = own
+    return parts
+
+
+def _read_in_place(
+    channel: Channel, ranges: RowRanges, tile: torch.Tensor, slices: ColumnSlices
+) -> Iterator[Parts]:
+    """Peers show their tiles; they count as if they travelled."""
     first, last = ranges.within(channel.grid.rank)
     count_conversion(channel, ranges, slices.width, "rows", tile.element_size())
-    order = [(axis.index - step) % axis.size for step in range(axis.size)]
     with shown(channel, [tile]) as (seen,):
-        tiles = {m: seen.of(m, slices.size(m))[first:last] for m in order}
-        for at in range(0, last - first, IN_PLACE_ROWS):
-            span = slice(at, min(at + IN_PLACE_ROWS, last - first))
-            for m in order:
-                with channel.computing():
-                    yield m, span, tiles[m][span]
+        tiles = [seen.of(m, slices.size(m))[first:last] for m in range(channel.axis.size)]
+        yield slice(0, last - first), tiles
 
 
 def count_conversion(
@@ -188,27 +206,33 @@ def count_conversion(
         value_bytes: of each of its values.
     """
     axis, slices = channel.axis, ColumnSlices(width, channel.axis.size)
-    own = slices.size(axis.index)
-    for step, there, here in _ring_rounds(channel.grid, ranges):
-        peer = slices.size((axis.index - step) % axis.size)
-        theirs, ours = (value_bytes * (rows.stop - rows.start) for rows in (there, here))
-        sent, received = theirs * own, ours * peer
-        if to == "tile":
-            sent, received = received, sent
-        channel.group(step).count([sent], received)
+    for rows in _rounds(axis, ranges, width):
+        count = [value_bytes * (span.stop - span.start) for span in rows]
+        for step, target, origin in _steps(axis):
+            sent = count[target] * slices.size(axis.index)
+            received = count[axis.index] * slices.size(origin)
+            if to == "tile":
+                sent, received = received, sent
+            channel.group(step).count([sent], received)
 
 
-def _ring_rounds(grid: Grid, ranges: RowRanges) -> Iterator[tuple[int, slice, slice]]:
-    """(ring step, rows to send counted from the target's first, rows of ours to receive)."""
-    axis = grid.feature_axis
+def round_rows(width: int) -> int:
+    """Whole rows of a worker that travel in a round."""
+    return max(1, ROUND_BYTES // (FLOAT_BYTES * width))
+
+
+def _rounds(axis: Axis, ranges: RowRanges, width: int) -> Iterator[list[slice]]:
+    """The rows of each rank's sub-range, counted from its first, that travel in a round."""
     sizes = [stop - start for start, stop in map(ranges.within, axis.ranks)]
+    step = round_rows(width)
+    for at in range(0, max(sizes), step):
+        yield [slice(min(at, size), min(at + step, size)) for size in sizes]
+
+
+def _steps(axis: Axis) -> Iterator[tuple[int, int, int]]:
+    """(ring step, whose rows we have columns of, who has columns of ours) for a ring's steps."""
     for step in range(1, axis.size):
-        theirs, ours = sizes[(axis.index + step) % axis.size], sizes[axis.index]
-        for at in range(0, max(theirs, ours), BLOCK_ROWS):
-            outgoing, incoming = (
-                slice(min(at, size), min(at + BLOCK_ROWS, size)) for size in (theirs, ours)
-            )
-            yield step, outgoing, incoming
+        yield step, (axis.index + step) % axis.size, (axis.index - step) % axis.size
 
 
 def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> torch.Tensor:
@@ -228,20 +252,34 @@ def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> tor
         _columns_in_place(channel, ranges, rows, own, out)
         return out
     buffers = Buffers(2, rows)
-    flying: deque[Pending] = deque()
+    flying: deque[list[Pending]] = deque()
     # The ring's rounds with both ends exchanged: we send rows of ours, and receive theirs.
-    for number, (step, incoming, outgoing) in enumerate(_ring_rounds(grid, ranges)):
-        target, origin = (axis.index - step) % axis.size, (axis.index + step) % axis.size
-        base = ranges.within(axis.ranks[origin])[0]
-        columns = rows[outgoing, slice(*slices.bounds(target))]
+    for number, spans in enumerate(_rounds(axis, ranges, rows.shape[1])):
         if number >= 2:
-            flying.popleft().wait()
-        sent = buffers.take(number, columns.numel()).view(columns.shape).copy_(columns)
-        received = out[base + incoming.start : base + incoming.stop]
-        flying.append(channel.group(step).start([(target, sent)], [(origin, received)]))
+            _end(flying.popleft())
+        flying.append([])
+        ours = rows[spans[axis.index]]
+        packed = buffers.take(number, len(ours) * (slices.width - slices.size(axis.index)))
+        at = 0
+        for step, origin, target in _steps(axis):
+            columns = ours[:, slice(*slices.bounds(target))]
+            sent = packed[at : at + columns.numel()].view(columns.shape).copy_(columns)
+            at += columns.numel()
+            received = out[_moved(spans[origin], ranges.within(axis.ranks[origin])[0])]
+            start = channel.group(step).start
+            flying[-1].append(start([(target, sent)], [(origin, received)]))
     for pending in flying:
-        pending.wait()
+        _end(pending)
     return out
+
+
+def _moved(span: slice, by: int) -> slice:
+    return slice(span.start + by, span.stop + by)
+
+
+def _end(transfers: list[Pending]) -> None:
+    for transfer in transfers:
+        transfer.wait()
 
 
 def _columns_in_place(
