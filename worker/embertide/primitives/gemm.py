@@ -175,7 +175,7 @@ def _received(
 def _room(
     buffers: Buffers, number: int, own: torch.Tensor, slices: ColumnSlices, index: int
 ) -> list[torch.Tensor]:
-    """Our columns of some rows, and room for those of the other slices."""
+    """Some rows slice by slice: our columns, and room for those of the others."""
     shapes = [(0 if m == index else len(own), slices.size(m)) for m in range(slices.count)]
     sizes = [rows * columns for rows, columns in shapes]
     blocks = buffers.take(number, sum(sizes)).split(sizes)
@@ -257,17 +257,14 @@ def rows_to_tile(channel: Channel, ranges: RowRanges, rows: torch.Tensor) -> tor
     for number, spans in enumerate(_rounds(axis, ranges, rows.shape[1])):
         if number >= 2:
             _end(flying.popleft())
-        flying.append([])
         ours = rows[spans[axis.index]]
-        packed = buffers.take(number, len(ours) * (slices.width - slices.size(axis.index)))
-        at = 0
+        parts = _room(buffers, number, ours[:, own], slices, axis.index)
+        flying.append([])
         for step, origin, target in _steps(axis):
-            columns = ours[:, slice(*slices.bounds(target))]
-            sent = packed[at : at + columns.numel()].view(columns.shape).copy_(columns)
-            at += columns.numel()
+            sent = parts[target].copy_(ours[:, slice(*slices.bounds(target))])
             received = out[_moved(spans[origin], ranges.within(axis.ranks[origin])[0])]
-            start = channel.group(step).start
-            flying[-1].append(start([(target, sent)], [(origin, received)]))
+            transfer = channel.group(step).start([(target, sent)], [(origin, received)])
+            flying[-1].append(transfer)
     for pending in flying:
         _end(pending)
     return out
