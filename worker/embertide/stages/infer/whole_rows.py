@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
-from embertide.grid import ColumnSlices, RowRanges
+from embertide.grid import AxisName, ColumnSlices, RowRanges
 from embertide.kernels.memory import copy_of
 from embertide.layouts import Layout, Loaded
 from embertide.models.order import order_steps
@@ -37,7 +37,9 @@ from embertide.steps.moves import (
     Landing,
     LoadedRows,
     Move,
+    Statistics,
     TileRows,
+    WholeRows,
 )
 from embertide.steps.program import Program
 from embertide.steps.tensors import landed_rows
@@ -90,13 +92,9 @@ def in_order_of_one(program: Program) -> Program:
 
 
 def _is_countable(move: Move, slices: int) -> bool:
-    match move:
-        case TileRows() | LoadedRows():
-            return len(move.together) == 1
-        case HeadScores():
-            # Where a head lies in several slices, each of them has its scores.
-            return move.of != "edge" and move.heads % slices == 0
-    return isinstance(move, Landing | Conversion | Degrees)
+    # Where a head lies in several slices, each of them has its scores.
+    cut = isinstance(move, HeadScores) and move.heads % slices > 0
+    return not cut and not isinstance(move, Statistics)
 
 
 def graphs_by_rows(program: Program, graphs: Graphs, exchange: Exchange) -> Graphs:
@@ -144,7 +142,7 @@ class GridCount:
     locations: dict[str, torch.Tensor]
     batch_bytes: int
     row_bytes: int
-    _asked: dict[EdgeView, Sources] = field(default_factory=dict)
+    _asked: dict[tuple[AxisName, tuple[EdgeView, ...]], Sources] = field(default_factory=dict)
     _counted: set[tuple[EdgeView, bool]] = field(default_factory=set)
 
     def count(self, moves: Sequence[Move]) -> None:
@@ -161,6 +159,8 @@ class GridCount:
                 self._from_loaders(move)
             elif isinstance(move, HeadScores):
                 self._scatter(move)
+            elif isinstance(move, WholeRows):
+                self._fetch_whole(move)
             elif isinstance(move, TileRows) and self.exchange.grid.graph > 1:
                 self._fetch(move)
             elif isinstance(move, Degrees) and self.exchange.grid.graph > 1:
@@ -172,24 +172,30 @@ class GridCount:
         """Unique remote rows, in our columns."""
         grid, view = self.exchange.grid, move.view
         slices = ColumnSlices(round(move.columns * grid.feature), grid.feature)
-        names = (view.relation,)
-        channel = self.exchange.channel("graph", move.primitive, view.layer, names)
+        channel = self.exchange.channel("graph", move.primitive, view.layer, move.together)
         value = self.row_bytes if move.primitive == "spmm" else FLOAT_BYTES
-        count_groups(channel, self._sources(view), value * slices.size(grid.m))
+        sources = self._sources("graph", view, move.together)
+        count_groups(channel, sources, value * slices.size(grid.m))
+
+    def _fetch_whole(self, move: WholeRows) -> None:
+        """Unique remote rows of a sub-range's edges, in all columns."""
+        channel = self.exchange.channel("world", "sddmm", move.view.layer, move.together)
+        sources = self._sources("world", move.view, move.together)
+        count_groups(channel, sources, self.row_bytes * move.width)
 
     def _from_loaders(self, move: LoadedRows) -> None:
         """Unique rows of the features, each peer's in its columns; where they are is asked for."""
         grid, view, of_type = self.exchange.grid, move.view, self.program.types[move.x]
         ranges, locations = self.ranges[of_type], self.locations[of_type]
-        channel = self.exchange.channel("world", "features", view.layer, (view.relation,))
+        channel = self.exchange.channel("world", "features", view.layer, move.together)
         if move.scaled:
             # Of factors, in whose place are zeros: asking tells how many go to whom.
             look_up(channel, ranges, torch.zeros(len(locations)), self.loaded[of_type].ids)
         holders = LoadedHolders(
             channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long()
         )
-        graph = self.graphs(0, view.relation).variant(_of_all_layers(view))
-        (sources,) = graph.loaded_with([], holders, blocks=False)
+        graph, *others = self._graphs(view, move.together)
+        sources, *_ = graph.loaded_with(others, holders, blocks=False)
         slices = ColumnSlices(move.width, grid.feature)
         own, *sizes = (self.row_bytes * slices.size(m) for m in (grid.m, *range(grid.feature)))
         count_groups(channel, sources, own, lambda peer: sizes[peer % grid.feature])
@@ -197,13 +203,17 @@ class GridCount:
     def _scatter(self, move: HeadScores) -> None:
         """Scores of our sub-range to the other slices, and of theirs for our columns' heads."""
         grid, view = self.exchange.grid, move.view
-        graph, names = self.graphs(0, view.relation), (view.relation,)
+        (graph,), names = self._graphs(view, (view.relation,)), (view.relation,)
         ranges = graph.origins if move.of == "source" else graph.targets
         channel = self.exchange.channel("feature", move.primitive, view.layer, names)
         others, scores = grid.feature - 1, FLOAT_BYTES * move.heads // grid.feature
         (first, last), (start, stop) = ranges.within(grid.rank), ranges.partition(grid.p)
+        ours, all_of_them = last - first, stop - start
+        if move.of == "edge":
+            ends = graph.csr.indptr[[first, last, -1]].tolist()
+            ours, all_of_them = ends[1] - ends[0], ends[2]
         channel.count([ID_BYTES] * others, ID_BYTES * others)
-        channel.count([scores * (last - first)] * others, scores * (stop - start - last + first))
+        channel.count([scores * ours] * others, scores * (all_of_them - ours))
 
     def _degrees(self, move: Degrees) -> None:
         """A number for each of them, once for a layer graph."""
@@ -215,14 +225,22 @@ class GridCount:
             self._counted.add(key)
             names = (view.relation,)
             channel = self.exchange.channel("graph", "degrees", relations=names)
-            count_told(channel, self._sources(view))
+            count_told(channel, self._sources("graph", view, names))
 
-    def _sources(self, view: EdgeView) -> Sources:
-        """What partitions ask of each other. Collective: every rank must call."""
-        key = _of_all_layers(view)
+    def _sources(self, axis: AxisName, view: EdgeView, together: Sequence[str]) -> Sources:
+        """What ranks ask of each other: for the tiles of partitions, or whole rows of sub-ranges.
+
+        Found once for the relations for which rows travel once. Collective: every rank must call.
+        """
+        key = axis, tuple(_of_all_layers(view)._replace(relation=name) for name in together)
         if key not in self._asked:
-            self._asked[key] = _asked(self.graphs(0, view.relation).variant(key))
+            self._asked[key] = _asked(self._graphs(view, together), axis)
         return self._asked[key]
+
+    def _graphs(self, view: EdgeView, together: Sequence[str]) -> list[LayerGraph]:
+        """Those of some relations, in one view."""
+        seen = _of_all_layers(view)
+        return [self.graphs(0, name).variant(seen._replace(relation=name)) for name in together]
 
     def _land(self, move: Landing) -> None:
         """Loaded rows, or products of them, to their owners; of tiles all of a partition's."""
@@ -249,19 +267,21 @@ def _of_all_layers(view: EdgeView) -> EdgeView:
     return view._replace(layer=0)
 
 
-def _asked(graph: LayerGraph) -> Sources:
-    """What partitions ask of each other for their tiles, without the non-zeros.
+def _asked(graphs: Sequence[LayerGraph], of_axis: AxisName) -> Sources:
+    """What ranks ask of each other for graphs with the same sources, without the non-zeros.
 
-    Collective: every rank of the graph axis must call.
+    Collective: every rank of the axis must call.
     """
-    axis = graph.exchange.grid.axis("graph")
-    (found,) = find_sources(
-        graph.exchange.channel("graph", "ids", relations=[graph.relation]),
-        [graph.csr],
-        RangeHolders.tiles(graph.origins, axis),
-        nodes=graph.origins.nodes,
-        group_rows=graph.group_rows,
-        edges=[False],
+    first, pairs = graphs[0], of_axis == "world"
+    axis = first.exchange.grid.axis(of_axis)
+    holders = RangeHolders.rows if pairs else RangeHolders.tiles
+    found, *_ = find_sources(
+        first.exchange.channel(of_axis, "ids", relations=[graph.relation for graph in graphs]),
+        [graph.sub_range() if pairs else graph.csr for graph in graphs],
+        holders(first.origins, axis),
+        nodes=first.origins.nodes,
+        group_rows=first.pair_rows if pairs else first.group_rows,
+        edges=[False for _ in graphs],
         blocks=False,
     )
     return found
