@@ -25,7 +25,7 @@ from embertide.kernels.spmm import NOTHING, Factors, reduce_rows
 from embertide.layouts import Loaded
 from embertide.primitives import attention, gemm
 from embertide.primitives.arriving import tile_operand
-from embertide.primitives.directory import look_up
+from embertide.primitives.directory import look_up_ascending
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.finding import find_sources
 from embertide.primitives.landing import land, loaded_operand
@@ -272,7 +272,7 @@ class Engine:
         (sources,) = find_sources(
             channel,
             [csr],
-            LoadedHolders(channel.axis, partial(look_up, channel, ranges, locations)),
+            LoadedHolders(channel.axis, partial(look_up_ascending, channel, ranges, locations)),
             nodes=ranges.nodes,
             group_rows=group_rows,
             edges=[True],

@@ -126,7 +126,7 @@ def read_bytes(f: Formulas) -> None:
         needed = [f.sources(names, rank) for rank in range(grid.world)]
         mine = needed.pop(grid.rank)
         columns = ColumnSlices(WIDTHS[of_type], grid.feature).size(grid.m)
-        looked_up = 8 * len(mine - own) + sum(8 * len(of & own) for of in needed) + 16 * others
+        looked_up = 8 * len(mine - own) + sum(4 * len(of & own) for of in needed) + 16 * others
         f.found["features", "several"] += looked_up + 4 * columns * len(mine - loaded)
         asked = sum(len(of & loaded) for of in needed)
         f.found["ids", "several"] += 8 * grid.world * others + 4 * asked

@@ -233,11 +233,11 @@ class Formulas:
         return Sources(self, [list(self.world)], need, None)
 
     def look_up(self, label: Label, asked: Callable[[int], list[int]], size: int) -> None:
-        """8 bytes per node to its owner, ``size`` back."""
+        """4 bytes per node to its owner, ``size`` back."""
         self.all_pairs(label, [self.world], 16)
         for rank in self.world:
             for node in asked(rank):
-                self.move(label, rank, self.owner(node), 8)
+                self.move(label, rank, self.owner(node), 4)
                 self.move(label, self.owner(node), rank, size)
 
 

@@ -7,6 +7,7 @@ A check goes as far as the layers, once for each program.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -97,7 +98,8 @@ def run(
             graph.sub_ranges.clear()
             make_room(clock, order)
             ranges, locations = graph.of_types(names)
-            embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock)
+            more = partial(make_room, clock, order)
+            embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock, more)
             del graphs, loaded, locations
             release_idle()
             release_memory()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from embertide.footprint import ID_BYTES, Size
-from embertide.models.order import order_steps
+from embertide.footprint import ID_BYTES, GraphSize, Size
+from embertide.models.whole_rows import in_order_of_one, moves_of_slices
 from embertide.planning.graph import PlannedGraph, PlannedRelation
 from embertide.planning.tensors import tensor_peak
+from embertide.spec.grid import GridShape
 from embertide.steps.base import Step
+from embertide.steps.moves import LoadedRows, Move
 from embertide.steps.program import Program
+from embertide.steps.source_rows import SOURCE_BYTES
 
 _BUILDING_BYTES = 1 / 7
 """Of a node in the set of sources while the remote ones are found."""
@@ -42,6 +45,7 @@ class LayersBytes:
         blocks: of the non-zeros, cut by where their sources are.
         copies: of non-zeros and of factors that are among ``graphs``, as a GPU has them.
         tensors: of the tensors, and beside them while they are made.
+        counting: before them, beside features and CSRs, while it is counted what slices would move.
     """
 
     graphs: float
@@ -49,6 +53,7 @@ class LayersBytes:
     blocks: float
     copies: float
     tensors: float
+    counting: float
 
     @property
     def on_cpu(self) -> float:
@@ -75,7 +80,7 @@ def layers_bytes(
         fanout: in-edges that each layer samples of a node; None: all of them.
         placed: node types whose features are in order from the start.
     """
-    whole, size, grid = 0.0, graph.size, graph.size.grid
+    whole, counting, size = 0.0, 0.0, graph.size
     if fanout is not None:
         for name, relation in graph.relations.items():
             of_all = size.of_relation(name)
@@ -84,14 +89,18 @@ def layers_bytes(
         most = max(fanout)
         sampled = {name: size.of_relation(name, most).edges for name in size.edges}
         graph = replace(graph, size=replace(size, edges=sampled))
+    elif size.in_place and (moves := moves_of_slices(program, size)) is not None:
+        counting = _counting(size, moves)
+        # Partitions and slices are gone by then.
+        program = in_order_of_one(program)
+        graph = replace(graph, size=replace(size, grid=GridShape.of(size.workers, 1)))
+    size, grid = graph.size, graph.size.grid
     costs = {name: _layer_graph(graph, program, name) for name in graph.relations}
     patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
     patterns += sum(_pairs(graph, names) for names in _together(program, tiles=False))
     peak = tensor_peak(
-        # Read in place features are summed where they were loaded; what whole rows in place of
-        # slices take is what the slices would.
-        order_steps(program, 1) if graph.size.in_place and grid.feature == 1 else program,
-        graph.size,
+        program,
+        size,
         placed=placed,
         building={name: cost.building for name, cost in costs.items()},
         block={name: cost.block for name, cost in costs.items()},
@@ -104,7 +113,14 @@ def layers_bytes(
             (cost.block if grid.graph == 1 else 0.0) + cost.factors for cost in costs.values()
         ),
         tensors=peak,
+        counting=counting,
     )
+
+
+def _counting(size: GraphSize, moves: Sequence[Move]) -> float:
+    """Bytes of sources while it is looked up who loaded them: of one group at a time."""
+    asked = [size.of_relations(one.together) for one in moves if isinstance(one, LoadedRows)]
+    return max((_BUILDING_BYTES * s.columns + SOURCE_BYTES * s.unique() for s in asked), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)

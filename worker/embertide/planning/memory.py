@@ -83,11 +83,10 @@ def planned_memory(
     inputs = [of_type for of_type in held if of_type.is_input]
     csrs = sum(csr_bytes(relation, size) for relation, size in relations(graph))
     own = sum(of_type.own for of_type in held)
-    gathering = 0.0
+    layers, gathering = layers_bytes(graph, program, fanout, placed=_placed(held)), 0.0
     if graph.size.grid.feature > 1:
         partitions = sum(partition_bytes(one, size) for one, size in relations(graph))
-        gathering = sum(of_type.values for of_type in inputs) + csrs + partitions
-    layers = layers_bytes(graph, program, fanout, placed=_placed(held))
+        gathering = sum(of_type.values for of_type in inputs) + csrs + partitions + layers.counting
     kept = own + sum(0.0 if of_type.placed else of_type.dense for of_type in inputs)
     results = sum(
         graph.size.of_type(name).tensor(program.widths[result])

@@ -288,10 +288,10 @@ class _Plan:
         others, away = size.workers - 1, 1 - 1 / size.workers
         if move.scaled:
             asked = size.columns / size.workers * away
-            scaled = (ID_BYTES + FLOAT_BYTES) * asked + 16 * others
+            scaled = (size.index_bytes + FLOAT_BYTES) * asked + 16 * others
             self.sums.add("world", "features", layer, scaled, 4 * others, *names)
         sources, parts = size.sources(size.graph) * away, _rounds(size.columns, LOOK_UP_NODES)
-        look_up = (ID_BYTES + 2 * size.index_bytes) * sources + 16 * others * parts
+        look_up = 3 * size.index_bytes * sources + 16 * others * parts
         self.sums.add("world", "features", layer, look_up, 4 * others * parts, *names)
         ids = 8 * size.workers * others + size.index_bytes * sources
         _, readers = loads.rounds(size.columns)

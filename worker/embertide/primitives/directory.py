@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 import torch
 
 from embertide.grid import RowRanges
+from embertide.kernels.csr import id_type
 from embertide.kernels.owners import split_by_owner
 from embertide.primitives.exchange import Channel
 from embertide.primitives.in_place import WindowRows, shown
@@ -19,20 +23,41 @@ def look_up(
 ) -> torch.Tensor:
     """Values of any nodes from a table that is spread in the ``rows`` layout.
 
-    Sends 8 bytes per node and receives a row of ``values`` for it.
+    Sends 4 bytes per node (8 with 2^31 nodes and more) and receives a row of ``values`` for it.
     Collective: every rank must call.
 
     Args:
         channel: of the world axis.
         values: [N/(P*M)] or [N/(P*M), k] of our sub-range's nodes, on the CPU.
-        nodes: [n] int64 dense ids, any order.
+        nodes: [n] dense ids, any order.
     """
     order, counts, rows = split_by_owner(nodes, ranges.workers)
-    requested = channel.all_to_all(rows.split(counts))
-    found = torch.cat(channel.all_to_all([values[theirs] for theirs in requested]))
+    found = _answers(channel, values, rows.to(id_type(ranges.nodes)).split(counts))
     result = torch.empty_like(found)
     result[order] = found
     return result
+
+
+def look_up_ascending(
+    channel: Channel, ranges: RowRanges, values: torch.Tensor, nodes: torch.Tensor
+) -> torch.Tensor:
+    """As :func:`look_up`, of [n] ascending ids, which are in the order of their owners.
+
+    Collective: every rank must call.
+    """
+    kind, bounds = id_type(ranges.nodes), torch.tensor(ranges.workers, dtype=nodes.dtype)
+    ends = torch.searchsorted(nodes, bounds).tolist()
+    parts = (nodes[low:high] for low, high in pairwise(ends))
+    owners = zip(parts, ranges.workers, strict=False)
+    return _answers(channel, values, [(part - first).to(kind) for part, first in owners])
+
+
+def _answers(
+    channel: Channel, values: torch.Tensor, questions: Sequence[torch.Tensor]
+) -> torch.Tensor:
+    """The owners' rows of the values that each is asked for, in the order of the owners."""
+    asked = channel.all_to_all(questions)
+    return torch.cat(channel.all_to_all([values.index_select(0, rows) for rows in asked]))
 
 
 def look_up_in_place(

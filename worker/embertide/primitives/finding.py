@@ -24,8 +24,10 @@ from embertide.primitives.sources import Counts, LoadedHolders, RangeHolders, Re
 
 _RANKED_COLUMNS = 1 << 20
 """Of non-zeros whose sources are looked up among the members at a time."""
-LOOK_UP_NODES = 1 << 22
+LOOK_UP_NODES = 1 << 20
 """Consecutive nodes whose loaders are looked up at a time."""
+_PLACED_SOURCES = 1 << 18
+"""Of which the slots are found at a time."""
 
 
 def find_sources(
@@ -46,7 +48,8 @@ def find_sources(
     Sends 8 bytes per rank to each peer, and to a peer that owns a range of nodes a bit for each
     of them or 4 bytes per row needed (8 with 2^31 nodes and more), whichever is less; to a
     loader 4 per row. While it runs it needs N / 7 bytes, at most 16 MiB more, and for loaded
-    features 14 per unique source. Collective: every rank of the holders' axis must call.
+    features 14 per unique source and at most 32 MiB more. Collective: every rank of the holders'
+    axis must call.
 
     Args:
         channel: of the holders' axis.
@@ -215,10 +218,13 @@ def _at_loaders(
     slots = torch.empty(members.count, dtype=kind)
     asked = torch.empty(members.count, dtype=kind)
     at = np.zeros(axis.size, np.int64)
-    for start in range(0, members.count, LOOK_UP_NODES):
-        some = slice(start, start + LOOK_UP_NODES)
-        for i in np.unique(loader[some]).tolist():
-            mine = torch.from_numpy(start + np.flatnonzero(loader[some] == i))
+    for start in range(0, members.count, _PLACED_SOURCES):
+        some = slice(start, start + _PLACED_SOURCES)
+        order = torch.from_numpy(np.argsort(loader[some], kind="stable")) + start
+        held = np.bincount(loader[some], minlength=axis.size).tolist()
+        for i, mine in enumerate(order.split(held)):
+            if not len(mine):
+                continue
             k = np.arange(at[i], at[i] + len(mine))
             at[i] += len(mine)
             asked[int(starts[i] + k[0]) : int(starts[i] + k[-1] + 1)] = row[mine]
@@ -251,7 +257,7 @@ def _locate(
     at = 0
     for first in range(0, members.nodes, LOOK_UP_NODES):
         last = min(first + LOOK_UP_NODES, members.nodes)
-        found = holders.look_up(members.between(first, last).long() + first)
+        found = holders.look_up(members.between(first, last) + first)
         loader[at : at + len(found)] = found[:, 0].numpy()
         row[at : at + len(found)] = found[:, 1]
         at += len(found)

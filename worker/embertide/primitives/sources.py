@@ -50,7 +50,7 @@ class LoadedHolders:
     """The ranks that loaded the nodes' features.
 
     Attributes:
-        look_up: [k] int64 ascending node ids -> [k, 2] int64 loader and row there. Collective:
+        look_up: [k] ascending node ids -> [k, 2] loader and row there. Collective:
             every rank of the axis must call.
         window: where the loaded rows of all ranks are, if they are read in place.
     """

@@ -16,7 +16,7 @@ from embertide.footprint import FLOAT_BYTES
 from embertide.kernels import memory
 from embertide.kernels.csr import id_type
 from embertide.primitives.arriving import Operand, tile_operand
-from embertide.primitives.directory import look_up, look_up_in_place
+from embertide.primitives.directory import look_up, look_up_ascending, look_up_in_place
 from embertide.primitives.exchange import Channel
 from embertide.primitives.graph import LayerGraph
 from embertide.primitives.in_place import WindowRows, shown
@@ -28,7 +28,7 @@ from embertide.steps.execution import Execution
 from embertide.steps.moves import LoadedRows, TileRows
 from embertide.steps.walk import Walk
 
-_SOURCE_BYTES = 14
+SOURCE_BYTES = 14
 """Of a source while its row is looked up at its loader."""
 _CHECKED_IDS = 1 << 16
 """Ids of which it is seen at a time whether they follow each other."""
@@ -87,7 +87,7 @@ def _at_loaders(
                 of_nodes = partial(_picked, where.window(owned))
                 return graphs[0].loaded_in_place(graphs[1:], window, of_nodes)
     holders = LoadedHolders(
-        channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long(), window
+        channel.axis, partial(look_up_ascending, channel, ranges, locations), window
     )
     return graphs[0].loaded_with(graphs[1:], holders)
 
@@ -159,7 +159,7 @@ def bring(walk: Walk, steps: Sequence[EdgeStep], *, scaled: bool) -> float:
     held = union.in_flight(width, loaded=loaded)
     if loaded:
         blocks = blocks_of(walk, steps)
-        walk.need(blocks + _SOURCE_BYTES * union.unique())
+        walk.need(blocks + SOURCE_BYTES * union.unique())
         held += blocks + _REQUEST_BYTES * union.unique()
         copy = walk.sent(x)
         held += copy + ((copy or walk.tensor(x)) if union.feature > 1 else 0.0)

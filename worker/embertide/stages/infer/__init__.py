@@ -7,16 +7,18 @@ loaded them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from embertide.context import RunContext
 from embertide.grid import RowRanges
 from embertide.layouts import ROW_TYPES, Loaded
+from embertide.models.whole_rows import in_order_of_one
 from embertide.primitives.merging import Merging
 from embertide.stages.infer.whole_rows import (
     GridCount,
     graphs_by_rows,
-    in_order_of_one,
     moves_of_grid,
 )
 from embertide.stages.infer.work import LayerWork
@@ -37,6 +39,7 @@ def infer(
     loaded: dict[str, Loaded],
     locations: dict[str, torch.Tensor],
     clock: Clock,
+    make_room: Callable[[], None] = lambda: None,
 ) -> dict[str, torch.Tensor]:
     """Compute the embeddings of our sub-ranges. Collective: every rank must call.
 
@@ -47,6 +50,7 @@ def infer(
         locations: [N/(P*M), 2] rank that loaded the features of each node of our sub-range, and
             the row there.
         clock: told when a layer begins and ends.
+        make_room: gives back idle pages that the layers' tensors would not fill.
 
     Returns:
         node type -> [N/(P*M), D'] float32 in the ``rows`` layout.
@@ -63,6 +67,7 @@ def infer(
         ranges = {name: of_type.whole_rows() for name, of_type in ranges.items()}
         graphs = graphs_by_rows(program, graphs, exchange)
         GridCount(sliced, *given, options.group_bytes, row_type.itemsize).count(moves)
+        make_room()
         program = in_order_of_one(program)
     execution = Execution(
         exchange=exchange,

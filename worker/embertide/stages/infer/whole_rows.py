@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 
@@ -18,9 +19,9 @@ from embertide.footprint import FLOAT_BYTES, ID_BYTES, GraphSize
 from embertide.grid import AxisName, ColumnSlices, RowRanges
 from embertide.kernels.memory import copy_of
 from embertide.layouts import Layout, Loaded
-from embertide.models.order import order_steps
+from embertide.models.whole_rows import moves_of_slices
 from embertide.primitives.arriving import count_groups
-from embertide.primitives.directory import look_up
+from embertide.primitives.directory import look_up, look_up_ascending
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.finding import find_sources
 from embertide.primitives.gemm import count_conversion
@@ -37,64 +38,33 @@ from embertide.steps.moves import (
     Landing,
     LoadedRows,
     Move,
-    Statistics,
     TileRows,
     WholeRows,
 )
 from embertide.steps.program import Program
 from embertide.steps.tensors import landed_rows
-from embertide.steps.walk import Walk
 
 
 def moves_of_grid(
     exchange: Exchange, program: Program, ranges: dict[str, RowRanges], row_type: torch.dtype
 ) -> list[Move] | None:
-    """What a program moves on the job's grid, if its layers are done as above instead.
+    """What a program moves on the job's grid, if its layers are done as above instead; else None.
 
     Args:
         ranges: node type -> which worker owns which nodes.
         row_type: in which rows travel.
-
-    Returns:
-        None where the hosts are others, where the program has moves that are not counted here, or
-        would gain nothing: without slices only features that are summed where they were loaded do,
-        and sums one after the other stay in slices, whose layout need not change between them.
     """
-    grid = exchange.grid
     if not exchange.channel("world", "features").in_place:
         return None
-    walk = Walk(
-        program,
-        GraphSize(
-            nodes={name: of_type.nodes for name, of_type in ranges.items()},
-            edges=dict.fromkeys(program.relations, 0),
-            grid=grid.shape,
-            group_bytes=0,
-            depth=1,
-            row_bytes=row_type.itemsize,
-        ),
+    size = GraphSize(
+        nodes={name: of_type.nodes for name, of_type in ranges.items()},
+        edges=dict.fromkeys(program.relations, 0),
+        grid=exchange.grid.shape,
+        group_bytes=0,
+        depth=1,
+        row_bytes=row_type.itemsize,
     )
-    walk.all()
-    sums = sum(isinstance(move, TileRows) and move.primitive == "spmm" for move in walk.moves)
-    changes = sum(isinstance(move, Conversion) for move in walk.moves)
-    loaded = any(isinstance(move, LoadedRows) for move in walk.moves)
-    if grid.feature > 1:
-        gains = changes >= sums
-    else:
-        gains = loaded or in_order_of_one(program).steps != program.steps
-    countable = all(_is_countable(move, grid.feature) for move in walk.moves)
-    return walk.moves if gains and countable else None
-
-
-def in_order_of_one(program: Program) -> Program:
-    """A program as one worker would do it, since nothing moves."""
-    return order_steps(program, 1)
-
-
-def _is_countable(move: Move, slices: int) -> bool:
-    # Where a head lies in several slices, each of them has its scores.
-    cut = isinstance(move, HeadScores) and move.heads % slices > 0
-    return not cut and not isinstance(move, Statistics)
+    return moves_of_slices(program, size)
 
 
 def graphs_by_rows(program: Program, graphs: Graphs, exchange: Exchange) -> Graphs:
@@ -192,7 +162,7 @@ class GridCount:
             # Of factors, in whose place are zeros: asking tells how many go to whom.
             look_up(channel, ranges, torch.zeros(len(locations)), self.loaded[of_type].ids)
         holders = LoadedHolders(
-            channel.axis, lambda nodes: look_up(channel, ranges, locations, nodes).long()
+            channel.axis, partial(look_up_ascending, channel, ranges, locations)
         )
         graph, *others = self._graphs(view, move.together)
         sources, *_ = graph.loaded_with(others, holders, blocks=False)
