@@ -196,6 +196,15 @@ def test_sources_that_are_all_ours(kind: torch.dtype) -> None:
     check(csr, places, {node: -1 - node for node in (0, 2, 4)})
 
 
+@pytest.mark.usefixtures("kernels")
+def test_a_group_may_have_more_rows_than_there_are_slots() -> None:
+    cols = torch.tensor([2, 0], dtype=torch.int32)
+    csr = Csr(0, torch.tensor([0, 2]), cols, None)
+    slots = torch.tensor([1, 0], dtype=torch.int32)
+    places = TablePlaces(members=NodeSet(cols, 3), slots=slots, rounds=1, group_rows=5 << 32)
+    check(csr, places, {0: 1, 2: 0})
+
+
 @pytest.mark.skipif(native.lib is None, reason=native.describe())
 def test_threads_and_the_fallback_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     """More rows than one task has, and a hub."""

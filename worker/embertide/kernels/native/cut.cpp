@@ -1,5 +1,7 @@
 #include "cut.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -104,7 +106,8 @@ public:
         places_.lines = lines.data();
         places_.nodes = lines_size(lines);
         places_.rounds = rounds;
-        places_.group_rows = group_rows;
+        // Of more rows than a slot can number there is one group.
+        places_.group_rows = std::min<int64_t>(group_rows, std::numeric_limits<T>::max());
         places_.members = slots.shape(0);
         if constexpr (sizeof(T) == 4)
             places_.table32 = slots.data();
