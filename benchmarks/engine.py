@@ -31,12 +31,7 @@ from embertide.primitives.finding import find_sources
 from embertide.primitives.landing import land, loaded_operand
 from embertide.primitives.node_ids import DenseIds
 from embertide.primitives.shuffle import EdgeChunk, Edges
-from embertide.primitives.sources import (
-    LoadedHolders,
-    RangeHolders,
-    Sources,
-    local_sources,
-)
+from embertide.primitives.sources import LoadedHolders, RangeHolders, Sources, local_sources
 from embertide.primitives.spmm import Reduction, spmm
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest

@@ -98,8 +98,8 @@ def run(
             graph.sub_ranges.clear()
             make_room(clock, order)
             ranges, locations = graph.of_types(names)
-            more = partial(make_room, clock, order)
-            embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock, more)
+            room = partial(make_room, clock, order)
+            embeddings = infer(ctx, program, ranges, graphs, loaded, locations, clock, room)
             del graphs, loaded, locations
             release_idle()
             release_memory()

@@ -27,7 +27,7 @@ _RANKED_COLUMNS = 1 << 20
 LOOK_UP_NODES = 1 << 20
 """Consecutive nodes whose loaders are looked up at a time."""
 _PLACED_SOURCES = 1 << 18
-"""Of which the slots are found at a time."""
+"""Sources whose slots are found at a time."""
 
 
 def find_sources(

@@ -85,7 +85,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """A ``tile``; ``rows`` behind a product. Collective: every rank must call."""
         if self._sum_together(execution):
             return self._finish(execution, run, execution.ahead.pop(self.out).data)
-        steps = self._sharing(execution)
+        steps = self._group(execution.program, execution.grid.shape)
         reduction, source = self._reduction(execution)
         channel, found, operand = source_rows.find(execution, steps, self, source)
         sources = found[0] if steps[0] == self else found[steps.index(self)].again()
@@ -141,7 +141,7 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         """
         if self.out in execution.ahead:
             return True
-        steps = self._sharing(execution)
+        steps = self._group(execution.program, execution.grid.shape)
         if len(steps) == 1 or source_rows.in_place(execution, self.x):
             return False
         channel, sources, operand = source_rows.find(execution, steps, self, None)
@@ -152,12 +152,8 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         execution.ahead.update(zip((step.out for step in steps), made, strict=True))
         return True
 
-    def _sharing(self, execution: Execution) -> list[Aggregate]:
-        """The sums that read the same rows, in order."""
-        return self._group(execution.program, execution.grid.shape)
-
     def _group(self, program: Program, grid: GridShape) -> list[Aggregate]:
-        """The sums whose rows travel once for all: this one alone where none travel."""
+        """The sums whose rows travel once for all, in order: this one alone where none travel."""
         if grid.graph == 1:
             return [self]
         return [step for step in program.groups[self.out] if isinstance(step, Aggregate)]

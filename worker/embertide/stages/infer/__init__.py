@@ -16,11 +16,7 @@ from embertide.grid import RowRanges
 from embertide.layouts import ROW_TYPES, Loaded
 from embertide.models.whole_rows import in_order_of_one
 from embertide.primitives.merging import Merging
-from embertide.stages.infer.whole_rows import (
-    GridCount,
-    graphs_by_rows,
-    moves_of_grid,
-)
+from embertide.stages.infer.whole_rows import GridCount, graphs_by_rows, moves_of_grid
 from embertide.stages.infer.work import LayerWork
 from embertide.steps.execution import Execution, Graphs
 from embertide.steps.fuse import runs

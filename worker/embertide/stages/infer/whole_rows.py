@@ -178,12 +178,12 @@ class GridCount:
         channel = self.exchange.channel("feature", move.primitive, view.layer, names)
         others, scores = grid.feature - 1, FLOAT_BYTES * move.heads // grid.feature
         (first, last), (start, stop) = ranges.within(grid.rank), ranges.partition(grid.p)
-        ours, all_of_them = last - first, stop - start
+        ours, total = last - first, stop - start
         if move.of == "edge":
             ends = graph.csr.indptr[[first, last, -1]].tolist()
-            ours, all_of_them = ends[1] - ends[0], ends[2]
+            ours, total = ends[1] - ends[0], ends[2]
         channel.count([ID_BYTES] * others, ID_BYTES * others)
-        channel.count([scores * ours] * others, scores * (all_of_them - ours))
+        channel.count([scores * ours] * others, scores * (total - ours))
 
     def _degrees(self, move: Degrees) -> None:
         """A number for each of them, once for a layer graph."""
