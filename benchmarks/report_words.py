@@ -114,8 +114,9 @@ then is that computing overlaps sending.
 that aggregates first: rows come from where they were loaded to the partitions that need them, and
 none to its owner before. **Here:** from features in memory in no order to sums in tiles; telling
 the owners where rows are, which a run does in any case, and the exchange of ids are counted with
-ours. With few partitions, or where the link is not what all wait for, ours takes longer: it needs
-more processor time, of which each worker has a quarter of a core.""",
+ours. With one partition (1x8) ours redistributes first, too. With few partitions, or where the link
+is not what all wait for, ours takes longer: it needs more processor time, of which each worker has
+a quarter of a core.""",
     "construction": """**The paper, Fig. 20:** 7.92, 21.05 and 11.99 times DistDGL's, which uses
 one machine, and 2.54 to 3.21 times its own single machine with 4. **Here:** from parquet files to
 the CSR of every partition; the single reader uses the same sort, so only distribution is
