@@ -43,11 +43,12 @@ SUM_FIRST = ("--conv", "gcn", "--width", "16", "--weights")
 TYPES: Model = ()
 """Not made by ``embertide synth``: several node types, every kind of step over edges."""
 GAT = ("--conv", "gat", "--heads", "4")
+GATV2 = ("--conv", "gatv2", "--heads", "4")
 EDGE_GAT = ("--conv", "edge_gat", "--edge-features", "3")
 CASES = [
     *[(model, grid, None) for model in (GCN, GAT) for grid in ("2x1", "1x2", "2x2")],
     (SUM_FIRST, "2x2", None),
-    (("--conv", "gatv2", "--heads", "4"), "2x2", None),
+    *[(GATV2, grid, None) for grid in ("2x1", "2x2")],
     (("--conv", "dotgat"), "1x2", None),
     (EDGE_GAT, "2x2", None),
     (GCN, "2x2", [5, 5, 5]),

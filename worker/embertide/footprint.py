@@ -175,6 +175,11 @@ class GraphSize:
         """W = P * M, the number of workers."""
         return self.grid.workers
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether a worker reads every row of a tensor, with all columns, where it stands."""
+        return self.workers == 1 or (self.in_place and self.grid.feature == 1)
+
     def of_type(self, node_type: str) -> Size:
         """The nodes of a type, without edges."""
         return self._size(self.nodes[node_type], self.nodes[node_type], 0)

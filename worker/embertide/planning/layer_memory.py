@@ -97,7 +97,7 @@ def layers_bytes(
     size, grid = graph.size, graph.size.grid
     costs = {name: _layer_graph(graph, program, name) for name in graph.relations}
     patterns = sum(_tiles(graph, program, names) for names in _together(program, tiles=True))
-    patterns += sum(_pairs(graph, names) for names in _together(program, tiles=False))
+    patterns += sum(_pairs(graph, program, names) for names in _together(program, tiles=False))
     peak = tensor_peak(
         program,
         size,
@@ -219,9 +219,11 @@ def _tiles(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> 
     return found
 
 
-def _pairs(graph: PlannedGraph, together: tuple[str, ...]) -> float:
+def _pairs(graph: PlannedGraph, program: Program, together: tuple[str, ...]) -> float:
     """As :func:`_tiles`, of the blocks of sub-ranges over whole rows, with positions."""
     if graph.size.workers == 1:
+        return 0.0
+    if graph.size.reads_all and not any(program.edge_needs(name).messages for name in together):
         return 0.0
     found = 0.0
     for name in together:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -19,7 +20,7 @@ import torch
 from embertide.kernels.rows import gather_rows
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel
-from embertide.primitives.in_place import WindowRows, shown
+from embertide.primitives.in_place import shown
 from embertide.primitives.pending import Pending
 from embertide.primitives.sources import Sources
 
@@ -80,7 +81,7 @@ def arriving(
             each has memory of its own.
     """
     if sources.window is not None:
-        yield from _in_place(channel, sources, sources.window, local, pick.scale)
+        yield from _in_place(channel, sources, local, pick.scale)
         return
     pace = channel.exchange.merging.pace(channel, depth)
     ahead: deque[_Message] = deque()
@@ -112,23 +113,33 @@ def arriving(
 
 
 def _in_place(
-    channel: Channel,
-    sources: Sources,
-    window: WindowRows,
-    rows: torch.Tensor,
-    scale: torch.Tensor | None,
+    channel: Channel, sources: Sources, rows: torch.Tensor, scale: torch.Tensor | None
 ) -> Iterator[Arrived]:
     """Yield all non-zeros at once, over the rows of all ranks; they count as if they travelled.
 
     Rows that are counted are those that sockets would bring: in the same groups, each once.
     """
-    row = rows.element_size() * rows.shape[1]
     tensors = [rows] if scale is None else [rows, scale]
-    with shown(channel, tensors) as seen:
-        count_groups(channel, sources, row)
-        source, *scales = [one.window(window) for one in seen]
+    with every_row(channel, sources, tensors) as (source, *scales):
+        count_groups(channel, sources, rows.element_size() * rows.shape[1])
         with channel.computing():
             yield Arrived(source, None, scale=scales[0] if scales else None)
+
+
+@contextmanager
+def every_row(
+    channel: Channel, sources: Sources, tensors: Sequence[torch.Tensor]
+) -> Iterator[list[torch.Tensor]]:
+    """Tensors [s, width] that the local block's indices point into, with the rows of all ranks.
+
+    They are ours where no rows are read in place; nothing is counted. Collective: every rank of the
+    sources' axis must call.
+    """
+    if sources.window is None:
+        yield list(tensors)
+        return
+    with shown(channel, tensors) as seen:
+        yield [one.window(sources.window) for one in seen]
 
 
 def count_groups(

@@ -19,7 +19,7 @@ import torch
 from embertide.grid import ColumnSlices, Grid
 from embertide.kernels import attention as kernels
 from embertide.kernels.heads import HeadColumns, PairScore, RowSums
-from embertide.primitives.arriving import arriving, arriving_rows, tile_operand
+from embertide.primitives.arriving import arriving, arriving_rows, every_row, tile_operand
 from embertide.primitives.exchange import Channel
 from embertide.primitives.sources import Sources
 
@@ -125,25 +125,44 @@ def attend(
     return [sums.out for sums in every]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Attention with scores of keys and queries over one matrix.
+
+    Attributes:
+        query: [outputs, H*F] of the targets' ends.
+        sums: of all columns, to be added to.
+        weighted: multiply by the stored weights after the softmax.
+    """
+
+    sources: Sources
+    query: torch.Tensor
+    score: PairScore
+    sums: RowSums
+    weighted: bool
+
+
 def attend_pairs(
-    sources: Sources,
-    x: torch.Tensor,
-    key: torch.Tensor,
-    query: torch.Tensor,
-    score: PairScore,
-    sums: RowSums,
-    *,
-    weighted: bool,
+    channel: Channel, x: torch.Tensor, key: torch.Tensor, parts: Sequence[Pairs]
 ) -> None:
-    """:func:`attend` with scores of keys and queries, where one worker holds everything.
+    """:func:`attend` with scores of keys and queries, where a rank reads every row there is.
+
+    No score exists longer than it takes to add its row. Transfers are not counted here. Collective:
+    every rank of the graph axis must call.
 
     Args:
-        x: [N, H*F'].
-        key: [N, H*F] of the sources' ends.
-        query: [N, H*F] of the targets' ends.
-        sums: of all columns, to be added to.
+        channel: of the graph axis, which has one slice.
+        x: [N/P, H*F'].
+        key: [N/P, H*F] of the sources' ends.
+        parts: their sources were found together.
     """
-    kernels.add_pairs(sums, sources.local, x, key, query, score, weighted=weighted)
+    with every_row(channel, parts[0].sources, [x, key]) as (values, keys), channel.computing():
+        for part in parts:
+            block = part.sources.local
+            kernels.add_pairs(
+                part.sums, block, values, keys, part.query, part.score, weighted=part.weighted
+            )
+            channel.reduced(block)
 
 
 @dataclass(frozen=True, kw_only=True)

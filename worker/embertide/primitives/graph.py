@@ -45,11 +45,13 @@ class EdgeNeeds:
         positions: tile blocks carry each non-zero's position in the CSR (pair attention).
         again: the CSR's columns are read again after the tile pattern has been found.
         features: columns of the edges' features that steps read; 0 where none does.
+        messages: steps make a message of each edge of our sub-range, from rows with full width.
     """
 
     positions: bool
     again: bool
     features: int = 0
+    messages: bool = False
 
 
 @dataclass(kw_only=True)
@@ -126,13 +128,18 @@ class LayerGraph:
             self._drop_columns()
         return found
 
-    def pairs_with(self, others: Sequence[LayerGraph]) -> list[Sources]:
+    def pairs_with(self, others: Sequence[LayerGraph], *, blocks: bool = True) -> list[Sources]:
         """As :meth:`tiles_with`, of our sub-range's rows in the ``rows`` layout, with full width.
 
         Collective: every rank must call.
+
+        Args:
+            blocks: whether non-zeros are wanted; they are there, too, where messages need them.
         """
         holders = RangeHolders.rows(self.origins, self.exchange.grid.axis("world"))
-        return self._find("world", [self, *others], LayerGraph.sub_range, holders)
+        graphs = [self, *others]
+        blocks = blocks or any(graph.needs.messages for graph in graphs)
+        return self._find("world", graphs, LayerGraph.sub_range, holders, blocks=blocks)
 
     def _find(
         self,
@@ -140,6 +147,8 @@ class LayerGraph:
         graphs: Sequence[LayerGraph],
         rows_of: Callable[[LayerGraph], Csr],
         holders: RangeHolders,
+        *,
+        blocks: bool = True,
     ) -> list[Sources]:
         """Sources of some rows of several graphs, found once. Collective: all of the axis call."""
         relations, pairs = tuple(graph.relation for graph in graphs), axis == "world"
@@ -159,6 +168,7 @@ class LayerGraph:
                     nodes=self.origins.nodes,
                     group_rows=self.pair_rows if pairs else self.group_rows,
                     edges=[pairs or graph.needs.positions for graph in graphs],
+                    blocks=blocks,
                 )
             self._patterns[axis, relations] = found
         return self._patterns[axis, relations]

@@ -183,14 +183,13 @@ class Aggregate(EdgeStep, Leader, kind="aggregate"):
         steps = self._group(walk.program, walk.grid)
         if counts_out(self.norm):
             walk.degrees(self.edges, weighted=weighs(self.norm))
-        in_place = source_rows.is_in_place(walk, self.x)
         if steps[0] == self:
             beside = source_rows.bring(walk, steps, scaled=self.scales_sources)
         else:
             beside = (
                 source_rows.blocks_of(walk, steps) if loaded else source_rows.hold(walk, self.x)
             )
-        fused = walk.grid.workers == 1 or (in_place and walk.grid.feature == 1)
+        fused = walk.size.reads_all
         if run.product is None or fused:
             result = walk.result(run)
             walk.need(

@@ -63,6 +63,13 @@ class Execution:
         """The grid as seen from this rank."""
         return self.exchange.grid
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether we read every row of a tensor, with all columns, where it stands."""
+        if self.grid.world == 1:
+            return True
+        return self.grid.feature == 1 and self.exchange.channel("graph", "spmm").in_place
+
     def graph(self, view: EdgeView) -> LayerGraph:
         """A layer graph as a step sees it. Collective: every rank must call."""
         return self.graphs(view.layer, view.relation).variant(view)

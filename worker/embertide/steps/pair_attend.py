@@ -15,6 +15,7 @@ from embertide.kernels.heads import HeadColumns, PairScore, RowSums, scaled
 from embertide.kernels.memory import as_type, empty_as
 from embertide.layouts import Layout, Shard
 from embertide.primitives import attention
+from embertide.primitives.arriving import count_groups
 from embertide.primitives.gemm import tile_to_rows
 from embertide.spec.grid import GridShape
 from embertide.steps.base import Param, Read
@@ -109,35 +110,63 @@ class PairAttend(TogetherStep, kind="pair_attend"):
 
     def lower_all(self, execution: Execution, steps: Sequence[PairAttend]) -> list[Shard]:
         """Scores, their softmax, sums. Collective: every rank must call."""
-        if execution.grid.world == 1:
-            return [self._alone(execution)]
+        if execution.reads_all:
+            return self._in_one_pass(execution, steps)
         shares = self._scores(execution, steps)
         logs = [step._softmax_(execution, own) for step, own in zip(steps, shares, strict=True)]
         sums = self._weigh(execution, steps, shares)
         ends = zip(steps, logs, strict=True)
         return [step._finish(execution, sums.pop(0), own) for step, own in ends]
 
-    def _alone(self, execution: Execution) -> Shard:
-        """With everything on one worker, a softmax goes on where the one before ended."""
-        x, key = (execution.gathered(name, "rows", self.layer) for name in (self.x, self.key))
-        query = execution.rows(self.query, self.layer)
-        graph, width = execution.graph(self.edges), x.shape[1]
+    def _in_one_pass(self, execution: Execution, steps: Sequence[PairAttend]) -> list[Shard]:
+        """Where we read every row, a softmax goes on where the one before ended.
+
+        Collective: every rank must call.
+        """
+        x, key = (execution.gathered(name, "tile", self.layer) for name in (self.x, self.key))
+        graphs = [execution.graph(step.edges) for step in steps]
+        data = [step._room(execution, x) for step in steps]
+        parts = [
+            attention.Pairs(
+                sources=found,
+                query=execution.rows(step.query, self.layer),
+                score=step._score(execution),
+                sums=step._sums_in(room, x.shape[1]),
+                weighted=step.edge_weight,
+            )
+            for step, found, room in zip(steps, graphs[0].tiles_with(graphs[1:]), data, strict=True)
+        ]
+        relations = [step.relation for step in steps]
+        channel = execution.channel(self.layer, "graph", "spmm", *relations)
+        if execution.exchange.counted and execution.grid.world > 1:
+            of_scores = execution.channel(self.layer, "world", "sddmm", *relations)
+            whole, *_ = graphs[0].pairs_with(graphs[1:], blocks=False)
+            count_groups(of_scores, whole, key.element_size() * key.shape[1])
+            count_groups(channel, parts[0].sources, x.element_size() * x.shape[1])
+        attention.attend_pairs(channel, x, key, parts)
+        ends = zip(steps, data, parts, strict=True)
+        return [step._ended(room, part.sums) for step, room, part in ends]
+
+    def _room(self, execution: Execution, x: torch.Tensor) -> torch.Tensor:
+        """[rows, D] for our sums, and beside them for logarithms; those of the edges before."""
+        if self.before is not None:
+            return execution.tensors.own(self.before, execution.channel(self.layer)).data
+        rows = len(execution.rows(self.query, self.layer))
+        return empty_as(x, rows, execution.program.widths[self.out], dtype=torch.float32)
+
+    def _sums_in(self, room: torch.Tensor, width: int) -> RowSums:
         columns = HeadColumns(self.heads, width, 0, width)
-        if self.before is None:
-            # Room for the logarithms is beside the sums.
-            data = empty_as(x, len(query), execution.program.widths[self.out], dtype=torch.float32)
-            parts = 2 if self.log_sum else 1
-            sums = RowSums.begin_in(data[:, :width], columns, softmax_blocks=parts)
-        else:
-            data = execution.tensors.own(self.before, execution.channel(self.layer)).data
-            sums = RowSums.resume(data[:, :width], data[:, width:], columns)
-        score = self._score(execution)
-        attention.attend_pairs(graph.tiles(), x, key, query, score, sums, weighted=self.edge_weight)
+        if self.before is not None:
+            return RowSums.resume(room[:, :width], room[:, width:], columns)
+        return RowSums.begin_in(room[:, :width], columns, softmax_blocks=2 if self.log_sum else 1)
+
+    def _ended(self, room: torch.Tensor, sums: RowSums) -> Shard:
+        """The result, where the sums are in their room."""
+        width = sums.heads.width
         if self.log_sum:
-            data[:, width:] = sums.logs()
-        else:
-            data = sums.out.contiguous()
-        return Shard("rows" if self.in_parts else "tile", data, data.shape[1])
+            room[:, width:] = sums.logs()
+        data = room if self.log_sum else sums.out.contiguous()
+        return Shard(self.layout(), data, data.shape[1])
 
     def _finished(self, out: torch.Tensor, logs: torch.Tensor) -> Shard:
         """[rows, H*F'] sums of our rows, with their logarithms where a later step goes on."""

@@ -19,13 +19,13 @@ def walk_pairs(walk: Walk, steps: Sequence[PairAttend]) -> None:
     All steps have the keys and values of the first one.
     """
     first = steps[0]
-    workers, width = walk.grid.workers, walk.width(first.x)
+    reads_all, width = walk.size.reads_all, walk.width(first.x)
     for step in steps:
         for name in (step.query, step.before):
             if name is not None:
                 walk.get(name, "rows")
-    keys = walk.gathered(first.key, "rows")
-    copy = walk.gathered(first.x, "rows" if workers == 1 else "tile")
+    keys = walk.gathered(first.key, "tile" if reads_all else "rows")
+    copy = walk.gathered(first.x, "tile")
     walk.build(*(step.edges for step in steps))
     names = tuple(step.relation for step in steps)
     union = walk.size.of_relations(names)
@@ -34,11 +34,11 @@ def walk_pairs(walk: Walk, steps: Sequence[PairAttend]) -> None:
         walk.moves.append(HeadScores(step.edges, step.heads, "sddmm", of="edge"))
     walk.moves.append(TileRows(first.edges, width / union.feature, names))
     scores = 0.0
-    if workers > 1:
+    if not reads_all:
         walk.need(keys + _shared_bytes(steps, walk))
         scores = sum(_received_bytes(step, walk) for step in steps)
     made = sum(walk.of(step.out).tensor(width) for step in steps)
-    walk.need((keys if workers == 1 else 0.0) + copy + made + scores + union.in_flight(width))
+    walk.need((keys if reads_all else 0.0) + copy + made + scores + union.in_flight(width))
     parts = [step for step in steps if step.in_parts]
     if parts:
         _walk_parts(walk, parts)
@@ -50,7 +50,7 @@ def _walk_parts(walk: Walk, steps: Sequence[PairAttend]) -> None:
         walk.moves += [Conversion(s.layer, s.out, walk.width(s.x)) for s in steps]
     whole = [walk.of(s.out).tensor(walk.width(s.x) + s.heads) for s in steps]
     logs = [walk.of(s.out).tensor(s.heads) for s in steps]
-    if walk.grid.workers == 1:
+    if walk.size.reads_all:
         # Where they are, beside what they are made of.
         walk.need(sum(whole) + 3 * sum(logs))
     else:

@@ -170,8 +170,10 @@ class Program:
         positions = any(step.pairs and step.tiles for step, _ in over_edges)
         # Sums of several relations may find their sources together, and again with others.
         together = len(self.relations) > 1
+        again = pairs or len(kinds) > 1 or from_files or together
         features = max((step.edge_columns for step, _ in over_edges), default=0)
-        return EdgeNeeds(positions, pairs or len(kinds) > 1 or from_files or together, features)
+        messages = any(step.pairs and not step.tiles for step, _ in over_edges)
+        return EdgeNeeds(positions, again, features, messages)
 
     def edge_columns(self) -> dict[str, int]:
         """Relation -> columns of its edges' features, of those whose features steps read.
