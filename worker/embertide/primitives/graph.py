@@ -34,24 +34,7 @@ from embertide.primitives.sources import (
     local_sources,
     seen_sources,
 )
-from embertide.primitives.views import EdgeView, Loops
-
-
-@dataclass(frozen=True)
-class EdgeNeeds:
-    """What a program needs of a layer graph beside the tile pattern.
-
-    Attributes:
-        positions: tile blocks carry each non-zero's position in the CSR (pair attention).
-        again: the CSR's columns are read again after the tile pattern has been found.
-        features: columns of the edges' features that steps read; 0 where none does.
-        messages: steps make a message of each edge of our sub-range, from rows with full width.
-    """
-
-    positions: bool
-    again: bool
-    features: int = 0
-    messages: bool = False
+from embertide.primitives.views import EdgeNeeds, EdgeView, Loops
 
 
 @dataclass(kw_only=True)

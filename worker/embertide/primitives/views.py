@@ -1,7 +1,8 @@
-"""A layer's graph as a step sees it: one relation, with the self-loops that the step asks for."""
+"""A layer's graph as steps see it: one relation, with the self-loops that a step asks for."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Loops = Literal["keep", "single", "anew", "more", "none"]
@@ -22,3 +23,20 @@ class EdgeView(NamedTuple):
     loop_weight: float = 1.0
     edge_weight: bool = False
     relation: str = ""
+
+
+@dataclass(frozen=True)
+class EdgeNeeds:
+    """What a program needs of a layer graph beside the tile pattern.
+
+    Attributes:
+        positions: tile blocks carry each non-zero's position in the CSR (pair attention).
+        again: the CSR's columns are read again after the tile pattern has been found.
+        features: columns of the edges' features that steps read; 0 where none does.
+        messages: steps make a message of each edge of our sub-range, from rows with full width.
+    """
+
+    positions: bool
+    again: bool
+    features: int = 0
+    messages: bool = False

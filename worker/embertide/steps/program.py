@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 
 from embertide.errors import ModelError
-from embertide.primitives.graph import EdgeNeeds
+from embertide.primitives.views import EdgeNeeds
 from embertide.steps.base import Step
 from embertide.steps.sharing import Groups, find_groups
 
