@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.dataset import make
+from benchmarks.typed_dataset import make as make_typed
 from benchmarks.support.kept import of_now
 from benchmarks.support.rounds import RESULTS, ROOT, table
 
@@ -43,6 +44,7 @@ class Part:
         minutes: what it takes on two cores.
         resumes: whether it keeps cases one by one, and reads data sets from ``--work``.
         scales: of the data sets that it reads.
+        data: of which kind they are.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Part:
     minutes: float
     scales: tuple[int, ...] = ()
     resumes: bool = True
+    data: str = "rmat"
 
     def command(self, given: argparse.Namespace, minutes: float) -> list[str]:
         """The command line."""
@@ -73,6 +76,13 @@ PARTS = (
         )
         for conv, peers in FITTING.items()
     ),
+    Part(
+        "typed",
+        "--scale 18 --conv rgcn hgt --grid 1x1 2x1 1x2 2x2 --rounds 3",
+        5,
+        (18,),
+        data="typed",
+    ),
     Part("primitives", "--scale 18 --rounds 3 --gigabits 1 0.25 5 25", 16),
     Part(
         "scaling",
@@ -88,9 +98,10 @@ PARTS = (
 
 def prepare(given: argparse.Namespace) -> None:
     """Make the data sets, the small ones first."""
-    for scale in sorted({scale for part in PARTS for scale in part.scales}):
-        print(f"data set of scale {scale}", file=sys.stderr)
-        make(given.work / f"rmat-{scale}", scale=scale)
+    makers = {"rmat": make, "typed": make_typed}
+    for scale, data in sorted({(scale, part.data) for part in PARTS for scale in part.scales}):
+        print(f"data set {data}-{scale}", file=sys.stderr)
+        makers[data](given.work / f"{data}-{scale}", scale=scale)
 
 
 def measure(given: argparse.Namespace) -> bool:

@@ -62,52 +62,64 @@ def end_to_end(page: Page, results: Run) -> None:
     """Fig. 14: whole runs against other systems."""
     page.add("## Whole runs\n\n" + PAPER["end_to_end"])
     for case in sorted(results["cases"], key=lambda case: int(case["scale"])):
-        systems = case["systems"]
-        name = f"{case['conv']}-{case['scale']}-{case['features']}"
+        name = f"end-to-end-{case['conv']}-{case['scale']}-{case['features']}"
         title = f"{case['conv'].upper()}, scale {case['scale']}, {case['features']} features"
-        page.add(f"### {title}")
-        labels = [SYSTEMS.get(system, system) for system in systems]
-        of = [systems[system] for system in systems]
-        series = [Series(key, [run[key] for run in of]) for key in ("wall", "work", "infer")]
-        page.draw(f"end-to-end-{name}", title, bars(title, "seconds", labels, series))
-        head = [
-            "system",
-            "wall s",
-            "work s",
-            "infer s",
-            "work ratio",
-            "infer ratio",
-            "user CPU s",
-            "system CPU s",
-            "peak MiB",
-            "largest difference",
-            "runs",
+        _systems(page, case["systems"], name, title)
+
+
+def typed(page: Page, results: Run) -> None:
+    """Whole runs on several node types and relations."""
+    page.add("## Whole runs on typed graphs\n\n" + PAPER["typed"])
+    for case in results["cases"]:
+        name = f"typed-{case['conv']}-{case['scale']}"
+        _systems(page, case["systems"], name, f"{case['conv'].upper()}, scale {case['scale']}")
+
+
+def _systems(page: Page, systems: Run, name: str, title: str) -> None:
+    """A case's systems side by side."""
+    page.add(f"### {title}")
+    labels = [SYSTEMS.get(system, system) for system in systems]
+    of = list(systems.values())
+    series = [Series(key, [run[key] for run in of]) for key in ("wall", "work", "infer")]
+    page.draw(name, title, bars(title, "seconds", labels, series))
+    head = [
+        "system",
+        "wall s",
+        "work s",
+        "infer s",
+        "work ratio",
+        "infer ratio",
+        "user CPU s",
+        "system CPU s",
+        "peak MiB",
+        "largest difference",
+        "runs",
+    ]
+    rows: list[list[Any]] = [
+        [
+            label,
+            run["wall"],
+            run["work"],
+            run["infer"],
+            run["work_ratio"],
+            run["infer_ratio"],
+            run.get("user"),
+            run.get("system"),
+            round(run["peak_bytes"] / 2**20),
+            f"{run['max_error']:.1e}",
+            run["runs"],
         ]
-        rows: list[list[Any]] = [
-            [
-                label,
-                run["wall"],
-                run["work"],
-                run["infer"],
-                run["work_ratio"],
-                run["infer_ratio"],
-                run.get("user"),
-                run.get("system"),
-                round(run["peak_bytes"] / 2**20),
-                f"{run['max_error']:.1e}",
-                run["runs"],
-            ]
-            for label, run in zip(labels, of, strict=True)
-        ]
-        page.add(table(head, rows))
-        fastest = min(
-            (run for system, run in systems.items() if system.startswith("ours")),
-            key=lambda run: run["work"],
-        )
-        page.add(
-            f"Our best grid: work {fastest['work_ratio']:.2f}, inference"
-            f" {fastest['infer_ratio']:.2f} of the fastest peer's."
-        )
+        for label, run in zip(labels, of, strict=True)
+    ]
+    page.add(table(head, rows))
+    fastest = min(
+        (run for system, run in systems.items() if system.startswith("ours")),
+        key=lambda run: run["work"],
+    )
+    page.add(
+        f"Our best grid: work {fastest['work_ratio']:.2f}, inference"
+        f" {fastest['infer_ratio']:.2f} of the fastest peer's."
+    )
 
 
 def scaling(page: Page, results: Run) -> None:
@@ -197,6 +209,7 @@ def operator(page: Page, results: Run) -> None:
 
 SECTIONS: dict[str, Callable[[Page, Run], None]] = {
     "end_to_end": end_to_end,
+    "typed": typed,
     "primitives": primitives,
     "scaling": scaling,
     "graph": graph,

@@ -62,6 +62,14 @@ RESULTS: dict[str, Run] = {
             }
         ],
     },
+    "typed": {
+        "cases": [
+            {
+                **{"scale": 18, "conv": "hgt"},
+                "systems": {"dgl_typed": SYSTEM, "ours 1x1": SYSTEM, "ours 2x1": SYSTEM},
+            }
+        ],
+    },
     "scaling": {
         "cases": [
             {
@@ -137,6 +145,14 @@ def test_a_section_stands_beside_the_papers_figure(
     for figure in (tmp_path / "page").iterdir():
         assert f"(page/{figure.name})" in page
         ElementTree.parse(figure)
+
+
+def test_typed_graphs_have_a_section_of_their_own(page_of: PageOf, tmp_path: Path) -> None:
+    page = page_of("typed")
+    assert "### HGT, scale 18" in page
+    assert "| DGL | 3.00 | 2.00 | 1.00 |" in page
+    assert "| ours 2x1 | 3.00 | 2.00 | 1.00 |" in page
+    assert [figure.name for figure in (tmp_path / "page").iterdir()] == ["typed-hgt-18.svg"]
 
 
 def test_a_page_without_results_is_a_page(page_of: PageOf) -> None:
