@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.dataset import make
-from benchmarks.typed_dataset import make as make_typed
 from benchmarks.support.kept import of_now
 from benchmarks.support.rounds import RESULTS, ROOT, table
+from benchmarks.typed_dataset import make as make_typed
 
 STRONG, WEAK = 18, 15
 """Scales of the scaling command: of one graph for all, and of one worker's."""
