@@ -1,7 +1,7 @@
 """Measure everything that docs/performance.md shows, in order of value, and write the page.
 
     sudo .venv/bin/python -m benchmarks.all --prepare --work /tmp/data
-    sudo .venv/bin/python -m benchmarks.all --work /tmp/data --minutes 35
+    sudo .venv/bin/python -m benchmarks.all --work /tmp/data --minutes 75
 
 Each part is one of the other commands, which keeps every case as soon as it is measured. Called
 again at the same commit on the same machine, it goes on where it was cut off; a part for which

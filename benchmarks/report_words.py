@@ -73,12 +73,12 @@ the fastest peer of the same column. *Runs* is how many the median is of: what t
 as long as the fastest runs once. *1x2* is one graph partition and two feature slices.
 The machine is a virtual one whose host takes back memory that has been free for some seconds. New
 huge pages come many times slower then: a GiB of them, touched first, took 2.4 seconds of a core
-here, one that had just been freed 0.05, and one of 4 KiB pages 0.3. Embertide has huge pages for
-all large tensors, its peers mostly small ones, so ours pays most where it takes most new memory,
-in the first layer at scale 22, and seconds depend on what ran before. *System CPU* is what the
-kernel took of the processor to find pages, clear them and move files, *user CPU* all else,
-imports included, of all processes and cores. At scale 22 less of the features fits the caches
-than at 20: where all wait for memory, GCN's lead is smaller by ratio.""",
+here, one that had just been freed 0.05, and one of 4 KiB pages 0.3 as long as some were at hand.
+Embertide has huge pages for all large tensors, torch has small ones; so seconds depend on what
+ran before, those of the first layer at scale 22, which takes most new memory, more than any.
+*System CPU* is what the kernel took of the processor to find pages, clear them and move files,
+*user CPU* all else, imports included, of all processes and cores. At scale 22 less of the
+features fits the caches than at 20: where all wait for memory, GCN's lead is smaller by ratio.""",
     "typed": """RGCN and HGT, three layers, on three node types with 2^scale nodes and six
 relations with 20 times as many edges. The paper has no such graphs. The script with DGL holds the
 whole graph, multiplies once for each node and relation, and uses its sparse operators, since its
