@@ -20,7 +20,7 @@ from embertide.primitives.directory import look_up, look_up_in_place
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shown
 from embertide.primitives.landing_in_place import RowProduct, land_in_place
-from embertide.steps import Aggregate, Linear, Program, tensors
+from embertide.steps import Aggregate, Linear, Message, PairAttend, Program, tensors
 from embertide.telemetry.memory import allocated_bytes
 from tests.support.catalogue import catalogue
 from tests.support.ranks import on_grid
@@ -264,3 +264,26 @@ def test_runs_and_grids_give_the_same_bits() -> None:
     )
     assert all(map(np.array_equal, first, again))
     assert all(map(np.array_equal, first[1:], slices[1:]))
+
+
+def test_messages_have_their_edges_behind_attention_that_only_counts_them() -> None:
+    weight = torch.randn(8, 6, generator=torch.Generator().manual_seed(1))
+    steps = (
+        Linear(out="a", layer=0, x="x", weight="w"),
+        PairAttend(out="p", layer=0, x="a", key="a", query="a", heads=2, kind="dot"),
+        Message(out="m", layer=0, x="p", lines=("out = relu(s)",)),
+    )
+    program = Program(
+        steps=steps,
+        params={"w": weight},
+        widths={"x": 6, "a": 8, "p": 8, "m": 8},
+        layers=1,
+        results={"": "m"},
+    )
+    cases = {("directed", False): make_graph(weighted=False)}, [(program, "directed", False)]
+    alone, shared = (
+        np.concatenate([found for (found,) in on_grid(*grid, embed_all, *cases)])
+        for grid in ((1, 1), (3, 1))
+    )
+    assert np.abs(alone).max() > 0.1
+    np.testing.assert_allclose(shared, alone, atol=1e-5)
