@@ -232,4 +232,16 @@ def test_workers_do_not_outlive_the_launcher(catch: Catching) -> None:
     run.go_on()
     run.process.wait()
     await_nobody(run.process.pid)
-    published.check_untouched()
+    # They go on for a moment, on a busy machine until they write their parts.
+    published.check_beside()
+
+
+def test_a_killed_launcher_leaves_parts_that_nobody_reads(catch: Catching) -> None:
+    run, published = catch(_writing)
+    run.process.kill()
+    run.process.wait()
+    # Also workers that stand still.
+    await_nobody(run.process.pid)
+    published.check_beside()
+    with pytest.raises(AssertionError):
+        published.check_untouched()

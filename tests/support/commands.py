@@ -250,6 +250,18 @@ class Published:
     def check_untouched(self) -> None:
         """The version is there, current and readable, and nothing is beside it."""
         assert self._all_files() == self._files
+        self._check_readable()
+
+    def check_beside(self) -> None:
+        """The same of what a killed run leaves: beside it may be an incomplete version."""
+        files = self._all_files()
+        assert self._files.items() <= files.items()
+        started = {Path(name).parts[:2] for name in files.keys() - self._files.keys()}
+        assert len(started) <= 1, started
+        assert all(folder == "versions" for folder, _ in started), started
+        self._check_readable()
+
+    def _check_readable(self) -> None:
         assert list_versions(self._storage, self.uri) == self._versions
         assert latest(self._storage, self.uri).version == self.version
         assert np.array_equal(self._read(), self._values)
