@@ -15,7 +15,7 @@ from embertide.kernels import memory, native
 from embertide.kernels.spmm import Epilogue
 from embertide.launch.worker import is_lost_peer
 from embertide.layouts import Loaded
-from embertide.primitives import landing_in_place
+from embertide.primitives import batches
 from embertide.primitives.directory import look_up, look_up_in_place
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.in_place import SPAN_ROWS, WindowRows, shown
@@ -116,7 +116,7 @@ def test_features_are_summed_where_they_were_loaded(grid: tuple[int, int]) -> No
 def _land(exchange: Exchange) -> list[float]:
     """Largest differences of landing in place: as rows, as a tile, and added to what is there."""
     # So that there are several pieces of each kind.
-    landing_in_place.LANDED_ROWS = 3
+    batches.LANDED_ROWS = 3
     world, grid = exchange.channel("world", "test"), exchange.grid
     ranges = RowRanges((0, *range(8, 8 * grid.graph, 8), 8 * grid.graph + 5), grid.feature)
     generator = torch.Generator().manual_seed(3)

@@ -153,7 +153,7 @@ class _Plan:
         row = move.value_bytes * move.width + ID_BYTES * move.copies
         landed = row * size.nodes / size.workers * (1 - 1 / size.workers)
         sent = landed + 8 * peers * rounds
-        self.sums.add("world", "features", move.layer, sent, peers * (rounds + 2 * mean))
+        self.sums.add("world", "features", move.layer, sent, peers * (1 + 2 * mean))
 
     def _convert(self, move: Conversion) -> None:
         """Between tile and rows; scores of ends, which need whole rows too, count likewise."""

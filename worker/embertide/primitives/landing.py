@@ -21,6 +21,7 @@ from embertide.kernels.owners import split_by_owner
 from embertide.kernels.rows import gather_rows, scatter_rows
 from embertide.layouts import Layout, Loaded, Shard
 from embertide.primitives.arriving import Operand, Pick
+from embertide.primitives.batches import Batches
 from embertide.primitives.buffers import Buffers
 from embertide.primitives.exchange import Channel
 from embertide.primitives.pending import Pending
@@ -81,12 +82,12 @@ def land(
             values = as_type(compute(loaded.data[batch]), dtype)
             put_rows(out, channel.staging.upload(loaded.ids[batch]), values)
         return Shard(layout, out, width)
-    scatter = _Scatter(channel, slices, len(bounds) - 1, out)
+    of_all = Batches(channel, slices, rounds, batch_rows, dtype.itemsize)
+    scatter = _Scatter(channel, slices, of_all.sent(ranges, loaded.ids, layout), out)
     for number, batch in enumerate(batches):
         order, counts, rows = split_by_owner(loaded.ids[batch], bounds)
-        scatter.announce(counts)
         result = as_type(compute(loaded.data[batch]), dtype)
-        scatter.post(number, result, *map(channel.staging.upload, (order, rows)))
+        scatter.post(number, counts, result, *map(channel.staging.upload, (order, rows)))
     scatter.finish()
     return Shard(layout, out, width)
 
@@ -119,45 +120,47 @@ def _taken(source: torch.Tensor, index: torch.Tensor, out: torch.Tensor) -> torc
 class _Scatter:
     """Sends each owner its rows and columns of batch after batch; the last one still travels.
 
+    How many rows all batches have is told before the first: told of a batch, it would arrive behind
+    the one before, which the next would wait for.
+
     All methods are collective: every rank must call.
 
     Args:
-        owners: ranges of rows; a partition's rows go to all its M ranks.
+        counts: [batches, workers] rows of ours that each worker gets.
         out: [rows of ours, columns of ours] where received values are put.
     """
 
     def __init__(
-        self, channel: Channel, slices: ColumnSlices, owners: int, out: torch.Tensor
+        self, channel: Channel, slices: ColumnSlices, counts: torch.Tensor, out: torch.Tensor
     ) -> None:
         self._channel, self._slices, self._out = channel, slices, out
-        self._copies = channel.axis.size // owners
         # One batch travels while the next is filled.
         self._sent, self._received = Buffers(2, out), Buffers(2, out)
         self._flying: tuple[Pending, dict[int, tuple[torch.Tensor, torch.Tensor]]] | None = None
-
-    def announce(self, counts: list[int]) -> None:
-        """Begin a batch: tell every rank how many rows of it are its own."""
-        each = torch.tensor([count for count in counts for _ in range(self._copies)])
-        self._counts = counts
-        self._told = each.view(-1, 1)
+        self._told = counts.t().contiguous()
         self._hears = torch.empty_like(self._told)
-        self._hears[self._channel.axis.index] = self._told[self._channel.axis.index]
-        others = self._channel.axis.others()
-        self._sizes = self._channel.start(
+        others = channel.axis.others()
+        self._sizes = channel.start(
             [(i, self._told[i]) for i in others], [(i, self._hears[i]) for i in others]
         )
 
     def post(
-        self, number: int, result: torch.Tensor, order: torch.Tensor, rows: torch.Tensor
+        self,
+        number: int,
+        counts: list[int],
+        result: torch.Tensor,
+        order: torch.Tensor,
+        rows: torch.Tensor,
     ) -> None:
-        """Send the announced batch, and put away the one before.
+        """Send a batch, and put away the one before.
 
         Args:
+            counts: rows of it that each owner has; a partition's go to all its M ranks.
             result: [b, width] of our rows, as loaded.
             order: [b] that orders them by owner.
             rows: [b] the row of each, so ordered, within its owner's range.
         """
-        packed = self._pack(number, result, order, rows)
+        packed = self._pack(number, counts, result, order, rows)
         self._sizes.wait()
         room = self._room(number)
         others = self._channel.axis.others()
@@ -180,25 +183,29 @@ class _Scatter:
         self._flying = None
 
     def _pack(
-        self, number: int, result: torch.Tensor, order: torch.Tensor, rows: torch.Tensor
+        self,
+        number: int,
+        counts: list[int],
+        result: torch.Tensor,
+        order: torch.Tensor,
+        rows: torch.Tensor,
     ) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """Axis index -> (rows, values) that are its own; ourselves included."""
         buffer, at = self._sent.take(number, result.numel()), 0
-        packed = {}
-        ends = accumulate(self._counts)
-        for owner, (count, end) in enumerate(zip(self._counts, ends, strict=True)):
+        packed, copies = {}, self._channel.axis.size // len(counts)
+        for owner, (count, end) in enumerate(zip(counts, accumulate(counts), strict=True)):
             run = slice(end - count, end)
-            for m in range(self._copies):
+            for m in range(copies):
                 part = result[:, slice(*self._slices.bounds(m))]
                 values = buffer[at : at + count * part.shape[1]].view(count, part.shape[1])
                 at += values.numel()
-                packed[owner * self._copies + m] = rows[run], _taken(part, order[run], values)
+                packed[owner * copies + m] = rows[run], _taken(part, order[run], values)
         return packed
 
     def _room(self, number: int) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """Axis index -> (rows, values) to be received of it."""
         others, width = self._channel.axis.others(), self._out.shape[1]
-        counts = [int(self._hears[i, 0]) for i in others]
+        counts = [int(self._hears[i, number]) for i in others]
         numbers = self._out.new_empty(sum(counts), dtype=torch.int64).split(counts)
         values = self._received.take(number, sum(counts) * width).split([c * width for c in counts])
         return {

@@ -21,13 +21,9 @@ from embertide.kernels.memory import empty_as
 from embertide.kernels.rows import gather_rows
 from embertide.kernels.spmm import Epilogue, Factors, reduce_linear
 from embertide.layouts import Layout, Loaded, Shard
+from embertide.primitives.batches import LANDED_ROWS, Batches, few
 from embertide.primitives.exchange import Channel
 from embertide.primitives.in_place import Shown, WindowRows, shown
-
-LANDED_ROWS = 1 << 18
-"""That are found, read and counted at a time."""
-_NUMBER_BYTES = 8
-"""Of a row's number, and of how many rows a batch has for a worker."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +108,9 @@ def rows_at(
 ) -> Iterator[tuple[slice, torch.Tensor]]:
     """Some rows of ours at a time, and the window's row of each."""
     at = 0
-    for some in _few(places):
+    for some in few(places):
         yield slice(at, at + len(some)), window.of_places(some)
         at += len(some)
-
-
-def _few(parts: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """The parts' rows, in order, ``LANDED_ROWS`` at a time."""
-    for part in parts:
-        yield from part.split(LANDED_ROWS)
 
 
 def _gather(
@@ -146,69 +136,3 @@ def _multiply(
         one_each = Block(None, ends[: len(found) + 1], found)
         each = source, weight, Factors(), product.last
         reduce_linear(out[span], one_each, *each, accumulate=added)
-
-
-@dataclass(frozen=True)
-class Batches:
-    """Counts what travels across hosts: in each round a batch of every worker's loaded rows.
-
-    Attributes:
-        channel: of the world axis.
-        slices: of the result's columns; one for whole rows.
-        rounds: of the worker that loaded most.
-        rows: of a batch.
-        value_bytes: of each value of them.
-    """
-
-    channel: Channel
-    slices: ColumnSlices
-    rounds: int
-    rows: int
-    value_bytes: int
-
-    def sent(self, ranges: RowRanges, ids: torch.Tensor, layout: Layout) -> torch.Tensor:
-        """[rounds, workers] rows of ours that each worker gets.
-
-        Args:
-            ids: [n] their nodes, as loaded.
-            layout: in which their owners hold them.
-        """
-        bounds = ranges.workers if layout == "rows" else ranges.partitions
-        owners = len(bounds) - 1
-        found = np.zeros((self.rounds, owners), np.int64)
-        for batch, loaded in zip(found, ids.split(self.rows), strict=False):
-            for some in _few([loaded]):
-                # Those of a bound and beyond; there are few bounds.
-                beyond = [len(some), *(int((some >= bound).sum()) for bound in bounds[1:-1]), 0]
-                batch -= np.diff(beyond)
-        return torch.from_numpy(found).repeat_interleave(self.channel.axis.size // owners, 1)
-
-    def received(self, places: Sequence[torch.Tensor]) -> torch.Tensor:
-        """[rounds, workers] rows of each worker that go to these places.
-
-        Args:
-            places: parts of them, [k, 2] loader and row.
-        """
-        workers = self.channel.axis.size
-        found = np.zeros(self.rounds * workers, np.int64)
-        for some in _few(places):
-            loader, row = some.numpy().T
-            batch = (row // self.rows).astype(np.int64)
-            found += np.bincount(batch * workers + loader, minlength=len(found))
-        return torch.from_numpy(found).view(self.rounds, workers)
-
-    def count(self, sent: torch.Tensor, received: torch.Tensor) -> None:
-        """Count how many rows there are, their numbers, and their values."""
-        channel, others = self.channel, self.channel.axis.others()
-        own = _NUMBER_BYTES + self.value_bytes * self._columns(channel.axis.index)
-        for out, into in zip(sent.tolist(), received.tolist(), strict=True):
-            channel.count([_NUMBER_BYTES] * len(others), _NUMBER_BYTES * len(others))
-            messages = [
-                size
-                for i in others
-                for size in (_NUMBER_BYTES * out[i], self.value_bytes * out[i] * self._columns(i))
-            ]
-            channel.count(messages, own * sum(into[i] for i in others))
-
-    def _columns(self, rank: int) -> int:
-        return self.slices.size(rank % self.slices.count)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from embertide.footprint import FLOAT_BYTES, GraphSize, Size
 from embertide.layouts import Layout
-from embertide.primitives.landing_in_place import LANDED_ROWS
+from embertide.primitives.batches import LANDED_ROWS
 from embertide.primitives.views import EdgeView
 from embertide.spec.grid import GridShape
 from embertide.steps.fuse import runs

@@ -21,12 +21,12 @@ from embertide.kernels.memory import copy_of
 from embertide.layouts import Layout, Loaded
 from embertide.models.whole_rows import moves_of_slices
 from embertide.primitives.arriving import count_groups
+from embertide.primitives.batches import Batches
 from embertide.primitives.directory import look_up, look_up_ascending
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.finding import find_sources
 from embertide.primitives.gemm import count_conversion
 from embertide.primitives.graph import LayerGraph
-from embertide.primitives.landing_in_place import Batches
 from embertide.primitives.out_degrees import count_told
 from embertide.primitives.sources import LoadedHolders, RangeHolders, Sources
 from embertide.primitives.views import EdgeView
