@@ -19,6 +19,7 @@ from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.primitives.transports.network import Network, Transfer
+from embertide.stages import publish
 from embertide.stages.publish import Rows, write_parts
 from embertide.stages.sample import sample_layer
 from embertide.steps import Program, message, row_wise, semantic
@@ -185,13 +186,24 @@ def log_calls(
     return log.calls
 
 
-def deliver_parts(exchange: Exchange, uris: list[str]) -> tuple[str, list[PartDigest]]:
-    """What `write_parts` raised, by its class's name and text, or every part; ``uris`` by rank."""
-    ctx = RunContext(make_job(), exchange, open_storage(None), lambda _event: None)
+def deliver_parts(
+    exchange: Exchange, uris: list[str], counts: Sequence[int] = (3, 3), part_rows: int = 3
+) -> tuple[str, list[PartDigest]]:
+    """What `write_parts` raised, by its class's name and text, or every part.
+
+    Args:
+        uris: of the version, by rank.
+        counts: rows of each rank, of numbers that ascend over all of them; a node's number is its
+            id too.
+        part_rows: rows of a part.
+    """
+    publish.PART_BYTES = part_rows * 2 * 4
+    ctx = RunContext(make_job(), exchange, open_storage(None), lambda _event: None, threads=2)
     try:
-        node = ctx.job.spec.input.nodes[0]
-        rows = Rows(node, "", np.arange(3), torch.ones(3, 2))
-        (parts,) = write_parts(ctx, uris[exchange.grid.rank], [rows])
+        node, rank = ctx.job.spec.input.nodes[0], exchange.grid.rank
+        ids = np.arange(sum(counts[:rank]), sum(counts[: rank + 1]))
+        values = torch.from_numpy(ids).float().unsqueeze(1).expand(-1, 2).contiguous()
+        (parts,) = write_parts(ctx, uris[rank], [Rows(node, "", ids, values)])
     except Exception as error:
         return f"{type(error).__name__}: {error}", []
     return "", parts

@@ -8,10 +8,13 @@ readers see the previous version, whatever happens here.
 from __future__ import annotations
 
 import platform
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import torch
 import torch.distributed as dist
@@ -22,20 +25,25 @@ from embertide.errors import EmbertideError, OutputError
 from embertide.kernels.ids import Ids
 from embertide.planning.order import WorkOrder
 from embertide.readers.feature_schema import FeatureSchema
+from embertide.readers.pool import map_splits
 from embertide.spec.nodes import NodeInput
 from embertide.spec.run_digest import run_digest
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.manifest import together
-from embertide.versions.parts import PartDigest, PartWriter
+from embertide.versions.parts import PartDigest, PartDtype, PartWriter
 from embertide.versions.publish import publish
 
+PART_BYTES = 128 << 20
+"""Of a worker's rows, about, in one part: a part is hashed by one thread."""
+_MOST_AT_ONCE = 4
+"""Parts that are written together: as many threads hash more than disks take."""
 _BATCH_VALUES = 1 << 20
 
 
 class PeerFailed(dist.DistError):
-    """Another rank could not write its part."""
+    """Another rank could not write its parts."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,10 @@ class Rows:
         """D', the length of an embedding."""
         return self.embeddings.shape[1]
 
-    @property
-    def part(self) -> str:
-        """What the names of its parts begin with, within the version."""
-        return f"{self.folder}/part" if self.folder else "part"
+    def part(self, rank: int, number: int, count: int) -> str:
+        """The name, within the version, of a worker's part of so many."""
+        name = f"part-{rank:05d}" if count == 1 else f"part-{rank:05d}-{number:05d}"
+        return f"{self.folder}/{name}" if self.folder else name
 
     @property
     def described(self) -> str:
@@ -71,14 +79,14 @@ class Rows:
 
 
 def write_parts(ctx: RunContext, uri: str, types: Sequence[Rows]) -> list[list[PartDigest]]:
-    """Write our part of each type; for each type the digests of all ranks' parts, in rank order.
+    """Write our rows of each type; for each type the digests of all ranks' parts, in rank order.
 
     An error of ours counts only if no rank is lost: when a worker dies, its pod removes the
     unfinished version, and the ranks that still write find their parts gone. They report the
     lost rank, not the missing part. Collective: every rank must call.
 
     Raises:
-        OutputError, StorageError: our part could not be written, see :func:`write_part`.
+        OutputError, StorageError: a part of ours could not be written, see :func:`write_rows`.
         PeerFailed: another rank's could not.
     """
     failed: EmbertideError | None = None
@@ -88,8 +96,8 @@ def write_parts(ctx: RunContext, uri: str, types: Sequence[Rows]) -> list[list[P
         for rows in types:
             _refuse_non_finite(ctx, rows)
         shares = ctx.parts([rows.embeddings.numel() for rows in types])
-        written = [write_part(share, uri, rows) for share, rows in zip(shares, types, strict=True)]
-        own = {"parts": [asdict(part) for part in written]}
+        written = [write_rows(share, uri, rows) for share, rows in zip(shares, types, strict=True)]
+        own = {"parts": [[asdict(part) for part in parts] for parts in written]}
         ctx.delivered()
     except EmbertideError as error:
         own, failed = {"error": str(error)}, error
@@ -97,17 +105,21 @@ def write_parts(ctx: RunContext, uri: str, types: Sequence[Rows]) -> list[list[P
     if failed is not None:
         raise failed
     by_rank = [_parts_of(rank, told) for rank, told in enumerate(found)]
-    return [list(parts) for parts in zip(*by_rank, strict=True)]
+    return [list(chain.from_iterable(of_type)) for of_type in zip(*by_rank, strict=True)]
 
 
-def _parts_of(rank: int, told: dict[str, Any]) -> list[PartDigest]:
+def _parts_of(rank: int, told: dict[str, Any]) -> list[list[PartDigest]]:
     if "error" in told:
         raise PeerFailed(f"worker {rank}: {told['error']}")
-    return [PartDigest(**part) for part in told["parts"]]
+    return [[PartDigest(**part) for part in parts] for parts in told["parts"]]
 
 
-def write_part(ctx: RunContext, uri: str, of: Rows) -> PartDigest:
-    """Write and verify our rows of a type; every rank writes one part.
+def write_rows(ctx: RunContext, uri: str, of: Rows) -> list[PartDigest]:
+    """Write and verify our rows of a type, in parts of about ``PART_BYTES``.
+
+    To local files as many at once as there are threads: each is hashed by one, which takes longer
+    than the disk. A store that is far away takes one after the other, and so does what comes from a
+    GPU, through buffers that are there once.
 
     Args:
         uri: of the version.
@@ -115,27 +127,57 @@ def write_part(ctx: RunContext, uri: str, of: Rows) -> PartDigest:
     Raises:
         OutputError: not writable, or not as written.
     """
-    output, ids, embeddings = ctx.job.spec.output, of.ids, of.embeddings
-    rows, width = embeddings.shape
-    writer = PartWriter(
-        ctx.storage,
-        uri=f"{uri}/{of.part}-{ctx.grid.rank:05d}",
-        format=output.format,
-        dtype=output.dtype,
-        ids_kind="string" if of.node.ids == "string" else "int64",
-        width=width,
-        rows=rows,
-    )
-    step = max(1, _BATCH_VALUES // width)
-    with writer:
-        batches = ctx.exchange.staging.batches(embeddings, step)
-        for at, batch in zip(range(0, rows, step), batches, strict=True):
-            writer.write(ids[at : at + step], batch.numpy())
-            ctx.work.add("publish", rows=len(batch))
-            ctx.progress("publish", 0.8 * at / rows)
-    writer.verify()
-    ctx.progress("publish", 0.9)
-    return writer.digest.within(of.folder)
+    writing = _Writing(ctx, uri, of)
+    together = uri.startswith("file://") and ctx.device.type == "cpu"
+    at_once = min(ctx.threads, _MOST_AT_ONCE) if together else 1
+    return map_splits(writing.parts, writing.write, at_once)
+
+
+class _Writing:
+    """Our rows of a type on their way into parts; several threads write, a part each.
+
+    Attributes:
+        parts: the name of each without extension, its first row, and the one behind its last.
+    """
+
+    def __init__(self, ctx: RunContext, uri: str, of: Rows) -> None:
+        self._ctx, self._uri, self._of = ctx, uri, of
+        self._rows, width = of.embeddings.shape
+        self._dtype: PartDtype = ctx.job.spec.output.dtype
+        count = max(1, -(-self._rows * width * np.dtype(self._dtype).itemsize // PART_BYTES))
+        bounds = [self._rows * number // count for number in range(count + 1)]
+        names = [of.part(ctx.grid.rank, number, count) for number in range(count)]
+        self.parts = list(zip(names, bounds, bounds[1:], strict=False))
+        self._done, self._counting = 0, threading.Lock()
+
+    def write(self, part: tuple[str, int, int]) -> PartDigest:
+        """Write one, and read it back."""
+        name, first, last = part
+        ids, embeddings = self._of.ids[first:last], self._of.embeddings[first:last]
+        rows, width = embeddings.shape
+        writer = PartWriter(
+            self._ctx.storage,
+            uri=f"{self._uri}/{name}",
+            format=self._ctx.job.spec.output.format,
+            dtype=self._dtype,
+            ids_kind="string" if self._of.node.ids == "string" else "int64",
+            width=width,
+            rows=rows,
+        )
+        step = max(1, _BATCH_VALUES // width)
+        with writer:
+            batches = self._ctx.exchange.staging.batches(embeddings, step)
+            for at, batch in zip(range(0, rows, step), batches, strict=True):
+                writer.write(ids[at : at + step], batch.numpy())
+                self._progress(len(batch))
+        writer.verify()
+        return writer.digest.within(self._of.folder)
+
+    def _progress(self, rows: int) -> None:
+        with self._counting:
+            self._done += rows
+            self._ctx.work.add("publish", rows=rows)
+            self._ctx.progress("publish", 0.9 * self._done / self._rows)
 
 
 def _refuse_non_finite(ctx: RunContext, of: Rows) -> None:

@@ -1,4 +1,4 @@
-"""Parts, the files of a published version: each worker streams its rows into one and verifies it.
+"""Parts, the files of a published version: workers stream rows into them and verify them.
 
 Sizes and checksums are taken from the bytes as they are written, so that reading them back
 finds whatever the network or the store has changed.
