@@ -19,12 +19,12 @@ from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.primitives.transports.network import Network, Transfer
-from embertide.stages import publish
 from embertide.stages.publish import Rows, write_parts
 from embertide.stages.sample import sample_layer
 from embertide.steps import Program, message, row_wise, semantic
 from embertide.storage.opening import open_storage
 from embertide.telemetry.recorder import Label, NullRecorder
+from embertide.versions import parts as part_files
 from embertide.versions.parts import PartDigest
 from tests.support.world import Graph, Rank, make_features, make_job
 
@@ -197,7 +197,7 @@ def deliver_parts(
             id too.
         part_rows: rows of a part.
     """
-    publish.PART_BYTES = part_rows * 2 * 4
+    part_files.PART_BYTES = part_rows * 2 * 4
     ctx = RunContext(make_job(), exchange, open_storage(None), lambda _event: None, threads=2)
     try:
         node, rank = ctx.job.spec.input.nodes[0], exchange.grid.rank

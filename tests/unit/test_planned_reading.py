@@ -125,3 +125,25 @@ def test_what_an_upload_holds_of_a_part_is_planned(tmp_path: Path) -> None:
     client = 20
     assert more(8) == client + 8
     assert more(100) == client + 24
+
+
+def test_parts_that_are_written_at_once_are_planned(tmp_path: Path) -> None:
+    job, storage = load_manifest(Path(SmallJob.make(tmp_path).manifest)), open_storage(None)
+    program = read_model(storage, job.spec.model.uri)
+    graph = plan_graph(job, list_inputs(storage, job), program, GridShape(), in_place=True)
+    (name,), (result,) = graph.types, program.results.values()
+
+    def planned(mib: int, threads: int, **store: bool) -> int:
+        nodes = mib * MIB // (4 * program.widths[result])
+        given = replace(graph, size=replace(graph.size, nodes={name: nodes}))
+        stages = planned_memory(given, program, None, threads=threads, **store)
+        return round(stages["publish"] / MIB)
+
+    # From two threads on, what their reading leaves is the same; a part has 128 MiB at most.
+    assert planned(1024, 3) - planned(1024, 2) == 18
+    assert planned(1024, 9) - planned(1024, 2) == 2 * 18
+    assert planned(256, 9) == planned(256, 2)
+    # The second thread's buffer for reading stays, too.
+    assert planned(256, 2) - planned(256, 1) == 18 + 18
+    assert planned(128, 2) - planned(128, 1) == 18
+    assert planned(1024, 9, uploads=True) == planned(1024, 2, uploads=True)

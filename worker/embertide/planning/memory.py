@@ -22,6 +22,7 @@ from embertide.planning.layer_memory import layers_bytes, partition_bytes
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_afar, coming_from_afar, held_afar, readers
 from embertide.steps.program import Program
+from embertide.versions.parts import MOST_WRITERS, count_parts
 
 _STAGED = ("csr", "infer", "publish")
 """Stages from which on tensors are copied to a GPU, or from it."""
@@ -88,12 +89,10 @@ def planned_memory(
         partitions = sum(partition_bytes(one, size) for one, size in relations(graph))
         gathering = sum(of_type.values for of_type in inputs) + csrs + partitions + layers.counting
     kept = own + sum(0.0 if of_type.placed else of_type.dense for of_type in inputs)
-    results = sum(
-        graph.size.of_type(name).tensor(program.widths[result])
-        for name, result in program.results.items()
-    )
+    results = _results(graph, program)
     buffering = min(threads, _BUFFERING_THREADS)
     writing = _THREAD_BYTES + _uploading(graph, program) if uploads else 0.0
+    writers = 1 if uploads or gpu else min(threads, MOST_WRITERS, count_parts(max(results)))
     buffers, left = buffering * _THREAD_BYTES, (buffering - 1) * _THREAD_BYTES
     # Readers of what is far away have given their buffers back.
     kept_by_readers = left if _is_afar(graph) else buffers
@@ -102,7 +101,10 @@ def planned_memory(
         "ingest": loaded + ingesting(graph, threads, buffers),
         "csr": loaded + max(sorting(graph), csrs) + max(own, _locating(graph)) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
-        "publish": own + (0.0 if gpu else results) + max(float(kept_by_readers), writing),
+        "publish": own
+        + (0.0 if gpu else sum(results))
+        + max(float(kept_by_readers), writing)
+        + (writers - 1) * _THREAD_BYTES,
     }
     if gpu:
         stages |= {name: stages[name] + PINNED_BYTES for name in _STAGED}
@@ -194,11 +196,15 @@ def _loading(held: list[_TypeBytes]) -> float:
 
 def _uploading(graph: PlannedGraph, program: Program) -> float:
     """Bytes of the largest part that are on their way to a store, or back to be verified."""
-    parts = [
+    return min(float(_UPLOADED_BYTES), max(_results(graph, program)))
+
+
+def _results(graph: PlannedGraph, program: Program) -> list[float]:
+    """Bytes of each type's embeddings."""
+    return [
         graph.size.of_type(name).tensor(program.widths[result])
         for name, result in program.results.items()
     ]
-    return min(float(_UPLOADED_BYTES), max(parts))
 
 
 def _is_afar(graph: PlannedGraph) -> bool:

@@ -32,13 +32,9 @@ from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
 from embertide.versions.manifest import together
-from embertide.versions.parts import PartDigest, PartDtype, PartWriter
+from embertide.versions.parts import MOST_WRITERS, PartDigest, PartDtype, PartWriter, count_parts
 from embertide.versions.publish import publish
 
-PART_BYTES = 128 << 20
-"""Of a worker's rows, about, in one part: a part is hashed by one thread."""
-_MOST_AT_ONCE = 4
-"""Parts that are written together: as many threads hash more than disks take."""
 _BATCH_VALUES = 1 << 20
 
 
@@ -115,7 +111,7 @@ def _parts_of(rank: int, told: dict[str, Any]) -> list[list[PartDigest]]:
 
 
 def write_rows(ctx: RunContext, uri: str, of: Rows) -> list[PartDigest]:
-    """Write and verify our rows of a type, in parts of about ``PART_BYTES``.
+    """Write and verify our rows of a type, in as many parts as :func:`count_parts` says.
 
     To local files as many at once as there are threads: each is hashed by one, which takes longer
     than the disk. A store that is far away takes one after the other, and so does what comes from a
@@ -129,7 +125,7 @@ def write_rows(ctx: RunContext, uri: str, of: Rows) -> list[PartDigest]:
     """
     writing = _Writing(ctx, uri, of)
     together = uri.startswith("file://") and ctx.device.type == "cpu"
-    at_once = min(ctx.threads, _MOST_AT_ONCE) if together else 1
+    at_once = min(ctx.threads, MOST_WRITERS) if together else 1
     return map_splits(writing.parts, writing.write, at_once)
 
 
@@ -144,7 +140,7 @@ class _Writing:
         self._ctx, self._uri, self._of = ctx, uri, of
         self._rows, width = of.embeddings.shape
         self._dtype: PartDtype = ctx.job.spec.output.dtype
-        count = max(1, -(-self._rows * width * np.dtype(self._dtype).itemsize // PART_BYTES))
+        count = count_parts(self._rows * width * np.dtype(self._dtype).itemsize)
         bounds = [self._rows * number // count for number in range(count + 1)]
         names = [of.part(ctx.grid.rank, number, count) for number in range(count)]
         self.parts = list(zip(names, bounds, bounds[1:], strict=False))

@@ -14,6 +14,7 @@ A version of several node types has a folder for each, such as ``item/part-00000
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -34,8 +35,17 @@ PartIds = Literal["int64", "string"]
 Ids = npt.NDArray[np.int64] | Any
 """``np.int64 [n]``, or a ``pa.LargeStringArray`` of n strings."""
 
+PART_BYTES = 128 << 20
+"""Of values in a part, at most: a part is hashed by one thread."""
+MOST_WRITERS = 4
+"""Parts that a worker writes to local files at once, at most: more hash faster than disks write."""
 _READ_BYTES = 256 << 10
 """Of a part that is read back: it stays in the processor's cache until it is hashed."""
+
+
+def count_parts(size_bytes: float) -> int:
+    """How many parts there are of a worker's rows whose values take so many bytes."""
+    return max(1, math.ceil(size_bytes / PART_BYTES))
 
 
 @dataclass(frozen=True)
