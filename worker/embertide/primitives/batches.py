@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from embertide.grid import ColumnSlices, RowRanges
+from embertide.kernels.owners import split_by_owner
 from embertide.layouts import Layout
 from embertide.primitives.exchange import Channel
 
@@ -54,9 +55,7 @@ class Batches:
         found = np.zeros((self.rounds, owners), np.int64)
         for batch, loaded in zip(found, ids.split(self.rows), strict=False):
             for some in few([loaded]):
-                # Those of a bound and beyond; there are few bounds.
-                beyond = [len(some), *(int((some >= bound).sum()) for bound in bounds[1:-1]), 0]
-                batch -= np.diff(beyond)
+                batch += split_by_owner(some, bounds)[1]
         return torch.from_numpy(found).repeat_interleave(self.channel.axis.size // owners, 1)
 
     def received(self, places: Sequence[torch.Tensor]) -> torch.Tensor:
