@@ -83,11 +83,12 @@ def land(
             put_rows(out, channel.staging.upload(loaded.ids[batch]), values)
         return Shard(layout, out, width)
     of_all = Batches(channel, slices, rounds, batch_rows, dtype.itemsize)
-    scatter = _Scatter(channel, slices, of_all.sent(ranges, loaded.ids, layout), out)
+    copies = channel.axis.size // (len(bounds) - 1)
+    scatter = _Scatter(channel, slices, copies, of_all.sent(ranges, loaded.ids, layout), out)
     for number, batch in enumerate(batches):
-        order, counts, rows = split_by_owner(loaded.ids[batch], bounds)
+        order, _, rows = split_by_owner(loaded.ids[batch], bounds)
         result = as_type(compute(loaded.data[batch]), dtype)
-        scatter.post(number, counts, result, *map(channel.staging.upload, (order, rows)))
+        scatter.post(number, result, *map(channel.staging.upload, (order, rows)))
     scatter.finish()
     return Shard(layout, out, width)
 
@@ -126,14 +127,20 @@ class _Scatter:
     All methods are collective: every rank must call.
 
     Args:
+        copies: workers that get a row: all M of a partition, or one.
         counts: [batches, workers] rows of ours that each worker gets.
         out: [rows of ours, columns of ours] where received values are put.
     """
 
     def __init__(
-        self, channel: Channel, slices: ColumnSlices, counts: torch.Tensor, out: torch.Tensor
+        self,
+        channel: Channel,
+        slices: ColumnSlices,
+        copies: int,
+        counts: torch.Tensor,
+        out: torch.Tensor,
     ) -> None:
-        self._channel, self._slices, self._out = channel, slices, out
+        self._channel, self._slices, self._copies, self._out = channel, slices, copies, out
         # One batch travels while the next is filled.
         self._sent, self._received = Buffers(2, out), Buffers(2, out)
         self._flying: tuple[Pending, dict[int, tuple[torch.Tensor, torch.Tensor]]] | None = None
@@ -145,22 +152,16 @@ class _Scatter:
         )
 
     def post(
-        self,
-        number: int,
-        counts: list[int],
-        result: torch.Tensor,
-        order: torch.Tensor,
-        rows: torch.Tensor,
+        self, number: int, result: torch.Tensor, order: torch.Tensor, rows: torch.Tensor
     ) -> None:
         """Send a batch, and put away the one before.
 
         Args:
-            counts: rows of it that each owner has; a partition's go to all its M ranks.
             result: [b, width] of our rows, as loaded.
             order: [b] that orders them by owner.
             rows: [b] the row of each, so ordered, within its owner's range.
         """
-        packed = self._pack(number, counts, result, order, rows)
+        packed = self._pack(number, result, order, rows)
         self._sizes.wait()
         room = self._room(number)
         others = self._channel.axis.others()
@@ -183,23 +184,18 @@ class _Scatter:
         self._flying = None
 
     def _pack(
-        self,
-        number: int,
-        counts: list[int],
-        result: torch.Tensor,
-        order: torch.Tensor,
-        rows: torch.Tensor,
+        self, number: int, result: torch.Tensor, order: torch.Tensor, rows: torch.Tensor
     ) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
         """Axis index -> (rows, values) that are its own; ourselves included."""
         buffer, at = self._sent.take(number, result.numel()), 0
-        packed, copies = {}, self._channel.axis.size // len(counts)
+        packed, counts = {}, self._told[:: self._copies, number].tolist()
         for owner, (count, end) in enumerate(zip(counts, accumulate(counts), strict=True)):
             run = slice(end - count, end)
-            for m in range(copies):
+            for m in range(self._copies):
                 part = result[:, slice(*self._slices.bounds(m))]
                 values = buffer[at : at + count * part.shape[1]].view(count, part.shape[1])
                 at += values.numel()
-                packed[owner * copies + m] = rows[run], _taken(part, order[run], values)
+                packed[owner * self._copies + m] = rows[run], _taken(part, order[run], values)
         return packed
 
     def _room(self, number: int) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
