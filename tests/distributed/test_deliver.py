@@ -10,7 +10,7 @@ import pytest
 from embertide.storage.opening import open_storage
 from embertide.versions.reading import read_part
 from tests.support.ranks import on_grid
-from tests.support.tasks import deliver_parts
+from tests.support.tasks import deliver_parts, write_at_once
 
 pytestmark = pytest.mark.distributed
 
@@ -55,3 +55,8 @@ def test_one_of_several_parts_that_cannot_be_written_is_named(tmp_path: Path) ->
     assert failure.startswith(
         f"OutputError: file://{version}/part-00000-00002.parquet cannot be written"
     )
+
+
+def test_threads_write_parts_at_once(tmp_path: Path) -> None:
+    assert on_grid(1, 1, write_at_once, f"file://{tmp_path}/two", 2) == [True]
+    assert on_grid(1, 1, write_at_once, f"file://{tmp_path}/one", 1) == [False]

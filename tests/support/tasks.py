@@ -5,7 +5,9 @@ from __future__ import annotations
 import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,7 @@ from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.primitives.transports.network import Network, Transfer
+from embertide.stages import publish
 from embertide.stages.publish import Rows, write_parts
 from embertide.stages.sample import sample_layer
 from embertide.steps import Program, message, row_wise, semantic
@@ -207,6 +210,27 @@ def deliver_parts(
     except Exception as error:
         return f"{type(error).__name__}: {error}", []
     return "", parts
+
+
+def write_at_once(exchange: Exchange, uri: str, threads: int) -> bool:
+    """Whether two parts of our rows are under way at the same time."""
+    met = Barrier(2)
+
+    class Meeting(part_files.PartWriter):
+        """A part that waits for another one before it is written."""
+
+        def __enter__(self) -> Self:
+            with suppress(BrokenBarrierError):
+                # One thread alone would wait in vain.
+                met.wait(60.0 if threads > 1 else 0.2)
+            return super().__enter__()
+
+    part_files.PART_BYTES, publish.PartWriter = 3 * 2 * 4, Meeting
+    storage = open_storage(None)
+    ctx = RunContext(make_job(), exchange, storage, lambda _event: None, threads=threads)
+    rows = Rows(ctx.job.spec.input.nodes[0], "", np.arange(6), torch.ones(6, 2))
+    assert len(publish.write_rows(ctx, uri, rows)) == 2
+    return not met.broken
 
 
 def map_ids(

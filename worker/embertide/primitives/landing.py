@@ -86,6 +86,7 @@ def land(
     copies = channel.axis.size // (len(bounds) - 1)
     scatter = _Scatter(channel, slices, copies, of_all.sent(ranges, loaded.ids, layout), out)
     for number, batch in enumerate(batches):
+        # Once more, since order and rows of all batches would take 16 bytes for each row.
         order, _, rows = split_by_owner(loaded.ids[batch], bounds)
         result = as_type(compute(loaded.data[batch]), dtype)
         scatter.post(number, result, *map(channel.staging.upload, (order, rows)))
