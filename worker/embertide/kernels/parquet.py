@@ -72,11 +72,17 @@ def stored(kind: Any, chunk: Any, column: Any) -> Stored | None:
         or column.max_definition_level > 1
     ):
         return None
-    offset = chunk.data_page_offset
-    if chunk.dictionary_page_offset:
-        offset = min(offset, chunk.dictionary_page_offset)
+    first, last = where_stored(chunk)
     levels = column.max_definition_level == 1
-    return Stored(kind, offset, chunk.total_compressed_size, chunk.compression == "SNAPPY", levels)
+    return Stored(kind, first, last - first, chunk.compression == "SNAPPY", levels)
+
+
+def where_stored(chunk: Any) -> tuple[int, int]:
+    """The first byte of a column chunk, and the one behind its last."""
+    first = chunk.data_page_offset
+    if chunk.dictionary_page_offset:
+        first = min(first, chunk.dictionary_page_offset)
+    return first, first + chunk.total_compressed_size
 
 
 class ColumnChunk:

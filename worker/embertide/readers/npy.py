@@ -22,7 +22,7 @@ from embertide.kernels.arrow import to_arrow
 from embertide.readers.columns import Column
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.where import Where
-from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
 
 _HEADER_BYTES = 1 << 16
 _DTYPE_KINDS = {"integer": "iu", "text": "US", "id": "iuUS", "number": "iufb"}
@@ -49,6 +49,17 @@ class Header:
         """Length of the second dimension (1 for a plain list of values)."""
         return self.shape[1] if len(self.shape) > 1 else 1
 
+    def spans(self, start: int, stop: int) -> list[Span]:
+        """Where the rows ``[start, stop)`` are in the object: by columns, if those lie together."""
+        item, width = self.dtype.itemsize, self.width
+        if not self.fortran:
+            bounds = [(start * width, stop * width)]
+        else:
+            bounds = [
+                (self.rows * column + start, self.rows * column + stop) for column in range(width)
+            ]
+        return [(self.offset + first * item, self.offset + last * item) for first, last in bounds]
+
 
 def read_header(storage: Storage, info: ObjectInfo) -> Header:
     """The header, checked against the object's size; InputError when the two disagree."""
@@ -56,15 +67,18 @@ def read_header(storage: Storage, info: ObjectInfo) -> Header:
 
 
 @contextmanager
-def npy_file(storage: Storage, info: ObjectInfo, start: int) -> Iterator[tuple[Any, Header]]:
-    """An open array, of which rows from ``start`` on are read, and its header.
+def npy_file(storage: Storage, split: Split) -> Iterator[tuple[Any, Header]]:
+    """An open array, of which a split's rows are read, and its header.
 
-    The first rows are beside the header, so that both come with one request.
+    The first rows of a small one are beside the header, so that both come with one request.
     """
-    with storage.open(info.uri, info) as file:
-        if start > 0:
-            yield file, read_header(storage, info)
-        else:
+    info = split.info
+    if split.start > 0 or info.size > BLOCK_BYTES:
+        header = read_header(storage, info)
+        with storage.open(info.uri, info, header.spans(split.start, split.stop)) as file:
+            yield file, header
+    else:
+        with storage.open(info.uri, info) as file:
             yield file, _parse_header(info, file.read(min(_HEADER_BYTES, info.size)))
 
 
@@ -151,7 +165,7 @@ def read_npy(
     storage: Storage, columns: Sequence[Column], split: Split, batch_rows: int
 ) -> Iterator[tuple[list[Any], Where]]:
     """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long."""
-    with npy_file(storage, split.info, split.start) as (file, header):
+    with npy_file(storage, split) as (file, header):
         check_columns(split.uri, header, columns)
         for rows, where in rows_of(file, header, split, batch_rows):
             yield [_to_arrow(rows[:, int(c.name)], c, where) for c in columns], where
@@ -170,7 +184,7 @@ def read_rows(
     storage: Storage, info: ObjectInfo, header: Header, start: int, stop: int, batch_rows: int
 ) -> Iterator[tuple[npt.NDArray[Any], Where]]:
     """Rows ``[start, stop)`` as arrays ``[n, width]`` with n <= ``batch_rows``."""
-    with storage.open(info.uri, info) as file:
+    with storage.open(info.uri, info, header.spans(start, stop)) as file:
         yield from rows_of(file, header, Split.of(info, start, stop, 0), batch_rows)
 
 

@@ -99,7 +99,7 @@ def read_npy_features(
     storage: Storage, ids: IdKind, split: Split, width: int, batch_rows: int, count: int | None
 ) -> Iterator[tuple[Ids, npt.NDArray[Any], Where]]:
     """Batches of (ids, values ``[n, width]`` of the array's type, where) of a split, in order."""
-    with npy_file(storage, split.info, split.start) as (file, header):
+    with npy_file(storage, split) as (file, header):
         _check_values(split.uri, header)
         if header.width != width:
             raise InputError(

@@ -14,11 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from embertide.errors import InputError
-from embertide.kernels.parquet import ColumnChunk, NotDecoded, Stored, stored
+from embertide.kernels.parquet import ColumnChunk, NotDecoded, Stored, stored, where_stored
 from embertide.readers.columns import Column, check_type, listed
 from embertide.readers.splits import Split
 from embertide.readers.where import Where
-from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
+
+_FOOTER_BYTES = 64 << 10
+"""Of an object's end, which says where its columns are, if it is not longer."""
+_GAP_BYTES = 1 << 20
+"""Between columns that are read: it takes no longer than another request."""
 
 CheckNames = Callable[[str, Sequence[str]], None]
 
@@ -30,24 +35,55 @@ too: their bytes are copied faster to where others just were than to fresh pages
 
 
 @contextmanager
-def parquet_file(
-    storage: Storage, info: ObjectInfo, columns: Sequence[Column], buffer_bytes: int = 0
-) -> Iterator[Any]:
+def parquet_file(storage: Storage, info: ObjectInfo, columns: Sequence[Column]) -> Iterator[Any]:
     """An open ``pq.ParquetFile`` whose schema has ``columns`` with fitting types."""
-    with opened_parquet(storage, info, columns, buffer_bytes) as (file, _raw):
+    with _opened(storage, info, columns, [], 0) as (file, _raw):
         yield file
 
 
 @contextmanager
-def opened_parquet(
-    storage: Storage, info: ObjectInfo, columns: Sequence[Column], buffer_bytes: int
+def _opened(
+    storage: Storage,
+    info: ObjectInfo,
+    columns: Sequence[Column],
+    row_groups: Sequence[int],
+    buffer_bytes: int,
 ) -> Iterator[tuple[Any, Any]]:
-    """As :func:`parquet_file`, and the open object itself."""
-    with storage.open(info.uri, info) as raw, _readable(info.uri):
-        source = pa.PythonFile(raw, mode="r")
-        file = pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_bytes)
-        _check_schema(info.uri, file.schema_arrow, columns)
-        yield file, raw
+    """As :func:`parquet_file`, and the open object itself, of which row groups are read."""
+    metadata, spans = None, []
+    with _readable(info.uri):
+        if info.size > BLOCK_BYTES and not info.uri.startswith("file://"):
+            metadata = _read_metadata(storage, info)
+            spans = _spans(metadata, _leaf_columns(metadata, columns), row_groups)
+        with storage.open(info.uri, info, spans) as raw:
+            source = pa.PythonFile(raw, mode="r")
+            file = pq.ParquetFile(
+                source, metadata=metadata, pre_buffer=False, buffer_size=buffer_bytes
+            )
+            _check_schema(info.uri, file.schema_arrow, columns)
+            yield file, raw
+
+
+def _read_metadata(storage: Storage, info: ObjectInfo) -> Any:
+    """What the end of an object says of its columns, without the block of it that is there."""
+    end = storage.read_range(info.uri, info.size - _FOOTER_BYTES, _FOOTER_BYTES)
+    needed = int.from_bytes(end[-8:-4], "little") + 8
+    if len(end) < needed <= info.size:
+        end = storage.read_range(info.uri, info.size - needed, needed)
+    return pq.read_metadata(pa.BufferReader(end))
+
+
+def _spans(metadata: Any, leaves: Sequence[int], row_groups: Sequence[int]) -> list[Span]:
+    """Where some columns of some row groups are, together with small gaps between them."""
+    groups = [metadata.row_group(number) for number in row_groups]
+    found: list[Span] = []
+    for first, last in sorted(
+        where_stored(group.column(leaf)) for group in groups for leaf in leaves
+    ):
+        if found and first - found[-1][1] <= _GAP_BYTES:
+            first, last = found[-1][0], max(found.pop()[1], last)
+        found.append((first, last))
+    return found
 
 
 @contextmanager
@@ -124,7 +160,8 @@ def read_parquet(
     where = Where(split.uri, split.start)
     local = split.uri.startswith("file://")
     buffer_bytes = BUFFER_BYTES if local or split.size > UNBUFFERED_BYTES else 0
-    with opened_parquet(storage, split.info, columns, buffer_bytes) as (file, raw):
+    row_groups = list(split.row_groups or ())
+    with _opened(storage, split.info, columns, row_groups, buffer_bytes) as (file, raw):
         groups = _stored_groups(file, names, split) if local else None
         if groups is not None:
             try:
@@ -136,7 +173,7 @@ def read_parquet(
                 pass
         batches = file.iter_batches(
             batch_rows,
-            row_groups=list(split.row_groups or ()),
+            row_groups=row_groups,
             columns=list(dict.fromkeys(names)),
             use_threads=False,
         )

@@ -21,10 +21,12 @@ from embertide.readers.splits import Split, split_ranges
 from embertide.readers.text_errors import BadLines, is_whole, line_of_row, split_fields
 from embertide.readers.text_lines import (
     BLOCK_BYTES,
+    FIRST_LINE,
     TO_THE_END,
     codec_of,
     first_line,
     line_blocks,
+    span_of_lines,
     text_file,
 )
 from embertide.readers.where import Where
@@ -81,7 +83,7 @@ def read_layout(
     storage: Storage, info: ObjectInfo, columns: Sequence[Column], dialect: Dialect
 ) -> Layout:
     """Find the wanted columns in the first line; InputError names the columns there are."""
-    with text_file(storage, info) as file:
+    with text_file(storage, info, [FIRST_LINE]) as file:
         line = first_line(file, info.uri)
     for magic, name in _OTHER_FORMATS.items():
         if line.startswith(magic):
@@ -141,7 +143,7 @@ def read_text(
     info = split.info
     layout = read_layout(storage, info, columns, dialect)
     stop = split.stop if codec_of(split.uri) is None else TO_THE_END
-    with text_file(storage, info) as file:
+    with text_file(storage, info, [span_of_lines(split.start, split.stop)]) as file:
         for offset, block in line_blocks(file, split.uri, split.start, stop, BLOCK_BYTES):
             if offset == 0:
                 offset, block = layout.skip, block[layout.skip :]

@@ -6,14 +6,14 @@ reading it, and still every line is read exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from embertide.errors import InputError
-from embertide.storage.protocol import ObjectInfo, Storage
+from embertide.storage.protocol import ObjectInfo, Span, Storage
 
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 BLOCK_BYTES = 4 << 20
@@ -23,6 +23,8 @@ TO_THE_END = 1 << 62
 _SCAN_BYTES = 1 << 20
 _BEYOND_BYTES = 4096
 """Read past the end of a range to find the end of its last line."""
+FIRST_LINE: Span = (0, _BEYOND_BYTES)
+"""What of an object is read for its first line, if that is not longer."""
 
 
 class Bytes(Protocol):
@@ -41,10 +43,14 @@ def codec_of(uri: str) -> str | None:
 
 
 @contextmanager
-def text_file(storage: Storage, info: ObjectInfo) -> Iterator[Any]:
-    """The object's (decompressed) bytes; InputError when they are not what the name says."""
+def text_file(storage: Storage, info: ObjectInfo, spans: Sequence[Span] = ()) -> Iterator[Any]:
+    """The object's (decompressed) bytes; InputError when they are not what the name says.
+
+    Args:
+        spans: what of a plain object will be read; none: all.
+    """
     codec = codec_of(info.uri)
-    with storage.open(info.uri, info) as raw:
+    with storage.open(info.uri, info, spans if codec is None else ()) as raw:
         if codec is None:
             yield raw
             return
@@ -55,6 +61,11 @@ def text_file(storage: Storage, info: ObjectInfo) -> Iterator[Any]:
                 f"{info.uri} cannot be decompressed as {codec} ({error}): it is truncated or "
                 "damaged, or its name ends in a suffix it should not have"
             ) from error
+
+
+def span_of_lines(start: int, stop: int) -> Span:
+    """What :func:`line_blocks` reads of an object, if the last line is not long."""
+    return max(0, start - 1), stop + _BEYOND_BYTES
 
 
 def line_blocks(

@@ -10,7 +10,7 @@ import io
 import os
 import secrets
 import stat as modes
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 from embertide.errors import InputError, ObjectMissing, StorageError
 from embertide.storage.file_lock import locked
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
-from embertide.storage.protocol import ObjectInfo
+from embertide.storage.protocol import ObjectInfo, Span
 from embertide.storage.write_back import begin_write_back
 from embertide.telemetry.transfers import TransferStats
 
@@ -80,8 +80,13 @@ class LocalStore:
             file.seek(start)
             return file.read(length)
 
-    def open(self, uri: str, info: ObjectInfo | None = None) -> BinaryIO:
-        """The file itself.
+    def open(
+        self,
+        uri: str,
+        info: ObjectInfo | None = None,
+        spans: Sequence[Span] = (),  # noqa: ARG002
+    ) -> BinaryIO:
+        """The file itself; the system reads ahead.
 
         Raises:
             InputError: it is not in the state of ``info`` any more.

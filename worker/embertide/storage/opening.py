@@ -6,13 +6,13 @@ Above the stores, so that each of them knows the protocol alone and none knows t
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 from embertide.errors import StorageError
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, OnRetry, Storage
+from embertide.storage.protocol import ObjectInfo, OnRetry, Span, Storage
 from embertide.telemetry.transfers import TransferStats
 
 
@@ -78,10 +78,12 @@ class Stores:
         uri = as_uri(uri)
         return self._store(uri).read_range(uri, start, length)
 
-    def open(self, uri: str, info: ObjectInfo | None = None) -> AbstractContextManager[Any]:
+    def open(
+        self, uri: str, info: ObjectInfo | None = None, spans: Sequence[Span] = ()
+    ) -> AbstractContextManager[Any]:
         """See :meth:`Storage.open`."""
         uri = as_uri(uri)
-        return self._store(uri).open(uri, info)
+        return self._store(uri).open(uri, info, spans)
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
         """See :meth:`Storage.write`."""

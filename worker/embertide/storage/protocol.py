@@ -8,7 +8,7 @@ URI, never the library's own exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
@@ -17,6 +17,10 @@ from embertide.telemetry.transfers import TransferStats
 
 OnRetry = Callable[[str], None]
 """Told a sentence before a request is sent again."""
+BLOCK_BYTES = 4 << 20
+"""What of an object a store that is far away is asked for at a time, at most."""
+Span = tuple[int, int]
+"""The first byte of a range of an object, and the one behind its last."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,14 @@ class Storage(Protocol):
             ObjectMissing: it does not exist.
         """
 
-    def open(self, uri: str, info: ObjectInfo | None = None) -> AbstractContextManager[Any]:
+    def open(
+        self, uri: str, info: ObjectInfo | None = None, spans: Sequence[Span] = ()
+    ) -> AbstractContextManager[Any]:
         """A seekable binary file over the object, in the state of ``info`` if that is given.
+
+        Args:
+            spans: what will be read, ascending and apart, so that a store that is far away fetches
+                nothing else ahead; none: all of it. Other bytes can be read, too.
 
         Raises:
             ObjectMissing: it does not exist.

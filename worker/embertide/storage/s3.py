@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from embertide.errors import ObjectMissing, StorageError
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, OnRetry
+from embertide.storage.protocol import ObjectInfo, OnRetry, Span
 from embertide.storage.s3_client import (
     THREADS,
     S3Client,
@@ -124,7 +124,9 @@ class S3Store:
         """At most ``length`` bytes from byte ``start``, in one request."""
         return self._client.get(uri, start, length)[0] if length > 0 else b""
 
-    def open(self, uri: str, info: ObjectInfo | None = None) -> BinaryIO:
+    def open(
+        self, uri: str, info: ObjectInfo | None = None, spans: Sequence[Span] = ()
+    ) -> BinaryIO:
         """Ranged reads of one state of the object.
 
         Raises:
@@ -139,7 +141,7 @@ class S3Store:
         def fetch(start: int, length: int) -> bytes:
             return self._client.get(uri, start, length, etag)[0]
 
-        return cast(BinaryIO, RangedFile(fetch, info.size, self._pool))
+        return cast(BinaryIO, RangedFile(fetch, info.size, self._pool, spans=spans))
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
         """Create or replace the object; a large one by a multipart upload."""

@@ -7,18 +7,18 @@ in flight, in the threads of the storage, and never hold more than their bytes i
 from __future__ import annotations
 
 import io
+from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any, BinaryIO, Protocol, cast
 
 import numpy as np
 
 from embertide.errors import EmbertideError
-
-BLOCK_BYTES = 4 << 20
-"""Size of the ranges that reads fetch."""
+from embertide.storage.protocol import BLOCK_BYTES, Span
 
 PART_BYTES = 8 << 20
 """Size of an upload's first parts; S3 asks for at least 5 MiB."""
@@ -40,6 +40,8 @@ class RangedFile(io.RawIOBase):
     Args:
         fetch: (start, length) -> bytes of the object; called in threads of ``pool``.
         size: of the object, in bytes.
+        spans: what will be read, ascending: blocks begin and end with them, and nothing outside of
+            them is fetched ahead. Other bytes can be read all the same.
     """
 
     def __init__(
@@ -48,10 +50,12 @@ class RangedFile(io.RawIOBase):
         size: int,
         pool: Executor,
         block_bytes: int = BLOCK_BYTES,
+        spans: Sequence[Span] = (),
     ) -> None:
         super().__init__()
         self._fetch, self._size, self._pool, self._block_bytes = fetch, size, pool, block_bytes
         self._position = 0
+        self._cuts = [min(cut, size) for cut in chain.from_iterable(spans or [(0, size)])]
         self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
 
     def readable(self) -> bool:
@@ -78,17 +82,18 @@ class RangedFile(io.RawIOBase):
         """Fill ``buffer`` as far as the object goes; returns the bytes read."""
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._size - self._position))
-        last = (self._position + count - 1) // self._block_bytes
+        stop = self._position + count
         done = 0
         while done < count:
-            index, inside = divmod(self._position, self._block_bytes)
-            chunk = memoryview(self._block(index, last))[inside : inside + count - done]
+            first = self._bounds(self._position)[0]
+            block = memoryview(self._block(first, stop))
+            chunk = block[self._position - first : stop - first]
             view[done : done + len(chunk)] = chunk
             self._position += len(chunk)
             done += len(chunk)
             if len(chunk) == self._block_bytes:
                 # Nobody reads it again: who asked for all of it has it.
-                del self._blocks[index]
+                del self._blocks[first]
         return count
 
     def read_buffer(self, size: int) -> memoryview:
@@ -104,21 +109,44 @@ class RangedFile(io.RawIOBase):
         rest = bytearray(max(0, self._size - self._position))
         return bytes(memoryview(rest)[: self.readinto(rest)])
 
-    def _block(self, index: int, last: int) -> bytes:
-        """One block's bytes; those up to ``last`` are needed next."""
-        run = 0
-        while run < _BLOCKS_AHEAD and index - run - 1 in self._blocks:
+    def _bounds(self, position: int) -> Span:
+        """The first byte of the block with a byte, and the one behind its last."""
+        cut = bisect_right(self._cuts, position)
+        begin = self._cuts[cut - 1] if cut else 0
+        end = self._cuts[cut] if cut < len(self._cuts) else self._size
+        first = position - (position - begin) % self._block_bytes
+        return first, min(first + self._block_bytes, end)
+
+    def _block(self, first: int, stop: int) -> bytes:
+        """The bytes of the block that begins with one; those before ``stop`` are needed next."""
+        run, before = 0, first
+        while run < _BLOCKS_AHEAD and before > 0:
+            before = self._bounds(before - 1)[0]
+            if before not in self._blocks:
+                break
             run += 1
-        end = max(min(last, index + _BLOCKS_AHEAD), index + run)
-        for wanted in range(index, min(end, (self._size - 1) // self._block_bytes) + 1):
-            if wanted not in self._blocks:
-                start = wanted * self._block_bytes
-                length = min(self._block_bytes, self._size - start)
-                self._blocks[wanted] = self._pool.submit(self._fetch, start, length)
-            self._blocks.move_to_end(wanted)
+        start = first
+        for ahead in range(_BLOCKS_AHEAD + 1):
+            if ahead and start >= stop and (ahead > run or not self._is_expected(start)):
+                break
+            start = self._have(start)
+            if start >= self._size:
+                break
         while len(self._blocks) > _HELD_BLOCKS:
             self._blocks.popitem(last=False)[1].cancel()
-        return self._blocks[index].result()
+        return self._blocks[first].result()
+
+    def _have(self, first: int) -> int:
+        """Ask for the block that begins with a byte unless we have; returns where it ends."""
+        first, last = self._bounds(first)
+        if first not in self._blocks:
+            self._blocks[first] = self._pool.submit(self._fetch, first, last - first)
+        self._blocks.move_to_end(first)
+        return last
+
+    def _is_expected(self, position: int) -> bool:
+        """Whether a byte is within a span."""
+        return bisect_right(self._cuts, position) % 2 == 1
 
     def close(self) -> None:
         """Cancel what is fetched ahead."""

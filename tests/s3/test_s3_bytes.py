@@ -1,0 +1,118 @@
+"""How much of an object a store is asked for: each split's rows once, and hardly more."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+import pytest
+
+from embertide.readers.edges import read_edges, split_edges
+from embertide.readers.feature_schema import FeatureSchema
+from embertide.readers.features import read_features, split_features
+from embertide.spec.edges import EdgeInput
+from embertide.spec.features import FeatureInput
+from embertide.spec.manifest import StorageSettings
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from tests.support.s3.server import S3Server
+
+pytestmark = pytest.mark.s3
+
+MIB = 1 << 20
+TARGET_BYTES = 5 * MIB
+"""Of a split: not a multiple of what is asked for at a time."""
+BESIDE_BYTES = 80 << 10
+"""What a split may ask for beside its rows: a header or a footer, and the end of a line."""
+EDGES = 1_500_000
+SOURCE = np.random.default_rng(1).integers(0, 1 << 40, EDGES)
+ROWS, WIDTH = 50_000, 64
+
+
+@pytest.fixture
+def storage(s3: S3Server) -> Storage:
+    return open_storage(StorageSettings(endpoint_url=s3.endpoint, region=s3.region))
+
+
+@pytest.fixture
+def root(s3: S3Server) -> str:
+    return s3.uri(f"bytes-{secrets.token_hex(6)}")
+
+
+def parquet(table: Any, rows: int) -> bytes:
+    held = io.BytesIO()
+    pq.write_table(table, held, row_group_size=rows, use_dictionary=False, compression="none")
+    return held.getvalue()
+
+
+def npy(values: np.ndarray[Any, Any]) -> bytes:
+    held = io.BytesIO()
+    np.save(held, values)
+    return held.getvalue()
+
+
+def csv(table: Any) -> bytes:
+    held = io.BytesIO()
+    pc.write_csv(table, held)
+    return held.getvalue()
+
+
+def edges_in(form: str) -> bytes:
+    """Edges in a format, with what nobody reads between their ends where it has columns."""
+    other = np.random.default_rng(2).integers(0, 1 << 40, EDGES)
+    if form == "npy":
+        return npy(np.stack([SOURCE, SOURCE[::-1]], axis=1))
+    if form == "csv":
+        return csv(pa.table({"src": SOURCE, "dst": SOURCE[::-1]}))
+    # Row groups of 3.2 MB columns: what is between them is more than a gap.
+    table = pa.table({"src": SOURCE, "other": other, "dst": SOURCE[::-1]})
+    return parquet(table, 400_000)
+
+
+@pytest.mark.parametrize("form", ["parquet", "npy", "csv"])
+def test_edges(storage: Storage, root: str, form: str) -> None:
+    edges = EdgeInput.model_validate({"uri": f"{root}/e.{form}", "format": form})
+    storage.write(edges.uri, edges_in(form))
+    splits = split_edges(storage, edges, TARGET_BYTES, ("int64", "int64"))
+    assert len(splits) > 2
+    before = storage.stats.bytes_read
+    batches = [b for split in splits for b in read_edges(storage, edges, ("int64", "int64"), split)]
+    read = storage.stats.bytes_read - before
+    assert np.array_equal(np.concatenate([batch.source for batch in batches]), SOURCE)
+    wanted = sum(split.size for split in splits)
+    assert wanted <= read + BESIDE_BYTES
+    assert read <= wanted + len(splits) * BESIDE_BYTES
+
+
+@pytest.mark.parametrize("form", ["parquet", "npy"])
+def test_features(storage: Storage, root: str, form: str) -> None:
+    values = np.random.default_rng(3).standard_normal((ROWS, WIDTH)).astype(np.float32)
+    features = FeatureInput.model_validate(
+        {"uri": f"{root}/x", "format": form}
+        | ({"idsUri": f"{root}/ids"} if form == "npy" else {"vectorColumn": "x"})
+    )
+    if form == "npy":
+        storage.write(f"{root}/x/0.npy", npy(values))
+        storage.write(f"{root}/ids/0.npy", npy(np.arange(ROWS)))
+    else:
+        vectors = pa.FixedSizeListArray.from_arrays(values.reshape(-1), WIDTH)
+        storage.write(
+            f"{root}/x/0.parquet", parquet(pa.table({"id": np.arange(ROWS), "x": vectors}), 10_000)
+        )
+    splits = split_features(storage, features, TARGET_BYTES, "dense")
+    assert len(splits) > 1
+    before = storage.stats.bytes_read
+    schema = FeatureSchema(WIDTH)
+    batches = [
+        b for split in splits for b in read_features(storage, features, "dense", split, schema)
+    ]
+    read = storage.stats.bytes_read - before
+    assert np.array_equal(np.concatenate([batch.values for batch in batches]), values)
+    wanted = values.nbytes + 8 * ROWS
+    # Of parquet with the levels of nested values.
+    assert wanted <= read <= 1.02 * wanted + 2 * len(splits) * BESIDE_BYTES
