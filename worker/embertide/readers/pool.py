@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from embertide.kernels import native
 from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.splits import Split, assign_splits
+from embertide.storage.protocol import BLOCK_BYTES
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -25,8 +26,8 @@ _READERS_AFAR, _BYTES_AFAR = 8, 64 << 20
 """Splits of a store that is far away which are read at once, and what they may hold together."""
 _STREAMED_BYTES = 24 << 20
 """Of a file that is read on and on: the ranges that it holds."""
-_COMING_BYTES = 24 << 20
-"""Of columns that arrive, at most: six ranges of 4 MiB of the eight that are asked for at a time.
+_COMING_BYTES = 16 << 20
+"""Of columns that arrive, at most: four ranges of 4 MiB of the eight that are asked for at a time.
 Measured."""
 
 
@@ -63,9 +64,13 @@ def held_afar(splits: Sequence[Split], workers: int, threads: int) -> int:
 
 
 def _held(split: Split) -> int:
-    """Bytes that a reader holds of a split: all of columns that it fetches whole."""
-    whole = split.row_groups is not None and split.size <= UNBUFFERED_BYTES
-    return split.size if whole else min(split.size, _STREAMED_BYTES)
+    """Bytes that a reader holds of a split: all of columns that it fetches whole.
+
+    Of others all ranges but the last, which is used as it comes.
+    """
+    if split.row_groups is not None and split.size <= UNBUFFERED_BYTES:
+        return split.size
+    return min(max(split.size - BLOCK_BYTES, min(split.size, BLOCK_BYTES)), _STREAMED_BYTES)
 
 
 def coming_from_afar(splits: Sequence[Split], held: int) -> int:
