@@ -35,8 +35,8 @@ _BUFFERING_THREADS = 2
 _AFAR_BYTES = 20 << 20
 """Of a client of a store that is far away, its connections and threads: measured."""
 _UPLOADED_BYTES = 24 << 20
-"""At most, of an upload: two parts of 8 MiB on their way, and one that fills or waits for them; and
-of a part that is read back: six ranges of 4 MiB."""
+"""At most, of an upload: two parts of 8 MiB on their way, and one that fills or waits for them; or
+of what is read back: six ranges of 4 MiB. Of several parts one is read back beside the next."""
 _ORDER_BYTES = 4
 """Of where a string is among those received."""
 _LOCATED_ROW_BYTES = 40
@@ -195,8 +195,9 @@ def _loading(held: list[_TypeBytes]) -> float:
 
 
 def _uploading(graph: PlannedGraph, program: Program) -> float:
-    """Bytes of the largest part that are on their way to a store, or back to be verified."""
-    return min(float(_UPLOADED_BYTES), max(_results(graph, program)))
+    """Bytes of parts that are on their way to a store, or back to be verified."""
+    largest = max(_results(graph, program))
+    return min(float(_UPLOADED_BYTES) * min(2, count_parts(largest)), largest)
 
 
 def _results(graph: PlannedGraph, program: Program) -> list[float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -115,7 +116,7 @@ def write_rows(ctx: RunContext, uri: str, of: Rows) -> list[PartDigest]:
 
     To local files as many at once as there are threads: each is hashed by one, which takes longer
     than the disk. A store that is far away takes one after the other, and so does what comes from a
-    GPU, through buffers that are there once.
+    GPU, through buffers that are there once; there each is read back beside the next ones.
 
     Args:
         uri: of the version.
@@ -124,9 +125,24 @@ def write_rows(ctx: RunContext, uri: str, of: Rows) -> list[PartDigest]:
         OutputError: not writable, or not as written.
     """
     writing = _Writing(ctx, uri, of)
-    together = uri.startswith("file://") and ctx.device.type == "cpu"
-    at_once = min(ctx.threads, MOST_WRITERS) if together else 1
-    return map_splits(writing.parts, writing.write, at_once)
+    if uri.startswith("file://") and ctx.device.type == "cpu":
+        return map_splits(writing.parts, writing.write_whole, min(ctx.threads, MOST_WRITERS))
+    return _write_in_turn(writing)
+
+
+def _write_in_turn(writing: _Writing) -> list[PartDigest]:
+    """Part after part, each of them read back by another thread while the next ones are written."""
+    pool = ThreadPoolExecutor(1, "verify")
+    checks: list[Future[PartDigest]] = []
+    try:
+        for part in writing.parts:
+            for check in checks:
+                if check.done():
+                    check.result()
+            checks.append(pool.submit(writing.verified, writing.write(part)))
+        return [check.result() for check in checks]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 class _Writing:
@@ -146,8 +162,17 @@ class _Writing:
         self.parts = list(zip(names, bounds, bounds[1:], strict=False))
         self._done, self._counting = 0, threading.Lock()
 
-    def write(self, part: tuple[str, int, int]) -> PartDigest:
+    def write_whole(self, part: tuple[str, int, int]) -> PartDigest:
         """Write one, and read it back."""
+        return self.verified(self.write(part))
+
+    def verified(self, written: PartWriter) -> PartDigest:
+        """Read a written one back."""
+        written.verify()
+        return written.digest.within(self._of.folder)
+
+    def write(self, part: tuple[str, int, int]) -> PartWriter:
+        """Write one."""
         name, first, last = part
         ids, embeddings = self._of.ids[first:last], self._of.embeddings[first:last]
         rows, width = embeddings.shape
@@ -166,8 +191,7 @@ class _Writing:
             for at, batch in zip(range(0, rows, step), batches, strict=True):
                 writer.write(ids[at : at + step], batch.numpy())
                 self._progress(len(batch))
-        writer.verify()
-        return writer.digest.within(self._of.folder)
+        return writer
 
     def _progress(self, rows: int) -> None:
         with self._counting:
