@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import pyarrow as pa
 import torch
 
 from embertide.context import RunContext
+from embertide.errors import OutputError
 from embertide.grid import RowRanges, even_bounds
 from embertide.kernels import attention_torch, moments
 from embertide.models.order import order_steps
@@ -21,6 +23,7 @@ from embertide.primitives import gemm, id_rounds, idmap, shuffle
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.idmap import HashedIds
 from embertide.primitives.transports.network import Network, Transfer
+from embertide.spec.workers import StorageSettings
 from embertide.stages import publish
 from embertide.stages.publish import Rows, write_parts
 from embertide.stages.sample import sample_layer
@@ -225,12 +228,71 @@ def write_at_once(exchange: Exchange, uri: str, threads: int) -> bool:
                 met.wait(60.0 if threads > 1 else 0.2)
             return super().__enter__()
 
-    part_files.PART_BYTES, publish.PartWriter = 3 * 2 * 4, Meeting
-    storage = open_storage(None)
-    ctx = RunContext(make_job(), exchange, storage, lambda _event: None, threads=threads)
-    rows = Rows(ctx.job.spec.input.nodes[0], "", np.arange(6), torch.ones(6, 2))
-    assert len(publish.write_rows(ctx, uri, rows)) == 2
+    assert len(_write_parts_of(exchange, uri, 2, Meeting, threads=threads)) == 2
     return not met.broken
+
+
+def _write_parts_of(
+    exchange: Exchange, uri: str, parts: int, writer: type[part_files.PartWriter], **more: Any
+) -> list[PartDigest]:
+    """Parts of three rows each, of ones, by a kind of writer."""
+    part_files.PART_BYTES, publish.PartWriter = 3 * 2 * 4, writer
+    storage = more.pop("storage", None) or open_storage(None)
+    ctx = RunContext(make_job(), exchange, storage, lambda _event: None, **more)
+    ids = np.arange(3 * parts)
+    rows = Rows(ctx.job.spec.input.nodes[0], "", ids, torch.ones(3 * parts, 2))
+    return publish.write_rows(ctx, uri, rows)
+
+
+def read_back_beside(
+    exchange: Exchange, uri: str, settings: StorageSettings, environment: dict[str, str]
+) -> bool:
+    """Whether a part in a store is read back while the next one is written."""
+    os.environ.update(environment)
+    met = Barrier(2)
+
+    class Meeting(part_files.PartWriter):
+        """Of two parts the first waits for the second before it is read back."""
+
+        def __enter__(self) -> Self:
+            if self._uri.endswith("-00001"):
+                self._meet()
+            return super().__enter__()
+
+        def verify(self) -> None:
+            if self._uri.endswith("-00000"):
+                self._meet()
+            super().verify()
+
+        def _meet(self) -> None:
+            with suppress(BrokenBarrierError):
+                met.wait(60.0)
+
+    storage = open_storage(settings)
+    assert len(_write_parts_of(exchange, uri, 2, Meeting, storage=storage)) == 2
+    return not met.broken
+
+
+def write_damaged(
+    exchange: Exchange, uri: str, settings: StorageSettings, environment: dict[str, str]
+) -> str:
+    """What is said of a part that the store did not keep, of several."""
+    os.environ.update(environment)
+    storage = open_storage(settings)
+
+    class Damaged(part_files.PartWriter):
+        """Another object is in the place of the second part before it is read back."""
+
+        def verify(self) -> None:
+            if self._uri.endswith("-00001"):
+                storage.write(f"{self._uri}.parquet", b"something else")
+            super().verify()
+
+    try:
+        _write_parts_of(exchange, uri, 4, Damaged, storage=storage)
+    except OutputError as error:
+        return str(error)
+    return ""
 
 
 def map_ids(
