@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.report_graph import section as graph_section
 from benchmarks.report_operator import section as operator_section
 from benchmarks.report_primitives import primitives
+from benchmarks.report_store import section as store_section
 from benchmarks.report_words import INTRODUCTION, PAPER, SYSTEMS
 from benchmarks.support.page import Page
 from benchmarks.support.rounds import RESULTS, ROOT, Run, figure, table
@@ -202,6 +203,11 @@ def graph(page: Page, results: Run) -> None:
     page.add(graph_section(results))
 
 
+def store(page: Page, results: Run) -> None:
+    """Whole runs from a store and to it."""
+    page.add(store_section(results))
+
+
 def operator(page: Page, results: Run) -> None:
     """What the operator costs and how quick it is."""
     page.add(operator_section(results))
@@ -213,6 +219,7 @@ SECTIONS: dict[str, Callable[[Page, Run], None]] = {
     "primitives": primitives,
     "scaling": scaling,
     "graph": graph,
+    "store": store,
     "kernels": kernels,
     "operator": operator,
 }

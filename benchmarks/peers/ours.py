@@ -16,7 +16,7 @@ def write_job(data: Path, conv: str, features: str, output: Path) -> Path:
     """A manifest beside its output; returns it."""
     edges = {"uri": str(data / "edges"), "format": "parquet", "selfLoops": "add"}
     nodes = {"ids": "dense", "features": _features(data / "features", features)}
-    return _write(data / "models" / conv, [edges], [nodes], output)
+    return _write(str(data / "models" / conv), [edges], [nodes], output)
 
 
 def write_typed_job(data: Path, conv: str, features: str, output: Path) -> Path:
@@ -35,7 +35,7 @@ def write_typed_job(data: Path, conv: str, features: str, output: Path) -> Path:
         {"name": name, "ids": "dense", "features": _features(data / "features" / name, features)}
         for name in SHARES
     ]
-    return _write(data / "models" / conv, edges, nodes, output)
+    return _write(str(data / "models" / conv), edges, nodes, output)
 
 
 def write_ids_job(data: Path, ids: str, form: str, output: Path) -> Path:
@@ -44,7 +44,20 @@ def write_ids_job(data: Path, ids: str, form: str, output: Path) -> Path:
     edges = {"uri": str(data / "edges"), "format": form}
     features = {"uri": str(data / "features"), "format": "parquet", "idColumn": "id"}
     nodes = {"ids": kind, "features": {**features, "columns": ["x"]}}
-    return _write(data / "model", [edges], [nodes], output)
+    return _write(str(data / "model"), [edges], [nodes], output)
+
+
+def write_store_job(root: str, conv: str, storage: dict[str, str], output: Path) -> Path:
+    """As :func:`write_job` with npy features, for a data set below a URI, where it publishes too.
+
+    Args:
+        storage: the manifest's ``spec.storage``.
+    """
+    edges = {"uri": f"{root}/edges", "format": "parquet", "selfLoops": "add"}
+    features = {"uri": f"{root}/features/x", "format": "npy", "idsUri": f"{root}/features/ids"}
+    nodes = {"ids": "dense", "features": features}
+    model = f"{root}/models/{conv}"
+    return _write(model, [edges], [nodes], output, f"{root}/embeddings", storage=storage)
 
 
 def _features(folder: Path, features: str) -> dict[str, str]:
@@ -54,11 +67,14 @@ def _features(folder: Path, features: str) -> dict[str, str]:
     return parquet | {"idColumn": "id", "vectorColumn": "x"}
 
 
-def _write(model: Path, edges: list[Any], nodes: list[Any], output: Path) -> Path:
+def _write(
+    model: str, edges: list[Any], nodes: list[Any], output: Path, published: str = "", **more: Any
+) -> Path:
     spec = {
         "input": {"edges": edges, "nodes": nodes},
-        "model": {"uri": str(model)},
-        "output": {"uri": str(output / "embeddings"), "format": "npy"},
+        "model": {"uri": model},
+        "output": {"uri": published or str(output / "embeddings"), "format": "npy"},
+        **more,
     }
     head = {"apiVersion": "embertide.dev/v1alpha1", "kind": "EmbeddingJob"}
     output.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,14 @@ class Network:
     interface: str
     qdisc: str
 
+    def address(self, worker: int) -> str:
+        """Of a worker, for the others."""
+        return _address(worker)
+
+    def inside(self, worker: int) -> tuple[str, ...]:
+        """What a command line begins with that runs in a worker's namespace."""
+        return "ip", "netns", "exec", self.namespaces[worker]
+
     def shape(self, gigabits: float) -> None:
         """Give both directions of every link this rate."""
         rate = f"{int(gigabits * 1000)}mbit"
@@ -76,6 +84,10 @@ def network(workers: int) -> Iterator[Network]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
+def _address(worker: int) -> str:
+    return f"10.231.0.{worker + 1}"
+
+
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
@@ -98,7 +110,7 @@ def _connect(hub: str, names: tuple[str, ...]) -> None:
         peer = ["peer", "name", "eth0", "netns", name]
         _inside(hub, "ip", "link", "add", port, "type", "veth", *peer)
         _inside(hub, "ip", "link", "set", port, "master", "bridge", "up")
-        _inside(name, "ip", "address", "add", f"10.231.0.{number + 1}/24", "dev", "eth0")
+        _inside(name, "ip", "address", "add", f"{_address(number)}/24", "dev", "eth0")
         for interface in ("lo", "eth0"):
             _inside(name, "ip", "link", "set", interface, "up")
 

@@ -34,6 +34,8 @@ DECODED = {"features": 0.5, "ingest": 0.75, "graph": 1.25, "millions_per_second"
 DECODED |= {"graph_ratio": 0.5}
 BUILT = {"features": 0.5, "ingest": 1.5, "csr": 0.5, "graph": 2.5, "millions_per_second": 6.4}
 BUILT |= {"graph_ratio": 1.0}
+STORED = {"read": 1.0, "write": 2.0, "transfers": 3.0, "transfers_ratio": 1.5, "wall": 4.0}
+STORED |= {"read_bytes": 5 << 20, "written_bytes": 6 << 20}
 
 RESULTS: dict[str, Run] = {
     "primitives": {
@@ -53,6 +55,10 @@ RESULTS: dict[str, Run] = {
                 "systems": {"ours 1x1": BUILT, "decoding": DECODED},
             }
         ],
+    },
+    "store": {
+        **{"scale": 20, "conv": "gcn"},
+        "cases": [{"gigabits": 1.0, "systems": {"plain": STORED, "ours 2x1": STORED}}],
     },
     "end_to_end": {
         "cases": [
@@ -127,6 +133,14 @@ def test_page_says_how_fast_a_graph_is_built(page_of: PageOf) -> None:
     assert "16.0 M edges over 4.0 M nodes" in page
     assert "| hex, parquet | ours 1x1 | 0.500 | 1.50 | 0.500 | 2.50 | 6.40 | 1.00 |" in page
     assert "| hex, parquet | decoding | 0.500 | 0.750 |  | 1.25 | 12.8 | 0.500 |" in page
+
+
+def test_page_says_what_a_store_is_asked_for(page_of: PageOf) -> None:
+    page = page_of("store")
+    assert "whole runs of GCN, scale 20" in page
+    row = "1.00 | 2.00 | 3.00 | 1.50 | 5.00 | 6.00 | 4.00 |"
+    assert f"| 1.00 Gbit/s | plain | {row}" in page
+    assert f"| 1.00 Gbit/s | ours 2x1 | {row}" in page
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import end_to_end, files, graph, operator, scaling, typed
+from benchmarks import end_to_end, files, graph, operator, scaling, store, typed
 from benchmarks.graph_dataset import make_ids, node_ids
 from benchmarks.kernel_calls import close_or_nearer
 from benchmarks.primitives import check_wire, measure
@@ -47,6 +47,7 @@ COMMANDS = (
     "primitives",
     "report",
     "scaling",
+    "store",
     "typed",
     "typed_dataset",
 )
@@ -97,6 +98,21 @@ def test_graphs_are_made_of_all_kinds_of_ids(benchmark: Benchmark) -> None:
             stages = sum(of.get(stage, 0) for stage in graph.STAGES)
             assert of["graph"] == pytest.approx(stages, abs=1e-5)
             assert of["millions_per_second"] == pytest.approx(900e-6 / of["graph"], rel=1e-2)
+
+
+@pytest.mark.s3
+def test_a_store_is_read_and_written_by_both(benchmark: Benchmark) -> None:
+    words = ["--scale", "10", "--rounds", "1", "--loopback", "--grid", "2x1"]
+    (case,) = benchmark.here(store.main, *words)["cases"]
+    plain, ours = case["systems"]["plain"], case["systems"]["ours 2x1"]
+    rows = 2**10 * (4 * 128 + 8)
+    assert plain["written_bytes"] == rows
+    for of in (plain, ours):
+        assert of["transfers"] == pytest.approx(of["read"] + of["write"], abs=1e-5)
+        assert min(of["read"], of["write"]) > 0
+    # The rows, and headers, a manifest, a pointer; what was written is read back.
+    assert rows < ours["written_bytes"] < 1.1 * rows
+    assert ours["read_bytes"] > plain["read_bytes"] + rows
 
 
 @pytest.mark.parametrize("kind", graph.KINDS)

@@ -63,6 +63,11 @@ class S3Server:
 
     It keeps its port and its objects over outages. ``access_key`` and ``secret_key`` are made
     for this process alone. ``options``: more of the program's own.
+
+    Attributes:
+        host: the address that it listens at when it starts next.
+        within: what its command line begins with then, such as the words that run a command in a
+            network namespace.
     """
 
     def __init__(self, binary: Path, folder: Path, options: tuple[str, ...] = ()) -> None:
@@ -70,6 +75,7 @@ class S3Server:
         self.secret_key = secrets.token_hex(20)
         self.bucket = BUCKET
         self.region = REGION
+        self.host, self.within = "127.0.0.1", tuple[str, ...]()
         self._binary, self._folder, self._options = binary, folder, options
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,7 +84,7 @@ class S3Server:
     @property
     def endpoint(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://{self.host}:{self._port}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -98,7 +104,8 @@ class S3Server:
         if self._process is not None:
             return
         keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
-        command = [str(self._binary), "--port", f"127.0.0.1:{self._port}", "--region", REGION]
+        command = [*self.within, str(self._binary), "--region", REGION]
+        command += ["--port", f"{self.host}:{self._port}"]
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *self._options, "posix", str(self._folder / "objects")],
@@ -124,6 +131,9 @@ class S3Server:
             self._process = None
 
     def _answers(self) -> bool:
+        if self.within:
+            look = ["bash", "-c", f"exec 3<>/dev/tcp/{self.host}/{self._port}"]
+            return subprocess.run([*self.within, *look], capture_output=True).returncode == 0
         with socket.socket() as probe:
             probe.settimeout(1)
             return probe.connect_ex(("127.0.0.1", self._port)) == 0
