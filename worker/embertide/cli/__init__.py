@@ -10,11 +10,14 @@ import atexit
 import gc
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 
 from embertide.cli.errors import error_exit
 
 _HELP = frozenset({"-h", "--help"})
+_MOST_CHARACTERS = 1 << 20
+"""Of a manifest; of what is no manifest, either."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -43,6 +46,15 @@ def _imports_ahead(args: Sequence[str]) -> AbstractContextManager[None]:
     """The process in which a run's imports begin, if it is to be one."""
     if args[:1] != ["run"] or not _HELP.isdisjoint(args):
         return nullcontext()
-    from embertide.launch.fork_server import PRELOAD, fork_server
+    from embertide.launch.fork_server import fork_server, preloads
 
-    return fork_server(PRELOAD, keep=False)
+    return fork_server(*preloads(_named_in(args)), keep=False)
+
+
+def _named_in(args: Sequence[str]) -> str:
+    """The arguments, and what is in the files that they name: a look ahead at the manifest."""
+    found = list(args)
+    for name in args:
+        with suppress(OSError, ValueError):
+            found.append(Path(name).read_text()[:_MOST_CHARACTERS])
+    return "\n".join(found)

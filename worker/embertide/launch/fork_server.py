@@ -33,9 +33,17 @@ from embertide.launch.process_tree import die_with_requester, end_tree
 
 PRELOAD = "embertide.launch.preload"
 """What the fork server has to import for a run."""
+_STORE = "embertide.storage.s3"
+"""And before that, so that no process does again what takes half a second, where a store is read or
+written."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+def preloads(manifest: str) -> tuple[str, ...]:
+    """What the fork server has to import for the run of a manifest, given as any text."""
+    return (_STORE, PRELOAD) if "s3://" in manifest else (PRELOAD,)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from embertide.errors import GridError, Interrupted, OutputError, StorageError, WorkerFailed
 from embertide.kernels.stock import Stocked
-from embertide.launch.fork_server import PRELOAD, call, fork_server
+from embertide.launch.fork_server import call, fork_server, preloads
 from embertide.launch.output_lock import output_lock
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.sequence import interface_of, launch_workers, prepare
@@ -56,7 +56,7 @@ def run_job(
     with (
         interruptible(),
         output_lock(job.spec.output.uri, job.spec.storage, on_progress),
-        fork_server(PRELOAD),
+        fork_server(*preloads(job.model_dump_json())),
         RunFolder.temporary() as folder,
         closing(Stocking()) as stocking,
     ):

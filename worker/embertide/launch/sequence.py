@@ -1,6 +1,6 @@
 """What a laptop's run and a pod's attempt have in common: plan, check, order, launch.
 
-Both are called inside ``fork_server(PRELOAD)``. Importing this module does not import torch.
+Both are called inside ``fork_server(*preloads(...))``. Importing this module does not import torch.
 """
 
 from __future__ import annotations

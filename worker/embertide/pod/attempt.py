@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from embertide.errors import EmbertideError, OutputError, ProcessDied, WorkerFailed
 from embertide.launch.failure import Cause
-from embertide.launch.fork_server import PRELOAD, fork_server
+from embertide.launch.fork_server import fork_server, preloads
 from embertide.launch.run_folder import RunFolder
 from embertide.launch.sequence import interface_of, launch_workers, prepare
 from embertide.launch.settings import WorkerSettings
@@ -74,7 +74,7 @@ class WorkerAttempt:
             EmbertideError, AttemptFailed: why it failed.
             Stopping: ``check`` said so.
         """
-        with fork_server(PRELOAD):
+        with fork_server(*preloads(self._job.model_dump_json())):
             self._folder.path.mkdir(parents=True, exist_ok=True)
             if self._settings.rank == 0:
                 self._reporter(Progress("start"))

@@ -1,0 +1,56 @@
+"""What a run's processes import before its manifest has been looked at."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from embertide import cli
+from embertide.launch import fork_server
+from embertide.launch.fork_server import PRELOAD
+
+STORE = "embertide.storage.s3"
+
+
+@pytest.fixture
+def imported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modules that the fork server is started with."""
+    found: list[str] = []
+
+    def start(*modules: str, keep: bool) -> AbstractContextManager[None]:
+        assert not keep
+        found.extend(modules)
+        return nullcontext()
+
+    monkeypatch.setattr(fork_server, "fork_server", start)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"output: {uri: s3://shop/embeddings}", [STORE, PRELOAD]),
+        (b"output: {uri: /data/embeddings}", [PRELOAD]),
+        (b"\xff\xfe no text", [PRELOAD]),
+    ],
+)
+def test_the_client_of_a_store_where_the_manifest_names_one(
+    tmp_path: Path, imported: list[str], text: bytes, expected: list[str]
+) -> None:
+    manifest = tmp_path / "job.yaml"
+    manifest.write_bytes(text)
+    with cli._imports_ahead(["run", str(manifest), "--grid", "2x1"]):
+        assert imported == expected
+
+
+def test_what_is_no_file_is_left_to_the_command(imported: list[str], tmp_path: Path) -> None:
+    with cli._imports_ahead(["run", str(tmp_path), str(tmp_path / "none"), "\0", "x" * 5000]):
+        assert imported == [PRELOAD]
+
+
+def test_other_commands_import_nothing_ahead(imported: list[str]) -> None:
+    for args in (["plan", "job.yaml"], ["run", "--help"], []):
+        with cli._imports_ahead(args):
+            assert imported == []
