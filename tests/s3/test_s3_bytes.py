@@ -89,6 +89,32 @@ def test_edges(storage: Storage, root: str, form: str) -> None:
     assert read <= wanted + len(splits) * BESIDE_BYTES
 
 
+def test_a_footer_that_is_longer_than_most(storage: Storage, root: str) -> None:
+    edges = EdgeInput.model_validate({"uri": f"{root}/e.parquet", "format": "parquet"})
+    data = parquet(pa.table({"src": SOURCE, "dst": SOURCE[::-1]}), 1000)
+    footer = int.from_bytes(data[-8:-4], "little")
+    assert footer > 1 << 17
+    storage.write(edges.uri, data)
+    splits = split_edges(storage, edges, TARGET_BYTES, ("int64", "int64"))
+    before = storage.stats.bytes_read
+    batches = [b for split in splits for b in read_edges(storage, edges, ("int64", "int64"), split)]
+    read = storage.stats.bytes_read - before
+    assert np.array_equal(np.concatenate([batch.source for batch in batches]), SOURCE)
+    assert read <= len(data) + len(splits) * (footer + BESIDE_BYTES)
+
+
+def test_columns_of_an_array_in_fortran_order(storage: Storage, root: str) -> None:
+    edges = EdgeInput.model_validate({"uri": f"{root}/e.npy", "format": "npy"})
+    storage.write(edges.uri, npy(np.stack([SOURCE, SOURCE[::-1]]).T))
+    splits = split_edges(storage, edges, TARGET_BYTES, ("int64", "int64"))
+    assert len(splits) > 2
+    before = storage.stats.bytes_read
+    batches = [b for split in splits for b in read_edges(storage, edges, ("int64", "int64"), split)]
+    read = storage.stats.bytes_read - before
+    assert np.array_equal(np.concatenate([batch.source for batch in batches]), SOURCE)
+    assert read <= 2 * SOURCE.nbytes + len(splits) * BESIDE_BYTES
+
+
 @pytest.mark.parametrize("form", ["parquet", "npy"])
 def test_features(storage: Storage, root: str, form: str) -> None:
     values = np.random.default_rng(3).standard_normal((ROWS, WIDTH)).astype(np.float32)
