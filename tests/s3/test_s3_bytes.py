@@ -12,6 +12,7 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
+from embertide.errors import InputError
 from embertide.readers.edges import read_edges, split_edges
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import read_features, split_features
@@ -87,6 +88,18 @@ def test_edges(storage: Storage, root: str, form: str) -> None:
     wanted = sum(split.size for split in splits)
     assert wanted <= read + BESIDE_BYTES
     assert read <= wanted + len(splits) * BESIDE_BYTES
+
+
+@pytest.mark.parametrize("left", [1000, EDGES // 2])
+def test_edges_that_changed_after_they_were_listed(storage: Storage, root: str, left: int) -> None:
+    """Whatever is there now: with its footer elsewhere, or far shorter than what was listed."""
+    edges = EdgeInput.model_validate({"uri": f"{root}/e.parquet", "format": "parquet"})
+    table = pa.table({"src": SOURCE, "dst": SOURCE[::-1]})
+    storage.write(edges.uri, parquet(table, 400_000))
+    splits = split_edges(storage, edges, TARGET_BYTES, ("int64", "int64"))
+    storage.write(edges.uri, parquet(table[:left], 400_000))
+    with pytest.raises(InputError, match=f"{edges.uri} changed after it was listed; run the job"):
+        list(read_edges(storage, edges, ("int64", "int64"), splits[0]))
 
 
 def test_a_footer_that_is_longer_than_most(storage: Storage, root: str) -> None:

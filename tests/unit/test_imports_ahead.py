@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -46,7 +47,11 @@ def test_the_client_of_a_store_where_the_manifest_names_one(
 
 
 def test_what_is_no_file_is_left_to_the_command(imported: list[str], tmp_path: Path) -> None:
-    with cli._imports_ahead(["run", str(tmp_path), str(tmp_path / "none"), "\0", "x" * 5000]):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    others = [str(tmp_path), str(tmp_path / "none"), "\0", "x" * 5000]
+    # Nobody writes into it: a look would last.
+    with cli._imports_ahead(["run", str(pipe), *others]):
         assert imported == [PRELOAD]
 
 

@@ -52,9 +52,14 @@ def _imports_ahead(args: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def _named_in(args: Sequence[str]) -> str:
-    """The arguments, and what is in the files that they name: a look ahead at the manifest."""
+    """The arguments, and what is in the files that they name: a look ahead at the manifest.
+
+    What comes through a pipe is left to the command, since it can be read once.
+    """
     found = list(args)
     for name in args:
         with suppress(OSError, ValueError):
-            found.append(Path(name).read_text()[:_MOST_CHARACTERS])
+            if Path(name).is_file():
+                with Path(name).open() as file:
+                    found.append(file.read(_MOST_CHARACTERS))
     return "\n".join(found)

@@ -66,11 +66,19 @@ def _opened(
 
 def _read_metadata(storage: Storage, info: ObjectInfo) -> Any:
     """What the end of an object says of its columns, without the block of it that is there."""
-    end = storage.read_range(info.uri, info.size - _FOOTER_BYTES, _FOOTER_BYTES)
+    end = _read_end(storage, info, _FOOTER_BYTES)
     needed = int.from_bytes(end[-8:-4], "little") + 8
     if len(end) < needed <= info.size:
-        end = storage.read_range(info.uri, info.size - needed, needed)
+        end = _read_end(storage, info, needed)
     return pq.read_metadata(pa.BufferReader(end))
+
+
+def _read_end(storage: Storage, info: ObjectInfo, count: int) -> bytes:
+    """The last bytes of an object, in the state that was listed."""
+    with storage.open(info.uri, info, [(info.size - count, info.size)]) as raw:
+        raw.seek(info.size - count)
+        end: bytes = raw.read(count)
+    return end
 
 
 def _spans(metadata: Any, leaves: Sequence[int], row_groups: Sequence[int]) -> list[Span]:
