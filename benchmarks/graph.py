@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.graph_dataset import FORMATS, KINDS, make_ids
 from benchmarks.peers import ours
 from benchmarks.support.commands import run
-from benchmarks.support.kept import Kept
+from benchmarks.support.kept import Kept, add_arguments
 from benchmarks.support.rounds import Run, alternate, middle, ratio, table
 
 STAGES = ("features", "ingest", "csr")
@@ -78,10 +78,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=4_000_000)
     parser.add_argument("--edges", type=int, default=16_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--work", type=Path, help="where data sets are kept between calls")
-    parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
-    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
-    parser.add_argument("--minutes", type=float, help="start no case after that")
+    add_arguments(parser)
     given = parser.parse_args()
     about = {"nodes": given.nodes, "edges": given.edges}
     kept = Kept("graph", about, out=given.out, resume=given.resume, minutes=given.minutes)

@@ -23,7 +23,7 @@ from benchmarks.dataset import make
 from benchmarks.machine import limits
 from benchmarks.peers import ours
 from benchmarks.support.commands import drop_cached, run
-from benchmarks.support.kept import Kept
+from benchmarks.support.kept import Kept, add_arguments
 from benchmarks.support.rounds import Run, alternate, middle, table
 
 GRIDS = ("1x1", "2x1", "2x2", "4x2")
@@ -111,10 +111,7 @@ def main() -> None:
     parser.add_argument("--grid", nargs="+", default=list(GRIDS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-limits", action="store_true", help="skip the machine's limits")
-    parser.add_argument("--work", type=Path, help="where data sets are kept between calls")
-    parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
-    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
-    parser.add_argument("--minutes", type=float, help="start no case after that")
+    add_arguments(parser)
     given = parser.parse_args()
     about = {"rounds": given.rounds}
     kept = Kept("scaling", about, out=given.out, resume=given.resume, minutes=given.minutes)

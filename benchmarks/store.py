@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.dataset import make
 from benchmarks.peers import ours
 from benchmarks.support.commands import run
-from benchmarks.support.kept import Kept
+from benchmarks.support.kept import Kept, add_arguments
 from benchmarks.support.network import NoNetwork
 from benchmarks.support.rounds import Run, alternate, middle, ratio, table
 from benchmarks.support.store import Store, store
@@ -95,10 +95,7 @@ def main() -> None:
     parser.add_argument("--gigabits", nargs="+", type=float, default=[1.0], help="of the link")
     parser.add_argument("--loopback", action="store_true", help="no namespaces, nothing shaped")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--work", type=Path, help="where data sets are kept between calls")
-    parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
-    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
-    parser.add_argument("--minutes", type=float, help="start no case after that")
+    add_arguments(parser)
     given = parser.parse_args()
     about = {"scale": given.scale, "conv": given.conv}
     kept = Kept("store", about, out=given.out, resume=given.resume, minutes=given.minutes)

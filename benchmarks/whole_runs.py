@@ -17,7 +17,7 @@ from benchmarks.machine import limits
 from benchmarks.peers import ours
 from benchmarks.support.commands import Took, drop_cached, run
 from benchmarks.support.embeddings import batches, difference, published, written
-from benchmarks.support.kept import Kept
+from benchmarks.support.kept import Kept, add_arguments
 from benchmarks.support.rounds import Run, alternate, middle, ratio, table
 
 MOST_ERROR = 1e-3
@@ -159,10 +159,7 @@ def options(title: str | None, convs: Sequence[str], grids: Sequence[str]) -> Ar
     )
     parser.add_argument("--settle", type=float, default=2.0, help="idle seconds before each run")
     parser.add_argument("--no-limits", action="store_true", help="skip the machine's limits")
-    parser.add_argument("--work", type=Path, help="where data sets are kept between calls")
-    parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
-    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
-    parser.add_argument("--minutes", type=float, help="start no case after that")
+    add_arguments(parser)
     return parser
 
 

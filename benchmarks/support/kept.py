@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -67,6 +68,14 @@ class Kept:
         self.cases.append(case)
         found = {"machine": self.machine, **self._about, "cases": self.cases}
         save(self._name, found, self._out)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """What is asked of every command that keeps its cases, and makes data sets."""
+    parser.add_argument("--work", type=Path, help="where data sets are kept between calls")
+    parser.add_argument("--out", type=Path, help="the JSON file; default benchmarks/results")
+    parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
+    parser.add_argument("--minutes", type=float, help="start no case after that")
 
 
 def of_now(results: Run) -> bool:

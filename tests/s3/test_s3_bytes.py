@@ -16,6 +16,7 @@ from embertide.errors import InputError
 from embertide.readers.edges import read_edges, split_edges
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import read_features, split_features
+from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
 from embertide.spec.manifest import StorageSettings
@@ -75,16 +76,21 @@ def edges_in(form: str) -> bytes:
     return parquet(table, 400_000)
 
 
+def bytes_of(storage: Storage, edges: EdgeInput, splits: list[Split]) -> int:
+    """What a store is asked for to read splits, which have all edges."""
+    before, kinds = storage.stats.bytes_read, ("int64", "int64")
+    batches = [batch for split in splits for batch in read_edges(storage, edges, kinds, split)]
+    assert np.array_equal(np.concatenate([batch.source for batch in batches]), SOURCE)
+    return storage.stats.bytes_read - before
+
+
 @pytest.mark.parametrize("form", ["parquet", "npy", "csv"])
 def test_edges(storage: Storage, root: str, form: str) -> None:
     edges = EdgeInput.model_validate({"uri": f"{root}/e.{form}", "format": form})
     storage.write(edges.uri, edges_in(form))
     splits = split_edges(storage, edges, TARGET_BYTES, ("int64", "int64"))
     assert len(splits) > 2
-    before = storage.stats.bytes_read
-    batches = [b for split in splits for b in read_edges(storage, edges, ("int64", "int64"), split)]
-    read = storage.stats.bytes_read - before
-    assert np.array_equal(np.concatenate([batch.source for batch in batches]), SOURCE)
+    read = bytes_of(storage, edges, splits)
     wanted = sum(split.size for split in splits)
     assert wanted <= read + BESIDE_BYTES
     assert read <= wanted + len(splits) * BESIDE_BYTES
@@ -109,10 +115,7 @@ def test_a_footer_that_is_longer_than_most(storage: Storage, root: str) -> None:
     assert footer > 1 << 17
     storage.write(edges.uri, data)
     splits = split_edges(storage, edges, TARGET_BYTES, ("int64", "int64"))
-    before = storage.stats.bytes_read
-    batches = [b for split in splits for b in read_edges(storage, edges, ("int64", "int64"), split)]
-    read = storage.stats.bytes_read - before
-    assert np.array_equal(np.concatenate([batch.source for batch in batches]), SOURCE)
+    read = bytes_of(storage, edges, splits)
     assert read <= len(data) + len(splits) * (footer + BESIDE_BYTES)
 
 
@@ -121,10 +124,7 @@ def test_columns_of_an_array_in_fortran_order(storage: Storage, root: str) -> No
     storage.write(edges.uri, npy(np.stack([SOURCE, SOURCE[::-1]]).T))
     splits = split_edges(storage, edges, TARGET_BYTES, ("int64", "int64"))
     assert len(splits) > 2
-    before = storage.stats.bytes_read
-    batches = [b for split in splits for b in read_edges(storage, edges, ("int64", "int64"), split)]
-    read = storage.stats.bytes_read - before
-    assert np.array_equal(np.concatenate([batch.source for batch in batches]), SOURCE)
+    read = bytes_of(storage, edges, splits)
     assert read <= 2 * SOURCE.nbytes + len(splits) * BESIDE_BYTES
 
 
