@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from embertide.kernels import native
+from embertide.kernels import stock as kernel_stock
 from embertide.kernels.stock import Stock, Stocked
 from embertide.launch.stocking import Stocking, free_bytes
 from embertide.planning.inputs import Inputs, NodeSplits
@@ -78,6 +79,36 @@ def take(given: Stocked, wanted: int, *more: str) -> list[int]:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return [int(text) for text in done.stdout.split()]
+
+
+def test_pages_that_are_not_there_at_first_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill, refused = native.lib.fill_file, []
+
+    def fill_at_last(*given: int) -> bool:
+        if len(refused) < 3:
+            refused.append(given)
+            return False
+        return bool(fill(*given))
+
+    monkeypatch.setattr(native.lib, "fill_file", fill_at_last)
+    with stock() as made:
+        made.begin(2, 16 * MIB)
+        wait_for(made, 16 * MIB)
+        assert [held(file) for file in made.stop(GIB).files] == [16, 16]
+    assert len(set(refused)) == 1
+
+
+def test_where_no_pages_are_to_be_had_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native.lib, "fill_file", lambda *_given: False)
+    monkeypatch.setattr(kernel_stock, "_PAUSE_SECONDS", 0.0)
+    with stock() as made:
+        made.begin(1, 16 * MIB)
+        assert made._thread is not None
+        made._thread.join(60)
+        assert not made._thread.is_alive()
+        assert made.stop(GIB).sizes == (0,)
 
 
 def test_tensors_of_another_process_come_from_it() -> None:

@@ -21,6 +21,8 @@ _PAGE_BYTES = 2 << 20
 """Of a huge page."""
 _STEP_BYTES = 4 * _PAGE_BYTES
 """What is filled in one call; stopping waits for no more."""
+_TRIES, _PAUSE_SECONDS = 100, 0.005
+"""For a huge page: where free memory is in small pieces, there is one a moment later, or none."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,15 @@ class Stock:
         for at in range(0, size, _STEP_BYTES):
             step = min(_STEP_BYTES, size - at)
             for index, file in enumerate(self._files):
-                if self._stop.is_set() or not native.lib.fill_file(file, at, step):
+                if not self._filled(file, at, step):
                     return
                 self._sizes[index] += step
+
+    def _filled(self, file: int, at: int, step: int) -> bool:
+        for _ in range(_TRIES):
+            if self._stop.is_set():
+                return False
+            if native.lib.fill_file(file, at, step):
+                return True
+            self._stop.wait(_PAUSE_SECONDS)
+        return False
