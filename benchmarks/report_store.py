@@ -14,7 +14,7 @@ directions. *Read* is the stages that read features and edges, *write* is publis
 sum. *Plain* fetches the same objects into memory by eight requests at a time, and writes as many
 bytes with their SHA-256: it decodes nothing, checks nothing, and does not read back what it wrote,
 which ours does before it publishes. *Ratio* is to plain, round by round. Server, link and commands
-share the cores, so that rates above 1 Gbit/s are the machine's, not the link's."""
+share the cores, so that at more than 1 Gbit/s they are what takes the time, too."""
 
 
 def section(results: Run) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support.s3.server import S3Server, build
+from tests.support.s3.server import AMBIENT, S3Server, build
 
 _preload = multiprocessing.forkserver.set_forkserver_preload
 
@@ -90,7 +90,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     """A running S3 server, with its credentials in this process's environment."""
     s3_server.start()
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
+    for name in AMBIENT:
         monkeypatch.delenv(name, raising=False)
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)

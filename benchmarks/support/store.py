@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.support.network import Network, network
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
-from tests.support.s3.server import S3Server, build
+from tests.support.s3.server import AMBIENT, S3Server, build
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,8 @@ def store(data: Path, folders: list[str], work: Path, *, loopback: bool) -> Iter
 def _signed_in(server: S3Server) -> Iterator[None]:
     """Have this process, and those that it starts, the server's credentials."""
     before = dict(os.environ)
+    for name in AMBIENT:
+        os.environ.pop(name, None)
     os.environ.update(server.environment)
     try:
         yield

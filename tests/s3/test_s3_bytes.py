@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import secrets
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,7 @@ from embertide.readers.features import read_features, split_features
 from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
-from embertide.spec.manifest import StorageSettings
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
-from tests.support.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
 
@@ -34,16 +30,6 @@ BESIDE_BYTES = 80 << 10
 EDGES = 1_500_000
 SOURCE = np.random.default_rng(1).integers(0, 1 << 40, EDGES)
 ROWS, WIDTH = 50_000, 64
-
-
-@pytest.fixture
-def storage(s3: S3Server) -> Storage:
-    return open_storage(StorageSettings(endpoint_url=s3.endpoint, region=s3.region))
-
-
-@pytest.fixture
-def root(s3: S3Server) -> str:
-    return s3.uri(f"bytes-{secrets.token_hex(6)}")
 
 
 def parquet(table: Any, rows: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import secrets
 from typing import Any
 
 import numpy as np
@@ -12,23 +11,10 @@ import pytest
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import read_features, split_features
 from embertide.spec.features import FeatureInput
-from embertide.spec.manifest import StorageSettings
-from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.versions.objects import objects_of
-from tests.support.s3.server import S3Server
 
 pytestmark = pytest.mark.s3
-
-
-@pytest.fixture
-def storage(s3: S3Server) -> Storage:
-    return open_storage(StorageSettings(endpoint_url=s3.endpoint, region=s3.region))
-
-
-@pytest.fixture
-def root(s3: S3Server) -> str:
-    return s3.uri(f"t-{secrets.token_hex(6)}")
 
 
 def asked(storage: Storage) -> dict[str, int]:

@@ -25,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 CACHE = SHARED_CACHE / "s3-server"
 BUCKET = "embertide-tests"
 REGION = "us-east-1"
+AMBIENT = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE")
+"""Variables that would go beside a server's credentials, or lead to another one."""
 _START_SECONDS = 30.0
 
 
