@@ -101,7 +101,10 @@ def test_graphs_are_made_of_all_kinds_of_ids(benchmark: Benchmark) -> None:
 
 
 @pytest.mark.s3
-def test_a_store_is_read_and_written_by_both(benchmark: Benchmark) -> None:
+def test_a_store_is_read_and_written_by_both(
+    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "somebody-elses")
     words = ["--scale", "10", "--rounds", "1", "--loopback", "--grid", "2x1"]
     (case,) = benchmark.here(store.main, *words)["cases"]
     plain, ours = case["systems"]["plain"], case["systems"]["ours 2x1"]
