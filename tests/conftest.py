@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support.s3.server import AMBIENT, S3Server, build
+from tests.support.needs import needed, provide, speaker
+from tests.support.s3.server import AMBIENT, S3Server, server_program
 
 _preload = multiprocessing.forkserver.set_forkserver_preload
 
@@ -77,10 +78,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen[True]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what the tests name, before the first one's time limit runs."""
+    if session.config.getoption("collectonly"):
+        return
+    try:
+        provide(needed(session.items), speaker(session.config))
+    except RuntimeError as error:
+        pytest.exit(str(error), returncode=1)
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """The process; use ``s3``, which also gives credentials."""
-    server = S3Server(build(), tmp_path_factory.mktemp("s3"))
+    server = S3Server(server_program(), tmp_path_factory.mktemp("s3"))
     server.start()
     yield server
     server.stop()

@@ -1,6 +1,6 @@
 """A control plane without nodes: etcd, API server and controllers as processes of this machine.
 
-The programs are those of the test cluster (``tests/support/cluster/build.py``), its addresses are
+The programs are those of the test cluster (``tests/support/go_programs.py``), its addresses are
 not: everything listens on ports of 127.0.0.1, needs no root and can run beside it. Objects are all
 there, and StatefulSets get their pods, which no node takes.
 """
@@ -19,8 +19,8 @@ from kubernetes.client import ApiClient
 from kubernetes.config import new_client_from_config
 from urllib3.exceptions import HTTPError
 
-from tests.support.cluster.build import build_all
 from tests.support.cluster.pki import Authority, Subject
+from tests.support.cluster.programs import build_all
 
 _START_SECONDS = 60.0
 _OK = 200

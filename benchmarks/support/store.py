@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.support.network import Network, network
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
-from tests.support.s3.server import AMBIENT, S3Server, build
+from tests.support.s3.server import AMBIENT, S3Server, server_program
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def store(data: Path, folders: list[str], work: Path, *, loopback: bool) -> Iter
     Raises:
         NoNetwork: namespaces or shaping are not to be had.
     """
-    server = S3Server(build(), work / "server")
+    server = S3Server(server_program(), work / "server")
     with _signed_in(server), nullcontext() if loopback else network(2) as found:
         try:
             server.start()

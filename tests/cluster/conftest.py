@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.cluster.build import build_all
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.images import build_images
 from tests.support.cluster.installation import RELEASE, install
 from tests.support.cluster.jobs import Inputs, Jobs
-from tests.support.cluster.kueue import build_kueue
 from tests.support.cluster.leftovers import find_leftovers
+from tests.support.cluster.programs import build_all
 from tests.support.cluster.requirements import missing
 from tests.support.cluster.telling import Marks, mark, tell
+from tests.support.needs import speaker
 
 _MARKS = pytest.StashKey[Marks]()
-_BUILT = pytest.StashKey[tuple[dict[str, Path], dict[str, str]]]()
+_IMAGES = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build what is not there yet, which takes longer than a test may take."""
+    """Build images that are not there yet, which takes longer than a test may take."""
     wanted = any(item.get_closest_marker("cluster") for item in session.items)
     if wanted and missing() is None and not session.config.getoption("collectonly"):
-        say = session.config.get_terminal_writer().line
         try:
-            session.config.stash[_BUILT] = build_all(say), build_images(say)
-            if any("kueue_program" in getattr(item, "fixturenames", ()) for item in session.items):
-                build_kueue()
+            session.config.stash[_IMAGES] = build_images(speaker(session.config))
         except RuntimeError as error:
             pytest.exit(str(error), returncode=1)
 
@@ -45,7 +41,7 @@ def cluster_can_run() -> None:
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config, cluster_can_run: None) -> Iterator[KubernetesCluster]:
     """A running cluster; this process's AWS credentials are those of its S3 server."""
-    found = KubernetesCluster(*pytestconfig.stash[_BUILT])
+    found = KubernetesCluster(build_all(), pytestconfig.stash[_IMAGES])
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
             patch.delenv(name, raising=False)
@@ -63,12 +59,6 @@ def cluster(pytestconfig: pytest.Config, cluster_can_run: None) -> Iterator[Kube
 def operator(cluster: KubernetesCluster) -> str:
     """The name of the operator's Deployment, account and role, installed by the chart."""
     return install(cluster, RELEASE)
-
-
-@pytest.fixture(scope="session")
-def kueue_program() -> Path:
-    """Kueue's own controller, built before the first test begins where a test wants it."""
-    return build_kueue()
 
 
 @pytest.fixture

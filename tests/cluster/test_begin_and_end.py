@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster.build import build_all
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.layout import Layout
 from tests.support.cluster.leftovers import find_leftovers
 from tests.support.cluster.process import NodeProcess
+from tests.support.cluster.programs import build_all
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("cluster_can_run")]

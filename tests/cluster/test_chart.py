@@ -26,7 +26,7 @@ from tests.support.cluster.installation import (
 )
 from tests.support.cluster.jobs import Inputs, Jobs, workers
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.needs("chart-sources")]
 
 DEFINITION = "embeddingjobs.embertide.dev"
 USER = 1000660000

@@ -8,19 +8,18 @@ import pytest
 
 from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 from tests.support.cluster.kueue import kueue, set_quota
+from tests.support.go_programs import program
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.needs("kueue")]
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
-def test_a_job_waits_for_its_quota_and_runs(
-    tiny: Inputs, jobs: Jobs, kueue_program: Path, tmp_path: Path
-) -> None:
+def test_a_job_waits_for_its_quota_and_runs(tiny: Inputs, jobs: Jobs, tmp_path: Path) -> None:
     """All of its workers or none."""
     job = tiny.job("queued", f"{jobs.root}/out", workers=workers(2, 1))
     job["metadata"]["labels"] = {QUEUE: "nightly"}
-    with kueue(jobs.cluster, kueue_program, jobs.namespace, tmp_path):
+    with kueue(jobs.cluster, program("kueue"), jobs.namespace, tmp_path):
         jobs.apply(job)
         jobs.await_("queued", waits)
         jobs.cluster.wait_for(lambda: len(jobs.pods()) == 2, 30, "both pods")

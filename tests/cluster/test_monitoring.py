@@ -20,15 +20,15 @@ import yaml
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.installation import NAMESPACE, RELEASE, operator_away
 from tests.support.cluster.jobs import Inputs, Jobs, workers
+from tests.support.go_programs import program
 from tests.support.monitoring.panels import FILES, load, panels, queries
-from tests.support.monitoring.programs import build_programs
 from tests.support.monitoring.prometheus import Prometheus, Series
 from tests.support.monitoring.promql import metrics_in
 from tests.support.monitoring.rules import alerts, impatient_copies, recorded
 from tests.support.monitoring.scraping import scrape_configs
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.needs("prometheus")]
 
 # How long alerts hold before they fire: no longer than a fault lasts here, but longer than what is
 # no fault, such as pods that start.
@@ -92,7 +92,7 @@ def watch(
     folder = tmp_path_factory.mktemp("prometheus")
     rules = tmp_path_factory.mktemp("rules")
     prometheus = Prometheus(
-        build_programs().prometheus,
+        program("prometheus"),
         folder,
         scrape_configs(_monitors(cluster), cluster.kubeconfig),
         impatient_copies(rules, _WAITS, _RANGES),

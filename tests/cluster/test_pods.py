@@ -18,7 +18,7 @@ from tests.support.chart_sources import pod_groups
 from tests.support.cluster.jobs import RESTRICTED, Inputs, Jobs, find_condition, workers
 from tests.support.operator_world import SETTINGS, UID, raw_job
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.needs("chart-sources")]
 
 CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
 GPU_NODE = "nvidia.com/gpu.present"

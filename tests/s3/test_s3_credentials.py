@@ -15,7 +15,7 @@ from embertide.spec import naming
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
-from tests.support.s3.server import S3Server, build, server_with_accounts
+from tests.support.s3.server import S3Server, server_program, server_with_accounts
 
 pytestmark = pytest.mark.s3
 
@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 def admin(server: S3Server, *command: str) -> None:
     who = ("--access", server.access_key, "--secret", server.secret_key)
-    run = (build(), "admin", *who, "--endpoint-url", server.endpoint, *command)
+    run = (server_program(), "admin", *who, "--endpoint-url", server.endpoint, *command)
     subprocess.run(run, check=True)
 
 

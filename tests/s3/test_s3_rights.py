@@ -21,7 +21,7 @@ from embertide.storage.protocol import Storage
 from embertide.versions.catalog import list_versions
 from tests.support.commands import Commands
 from tests.support.paths import ROOT
-from tests.support.s3.server import S3Server, build, server_with_accounts
+from tests.support.s3.server import S3Server, server_program, server_with_accounts
 
 pytestmark = [pytest.mark.s3, pytest.mark.distributed]
 
@@ -48,7 +48,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with server_with_accounts(tmp_path_factory.mktemp("rights")) as found:
         admin = ("admin", "--access", found.access_key, "--secret", found.secret_key)
         account = ("create-user", "--access", USER, "--secret", KEY, "--role", "user")
-        subprocess.run([build(), *admin, "--endpoint-url", found.endpoint, *account], check=True)
+        subprocess.run(
+            [server_program(), *admin, "--endpoint-url", found.endpoint, *account], check=True
+        )
         yield found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -12,19 +11,12 @@ from typing import Any
 import yaml
 
 from tests.support.chart_page import CHART
-from tests.support.cluster.build import ALL, build
+from tests.support.go_programs import program
 
 Object = dict[str, Any]
 Values = Mapping[str, Any]
 # That of the test cluster; without a cluster, helm takes the version that it was built for.
 _KUBERNETES = ("--kube-version", "1.36.3")
-
-
-@functools.cache
-def program(name: str) -> str:
-    """The path of helm, kubeconform or glua; built where it is not there."""
-    module = next(module for module in ALL if name in module.binaries)
-    return str(build(module)[0] / name)
 
 
 def run(*command: str, input: str | None = None) -> subprocess.CompletedProcess[str]:

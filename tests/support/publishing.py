@@ -7,19 +7,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from tests.support.cluster.build import Module, build
+from tests.support.go_programs import program
 from tests.support.ports import free_port
 
-_PROGRAMS = Module("publishing", ("actionlint", "crane", "registry"))
 _START_SECONDS = 30.0
-
-
-def program(name: str) -> Path:
-    """One of the programs, built from pinned Go modules if these have not been before."""
-    assert name in _PROGRAMS.binaries
-    return build(_PROGRAMS)[0] / name
 
 
 @contextmanager

@@ -15,6 +15,8 @@ from tests.support import chart
 from tests.support.chart_page import CHART
 from tests.support.operator_world import World
 
+pytestmark = pytest.mark.needs("charts", "kstatus")
+
 SCRIPT = (CHART / "files" / "argocd-health.lua").read_text()
 
 

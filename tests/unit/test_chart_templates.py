@@ -15,6 +15,8 @@ from tests.support import chart, chart_schemas
 from tests.support.chart_page import CHART
 from tests.support.operator_world import raw_job
 
+pytestmark = pytest.mark.needs("helm", "charts", "chart-sources")
+
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 ALL_ON: dict[str, Any] = {
     "commonLabels": {"team": "search"},

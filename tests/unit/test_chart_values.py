@@ -11,6 +11,8 @@ import yaml
 from tests.support import chart
 from tests.support.chart_page import CHART, PAGE, page, values
 
+pytestmark = pytest.mark.needs("helm")
+
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())

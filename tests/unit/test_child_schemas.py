@@ -16,6 +16,8 @@ from embertide_operator.validate import read_job
 from tests.support import chart, chart_schemas
 from tests.support.operator_world import SETTINGS, UID, raw_job
 
+pytestmark = pytest.mark.needs("charts", "chart-sources", "helm")
+
 ATTEMPT = Attempt(uid=UID, number=1, version="v", earlier=(), grid=GridShape.of(2, 1))
 PEER = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
 FULL = replace(SETTINGS, image_cuda="w:cuda", network_policy=True, http_peers=(PEER,))

@@ -16,7 +16,6 @@ import pytest
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide_operator.validate import read_job
-from tests.support.cluster.build import Module, build
 from tests.support.document_blocks import (
     WITHOUT_CLUSTER,
     Block,
@@ -25,8 +24,11 @@ from tests.support.document_blocks import (
     documents,
     job_parts,
 )
+from tests.support.go_programs import program
 from tests.support.operator_world import SETTINGS, raw_job
 from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.needs("helm")
 
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")]
 STARTS = (
@@ -132,7 +134,7 @@ def test_parts_of_jobs_are_valid(case: tuple[Block, dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("case", chart_values(), ids=lambda case: str(case[0]))
 def test_the_chart_takes_the_values(case: tuple[Block, dict[str, Any]]) -> None:
-    helm = build(Module("helm", ("helm",)))[0] / "helm"
+    helm = program("helm")
     cluster = ("--kube-version=1.30", "--api-versions=monitoring.coreos.com/v1")
     template = [helm, "template", "embertide", CHART, *cluster, "--values=-"]
     ended = subprocess.run(

@@ -17,8 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.go_programs import program
 from tests.support.paths import ROOT
-from tests.support.publishing import program, registry
+from tests.support.publishing import registry
+
+pytestmark = pytest.mark.needs("publishing")
 
 DOCKER = ROOT / "docker"
 IMAGES = {"operator": "operator", "worker-cpu": "worker", "worker-cuda": "worker"}

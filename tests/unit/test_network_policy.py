@@ -22,6 +22,8 @@ from tests.support import chart
 from tests.support.network_policies import PodAt, allows
 from tests.support.operator_world import SETTINGS, UID, raw_job
 
+pytestmark = pytest.mark.needs("helm")
+
 HTTP, RENDEZVOUS, GLOO = 8080, 29500, 41234
 PORTS = (HTTP, RENDEZVOUS, GLOO)
 

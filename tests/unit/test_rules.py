@@ -14,8 +14,8 @@ from tests.support.monitoring.alert_cases import CASES, SILENT, Case
 from tests.support.monitoring.healthy import healthy
 from tests.support.monitoring.panels import FILES as DASHBOARDS
 from tests.support.monitoring.panels import load, queries
-from tests.support.monitoring.programs import Programs, build_programs
 from tests.support.monitoring.promql import exposed, metrics_in
+from tests.support.monitoring.promtool import promtool
 from tests.support.monitoring.rules import (
     FILES,
     RUNBOOKS,
@@ -25,24 +25,17 @@ from tests.support.monitoring.rules import (
     rules,
 )
 
-# Building Prometheus on a new machine takes longer than a test may take, and is not counted.
-pytestmark = pytest.mark.timeout(func_only=True)
+pytestmark = pytest.mark.needs("prometheus")
 
 _SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 _LEVEL = r"(worker|job|job_axis_primitive|output|namespace|namespace_outcome)"
 
 
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    """Built with Go the first time; RuntimeError says so where it is missing."""
-    return build_programs()
+def test_promtool_finds_nothing_to_mend() -> None:
+    promtool("check", "rules", "--lint=all", "--lint-fatal", *FILES)
 
 
-def test_promtool_finds_nothing_to_mend(programs: Programs) -> None:
-    programs.check("check", "rules", "--lint=all", "--lint-fatal", *FILES)
-
-
-def test_promtool_understands_every_query_of_a_panel(programs: Programs, tmp_path: Path) -> None:
+def test_promtool_understands_every_query_of_a_panel(tmp_path: Path) -> None:
     """Variables are replaced as Grafana does it."""
     values = {"namespace": "shop", "job": "products", "attempt": "1"}
     values |= {"__range": "6h", "__rate_interval": "1m"}
@@ -53,23 +46,21 @@ def test_promtool_understands_every_query_of_a_panel(programs: Programs, tmp_pat
     ]
     path = tmp_path / "queries.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": found}]}))
-    assert f"{len(asked)} rules found" in programs.check("check", "rules", path)
+    assert f"{len(asked)} rules found" in promtool("check", "rules", path)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert}: {case.fault}")
-def test_a_fault_fires_its_alert_and_no_other(
-    case: Case, programs: Programs, tmp_path: Path
-) -> None:
-    _run(programs, tmp_path, case.all_series(), {case.silent_at: None, case.at: case})
+def test_a_fault_fires_its_alert_and_no_other(case: Case, tmp_path: Path) -> None:
+    _run(tmp_path, case.all_series(), {case.silent_at: None, case.at: case})
 
 
 @pytest.mark.parametrize("case", SILENT, ids=lambda case: case.fault)
-def test_what_is_no_fault_fires_nothing(case: Case, programs: Programs, tmp_path: Path) -> None:
-    _run(programs, tmp_path, case.all_series(), {5: None, 30: None, case.at: None})
+def test_what_is_no_fault_fires_nothing(case: Case, tmp_path: Path) -> None:
+    _run(tmp_path, case.all_series(), {5: None, 30: None, case.at: None})
 
 
-def test_a_healthy_cluster_fires_nothing(programs: Programs, tmp_path: Path) -> None:
-    _run(programs, tmp_path, healthy(), dict.fromkeys(range(0, 121, 5)))
+def test_a_healthy_cluster_fires_nothing(tmp_path: Path) -> None:
+    _run(tmp_path, healthy(), dict.fromkeys(range(0, 121, 5)))
 
 
 def test_every_alert_has_a_fault() -> None:
@@ -132,9 +123,7 @@ def test_copies_for_tests_differ_only_in_durations(tmp_path: Path) -> None:
         assert copy == rule
 
 
-def _run(
-    programs: Programs, folder: Path, series: dict[str, str], moments: dict[int, Case | None]
-) -> None:
+def _run(folder: Path, series: dict[str, str], moments: dict[int, Case | None]) -> None:
     """Let promtool evaluate the rules; at each minute exactly a case's alert fires, or none."""
     firing = 'ALERTS{alertstate="firing"}'
     tests: list[dict[str, Any]] = []
@@ -159,7 +148,7 @@ def _run(
     }
     path = folder / "test.yaml"
     path.write_text(yaml.safe_dump(content))
-    programs.check("test", "rules", path)
+    promtool("test", "rules", path)
 
 
 def _expect(expr: str, minute: int, samples: list[dict[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from tests.support import chart, chart_schemas
 from tests.support.manifests import put
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.needs("helm")
+
 # The schedule of examples/schedule.yaml, as a value of the chart.
 SCHEDULE: dict[str, Any] = {
     "name": "products",

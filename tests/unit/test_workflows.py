@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 
+import pytest
 import yaml
 
-from tests.support.cluster.build import Module, build
+from tests.support.go_programs import program
 from tests.support.paths import ROOT
-from tests.support.publishing import program
+
+pytestmark = pytest.mark.needs("helm", "publishing")
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 CHART = ROOT / "charts" / "embertide"
-HELM = Module("helm", ("helm",))
 
 
 def test_actionlint_finds_nothing() -> None:
@@ -36,7 +37,7 @@ def test_images_are_published_under_the_names_that_the_chart_has() -> None:
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
     rows = publish["jobs"]["images"]["strategy"]["matrix"]["include"]
     pushed = {f"ghcr.io/embertide/{row['name']}:{version}{row['suffix']}" for row in rows}
-    command = [build(HELM)[0] / "helm", "template", "embertide", CHART, "--kube-version=1.30"]
+    command = [program("helm"), "template", "embertide", CHART, "--kube-version=1.30"]
     rendered = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert set(re.findall(r"ghcr\.io/embertide/[\w./:-]+", rendered)) == pushed
 

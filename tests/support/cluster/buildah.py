@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.cluster.shell import run
 from tests.support.shared_cache import SHARED_CACHE
+from tests.support.shell import run
 
 _CERTIFICATES = Path("/etc/ssl/certs")
 _KERNELS = Path(os.environ.get("EMBERTIDE_KERNEL_CACHE") or SHARED_CACHE / "kernels")

@@ -12,10 +12,10 @@ import signal
 import sys
 from collections.abc import Callable
 
-from tests.support.cluster.build import build_all
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.images import build_images
 from tests.support.cluster.installation import NAMESPACE, RELEASE, install
+from tests.support.cluster.programs import build_all
 from tests.support.cluster.requirements import missing
 
 _USE = """\

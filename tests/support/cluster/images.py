@@ -21,8 +21,8 @@ from tests.support.cluster.buildah import Buildah
 from tests.support.cluster.config import PAUSE_IMAGE
 from tests.support.cluster.layout import CACHE
 from tests.support.cluster.loading import read_layers
-from tests.support.cluster.shell import run
 from tests.support.paths import ROOT
+from tests.support.shell import run
 
 _SUITE = "bookworm"
 _PACKAGES = "python3,python3-venv,ca-certificates"

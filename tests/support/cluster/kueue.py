@@ -19,14 +19,12 @@ from typing import Any
 
 import yaml
 
-from tests.support.cluster.build import Module, build
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.layout import HOST
 from tests.support.cluster.pki import Authority, Subject
-from tests.support.cluster.shell import run
-from tests.support.s3.server import find_go
+from tests.support.go_programs import MODULES, find_go
+from tests.support.shell import run
 
-_MODULE = Module("kueue", ("kueue",))
 _PORT = 9443
 _WEBHOOKS = ("pod", "statefulset", "workload", "clusterqueue", "resourceflavor")
 _START = """
@@ -38,11 +36,6 @@ mkdir -p /etc/kueue/metrics
 cp -r "$1/certificates" /etc/kueue/metrics/certs
 exec "$2" --config "$1/config.yaml" --feature-gates=VisibilityOnDemand=false
 """
-
-
-def build_kueue() -> Path:
-    """The program; takes minutes where it is not there."""
-    return build(_MODULE)[0] / "kueue"
 
 
 @contextmanager
@@ -83,7 +76,7 @@ def set_quota(cluster: KubernetesCluster, cpu: str, memory: str) -> None:
 def _source() -> Path:
     """The module's folder, with the definitions and the webhooks' manifest."""
     command = (find_go(), "mod", "download", "-json", "sigs.k8s.io/kueue")
-    return Path(json.loads(run(*command, cwd=_MODULE.folder))["Dir"])
+    return Path(json.loads(run(*command, cwd=MODULES["kueue"].folder))["Dir"])
 
 
 def _write_files(authority: Authority, folder: Path, namespace: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.cluster.shell import run
+from tests.support.shell import run
 
 _SNAPSHOTTER = "overlayfs"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.cluster.shell import run
+from tests.support.shell import run
 
 
 def mount(kind: str, where: Path, *, options: str = "") -> None:

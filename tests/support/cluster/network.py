@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support.cluster.layout import FIRST, HOST, HOST_LINK, NODE, PREFIX, RANGE, SECOND
-from tests.support.cluster.shell import run
+from tests.support.shell import run
 
 _BRIDGE = "node0"
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.s3 import server as s3
+from tests.support.go_programs import find_go
 
 # Programs by the Debian package that has them; those of every Debian are left out.
 _PROGRAMS = {
@@ -51,7 +51,7 @@ def missing() -> str | None:
     if subprocess.run(apart, capture_output=True).returncode:
         return "the test cluster needs to make namespaces, which this container or kernel refuses"
     try:
-        s3.find_go()
+        find_go()
     except RuntimeError:
         return "the test cluster is built with Go, which is missing: https://go.dev/dl"
     return None

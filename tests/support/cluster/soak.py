@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 
 from urllib3.exceptions import HTTPError
 
-from tests.support.cluster.build import build_all
 from tests.support.cluster.faults import Faults
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.images import build_images
 from tests.support.cluster.installation import NAMESPACE, RELEASE, install
 from tests.support.cluster.jobs import Inputs, Jobs, Manifest, find_condition, workers
+from tests.support.cluster.programs import build_all
 from tests.support.cluster.requirements import missing
 
 _PATIENCE = {"backoffLimit": 1000, "activeDeadlineSeconds": 1800}

@@ -13,10 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.support.go_programs import program
 from tests.support.monitoring.boards.writing import write
 from tests.support.monitoring.drawing.page import page, picture
 from tests.support.monitoring.panels import FILES, load
-from tests.support.monitoring.programs import build_programs
 from tests.support.monitoring.prometheus import Prometheus
 from tests.support.paths import ROOT
 
@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
 
 def draw_pictures(folder: Path) -> None:
     """One picture a dashboard, of the run that a stopped Prometheus has in its folder."""
-    prometheus = Prometheus(build_programs().prometheus, folder, [], [])
+    prometheus = Prometheus(program("prometheus"), folder, [], [])
     prometheus.start()
     try:
         (started,) = prometheus.query(f"max by (job_namespace) (last_over_time({_START}[{_KEPT}]))")

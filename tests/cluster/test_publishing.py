@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.cluster.build import Module, build
 from tests.support.cluster.images import BASE_IMAGE, locked_store, make_base
-from tests.support.cluster.requirements import missing
+from tests.support.go_programs import program
 from tests.support.paths import ROOT
-from tests.support.publishing import program, registry
+from tests.support.publishing import registry
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.needs("publishing"),
+    pytest.mark.usefixtures("cluster_can_run"),
+]
 
 SOURCE = "https://git.example/embertide"
 CHART = ROOT / "charts" / "embertide"
@@ -60,7 +63,7 @@ def test_a_pushed_image_says_what_it_was_built_from(host: str) -> None:
 
 
 def test_a_pushed_chart_can_be_pulled_by_digest(host: str, tmp_path: Path) -> None:
-    helm = build(Module("helm", ("helm",)))[0] / "helm"
+    helm = program("helm")
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
     say(helm, "package", CHART, "--destination", tmp_path)
     archive = tmp_path / f"embertide-{version}.tgz"
