@@ -82,6 +82,8 @@ SHAPES = {
     "wide": Shape(4 << 20, 8 << 20, ("1x1", "2x1", "2x2"), WIDE),
     "wide-int64": Shape(4 << 20, 8 << 20, ("1x1", "2x1"), {**WIDE, "ids": "int64"}),
     "wide-strings": Shape(2 << 20, 4 << 20, ("1x1", "2x1"), {**WIDE, "ids": "string"}),
+    # Read by one worker, whatever the grid.
+    "one-split": Shape(60_000, 450_000, ("2x1", "2x2"), {"ids": "string", **NARROW}),
     "edge-features": Shape(
         1 << 18,
         8 << 20,

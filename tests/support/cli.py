@@ -33,6 +33,7 @@ REPORT = RunReport(
     edges=20,
     stages={"ingest": 1.0},
     total_seconds=1.0,
+    start_seconds=6.5,
     ingest_edges_per_second=20.0,
     infer_edges_per_second=20.0,
 )
@@ -110,6 +111,7 @@ LARGE_ESTIMATE = Estimate(
     output_width=128,
     output_problem="no",
     seconds=(1234.0, 5678.0),
+    start_seconds=(3.0, 7.0),
     seconds_basis="assumes 4 M edges/s ingested by each of 2 cores; then half to double of that",
     grids=[_needs(1, 1, 900), _needs(2, 1, 450), _needs(8, 2, 78, chosen=True)],
     notes=["16 workers share 2 cores of this machine"],

@@ -83,6 +83,13 @@ def load_job(path: Path) -> EmbeddingJob:
     return load_manifest(path)
 
 
+def process_began() -> float:
+    """When this process began, in seconds since the epoch: the user's wait starts there."""
+    import psutil
+
+    return float(psutil.Process().create_time())
+
+
 def with_workers(job: EmbeddingJob, **changes: Any) -> EmbeddingJob:
     """The job with some of ``spec.workers`` replaced by options of the command line."""
     workers = job.spec.workers.model_copy(update=changes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from embertide.cli.options import (
     check_workers,
     grid_of,
     load_job,
+    process_began,
     with_workers,
 )
 
@@ -52,7 +54,8 @@ def plan(
 
     from embertide.planning.estimate import estimate_job
 
-    estimate = estimate_job(job, grid=chosen, workers=workers)
+    start = time.time() - process_began()  # this far a run imports the same
+    estimate = estimate_job(job, grid=chosen, workers=workers, start_seconds=start)
     problem = _output_problem(job)
     if problem is not None:
         estimate = replace(estimate, output_problem=str(problem))

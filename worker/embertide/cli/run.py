@@ -16,6 +16,7 @@ from embertide.cli.options import (
     check_workers,
     grid_of,
     load_job,
+    process_began,
     with_workers,
 )
 
@@ -83,7 +84,12 @@ def run(
         json_output=json_output, quiet=quiet, stdout=sys.stdout, stderr=sys.stderr
     ) as on_progress:
         report = run_job(
-            job, grid=chosen, workers=workers, threads=threads, on_progress=on_progress
+            job,
+            grid=chosen,
+            workers=workers,
+            threads=threads,
+            on_progress=on_progress,
+            began=process_began(),
         )
     if json_output:
         write_json(sys.stdout, {"event": "report", **report.to_json()})

@@ -34,6 +34,7 @@ def print_report(console: Console, report: RunReport) -> None:
     did = (
         f"{report.rows:,} embeddings of width {report.dim} from {report.nodes:,} nodes and"
         f" {report.edges:,} edges on a {report.grid} grid in {human_seconds(report.total_seconds)}"
+        f"{_after_start(report)}"
     )
     speed = (
         f"ingest {human_count(report.ingest_edges_per_second)} edges/s,"
@@ -49,6 +50,13 @@ def print_report(console: Console, report: RunReport) -> None:
         console.print(_memory_table(report.memory))
     for warning in report.warnings:
         console.print(f"[yellow]warning:[/] {escaped(warning)}", highlight=False)
+
+
+def _after_start(report: RunReport) -> str:
+    """The user waited for the start, too."""
+    if not report.start_seconds:
+        return ""
+    return f", after {human_seconds(report.start_seconds)} to start"
 
 
 def print_estimate(console: Console, estimate: Estimate, all_files: bool) -> None:
@@ -111,14 +119,14 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
     ]
     if needs is not None:
         text = (
-            f"{human_bytes(needs.worker_bytes)} a worker with imports,"
+            f"{human_bytes(needs.worker_bytes)} a worker with imports, which workers share in part:"
             f" {human_bytes(needs.machine_bytes)} for all on one machine;"
             f" {human_bytes(needs.container_bytes)} to ask for each container"
         )
         facts.append(("Memory", text))
-    if estimate.seconds is not None:
-        basis = escaped(estimate.seconds_basis)
-        facts.append(("Time", f"{_range(estimate.seconds)} on this machine; {basis}"))
+    if estimate.seconds is not None and estimate.start_seconds is not None:
+        facts.append(("Time", _time(estimate.start_seconds, estimate.seconds)))
+        facts.append(("", escaped(estimate.seconds_basis)))
     if estimate.output_uri:
         text = (
             f"about {human_bytes(estimate.output_bytes)}: {estimate.nodes:,} embeddings of width"
@@ -128,16 +136,23 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
     return facts
 
 
+def _time(start: tuple[float, float], work: tuple[float, float]) -> str:
+    whole = start[0] + work[0], start[1] + work[1]
+    return (
+        f"about {_range(whole)} on this machine: {_range(start)} to start, {_range(work)} of work"
+    )
+
+
 def _range(seconds: tuple[float, float]) -> str:
     low, high = seconds
     if high < _MINUTE:
-        return f"about {low:.0f} to {high:.0f} s"
-    return f"about {human_seconds(low)} to {human_seconds(high)}"
+        return f"{low:.0f} to {high:.0f} s"
+    return f"{human_seconds(low)} to {human_seconds(high)}"
 
 
 def _grids_table(grids: Iterable[GridNeeds]) -> Table:
     """The chosen one is marked; memory is with imports."""
-    numbers = ["worker", "container", "exchanged", "seconds"]
+    numbers = ["worker", "container", "exchanged", "work s"]
     table = new_table("Grids, * the chosen one", ["", "grid"], numbers)
     for needs in grids:
         seconds = "-" if needs.seconds is None else "{:.0f}-{:.0f}".format(*needs.seconds)

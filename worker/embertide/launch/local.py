@@ -6,6 +6,7 @@ The inputs are listed while the fork server, which the workers come from, import
 from __future__ import annotations
 
 import os
+import time
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ def run_job(
     workers: int | None = None,
     threads: int | None = None,
     on_progress: OnProgress = lambda _event: None,
+    began: float | None = None,
 ) -> RunReport:
     """Compute and publish one version with worker processes on this machine.
 
@@ -49,6 +51,8 @@ def run_job(
         workers: how many when the grid is to be chosen; default: the manifest's, else one
             with all cores as threads.
         threads: compute threads of each worker; default: the cores, shared evenly.
+        began: when the caller began, in seconds since the epoch, from which the report counts the
+            start; default: now.
 
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
@@ -80,6 +84,7 @@ def run_job(
             version=version,
             grid=grid,
             workers=workers,
+            began=began or time.time(),
             on_progress=reporter,
             on_listed=begin_stock,
             on_planned=lambda plan: _check_machine(job, plan),

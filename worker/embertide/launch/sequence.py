@@ -39,6 +39,7 @@ def prepare(
     version: str,
     grid: GridShape | None,
     workers: int | None = None,
+    began: float,
     on_progress: OnProgress,
     on_planned: Callable[[Estimate], None],
     on_listed: Callable[[Inputs], None] = lambda _inputs: None,
@@ -47,6 +48,7 @@ def prepare(
 
     Args:
         grid: the manifest's by default, else one chosen for ``workers``.
+        began: when the command or the attempt began, in seconds since the epoch.
         on_progress: may be called from another thread.
         on_listed: called once the inputs are listed; may end it by raising.
         on_planned: called before anything is written; may refuse by raising.
@@ -75,6 +77,7 @@ def prepare(
             estimate.peak_memory_per_worker_bytes,
             estimate.memory_per_worker_bytes,
             estimate.traffic,
+            began,
         )
     )
     folder.write_job(job)

@@ -14,7 +14,9 @@ from embertide.footprint import FLOAT_BYTES, GraphSize
 from embertide.steps.program import Program
 
 _START_SECONDS = 4.0
-"""Imports, listing the inputs, starting workers."""
+"""Imports, listing the inputs, starting workers: where no one measured them on this machine."""
+_START_LOW, _START_HIGH = 0.7, 1.5
+"""Of a measured start: the next one differs by what else the machine does."""
 _INGESTED_EDGES = 9e6
 """Read, sent to their owners and sorted."""
 _SUMMED_VALUES = 3.5e9
@@ -76,8 +78,19 @@ def work_of(
     )
 
 
+def start_range(measured: float | None) -> tuple[float, float]:
+    """From and to: the seconds until workers begin, in whole seconds.
+
+    Args:
+        measured: what a process took on this machine to import what a worker imports.
+    """
+    if measured is None:
+        return _whole(_START_SECONDS * _LOW, _START_SECONDS * _HIGH)
+    return _whole(measured * _START_LOW, measured * _START_HIGH)
+
+
 def seconds_range(work: Work, cores: int) -> tuple[float, float]:
-    """From and to: the seconds that the rates give, halved and doubled, in whole seconds."""
+    """From and to, after the start: what the rates give, halved and doubled, in whole seconds."""
     by_cores = (
         work.edges / _INGESTED_EDGES
         + work.values / _SUMMED_VALUES
@@ -85,14 +98,23 @@ def seconds_range(work: Work, cores: int) -> tuple[float, float]:
         + work.read_bytes / _READ_BYTES
         + work.written_bytes / _WRITTEN_BYTES
     )
-    seconds = _START_SECONDS + by_cores / cores + work.exchanged_bytes / _EXCHANGED_BYTES
-    return float(math.floor(seconds * _LOW)), float(math.ceil(seconds * _HIGH))
+    seconds = by_cores / cores + work.exchanged_bytes / _EXCHANGED_BYTES
+    return _whole(seconds * _LOW, seconds * _HIGH)
 
 
-def basis(cores: int) -> str:
-    """The assumptions of `seconds_range`, for people."""
+def _whole(low: float, high: float) -> tuple[float, float]:
+    return float(math.floor(low)), float(math.ceil(high))
+
+
+def basis(cores: int, measured_start: float | None) -> str:
+    """The assumptions of `start_range` and `seconds_range`, for people."""
+    start = (
+        f"{_START_SECONDS:.0f} s to start on a machine that does nothing else"
+        if measured_start is None
+        else f"that starting takes about as long as it took here just now ({measured_start:.1f} s)"
+    )
     return (
-        f"assumes {_START_SECONDS:.0f} s to start; of each of {cores} cores"
+        f"assumes {start}; of each of {cores} cores"
         f" {_INGESTED_EDGES / 1e6:.0f} M edges/s ingested, {_SUMMED_VALUES / 1e9:.1f} G values/s"
         f" summed along edges, {_MULTIPLIED_FLOPS / 1e9:.0f} GFLOP/s multiplied,"
         f" {_READ_BYTES / 1e6:.0f} MB/s read and {_WRITTEN_BYTES / 1e6:.0f} MB/s written; of all"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from embertide.footprint import ID_BYTES, Size
 from embertide.kernels.edge_sort import bucket_shift, key_bytes
 from embertide.planning.graph import PlannedGraph, PlannedRelation
+from embertide.planning.loads import edge_loads
 from embertide.primitives.shuffle import round_edges
 from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import BUFFER_BYTES, UNBUFFERED_BYTES
@@ -38,9 +39,14 @@ def _files(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
     return list(reversed(found.values()))
 
 
+def _read_edges(relation: PlannedRelation, size: Size) -> float:
+    """Edges that are read by the worker that reads the most of them."""
+    return max(edge_loads(relation, size).edges)
+
+
 def _chunks(relation: PlannedRelation, size: Size) -> float:
-    """Bytes of our share of the edges as they were read."""
-    return size.edges / size.workers * (size.end_bytes + relation.carried_bytes)
+    """Bytes of the edges as they were read, of the worker that reads the most."""
+    return _read_edges(relation, size) * (size.end_bytes + relation.carried_bytes)
 
 
 def ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
@@ -57,7 +63,7 @@ def ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
         coming: float = coming_from_afar(relation.splits, held) + text * min(_TEXT_AFAR_BYTES, held)
         if hashed:
             # Readers wait while ids are looked up.
-            coming = _mapping(size, text=text)
+            coming = _mapping(_read_edges(relation, size), text=text)
         beside = coming + max(_reading(relation, size, threads), float(held))
         peak = max(peak, before + max(beside, buffers))
     return peak
@@ -87,13 +93,14 @@ def csr_bytes(relation: PlannedRelation, size: Size) -> float:
     return edges * (size.index_bytes + relation.carried_bytes) + ID_BYTES * nodes
 
 
-def _mapping(size: Size, *, text: bool) -> float:
+def _mapping(edges: float, *, text: bool) -> float:
     """Bytes of the edges that are read ahead while hashed ids are looked up, and of the rounds.
 
     Args:
+        edges: that the worker reads.
         text: ids are strings.
     """
-    edges, batch = size.edges / size.workers, float(BATCH_ROWS)
+    batch = float(BATCH_ROWS)
     edge_bytes = 2 * (STRING_BYTES if text else ID_BYTES)
     held = min(AHEAD_BYTES + _BATCHES_IN_ROUNDS * batch * edge_bytes, edges * edge_bytes)
     word_bytes = (2 if text else 1) * ID_BYTES

@@ -15,7 +15,7 @@ from embertide.footprint import FLOAT_BYTES, ID_BYTES
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.models.order import order_steps
 from embertide.models.read import read_model
-from embertide.planning.duration import basis, seconds_range, work_of
+from embertide.planning.duration import basis, seconds_range, start_range, work_of
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
@@ -51,9 +51,17 @@ _MOST_PARTITIONS = 256
 
 
 def estimate_job(
-    job: EmbeddingJob, *, grid: GridShape | None = None, workers: int | None = None
+    job: EmbeddingJob,
+    *,
+    grid: GridShape | None = None,
+    workers: int | None = None,
+    start_seconds: float | None = None,
 ) -> Estimate:
     """List the inputs, estimate a run of the job, and compare its grid with a few others.
+
+    Args:
+        start_seconds: what this process took from its start until all was imported, as a run will
+            do it; None where it imported longer ago.
 
     Raises:
         EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
@@ -66,9 +74,12 @@ def estimate_job(
         found if shape == found.grid else estimate_program(program, job, inputs, shape)
         for shape in grids_to_compare(found.grid, _nodes(job, inputs), program.sliced_widths)
     ]
+    cores = os.cpu_count() or 1
     problem = machine_problem(found.grid, found.peak_memory_per_worker_bytes, this_machine())
     return replace(
         found,
+        start_seconds=None if found.seconds is None else start_range(start_seconds),
+        seconds_basis="" if found.seconds is None else basis(cores, start_seconds),
         grids=[_needs(one, chosen=one is found) for one in compared],
         notes=found.notes
         if problem is None
@@ -215,7 +226,6 @@ def estimate_program(
         output_width=max(program.widths[name] for name in program.results.values()),
         # The rates are a CPU's.
         seconds=None if gpu else seconds_range(work, cores),
-        seconds_basis="" if gpu else basis(cores),
         notes=[*unread(job, program), *notes],
         types=_types(graph, program),
         relations=_relations_of(graph),

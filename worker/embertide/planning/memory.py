@@ -19,6 +19,7 @@ from embertide.planning.edge_memory import (
 )
 from embertide.planning.graph import PlannedGraph, PlannedType
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
+from embertide.planning.loads import node_loads
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_afar, coming_from_afar, held_afar, readers
 from embertide.steps.program import Program
@@ -150,9 +151,11 @@ def _type_bytes(name: str, graph: PlannedGraph, program: Program) -> _TypeBytes:
     of_type, size = graph.types[name], graph.size.of_type(name)
     ids, nodes = _id_bytes(of_type, size), size.nodes / size.workers
     has = of_type.node.features is not None
-    values = float(FLOAT_BYTES) * of_type.splits.width * of_type.splits.feature_rows / size.workers
-    dense = ID_BYTES * nodes if has else 0.0
-    reading = ids.read + max(ids.built, ids.table + (ID_BYTES if has else 0))
+    # Rows stay with the worker that read them, ids go to the owners of their hashes.
+    rows = float(max(node_loads(of_type, size.workers).rows)) if has else nodes
+    values = float(FLOAT_BYTES) * of_type.splits.width * rows
+    dense = ID_BYTES * rows if has else 0.0
+    looking_up = max(ids.built, ids.table + (ID_BYTES if has else 0))
     return _TypeBytes(
         name=name,
         is_input=name in program.inputs,
@@ -160,7 +163,7 @@ def _type_bytes(name: str, graph: PlannedGraph, program: Program) -> _TypeBytes:
         values=values,
         dense=dense,
         loaded=values + dense + ids.table * nodes,
-        loading=values + nodes * reading,
+        loading=values + rows * ids.read + nodes * looking_up,
         own=(ids.named + (LOCATION_BYTES if has else 0)) * nodes,
     )
 

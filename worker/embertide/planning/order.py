@@ -17,6 +17,7 @@ class WorkOrder:
         planned_bytes: of the fullest worker, beyond its imports.
         planned_memory: the same by stage.
         planned_traffic: what one worker is expected to send.
+        began: when the command or the attempt began, in seconds since the epoch; 0: unknown.
     """
 
     inputs: Inputs
@@ -24,6 +25,7 @@ class WorkOrder:
     planned_bytes: int
     planned_memory: dict[str, int] = field(default_factory=dict)
     planned_traffic: list[PlannedTraffic] = field(default_factory=list)
+    began: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; :meth:`from_json` is the way back."""

@@ -9,6 +9,7 @@ was delivered, because from then on rank 0 may be publishing, and removing is ra
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -64,6 +65,7 @@ class WorkerAttempt:
     ) -> None:
         self._settings, self._job, self._folder = settings, job, folder
         self._reporter, self._check = reporter, check
+        self._began = time.time()
         self.may_have_written = False
         self.interruptible = False
 
@@ -148,6 +150,7 @@ class WorkerAttempt:
                 self._storage(),
                 version=self._settings.version,
                 grid=self._settings.grid,
+                began=self._began,
                 on_progress=self._reporter,
                 on_listed=lambda _inputs: self._check(),
                 on_planned=self._planned,

@@ -65,6 +65,7 @@ def tiles(run: Run) -> Html:
     report = run.report
     found = [
         _tile("Run time", duration(report.total_seconds), _slowest(run)),
+        *([_started(report.start_seconds)] if report.start_seconds else []),
         _tile(
             "Ingest",
             rate(report.ingest_edges_per_second, "edges"),
@@ -86,6 +87,10 @@ def _tile(name: str, value: str, below: Child, state: str = "") -> Html:
         tag("span", below, class_="below"),
         class_=f"tile {state}".strip(),
     )
+
+
+def _started(seconds: float) -> Html:
+    return _tile("Start", duration(seconds), "from the command, or a pod's attempt, to the workers")
 
 
 def _slowest(run: Run) -> str:

@@ -14,6 +14,7 @@ from embertide.planning.order import WorkOrder
 from embertide.report import draw_page
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
+from embertide.telemetry.format import human_bytes
 from embertide.telemetry.recorder import CountingRecorder, Key, Totals, sum_traffic
 from embertide.telemetry.report import (
     LayerFacts,
@@ -34,6 +35,15 @@ NOT_CURRENT = (
     " someone rolled back; `embertide versions` lists both, `embertide rollback` switches"
 )
 NOT_KEPT = "the version is published, but the report of its run could not be kept beside it: {}"
+
+
+BEYOND_PLAN = 1.25
+"""Times its plan, from which on a worker's memory is a warning: a container has that much room."""
+MEMORY_BEYOND_PLAN = (
+    "{workers} took more memory than planned: worker {rank} took {used} beyond its imports, {share}"
+    " of the {planned} that were planned; in a container that was sized by the plan a larger graph"
+    " may run out of memory: ask for more, and report this"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +147,7 @@ def gather_report(
     # Ranks work side by side, so the slowest counts.
     stages = {name: max(share.seconds.get(name, 0.0) for share in shares) for name in clock.seconds}
     edges = clock.edges
+    memory = [share.memory for share in shares]
     return RunReport(
         version=order.version,
         uri=published.uri,
@@ -147,12 +158,13 @@ def gather_report(
         nodes=clock.nodes,
         edges=edges,
         stages=stages,
-        total_seconds=time.perf_counter() - clock.began,
+        total_seconds=clock.elapsed,
+        start_seconds=max(0.0, time.time() - clock.elapsed - order.began) if order.began else 0.0,
         ingest_edges_per_second=edges / max(1e-9, stages["ingest"] + stages["csr"]),
         infer_edges_per_second=edges * facts.graph_layers / max(1e-9, stages["infer"]),
         traffic=sum_traffic([share.totals for share in shares]),
-        memory=[share.memory for share in shares],
-        warnings=[*warnings, *([] if published.current else [NOT_CURRENT])],
+        memory=memory,
+        warnings=[*warnings, *beyond_plan(memory), *([] if published.current else [NOT_CURRENT])],
         current=published.current,
         kernels=_kernels(ctx),
         workers=[_later(share.worker, longest - elapsed) for share, elapsed in gathered],
@@ -163,6 +175,23 @@ def gather_report(
         types=clock.types,
         relations=clock.relations,
     )
+
+
+def beyond_plan(memory: list[RankMemory]) -> list[str]:
+    """A warning where workers took clearly more memory than was planned; it names the fullest."""
+    over = [item for item in memory if item.used_bytes > item.planned_bytes * BEYOND_PLAN]
+    if not over or not over[0].planned_bytes:
+        return []
+    fullest = max(over, key=lambda item: item.used_bytes)
+    return [
+        MEMORY_BEYOND_PLAN.format(
+            workers=f"{len(over)} of {len(memory)} workers",
+            rank=fullest.rank,
+            used=human_bytes(fullest.used_bytes),
+            planned=human_bytes(fullest.planned_bytes),
+            share=f"{fullest.used_bytes / fullest.planned_bytes:.0%}",
+        )
+    ]
 
 
 def _worker(ctx: RunContext, clock: Clock) -> WorkerReport:

@@ -24,11 +24,12 @@ class GridNeeds:
     """What a run takes on one grid.
 
     Attributes:
-        worker_bytes: memory of a worker on a machine, imports included.
-        machine_bytes: of all processes, where all workers are on one machine.
+        worker_bytes: memory of a worker process, imports included, as its report will show it.
+        machine_bytes: of all processes, where all workers are on one machine; what they share of
+            their imports counts once.
         container_bytes: to ask for each worker's container, with a margin.
         traffic_total_bytes: sent by all workers.
-        seconds: from and to, on this machine; None where nothing is known.
+        seconds: from and to, on this machine, after the start; None where nothing is known.
     """
 
     grid: GridShape
@@ -54,7 +55,8 @@ class Estimate:
     its imports, ``pinned_bytes`` are those of them that stage copies to a GPU and back, and
     ``gpu_memory_per_worker_bytes`` is what a worker holds on its GPU, each 0 without one;
     ``notes`` are remarks for people, such as why the grid was chosen. ``seconds`` is
-    a range on this machine with what it assumes, None where nothing is known. ``grids`` compares
+    a range on this machine, from the moment workers begin, ``start_seconds`` one until then, with
+    what both assume; None where nothing is known. ``grids`` compares
     some grids with the chosen one, which is among them. ``output_problem`` says why the output
     cannot be written, "" if it can or nobody looked. ``types`` and ``relations`` are those that a
     run reads; ``nodes``, ``edges`` and ``output_bytes`` are of all of them, the widths those of the
@@ -80,6 +82,7 @@ class Estimate:
     output_width: int = 0
     output_problem: str = ""
     seconds: tuple[float, float] | None = None
+    start_seconds: tuple[float, float] | None = None
     seconds_basis: str = ""
     grids: list[GridNeeds] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -209,6 +209,8 @@ class RunReport:
     ``current`` says whether LATEST names the version. ``kernels`` says what computed: native code
     and its instruction set, or torch and why. ``planned_memory`` maps a stage to the bytes of the
     fullest worker beyond its imports; ``planned_traffic`` is one worker's, ``s3`` that of all.
+    ``total_seconds`` begin when workers do, ``start_seconds`` are those before: from the start of
+    the command, or of the attempt in a pod (0: unknown).
     ``types`` and ``relations`` are what the run read of the graph; ``nodes`` and ``edges`` are of
     all of them, and ``dim`` is the width of the widest embeddings.
     """
@@ -237,6 +239,7 @@ class RunReport:
     facts: RunFacts | None = None
     types: list[TypeCount] = field(default_factory=list)
     relations: list[RelationCount] = field(default_factory=list)
+    start_seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""
