@@ -18,11 +18,11 @@ from tests.support.cluster.leftovers import find_leftovers
 from tests.support.cluster.process import NodeProcess
 from tests.support.cluster.programs import build_all
 from tests.support.paths import ROOT
+from tests.support.patience import SOON_SECONDS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("cluster_can_run")]
 
 LAYOUT = Layout()
-SECONDS = 20.0
 
 
 def new_node() -> NodeProcess:
@@ -31,7 +31,7 @@ def new_node() -> NodeProcess:
 
 
 def await_leftovers(good: Callable[[list[str]], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + SOON_SECONDS
     while not good(find_leftovers(LAYOUT)):
         assert time.monotonic() < deadline, find_leftovers(LAYOUT)
         time.sleep(0.05)

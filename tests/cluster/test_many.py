@@ -16,7 +16,6 @@ JOBS = 8
 _ROOM = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"memory": "2Gi"}}
 
 
-@pytest.mark.timeout(1200)
 def test_more_jobs_than_the_node_has_room_for(tiny: Inputs, jobs: Jobs, operator: str) -> None:
     before = operator_bytes(jobs.cluster)
     names = [f"job-{number:02}" for number in range(JOBS)]

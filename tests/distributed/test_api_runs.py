@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.patience import WAIT_SECONDS
 from tests.support.small_job import NODES, SmallJob
 
 pytestmark = pytest.mark.distributed
@@ -44,7 +45,7 @@ def output_of(program: str, folder: Path) -> str:
     (folder / "program.py").write_text(program)
     ended = subprocess.run(
         [sys.executable, "program.py"],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=300,
+        cwd=folder, capture_output=True, text=True, check=False, timeout=WAIT_SECONDS,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     return ended.stdout

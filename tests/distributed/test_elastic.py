@@ -25,11 +25,11 @@ from embertide.launch.together import supervise_together
 from embertide.launch.waiting import start_waiting
 from embertide.spec.grid import GridShape
 from tests.support.job_files import WIDTH, write_job
+from tests.support.patience import SOON_SECONDS
 from tests.support.world import make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 
-SOON_SECONDS = 20.0
 LONG_SECONDS = 600
 """What workers sleep; nothing that ends them in time waits for that."""
 

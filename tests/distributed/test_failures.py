@@ -15,12 +15,10 @@ import psutil
 import pytest
 
 from tests.support.commands import Done, Published, Running, await_nobody, is_worker, members
+from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 
 pytestmark = pytest.mark.distributed
 
-SECONDS = 20.0
-"""More than a run takes to end after a failure, also where the machine is busy."""
-CATCH_SECONDS = 300.0
 STAGES = ["features", "ingest", "csr", "infer", "publish"]
 WORKER_FAILED, INTERRUPTED = 8, 130
 NEW, FORKED = "new", "forked"
@@ -56,7 +54,7 @@ class Catching:
 
         On a busy machine it may be over before we look; then it is another run.
         """
-        deadline = time.monotonic() + CATCH_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             published = Published(self._big / "embeddings")
             words = ("run", str(self._big / "job.yaml"), "--grid", "2x2", "--json")
@@ -110,7 +108,7 @@ def _writing(run: Running, big: Path) -> None:
 
 def _check_end(run: Running, done: Done, published: Published, began: float) -> None:
     """The end of every failed run; ``began`` is when it was hit, on the monotonic clock."""
-    assert time.monotonic() - began < SECONDS
+    assert time.monotonic() - began < SOON_SECONDS
     error = done.events[-1]
     assert error["event"] == "error"
     assert error["exit_code"] == done.code
@@ -140,7 +138,7 @@ def test_a_killed_worker_ends_the_run(
     os.kill(run.workers(4)[rank], signal.SIGKILL)
     run.go_on()
     began = time.monotonic()
-    done = run.done(SECONDS)
+    done = run.done(SOON_SECONDS)
     assert done.code == WORKER_FAILED
     start = f"worker {rank} of 4 ({place}) was killed by SIGKILL during "
     assert done.message.startswith(start)
@@ -156,7 +154,7 @@ def test_a_killed_launcher_ends_the_run(catch: Catching) -> None:
     os.kill(launcher, signal.SIGKILL)
     run.go_on()
     began = time.monotonic()
-    done = run.done(SECONDS)
+    done = run.done(SOON_SECONDS)
     assert done.code == WORKER_FAILED
     assert done.message.startswith("the launch process was killed by SIGKILL. Nothing was pub")
     _check_end(run, done, published, began)
@@ -167,7 +165,7 @@ def test_the_process_that_waits_has_no_torch(catch: Catching) -> None:
     assert "libtorch" not in Path(f"/proc/{run.process.pid}/maps").read_text()
     assert "libtorch" in Path(f"/proc/{run.workers(4)[0]}/maps").read_text()
     run.process.send_signal(signal.SIGTERM)
-    assert run.done(SECONDS).code == INTERRUPTED
+    assert run.done(SOON_SECONDS).code == INTERRUPTED
 
 
 def test_a_native_crash_is_named(catch: Catching) -> None:
@@ -177,7 +175,7 @@ def test_a_native_crash_is_named(catch: Catching) -> None:
     assert ctypes.CDLL(None).tgkill(worker, worker, signal.SIGSEGV) == 0
     run.go_on()
     began = time.monotonic()
-    done = run.done(SECONDS)
+    done = run.done(SOON_SECONDS)
     assert done.code == WORKER_FAILED
     assert "worker 3 of 4 (graph 1, feature 1) was killed by SIGSEGV" in done.message
     words = done.message.partition("its last output:\n")[2].splitlines()
@@ -220,7 +218,7 @@ def test_a_signal_stops_everything(
     run, published = catch(ready, new=start == NEW)
     send(run, number)
     began = time.monotonic()
-    done = run.done(SECONDS)
+    done = run.done(SOON_SECONDS)
     assert done.code == INTERRUPTED
     assert done.message.startswith(f"stopped by {number.name}")
     _check_end(run, done, published, began)

@@ -16,7 +16,7 @@ import pytest
 from embertide.errors import EmbertideError, InputError, ManifestError, ProcessDied
 from embertide.launch.fork_server import call, call_alone, fork_server
 from embertide.launch.process_tree import die_with_requester
-from tests.support.commands import GONE_SECONDS
+from tests.support.patience import SOON_SECONDS
 
 pytestmark = pytest.mark.distributed
 
@@ -96,7 +96,7 @@ def test_a_process_that_is_killed_is_told_and_takes_its_own_along(tmp_path: Path
     with pytest.raises(ProcessDied, match="the _start_and_sleep process was killed by SIGKILL"):
         call_alone(_start_and_sleep, note)
     killer.join()
-    deadline = time.monotonic() + GONE_SECONDS
+    deadline = time.monotonic() + SOON_SECONDS
     while any(_alive(process) for process in _processes(note)):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -15,10 +15,10 @@ from embertide.launch.leftovers import remove_unused, temporary_folder
 from embertide.launch.output_lock import lock_path
 from embertide.spec.workers import StorageSettings
 from tests.support.commands import Running, await_nobody
+from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 
 pytestmark = pytest.mark.distributed
 
-SECONDS = 120.0
 Start = Callable[..., Running]
 
 
@@ -28,7 +28,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("jobs")
     for name, scale in (("big", "16"), ("small", "8")):
         made = Running(folder, "synth", str(folder / name), "--scale", scale, "--quiet")
-        assert made.done(SECONDS).code == 0
+        assert made.done(WAIT_SECONDS).code == 0
     return folder
 
 
@@ -65,7 +65,7 @@ def _kill(run: Running) -> None:
 
 def _held(start: Start, job: Path, stage: str) -> Running:
     """A run that stands still in a stage; another one where a busy machine let it go on."""
-    deadline = time.monotonic() + 2 * SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         run = start(job)
         run.await_stage(stage)
@@ -103,7 +103,7 @@ def test_the_next_run_removes_what_a_killed_one_left(jobs: Path, start: Start, s
     left = {path.name for path in killed.scratch.iterdir()}
     assert any(name.startswith("embertide-") for name in left)
     assert all(name.startswith("embertide-") for name in left)
-    assert start(jobs / "small", "--grid", "2x1").done(SECONDS).code == 0
+    assert start(jobs / "small", "--grid", "2x1").done(WAIT_SECONDS).code == 0
     assert not any(killed.scratch.iterdir())
     assert not _shared_memory() - shared
 
@@ -127,13 +127,13 @@ def test_a_run_that_is_killed_while_it_computes_leaves_no_output(
 
 def test_a_run_that_fails_leaves_no_empty_folders(jobs: Path, tmp_path: Path, start: Start) -> None:
     job = _copy_of(jobs / "big", tmp_path)
-    deadline = time.monotonic() + 2 * SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         run = _held(start, job, "features")
         # It is there when the run goes on, which is further than it has told.
         run.process.send_signal(signal.SIGTERM)
         run.go_on()
-        assert run.done(SECONDS).code == 130
+        assert run.done(WAIT_SECONDS).code == 130
         if not (job / "embeddings" / "LATEST").exists():
             break
         assert time.monotonic() < deadline, "each was complete before it could be stopped"
@@ -156,11 +156,11 @@ def test_the_second_run_to_an_output_waits(jobs: Path, start: Start) -> None:
     second = start(jobs / "big")
     said = _await_message(second, "waiting for process")
     assert said == f"waiting for process {first.process.pid}, which writes the same output"
-    other = start(jobs / "small").done(SECONDS)
+    other = start(jobs / "small").done(WAIT_SECONDS)
     assert other.code == 0
     assert not any("waiting" in str(event.get("message")) for event in other.events)
     _kill(first)
-    assert second.done(SECONDS).code == 0
+    assert second.done(WAIT_SECONDS).code == 0
     assert not any(second.scratch.iterdir())
 
 
@@ -170,10 +170,10 @@ def test_ctrl_c_ends_the_waiting_at_once(jobs: Path, start: Start) -> None:
     _await_message(second, "waiting for process")
     began = time.monotonic()
     second.process.send_signal(signal.SIGINT)
-    assert second.done(SECONDS).code == 130
-    assert time.monotonic() - began < 5.0
+    assert second.done(WAIT_SECONDS).code == 130
+    assert time.monotonic() - began < SOON_SECONDS
     first.go_on()
-    assert first.done(SECONDS).code == 0
+    assert first.done(WAIT_SECONDS).code == 0
     assert not any(first.scratch.iterdir())
 
 

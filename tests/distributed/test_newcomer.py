@@ -19,6 +19,7 @@ import embertide
 from tests.support.commands import Commands
 from tests.support.document_blocks import blocks
 from tests.support.exact import assert_exact
+from tests.support.patience import WAIT_SECONDS
 from tests.support.pyg import pyg
 
 pytestmark = pytest.mark.distributed
@@ -85,8 +86,8 @@ def folder(tmp_path: Path) -> Path:
 def say(folder: Path, words: list[str]) -> str:
     """The output of a command that has to succeed, in an interpreter of its own."""
     ended = subprocess.run(
-        [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=300,
-        check=False,
+        [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True,
+        timeout=WAIT_SECONDS, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, f"{shlex.join(words)}\n{ended.stderr}"
     return ended.stdout

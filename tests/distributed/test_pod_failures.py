@@ -22,14 +22,13 @@ from embertide.storage.opening import open_storage
 from embertide.synth import SynthOptions, synthesize
 from embertide.versions.reading import iter_embeddings
 from tests.support.commands import environment, members
-from tests.support.pods import START_SECONDS, LocalPods, Pod, files, local_pods
+from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
+from tests.support.pods import LocalPods, Pod, files, local_pods
 from tests.support.small_job import SmallJob
 
 pytestmark = pytest.mark.distributed
 
 NODES = 1 << 16
-STOP_SECONDS = 10.0
-FAIL_SECONDS = 20.0
 """Far more than a busy machine takes, and far less than it takes to notice nothing."""
 
 
@@ -72,7 +71,7 @@ def terminate(pods: list[Pod]) -> None:
     for pod in pods:
         pod.terminate()
     for pod in pods:
-        assert pod.ended(STOP_SECONDS) == 0, pod.log.read_text()
+        assert pod.ended(SOON_SECONDS) == 0, pod.log.read_text()
         assert pod.termination_log.read_text() == ""
         assert "Traceback" not in pod.log.read_text()
 
@@ -117,7 +116,7 @@ def test_patience_for_the_others_is_given(made: LocalPods) -> None:
     """By the operator, which knows how long pods may wait for room."""
     (alone,) = made.attempt("2x1", [1], EMBERTIDE_JOIN_SECONDS="1")
     (host,) = made.attempt("2x1", [0], EMBERTIDE_JOIN_SECONDS="1")
-    assert [pod.ended(FAIL_SECONDS + START_SECONDS) for pod in (alone, host)] == [8, 8]
+    assert [pod.ended(WAIT_SECONDS) for pod in (alone, host)] == [8, 8]
     assert "could not reach worker 0" in alone.ending().message
     assert "for 1 seconds" in alone.ending().message
     assert "they did not join in time" in host.ending().message
@@ -128,7 +127,7 @@ def test_a_killed_worker_is_told_from_its_peers(made: LocalPods) -> None:
     pods, workers = _standing_still(made, "infer")
     os.kill(workers[1], signal.SIGKILL)
     os.kill(workers[0], signal.SIGCONT)
-    assert [pod.ended(FAIL_SECONDS) for pod in pods] == [8, 8]
+    assert [pod.ended(SOON_SECONDS) for pod in pods] == [8, 8]
     first, second = (pod.ending() for pod in pods)
     assert second.message.startswith("worker 1 of 2 (graph 1, feature 0) was killed by SIGKILL")
     assert (second.reason, second.rank, second.peer) == ("WorkerFailed", 1, False)
@@ -147,10 +146,10 @@ def test_a_worker_killed_while_others_write_is_the_cause(made: LocalPods, big: P
     """Its pod removes the version, and their parts with it; they report whom they lost."""
     pods, workers = _standing_still_in_parts(made)
     os.kill(workers[1], signal.SIGKILL)
-    assert pods[1].ended(FAIL_SECONDS) == 8
+    assert pods[1].ended(SOON_SECONDS) == 8
     assert files(big / "embeddings") == []
     os.kill(workers[0], signal.SIGCONT)
-    assert pods[0].ended(FAIL_SECONDS) == 8
+    assert pods[0].ended(SOON_SECONDS) == 8
     ending = pods[0].ending()
     assert (ending.reason, ending.peer, ending.permanent) == ("WorkerFailed", True, False)
     assert "lost the connection to another worker during publish" in ending.message
@@ -161,7 +160,7 @@ def _standing_still(made: LocalPods, stage: str, **env: str) -> tuple[list[Pod],
 
     On a busy machine they may be done before they are stopped; then another attempt is made.
     """
-    deadline = time.monotonic() + 2 * START_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         pods = made.attempt("2x1", **env)
         workers = [pod.worker(rank) for rank, pod in enumerate(pods)]
@@ -189,7 +188,7 @@ def _standing_still_in_parts(made: LocalPods) -> tuple[list[Pod], list[int]]:
 
     A machine may be too busy, or too fast, for that; then another attempt is made.
     """
-    deadline = time.monotonic() + 2 * START_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         pods = made.attempt("2x1")
         pods[0].until_working("infer")
@@ -222,7 +221,7 @@ def test_a_killed_launcher_is_the_workers_end(made: LocalPods) -> None:
     pods, workers = _standing_still(made, "infer")
     os.kill(psutil.Process(workers[1]).ppid(), signal.SIGKILL)
     os.kill(workers[0], signal.SIGCONT)
-    assert [pod.ended(FAIL_SECONDS) for pod in pods] == [8, 8]
+    assert [pod.ended(SOON_SECONDS) for pod in pods] == [8, 8]
     first, second = (pod.ending() for pod in pods)
     assert second.message == (
         "worker 1 of 2 (graph 1, feature 0) failed: the launch process was killed by SIGKILL"
@@ -234,7 +233,7 @@ def test_a_container_without_a_device_says_so(tmp_path: Path, big: Path) -> None
     job = with_workers(load_manifest(big / "job.yaml"), device="cuda")
     with local_pods(tmp_path / "pods", job) as made:
         (pod,) = made.attempt("1x1", CUDA_VISIBLE_DEVICES="")
-        assert pod.ended(FAIL_SECONDS + START_SECONDS) == 8
+        assert pod.ended(WAIT_SECONDS) == 8
         ending = pod.ending()
     assert (ending.reason, ending.permanent) == ("WorkerFailed", False)
     assert ending.message.startswith(
@@ -258,7 +257,7 @@ def test_a_worker_that_stands_still_is_given_up(made: LocalPods) -> None:
     pods, workers = _standing_still(made, "infer", EMBERTIDE_PEER_TIMEOUT_SECONDS="6")
     os.kill(workers[0], signal.SIGCONT)
     # Rank 0 hosts the meeting, so the other launcher notices that it is gone.
-    assert [pod.ended(FAIL_SECONDS) for pod in pods] == [8, 8]
+    assert [pod.ended(SOON_SECONDS) for pod in pods] == [8, 8]
     for pod in pods:
         ending = pod.ending()
         assert (ending.reason, ending.peer) == ("WorkerFailed", True)
@@ -269,7 +268,7 @@ def test_bad_input_is_permanent_and_names_the_file(tmp_path: Path) -> None:
     job.features.write_bytes(b"PAR1 this is no parquet file")
     with local_pods(tmp_path / "pods", load_manifest(Path(job.manifest))) as found:
         (pod,) = found.attempt("2x1", [0])
-        assert pod.ended(FAIL_SECONDS) == 3
+        assert pod.ended(SOON_SECONDS) == 3
         ending = pod.ending()
         assert (ending.reason, ending.permanent, ending.rank) == ("Input", True, 0)
         assert str(job.features) in ending.message
@@ -304,7 +303,7 @@ def test_settings_are_checked_at_once(tmp_path: Path) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_SECONDS,
     )
     assert done.returncode == 2
     ending = Ending.parse(message.read_text())
@@ -323,7 +322,7 @@ def test_a_node_that_is_lost_ends_the_attempt(made: LocalPods) -> None:
     replacement = made.replace(1)
     replacement.until_logged("looking for worker 0")
     os.kill(workers[0], signal.SIGCONT)
-    assert pods[0].ended(FAIL_SECONDS) == 8
+    assert pods[0].ended(SOON_SECONDS) == 8
     ending = pods[0].ending()
     assert (ending.reason, ending.peer) == ("WorkerFailed", True)
     assert "1 of 2 stopped answering" in ending.message

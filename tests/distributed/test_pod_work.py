@@ -22,12 +22,12 @@ from embertide.versions.manifest import read_manifest
 from tests.support.commands import members
 from tests.support.exact import assert_exact
 from tests.support.job_files import WIDTH, JobFiles, write_job
+from tests.support.patience import SOON_SECONDS
 from tests.support.pods import LocalPods, Pod, files, local_pods
 from tests.support.world import NODES, make_features, make_graph
 
 pytestmark = pytest.mark.distributed
 
-ENDING_SECONDS = 10.0
 HOLDING_BYTES = 60 << 20
 """Of a container whose run is over."""
 
@@ -174,7 +174,7 @@ def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
         assert pods[0].get("/")[0] == pods[0].get("/status", "POST")[0] == 404
         for pod in pods:
             pod.terminate()
-            assert pod.ended(ENDING_SECONDS) == 0
+            assert pod.ended(SOON_SECONDS) == 0
         assert OutputReport.parse(pods[0].termination_log.read_text()) == done.output
         assert pods[1].termination_log.read_text() == ""
         # A pod that replaces it finds what was published.
@@ -187,7 +187,7 @@ def test_rank_0_ends_once_and_says_what_it_published(tmp_path: Path, job: JobFil
         pods = made.attempt("2x1", EMBERTIDE_STAY_SECONDS="1")
         done = pods[0].until_state("succeeded")
         pods[1].until_state("succeeded")
-        assert pods[0].ended(ENDING_SECONDS) == 0
+        assert pods[0].ended(SOON_SECONDS) == 0
         assert OutputReport.parse(pods[0].termination_log.read_text()) == done.output
         assert Ending.parse(pods[0].termination_log.read_text()) is None
         # Kubernetes starts it again: it says and serves what it did, and does not end again.
@@ -217,7 +217,7 @@ def terminate(pods: list[Pod]) -> None:
     for pod in pods:
         pod.terminate()
     for pod in pods:
-        assert pod.ended(ENDING_SECONDS) == 0, pod.log.read_text()
+        assert pod.ended(SOON_SECONDS) == 0, pod.log.read_text()
 
 
 def check_later_attempts(made: LocalPods, job: JobFiles) -> None:
@@ -231,7 +231,7 @@ def check_later_attempts(made: LocalPods, job: JobFiles) -> None:
     assert "complete already" in first.log.read_text()
     assert [name for name in files(output) if name != "LATEST"] == before
     first.process.send_signal(signal.SIGTERM)
-    assert first.ended(ENDING_SECONDS) == 0
+    assert first.ended(SOON_SECONDS) == 0
     assert len(files(output)) == len(before) + 1
 
 

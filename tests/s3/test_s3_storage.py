@@ -18,6 +18,7 @@ from embertide.spec import naming
 from embertide.spec.manifest import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
+from tests.support.patience import WAIT_SECONDS
 from tests.support.s3.server import S3Server
 from tests.support.storage_contract import LARGE, MIB, StorageContract, keys
 
@@ -165,7 +166,7 @@ def test_a_server_that_comes_back_in_time(s3: S3Server, root: str, name: str) ->
         while storage.stats.retries < 1 and time.monotonic() < deadline:
             time.sleep(0.01)
         s3.start()
-        result = answer.result(timeout=60)
+        result = answer.result(timeout=WAIT_SECONDS)
     assert storage.stats.retries >= 1
     if name == "read":
         assert result == b"1"

@@ -22,6 +22,7 @@ from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest, list_versions
 from embertide.versions.reading import iter_embeddings
 from tests.support.forked_process import ForkedProcess
+from tests.support.patience import SOON_SECONDS
 
 _WORKER = "embertide-"
 """What workers' processes are called, before their rank."""
@@ -29,7 +30,6 @@ _WORKER = "embertide-"
 _WITHOUT_POWERS = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
 """Makes file permissions count for root too: drops what lets it pass them by."""
 
-GONE_SECONDS = 60.0
 """How long after a command's end its helpers may take to notice."""
 
 
@@ -226,7 +226,7 @@ def is_worker(process: int) -> bool:
 
 def await_nobody(session: int) -> None:
     """Until a session has no process any more; names those that stay."""
-    deadline = time.monotonic() + GONE_SECONDS
+    deadline = time.monotonic() + SOON_SECONDS
     while found := members(session):
         assert time.monotonic() < deadline, {process: name_of(process) for process in found}
         time.sleep(0.02)

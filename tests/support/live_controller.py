@@ -15,6 +15,7 @@ from embertide_operator.rate_limit import RateLimit
 from embertide_operator.settings import Settings
 from tests.support.api_server import ApiServer
 from tests.support.operator_world import raw_job
+from tests.support.patience import WAIT_SECONDS
 
 JOBS = "embeddingjobs"
 NAMESPACE = "shop"
@@ -46,7 +47,7 @@ class Live:
         """By :meth:`Controller.stop`; returns once it has ended."""
         if self._thread.is_alive():
             asyncio.run_coroutine_threadsafe(self.controller.stop(), self.loop)
-            self._thread.join(60)
+            self._thread.join(WAIT_SECONDS)
         self.controller.cache.stop()
 
     def _run(self) -> None:
@@ -125,7 +126,7 @@ def run_pods(server: ApiServer, name: str, count: int = 2) -> None:
         })  # fmt: skip
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0, what: str = "it") -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = WAIT_SECONDS, what: str = "it") -> None:
     """Until it is true."""
     until = time.monotonic() + seconds
     while not condition():

@@ -26,9 +26,9 @@ from embertide.spec.reports import Ending, WorkerStatus
 from embertide.spec.version_names import new_version
 from tests.support.commands import await_nobody, environment, members, name_of
 from tests.support.forked_process import ForkedProcess
+from tests.support.patience import WAIT_SECONDS
 from tests.support.ports import free_port
 
-START_SECONDS = 60.0
 """More than a busy machine takes to import everything in several processes."""
 
 
@@ -87,7 +87,7 @@ class Pod:
         except OSError:
             return None
 
-    def until(self, found: Callable[[WorkerStatus], Any], seconds: float = START_SECONDS) -> Any:
+    def until(self, found: Callable[[WorkerStatus], Any], seconds: float = WAIT_SECONDS) -> Any:
         """Wait until ``found`` says something true of the status; returns that."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -104,7 +104,7 @@ class Pod:
 
     def until_working(self, stage: str) -> None:
         """Wait until the worker process reports a stage; sooner than the container tells it."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while stage not in self.stages():
             assert time.monotonic() < deadline, self.log.read_text()
             assert self.process.poll() is None, self.log.read_text()
@@ -134,7 +134,7 @@ class Pod:
 
     def worker(self, rank: int) -> int:
         """The process id of the worker process, once there is one."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             for process in members(self.process.pid):
                 if name_of(process) == f"embertide-{rank}":
@@ -257,6 +257,6 @@ def plan_pod(folder: Path, job: EmbeddingJob, **env: str) -> tuple[int, dict[str
             "EMBERTIDE_TERMINATION_LOG": str(message),
         },
         capture_output=True,
-        timeout=START_SECONDS,
+        timeout=WAIT_SECONDS,
     )  # fmt: skip
     return done.returncode, json.loads(message.read_text())

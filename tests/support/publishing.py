@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.support.go_programs import program
+from tests.support.patience import WAIT_SECONDS
 from tests.support.ports import free_port
-
-_START_SECONDS = 30.0
 
 
 @contextmanager
@@ -28,7 +27,7 @@ def registry() -> Iterator[str]:
 
 
 def _await(port: int, server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _START_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         assert server.poll() is None, f"the registry ended with code {server.returncode}"
         try:

@@ -29,6 +29,7 @@ from embertide.versions.parts import PartDigest, PartWriter
 from embertide.versions.publish import publish
 from embertide.versions.reading import iter_embeddings
 from tests.support.paths import ROOT
+from tests.support.patience import WAIT_SECONDS
 
 WIDTH = 3
 ROWS = (5, 2)
@@ -236,7 +237,7 @@ def call(function: str, settings: StorageSettings | None, uri: str, *args: int) 
     given = "null" if settings is None else settings.model_dump_json()
     module = "tests.support.versions"
     command = [sys.executable, "-m", module, function, given, uri, *map(str, args)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_SECONDS)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 

@@ -21,6 +21,7 @@ from embertide.storage.opening import open_storage
 from embertide.versions.parts import PartWriter
 from embertide.versions.publish import publish, rollback
 from tests.support.paths import ROOT
+from tests.support.patience import WAIT_SECONDS
 from tests.support.versions import (
     CURRENT,
     NEXT,
@@ -52,7 +53,7 @@ def isolated(code: str, *flags: str) -> str:
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT / "worker")},
         check=False,
-        timeout=120,
+        timeout=WAIT_SECONDS,
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
@@ -227,7 +228,7 @@ def test_types_reach_those_who_import_it(tmp_path: Path) -> None:
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports", "--output=json",
          f"--cache-dir={cache}", str(program)],
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=WAIT_SECONDS,
         env=os.environ | {"MYPYPATH": str(ROOT / "worker")}, cwd=tmp_path,
     )  # fmt: skip
     problems = [json.loads(line) for line in checked.stdout.splitlines()]

@@ -27,6 +27,7 @@ from embertide.errors import EmbertideError
 from embertide.spec.grid import GridShape
 from embertide.telemetry.report import RunReport
 from tests.support.cli import ESTIMATE, REPORT, Engine
+from tests.support.patience import WAIT_SECONDS
 
 COMMANDS = [
     *("run", "plan", "check", "versions", "rollback", "neighbors"),
@@ -36,7 +37,11 @@ COMMANDS = [
 
 def in_process(code: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=WAIT_SECONDS,
     )
     return done.stdout
 

@@ -20,6 +20,7 @@ from embertide import errors
 from embertide.cli import main
 from embertide.errors import EmbertideError, InputError, ManifestError
 from tests.support.cli import JOB, Engine
+from tests.support.patience import WAIT_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
         # Opening waits until the command reads its manifest, which then waits for us.
         writer = pipe.open("w")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=WAIT_SECONDS)
         writer.close()
     assert process.returncode == 130
     assert err == "embertide: error: interrupted\n"
@@ -99,5 +100,5 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
 
 def test_a_closed_pipe_is_no_traceback(job: str) -> None:
     command = f"{sys.executable} -c 'from embertide.cli import main; main()' --help | true"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=WAIT_SECONDS)
     assert done.stderr == ""

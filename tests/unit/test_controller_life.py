@@ -26,6 +26,7 @@ from tests.support.live_controller import (
     writes,
 )
 from tests.support.paths import ROOT
+from tests.support.patience import WAIT_SECONDS
 from tests.support.ports import free_port
 from tests.support.tcp_proxy import tcp_proxy
 
@@ -96,7 +97,7 @@ class TestNeverAZombie:
                 | {"KUBECONFIG": str(kubeconfig), "EMBERTIDE_PORT": str(free_port())},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=WAIT_SECONDS,
             )
         finally:
             kubeconfig.unlink()

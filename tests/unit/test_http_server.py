@@ -14,6 +14,7 @@ import pytest
 
 from embertide.pod import http
 from embertide.spec.http_server import DualStackServer
+from tests.support.patience import WAIT_SECONDS
 
 needs_ipv6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the system has no IPv6")
 
@@ -37,7 +38,7 @@ def served() -> Iterator[int]:
 
 
 def code_of(host: str, port: int, path: str = "/") -> int:
-    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=WAIT_SECONDS) as answer:
         return int(answer.status)
 
 

@@ -14,6 +14,7 @@ from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.leadership import Alone, ElectedLeadership, make_leadership
 from embertide_operator.settings import Settings
 from embertide_operator.transport import ApiError
+from tests.support.patience import WAIT_SECONDS
 
 SETTINGS = Settings(
     own_namespace="tools", own_name="op", lease_seconds=120, renew_seconds=60.0, retry_seconds=0.05
@@ -83,7 +84,7 @@ class Replica:
 
     def end(self) -> None:
         self.leadership.stop_waiting()
-        self._thread.join(5)
+        self._thread.join(WAIT_SECONDS)
         self.leadership.end()
 
 
@@ -102,7 +103,7 @@ def replicas(
             replica.end()
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> float:
+def eventually(condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> float:
     """Seconds until it is true."""
     began = time.monotonic()
     while not condition():

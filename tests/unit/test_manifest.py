@@ -15,6 +15,7 @@ from embertide.spec import EmbeddingJob, load_manifest
 from embertide.spec.base import SpecModel
 from embertide.spec.manifest import EdgeInput, FeatureInput, GridShape, Inference, NodeInput
 from tests.support.manifests import EXAMPLE, only_problem, put
+from tests.support.patience import WAIT_SECONDS
 
 # What is accepted
 
@@ -174,6 +175,10 @@ def test_the_spec_imports_nothing_heavy() -> None:
     heavy = {"torch", "numpy", "pyarrow", "boto3", "kubernetes", "dgl"}
     code = f"import sys, embertide.spec; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=WAIT_SECONDS,
     )
     assert done.stdout.strip() == "[]"

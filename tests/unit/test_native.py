@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from embertide.kernels import native
+from tests.support.patience import WAIT_SECONDS
 
 needs_native = pytest.mark.skipif(native.lib is None, reason=native.describe())
 
@@ -65,7 +66,9 @@ if not child:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], check=True, timeout=WAIT_SECONDS
+    )
 
 
 def test_kernels_can_be_left_out():

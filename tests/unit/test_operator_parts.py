@@ -17,6 +17,7 @@ from embertide_operator.health import waiting
 from embertide_operator.kubernetes_api import KubernetesApi, merge_patch
 from embertide_operator.rate_limit import RateLimit
 from embertide_operator.workqueue import Key, WorkQueue
+from tests.support.patience import WAIT_SECONDS
 
 A, B = ("shop", "a"), ("shop", "b")
 
@@ -42,7 +43,7 @@ def test_sooner_wins_over_later() -> None:
         queue.add(A, after=3600)
         queue.add(A)
         queue.add(A, after=3600)
-        async with asyncio.timeout(1), queue.next() as key:
+        async with asyncio.timeout(WAIT_SECONDS), queue.next() as key:
             assert key == A
 
     asyncio.run(main())
@@ -57,7 +58,7 @@ def test_a_key_added_during_its_pass_is_worked_on_afterwards_and_never_beside() 
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05), queue.next():
                     pytest.fail("nobody else may have it now")
-        async with asyncio.timeout(60), queue.next() as key:
+        async with asyncio.timeout(WAIT_SECONDS), queue.next() as key:
             assert key == A
 
     asyncio.run(main())
@@ -76,7 +77,7 @@ def test_a_worker_waits_for_the_moment_and_wakes_for_an_earlier_one() -> None:
         waiting = asyncio.create_task(take())
         await asyncio.sleep(0)
         queue.add(A, after=0.05)
-        assert await asyncio.wait_for(waiting, 60) == A
+        assert await asyncio.wait_for(waiting, WAIT_SECONDS) == A
         return time.monotonic() - started
 
     assert asyncio.run(main()) >= 0.05

@@ -20,6 +20,7 @@ from embertide.launch.stocking import Stocking, free_bytes
 from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.splits import Split
+from tests.support.patience import WAIT_SECONDS
 from tests.support.stock import MIB, has_huge_files, held
 
 GIB = 1 << 30
@@ -106,7 +107,7 @@ def test_where_no_pages_are_to_be_had_there_are_none(monkeypatch: pytest.MonkeyP
     with stock() as made:
         made.begin(1, 16 * MIB)
         assert made._thread is not None
-        made._thread.join(60)
+        made._thread.join(WAIT_SECONDS)
         assert not made._thread.is_alive()
         assert made.stop(GIB).sizes == (0,)
 

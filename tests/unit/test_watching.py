@@ -11,6 +11,7 @@ import pytest
 from embertide_operator.store import Store
 from embertide_operator.watching import Watch
 from tests.support.api_server import ApiServer, api_server
+from tests.support.patience import WAIT_SECONDS
 from tests.support.tcp_proxy import TcpProxy, tcp_proxy
 
 LABEL = "embertide.dev/job"
@@ -49,7 +50,7 @@ class Following:
         return lambda: self.store.synced and self.names() == sorted(names)
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it did not happen"

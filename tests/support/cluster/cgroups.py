@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.cluster.mounts import mount
+from tests.support.patience import SOON_SECONDS
 
 _NAME = "embertide-cluster"
 _ROOT = Path("/sys/fs/cgroup")
 _CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
-_REMOVE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def mount_own_view() -> None:
 
 def remove(group: Path) -> None:
     """Remove a group with those below it; RuntimeError where processes stay in them."""
-    deadline = time.monotonic() + _REMOVE_SECONDS
+    deadline = time.monotonic() + SOON_SECONDS
     while group.exists():
         for folder, _, _ in os.walk(group, topdown=False):
             with contextlib.suppress(OSError):

@@ -26,10 +26,10 @@ from tests.support.cluster.layout import FIRST, NODE, S3_PORT, SECOND, Layout, M
 from tests.support.cluster.pod_processes import kill_processes
 from tests.support.cluster.process import NodeProcess
 from tests.support.cluster.settings import Settings
+from tests.support.patience import BUSY, WAIT_SECONDS
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
-_START_SECONDS = 60.0
 _LAST_LINES = 15
 """Of each component's log, shown where a node does not start."""
 
@@ -185,7 +185,12 @@ class KubernetesCluster:
         what: str = "a condition",
         pause: float = _POLL_SECONDS,
     ) -> T:
-        """Ask again and again until the answer is true, and return it; AssertionError if never."""
+        """Ask again and again until the answer is true, and return it; AssertionError if never.
+
+        Args:
+            seconds: that it takes at most on a machine that does nothing else.
+        """
+        seconds *= BUSY
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain: {what}"
@@ -262,7 +267,7 @@ class KubernetesCluster:
                     yield event
 
     def _await_node(self, machine: Machine) -> None:
-        node = ("wait", f"node/{machine.name}", "--timeout=60s")
+        node = ("wait", f"node/{machine.name}", f"--timeout={WAIT_SECONDS:.0f}s")
         try:
             self.kubectl(*node, "--for=create")
             self.kubectl(*node, "--for=condition=Ready")

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.paths import ROOT
+from tests.support.patience import WAIT_SECONDS
 
 RELEASE = "embertide"
 NAMESPACE = "embertide"
@@ -26,7 +27,7 @@ def install(cluster: KubernetesCluster, release: str) -> str:
     place = (release, str(CHART), "--namespace", NAMESPACE)
     cluster.helm("upgrade", "--install", *place, *options(release_values(cluster)))
     name = f"{release}-operator"
-    rollout = ("rollout", "status", f"deployment/{name}", "--timeout=180s")
+    rollout = ("rollout", "status", f"deployment/{name}", f"--timeout={WAIT_SECONDS:.0f}s")
     cluster.kubectl("-n", NAMESPACE, *rollout)
     return name
 
@@ -69,7 +70,9 @@ def operator_away(cluster: KubernetesCluster, deployment: str) -> Iterator[None]
     pods = ("pod", "-l", "app.kubernetes.io/component=operator")
     cluster.kubectl(*scale, "--replicas=0")
     try:
-        cluster.kubectl("-n", NAMESPACE, "wait", "--for=delete", *pods, "--timeout=180s")
+        cluster.kubectl(
+            "-n", NAMESPACE, "wait", "--for=delete", *pods, f"--timeout={WAIT_SECONDS:.0f}s"
+        )
         yield
     finally:
         cluster.kubectl(*scale, "--replicas=1")

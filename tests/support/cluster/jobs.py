@@ -31,6 +31,7 @@ from embertide.versions.reading import iter_embeddings
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.holding import Held, standing_still
 from tests.support.exact import assert_exact
+from tests.support.patience import BUSY
 
 Manifest = dict[str, Any]
 _POLL_SECONDS = 0.1
@@ -157,7 +158,12 @@ class Jobs:
     def await_(
         self, name: str, condition: Callable[[Manifest], Any], seconds: float = 180.0
     ) -> Manifest:
-        """Wait until a job's status fulfils a condition; the status is shown when it does not."""
+        """Wait until a job's status fulfils a condition; the status is shown when it does not.
+
+        Args:
+            seconds: that it takes at most on a machine that does nothing else.
+        """
+        seconds *= BUSY
         deadline = time.monotonic() + seconds
         while True:
             status = self.status(name)

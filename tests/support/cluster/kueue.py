@@ -23,6 +23,7 @@ from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.layout import HOST
 from tests.support.cluster.pki import Authority, Subject
 from tests.support.go_programs import MODULES, find_go
+from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 from tests.support.shell import run
 
 _PORT = 9443
@@ -46,7 +47,9 @@ def kueue(
     source = _source()
     definitions = str(source / "config/components/crd/bases")
     cluster.kubectl("apply", "--server-side", "-f", definitions)
-    cluster.kubectl("wait", "-f", definitions, "--for=condition=Established", "--timeout=30s")
+    cluster.kubectl(
+        "wait", "-f", definitions, "--for=condition=Established", f"--timeout={WAIT_SECONDS:.0f}s"
+    )
     names = ("IP:" + HOST,)
     authority = Authority(folder / "authority")
     authority.issue("kueue", Subject("kueue", names=names))
@@ -65,7 +68,7 @@ def kueue(
             name = f"{kind}webhookconfiguration/{kind}-webhook-configuration"
             cluster.kubectl("delete", name, "--ignore-not-found")
         process.terminate()
-        process.wait(30)
+        process.wait(SOON_SECONDS)
 
 
 def set_quota(cluster: KubernetesCluster, cpu: str, memory: str) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 from tests.support.cluster.settings import Settings
 from tests.support.paths import ROOT
-
-_STOP_SECONDS = 30.0
+from tests.support.patience import SOON_SECONDS
 
 
 class NodeProcess:
@@ -55,7 +54,7 @@ class NodeProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(_STOP_SECONDS)
+            self._process.wait(SOON_SECONDS)
         finally:
             self._process.kill()
             self._process.wait()

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.cluster.components import Component
-
-_START_SECONDS = 90.0
+from tests.support.patience import WAIT_SECONDS
 
 
 class ComponentProcesses:
@@ -60,7 +59,7 @@ class ComponentProcesses:
 
     def wait_for(self, name: str, answers: Callable[[], bool]) -> None:
         """Wait until a component answers; RuntimeError where it ended or takes too long."""
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while not answers():
             code = self._processes[name].poll()
             if code is not None or time.monotonic() > deadline:

@@ -14,10 +14,9 @@ from typing import Any
 
 import yaml
 
+from tests.support.patience import WAIT_SECONDS
 from tests.support.ports import free_port
 
-_START_SECONDS = 30.0
-_ANSWER_SECONDS = 20.0
 _POLL_SECONDS = 0.2
 
 
@@ -85,7 +84,7 @@ class Prometheus:
         log = self._folder / "prometheus.log"
         with log.open("wb") as out:
             self._process = subprocess.Popen(command, cwd=self._folder, stdout=out, stderr=out)
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
@@ -139,7 +138,7 @@ class Prometheus:
         body = urllib.parse.urlencode(parameters)
         url = f"http://{self.address}/api/v1/{what}"
         try:
-            with urllib.request.urlopen(f"{url}?{body}", timeout=_ANSWER_SECONDS) as answer:
+            with urllib.request.urlopen(f"{url}?{body}", timeout=WAIT_SECONDS) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             said = json.load(error)

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.go_programs import program
+from tests.support.patience import WAIT_SECONDS
 from tests.support.ports import free_port
 
 BUCKET = "embertide-tests"
 REGION = "us-east-1"
 AMBIENT = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE")
 """Variables that would go beside a server's credentials, or lead to another one."""
-_START_SECONDS = 30.0
 
 
 def server_program() -> Path:
@@ -86,7 +86,7 @@ class S3Server:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 log_text = (self._folder / "server.log").read_text()
