@@ -55,9 +55,9 @@ LEFT_OUT = {
     "embertide export hetero.py:Net": "tests/unit/test_export_hetero.py exports such models",
     "pip install '.": "a second environment takes minutes; setup installs the same extras",
     "docker build --file docker/worker": "the cluster's images are built from the same file",
-    "docker push registry.example": "tests/unit/test_publishing.py pushes to a registry",
+    "docker push registry.example": "tests/cluster/test_publishing.py pushes to a registry",
     "cosign verify": "needs a signature that a workflow has made with its identity",
-    "helm upgrade --install embertide oci://": "tests/unit/test_publishing.py pulls the chart",
+    "helm upgrade --install embertide oci://": "tests/cluster/test_publishing.py pulls the chart",
     "CRANE=crane docker/pin-base-images": "tests/unit/test_images.py, with a registry of its own",
     "UV=uv docker/pin-torch-cpu": "tests/unit/test_images.py, with an index of its own",
 }
