@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support.needs import needed, provide, speaker
+from tests.support.cluster.requirements import missing
+from tests.support.needs import QUICK, needed, provide, speaker
 from tests.support.s3.server import AMBIENT, S3Server, server_program
 
 _preload = multiprocessing.forkserver.set_forkserver_preload
@@ -48,6 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="tests that run on the test cluster: with the others, without them, only them",
     )
     parser.addoption(
+        "--builds",
+        choices=("all", "few"),
+        default=None,
+        help="all tests, or without those that need programs which take minutes to build on a new"
+        " machine, the S3 server apart; default: few in a whole run where the cluster cannot run",
+    )
+    parser.addoption(
         "--thorough",
         action="store_true",
         help="ten times the examples of each property, and every model on every grid",
@@ -56,6 +64,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("thorough" if config.getoption("--thorough") else "usual")
+    if config.option.builds is None:  # decided once; xdist's workers are given it
+        whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        config.option.builds = "few" if whole and missing() is not None else "all"
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Name what a run leaves out, and how to have it."""
+    if config.option.builds == "few" and config.option.cluster != "only":
+        terminalreporter.write_line(_left_out())
+
+
+def _left_out() -> str:
+    return (
+        "left out: tests of the chart, rules, images and workflows, whose programs take minutes to"
+        f" build on a new machine, since {missing()}; ARGS=--builds=all runs them all the same"
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -67,15 +93,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    choice = config.getoption("--cluster")
-    if choice == "with":
-        return
-    chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
-    for item in items:
-        of_cluster = item.get_closest_marker("cluster") is not None
-        chosen[of_cluster == (choice == "only")].append(item)
-    config.hook.pytest_deselected(items=chosen[False])
-    items[:] = chosen[True]
+    chosen = [item for item in items if _is_chosen(config, item)]
+    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+    items[:] = chosen
+
+
+def _is_chosen(config: pytest.Config, item: pytest.Item) -> bool:
+    of_cluster = item.get_closest_marker("cluster") is not None
+    if config.option.cluster != "with" and of_cluster != (config.option.cluster == "only"):
+        return False
+    return of_cluster or config.option.builds == "all" or set(needed([item])) <= QUICK
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

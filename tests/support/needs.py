@@ -19,6 +19,8 @@ from tests.support.once import Say, add_named
 _OF_MARKS = {"s3": ("s3",), "cluster": CLUSTER_PROGRAMS}
 """What every test with a mark needs."""
 _OF_FIXTURES = {"s3_server": ("s3",)}
+QUICK = frozenset({"s3"})
+"""What is built on every machine; the rest is for those who work on the chart, rules and images."""
 
 
 def needed(items: Iterable[pytest.Item]) -> list[str]:
