@@ -19,6 +19,11 @@ BOUNDS = (
     Case("an unknown inner field", {f"{EDGE}.formt": "csv"}, "formt"),
     Case("an unknown format", {f"{EDGE}.format": "orc"}, 'supported values: "parquet"'),
     Case("a number in quotes", {"spec.backoffLimit": "3"}, "spec.backoffLimit"),
+    Case("no edges at least", {f"{EDGE}.minEdges": 0}, "greater than or equal to 1"),
+    Case("no nodes at least", {f"{NODE}.minNodes": 0}, "greater than or equal to 1"),
+    Case("no objects at least", {f"{EDGE}.ready": {"minObjects": 0}}, "greater than or equal to 1"),
+    Case("a marker without a name", {f"{EDGE}.ready": {"object": ""}}, "ready.object"),
+    Case("an unknown condition", {f"{EDGE}.ready": {"objct": "_SUCCESS"}}, "objct"),
     Case("no edges", {"spec.input.edges": []}, "should have at least 1 item"),
     Case(
         "too many edge types", {"spec.input.edges": [PLAIN_EDGE] * 65}, "must have at most 64 items"

@@ -149,6 +149,18 @@ TAKEN = (
             f"{NODE}.table": {"uri": "s3://shop/nodes/", "recursive": True},
         },
     ),
+    Case(
+        "inputs that are waited for",
+        {
+            f"{EDGE}.ready": {"object": "_SUCCESS", "settled": "10m", "within": "2h"},
+            f"{EDGE}.minEdges": 1000,
+            f"{NODE}.features.ready": {"object": "s3://shop/marks/x", "minRows": 1, "minBytes": 9},
+            f"{NODE}.table": {"uri": "s3://shop/nodes/", "ready": {"minObjects": 4}},
+            f"{NODE}.minNodes": 10,
+            "spec.input.maxShrink": "7.5%",
+        },
+    ),
+    Case("an input that has to be there", {f"{EDGE}.ready": {}}),
     Case("undirected, weighted", {f"{EDGE}.directed": False, f"{EDGE}.columns.weight": "w"}),
     Case(
         "several types",

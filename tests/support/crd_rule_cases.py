@@ -23,6 +23,8 @@ _BY_INDEX = "must be 0-based indexes, since npy, and csv and tsv with header: fa
 _DIFFERENT = "source, destination and weight must be different columns"
 _DELIMITER = "must be one ASCII character that does not end a line or quote"
 _NO_COLUMNS = "npy has no columns; omit it (idsUri gives the ids)"
+_MARKER = "must be a name below uri, such as _SUCCESS, or an s3:// or file:/// URI"
+_PERCENT = "must be a percentage from 0% to below 100%, such as 10%"
 _APART = "must be a prefix of its own: it is, contains or lies inside "
 
 BUYS = {"name": "buys", "sourceType": "user", "destinationType": "item"}
@@ -45,6 +47,19 @@ RULES = (
     # Freshness.
     Case("a number of hours", {"spec.freshness": {"maxAge": "26"}}, _DURATION),
     Case("an age of nothing", {"spec.freshness": {"maxAge": "0h"}}, _DURATION),
+    # Inputs that are waited for, and how much they must be.
+    Case("a time to wait in words", {f"{EDGE}.ready": {"within": "2 hours"}}, _DURATION),
+    Case("settled for a number", {f"{EDGE}.ready": {"settled": "10"}}, _DURATION),
+    Case("an absolute marker", {f"{EDGE}.ready": {"object": "/_SUCCESS"}}, _MARKER),
+    Case("a marker elsewhere", {f"{EDGE}.ready": {"object": "gs://shop/_SUCCESS"}}, _MARKER),
+    Case("a marker with a space", {f"{EDGE}.ready": {"object": "_SUCCESS "}}, _MARKER),
+    Case(
+        "rows of csv",
+        {EDGE: PLAIN_EDGE | {"ready": {"minRows": 5}}},
+        "is for parquet and npy, whose metadata has it; use minBytes",
+    ),
+    Case("a shrink without a sign", {"spec.input.maxShrink": "10"}, _PERCENT),
+    Case("a shrink to nothing", {"spec.input.maxShrink": "100%"}, _PERCENT),
     # Edges.
     Case("an index in parquet", {f"{EDGE}.columns.source": 0}, _BY_NAME),
     Case("an index beside a header", {EDGE: PLAIN_EDGE | {"columns": {"weight": 2}}}, _BY_NAME),

@@ -3,6 +3,8 @@
     EmbertideError
     |-- ManifestError     2  the EmbeddingJob itself: every problem at once, each with its path
     |-- InputError        3  edges, features or ids: names the object, the row and the field
+    |   |-- InputsNotReady      what spec.input waits for did not come in time
+    |   `-- InputTooSmall       fewer edges or nodes than minEdges, minNodes or maxShrink allow
     |-- ModelError        4  model.yaml or weights: what was found beside what was expected
     |-- StorageError      5  a store refused or failed
     |   |-- ObjectMissing       no such object, bucket or prefix
@@ -76,6 +78,14 @@ class InputError(EmbertideError):
     """An edge list, a feature table or an id is wrong."""
 
     exit_code = 3
+
+
+class InputsNotReady(InputError):
+    """What an input waits for (``ready``) did not come within its time."""
+
+
+class InputTooSmall(InputError):
+    """There are fewer edges or nodes than the job allows."""
 
 
 class ModelError(EmbertideError):

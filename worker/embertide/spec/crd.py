@@ -36,6 +36,7 @@ _COLUMNS = (
     ("Ready", "string", ".status.workers.summary", 0),
     ("Attempt", "integer", ".status.attempt", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Missing", "string", ".status.inputs.missing", 0),
     ("Output", "string", ".status.output.version", 1),
     ("Embeddings", "string", ".status.output.summary", 1),
     ("Operator", "string", ".status.operator", 1),

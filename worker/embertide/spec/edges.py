@@ -16,6 +16,7 @@ from embertide.spec.base import (
 )
 from embertide.spec.cel import Rule, or_default
 from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures
+from embertide.spec.readiness import READY, Ready
 from embertide.spec.relations import Relation
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
@@ -132,6 +133,12 @@ _EDGE_RULES = (
         ".reverse",
         "FieldValueForbidden",
     ),
+    Rule(
+        "!has(self.ready) || !has(self.ready.minRows) || self.format in ['parquet', 'npy']",
+        "is for parquet and npy, whose metadata has it; use minBytes",
+        ".ready.minRows",
+        "FieldValueForbidden",
+    ),
 )
 
 
@@ -185,6 +192,13 @@ class EdgeInput(SpecModel):
         description="Self-loops: keep those of the input, add one to every node that has none, or "
         "remove all. Edges between two node types have none.",
     )
+    ready: Ready | None = Field(default=None, description=READY)
+    min_edges: int | None = Field(
+        default=None,
+        ge=1,
+        description="Least number of edges (rows) of the input; with fewer the job fails before "
+        "anything is computed.",
+    )
 
     @property
     def relation(self) -> Relation:
@@ -225,6 +239,9 @@ class EdgeInput(SpecModel):
         if self.reverse is not None and not self.directed:
             message = f"is {self.reverse!r}; with directed: false every edge goes both ways already"
             problems.append((("reverse",), message))
+        if self.format in ("csv", "tsv") and self.ready is not None and self.ready.min_rows:
+            message = f"is for parquet and npy, whose metadata has it, not {self.format}; use"
+            problems.append((("ready", "minRows"), message + " minBytes"))
         raise_problems(problems)
         return self
 

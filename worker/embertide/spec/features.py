@@ -18,6 +18,7 @@ from embertide.spec.base import (
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default
+from embertide.spec.readiness import READY, Ready
 
 FeatureFormat = Literal["parquet", "npy"]
 
@@ -158,6 +159,7 @@ class FeatureInput(SpecModel):
         "column. If unset, they are used as they are.",
     )
     recursive: bool = Field(default=False, description=RECURSIVE)
+    ready: Ready | None = Field(default=None, description=READY)
 
     @property
     def by_row_number(self) -> bool:

@@ -16,6 +16,7 @@ from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
 from embertide.spec.edges import EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
+from embertide.spec.readiness import Percent, Ready
 from embertide.spec.relations import Relation
 
 __all__ = [
@@ -124,6 +125,12 @@ class Input(SpecModel):
         max_length=MAX_TYPES,
         description="The node types.",
     )
+    max_shrink: Percent | None = Field(
+        default=None,
+        description="Share by which the edges of any edge type, and the nodes of any node type, "
+        "may be fewer than in the last published version, such as 10%; with fewer the job fails "
+        "before anything is computed. If unset, they are not compared.",
+    )
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -149,6 +156,20 @@ class Input(SpecModel):
     def node(self, name: str) -> NodeInput:
         """The node type of that name."""
         return next(node for node in self.nodes if node.name == name)
+
+    @property
+    def waits(self) -> list[tuple[str, EdgeInput | NodeTable | FeatureInput, Ready]]:
+        """Each input that is waited for: its field, such as ``edges[0]``, and its conditions."""
+        inputs: list[tuple[str, EdgeInput | NodeTable | FeatureInput | None]] = [
+            *((f"edges[{i}]", edge) for i, edge in enumerate(self.edges)),
+            *((f"nodes[{i}].table", node.table) for i, node in enumerate(self.nodes)),
+            *((f"nodes[{i}].features", node.features) for i, node in enumerate(self.nodes)),
+        ]
+        return [
+            (field, item, item.ready)
+            for field, item in inputs
+            if item is not None and item.ready is not None
+        ]
 
     def _repeated_relations(self) -> list[Problem]:
         """Edge types, or reverses, that lead between the same types under the same name."""

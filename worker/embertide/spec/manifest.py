@@ -33,6 +33,7 @@ from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.output import Output, unknown_types
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
+from embertide.spec.readiness import Ready
 from embertide.spec.workers import StorageSettings, Workers
 
 API_VERSION = "embertide.dev/v1alpha1"
@@ -60,6 +61,7 @@ __all__ = [
     "NodeInput",
     "NodeTable",
     "Output",
+    "Ready",
     "StorageSettings",
     "Workers",
     "load_manifest",

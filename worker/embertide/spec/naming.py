@@ -23,14 +23,14 @@ LABEL_JOB = f"{GROUP}/job"
 LABEL_JOB_UID = f"{GROUP}/job-uid"
 """On every object of a job: the job's UID, which an earlier job of the same name does not share."""
 LABEL_ROLE = f"{GROUP}/role"
-"""On pods: ``worker`` or ``planner``."""
+"""On pods: ``worker``, ``planner``, or ``inputs`` for one that looks whether inputs are ready."""
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 """On pods and the StatefulSet: the number of their attempt, from 1."""
 LABEL_SCHEDULE = f"{GROUP}/schedule"
 """On a job that ``embertide submit`` created: the schedule, which is the name in its template."""
 SCHEDULED_TIME = f"{GROUP}/scheduled-time"
 """Annotation of the same jobs: the time that they were scheduled for, RFC 3339 in UTC."""
-ROLE_WORKER, ROLE_PLANNER = "worker", "planner"
+ROLE_WORKER, ROLE_PLANNER, ROLE_LOOKER = "worker", "planner", "inputs"
 
 HTTP_PORT = 8080
 RENDEZVOUS_PORT = 29500
@@ -78,6 +78,11 @@ def scheduled_name(schedule: str, time: datetime) -> str:
 def planner_name(job: str) -> str:
     """The name of the pod that plans a job's grid and memory."""
     return f"{job}-plan"
+
+
+def looker_name(job: str) -> str:
+    """The name of the pod that looks whether a job's inputs are ready."""
+    return f"{job}-inputs"
 
 
 def worker_name(job: str, rank: int) -> str:

@@ -17,6 +17,7 @@ from embertide.spec.base import (
 )
 from embertide.spec.cel import Rule, or_default
 from embertide.spec.features import FeatureFormat, FeatureInput
+from embertide.spec.readiness import READY, Ready
 
 IdKind = Literal["dense", "int64", "string"]
 
@@ -28,6 +29,7 @@ class NodeTable(SpecModel):
     format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
     id_column: ColumnName = Field(default="id", description="parquet: column with the node ids.")
     recursive: bool = Field(default=False, description=RECURSIVE)
+    ready: Ready | None = Field(default=None, description=READY)
 
 
 _IDS = or_default("self.ids", "'dense'")
@@ -93,6 +95,12 @@ class NodeInput(SpecModel):
         default=None,
         description="The input features of these nodes. If unset, they have none, and count or "
         "table says which nodes there are.",
+    )
+    min_nodes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Least number of nodes of this type; with fewer the job fails before anything "
+        "is computed.",
     )
 
     @property

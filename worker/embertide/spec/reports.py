@@ -133,6 +133,42 @@ class WorkerStatus(ReportModel):
     failure: Ending | None = None
 
 
+class MissingInput(ReportModel):
+    """An input that is not ready: the field of ``spec.input``, why, and how long it may take."""
+
+    field: str
+    why: str
+    within_seconds: int
+
+
+class InputsReport(ReportModel):
+    """What a look at the inputs found: those that are not ready, the least patient one first.
+
+    Attributes:
+        more: how many there are besides, which a termination message has no room for.
+    """
+
+    missing: list[MissingInput] = Field(max_length=MAX_ENTRIES)
+    more: int = 0
+
+    @classmethod
+    def of(cls, missing: list[MissingInput]) -> Self:
+        """The report of what a look found, at most 64 entries of it."""
+        return cls(missing=missing[:MAX_ENTRIES], more=len(missing[MAX_ENTRIES:]))
+
+    def to_text(self) -> str:
+        """Compact JSON of at most 4000 bytes; with fewer inputs where it does not fit."""
+        text = super().to_text()
+        if len(text.encode()) <= _LONGEST_BYTES:
+            return text
+        if len(self.missing) > 1:
+            fewer = {"missing": self.missing[:-1], "more": self.more + 1}
+            return self.model_copy(update=fewer).to_text()
+        (only,) = self.missing
+        short = only.model_copy(update={"why": only.why[: len(only.why) * 3 // 4]})
+        return self.model_copy(update={"missing": [short]}).to_text()
+
+
 class PlanResult(ReportModel):
     """The planner's result; memory is of a whole worker container, imports included."""
 

@@ -15,6 +15,15 @@ from embertide.spec.manifest import EmbeddingJob
 _FORM = 1
 """Of what is hashed; goes up when a default changes, since what is left out means the default."""
 
+_NOT_THE_RESULT: Any = {
+    "max_shrink": True,
+    "edges": {"__all__": {"ready", "min_edges"}},
+    "nodes": {
+        "__all__": {"min_nodes": True, "table": {"ready"}, "features": {"ready"}},
+    },
+}
+"""Fields of the input that decide when and whether a job runs, and not what it computes."""
+
 
 def run_digest(job: EmbeddingJob) -> str:
     """SHA-256, in hex, of the job's inputs, model, sampling, row type, and output's format, data
@@ -39,7 +48,9 @@ def run_digest(job: EmbeddingJob) -> str:
     types = {} if spec.output.node_types is None else {"nodeTypes": sorted(spec.output.node_types)}
     parts = {
         "form": _FORM,
-        "input": spec.input.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "input": spec.input.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True, exclude=_NOT_THE_RESULT
+        ),
         "model": spec.model.model_dump(mode="json", by_alias=True),
         "inference": sampling | rows,
         "output": {"format": spec.output.format, "dtype": spec.output.dtype, **types},

@@ -14,6 +14,7 @@ from embertide.spec.run_status import MAX_ENTRIES, RunStatus, StatusModel, TypeO
 
 Phase = Literal[
     "Pending",
+    "Waiting",
     "Planning",
     "Starting",
     "Running",
@@ -25,6 +26,7 @@ Phase = Literal[
 ConditionType = Literal[
     "Accepted",
     "Suspended",
+    "InputsReady",
     "WorkersReady",
     "Progressing",
     "Published",
@@ -43,8 +45,8 @@ class Condition(StatusModel):
 
     type: str = Field(
         max_length=316,
-        description="Type of condition: Accepted, Suspended, WorkersReady, Progressing, Published, "
-        "Complete, Failed, Fresh, Ready or Stalled.",
+        description="Type of condition: Accepted, Suspended, InputsReady, WorkersReady, "
+        "Progressing, Published, Complete, Failed, Fresh, Ready or Stalled.",
     )
     status: Literal["True", "False", "Unknown"] = Field(
         description="Status of the condition: True, False or Unknown."
@@ -145,6 +147,25 @@ class ObstacleStatus(StatusModel):
     since: Time | None = Field(default=None, description="When the operator first saw it.")
 
 
+class InputsStatus(StatusModel):
+    """The inputs that the job waits for, where it waits for some."""
+
+    since: Time | None = Field(default=None, description="When the operator first looked.")
+    next_look_time: Time | None = Field(
+        default=None, description="When the operator looks again, unless they are ready."
+    )
+    looks: int | None = Field(default=None, description="How often it has looked.")
+    missing: str | None = Field(
+        default=None, description="What is missing and since when, for display."
+    )
+    fields: list[str] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="The fields of spec.input that are not ready, such as edges[0].",
+    )
+    ready_time: Time | None = Field(default=None, description="When all of them were ready.")
+
+
 class QueuedStatus(StatusModel):
     """Time for which a queue held the pods; it counts for no deadline."""
 
@@ -208,8 +229,8 @@ class JobStatus(StatusModel):
     )
     phase: Phase | None = Field(
         default=None,
-        description="Pending, Planning, Starting, Running, Restarting, Suspended, Succeeded or "
-        "Failed; see conditions for details.",
+        description="Pending, Waiting, Planning, Starting, Running, Restarting, Suspended, "
+        "Succeeded or Failed; see conditions for details.",
     )
     stage: str | None = Field(
         default=None,
@@ -251,8 +272,8 @@ class JobStatus(StatusModel):
     conditions: list[Condition] = Field(
         default_factory=list,
         max_length=32,
-        description="Conditions of the job: Accepted, Suspended, WorkersReady, Progressing, "
-        "Published, Complete, Failed, Fresh, Ready, Stalled.",
+        description="Conditions of the job: Accepted, Suspended, InputsReady, WorkersReady, "
+        "Progressing, Published, Complete, Failed, Fresh, Ready, Stalled.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
@@ -266,6 +287,9 @@ class JobStatus(StatusModel):
     )
     obstacle: ObstacleStatus | None = Field(
         default=None, description="What keeps the pods of the current attempt from starting."
+    )
+    inputs: InputsStatus | None = Field(
+        default=None, description="The inputs that the job waits for, or has waited for."
     )
     queued: QueuedStatus | None = Field(
         default=None,

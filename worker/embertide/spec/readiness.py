@@ -1,0 +1,128 @@
+"""``ready`` of an input: what has to be there before a job reads it, and how long it waits.
+
+Each field is one condition, and all that are set must hold. A later condition, such as a version of
+a table that is newer than the last published one, is one more field here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from embertide.spec.base import VALIDATIONS, SpecModel, normalise_uri
+from embertide.spec.cel import Rule
+from embertide.spec.freshness import Duration, duration_seconds
+
+DEFAULT_WITHIN = "2h"
+_MAX_MARKER = 1024
+_MARKER_MUST = (
+    "must be a name below uri, such as _SUCCESS, or an s3:// or file:/// URI with a valid bucket"
+)
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 15.0, 300.0
+_PERCENT = r"^[0-9]{1,2}(\.[0-9]{1,3})?%$"
+_PERCENT_MUST = "must be a percentage from 0% to below 100%, such as 10%"
+
+
+def _check_marker(text: str) -> str:
+    try:
+        if "://" in text:
+            normalise_uri(text)
+        elif text.startswith("/") or text != text.strip():
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"is {text!r}; {_MARKER_MUST}") from None
+    return text
+
+
+def _check_percent(text: str) -> str:
+    if not re.fullmatch(_PERCENT, text):
+        raise ValueError(f"is {text!r}; {_PERCENT_MUST}")
+    return text
+
+
+def _text(longest: int, rule: str, message: str) -> Any:
+    schema = {"type": "string", "maxLength": longest}
+    return WithJsonSchema(schema | {VALIDATIONS: [Rule(rule, message).to_schema()]})
+
+
+Marker = Annotated[
+    str,
+    Field(min_length=1, max_length=_MAX_MARKER),
+    AfterValidator(_check_marker),
+    _text(
+        _MAX_MARKER,
+        "self.size() > 0 && self == self.trim() && !self.startsWith('/') && (!self.contains('://')"
+        " || self.matches(r'^(file:///|s3://[A-Za-z0-9][A-Za-z0-9._-]{0,254}(/|$))'))",
+        _MARKER_MUST,
+    ),
+]
+Percent = Annotated[
+    str,
+    AfterValidator(_check_percent),
+    _text(7, f"self.matches(r'{_PERCENT}')", _PERCENT_MUST),
+]
+"""A share with a percent sign, such as 10%."""
+
+
+def percent_share(text: str) -> float:
+    """The share that a :data:`Percent` stands for, such as 0.1 for ``10%``."""
+    return float(text.removesuffix("%")) / 100
+
+
+class Ready(SpecModel):
+    """The conditions under which an input is ready to be read. ``{}``: there is an object."""
+
+    object: Marker | None = Field(
+        default=None,
+        description="Object that the writer creates last, such as _SUCCESS: a name below uri, or a "
+        "whole URI. Its content does not matter.",
+    )
+    min_objects: int | None = Field(
+        default=None, ge=1, description="Least number of objects; hidden ones do not count."
+    )
+    min_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="parquet and npy: least number of rows of all objects, by their metadata.",
+    )
+    min_bytes: int | None = Field(
+        default=None, ge=1, description="Least size of all objects, in bytes."
+    )
+    settled: Duration | None = Field(
+        default=None,
+        description="Time for which no object has been created or changed, such as 10m, by the "
+        "times that the store gives.",
+    )
+    within: Duration = Field(
+        default=DEFAULT_WITHIN,
+        description="Time that the job waits for these conditions, such as 2h, from when it first "
+        "looks; then it fails with the reason InputsNotReady.",
+    )
+
+    @property
+    def within_seconds(self) -> int:
+        """How long to wait, in seconds."""
+        return duration_seconds(self.within)
+
+    @property
+    def settled_seconds(self) -> int:
+        """How long nothing may have changed, in seconds; 0 without that condition."""
+        return duration_seconds(self.settled) if self.settled is not None else 0
+
+
+READY = (
+    "What the job waits for before it reads this input. If unset, it does not wait: an input that "
+    "is not there fails the job."
+)
+"""Description of the field of that name."""
+
+
+def look_again_seconds(waited: float) -> float:
+    """The pause before the next look at inputs that a job has waited for so long, in seconds.
+
+    A quarter of the time waited, from 15 s to 5 min: who waits long may learn of it later, and a
+    wait of two hours takes about 35 looks.
+    """
+    return min(_LONGEST_PAUSE_SECONDS, max(_SHORTEST_PAUSE_SECONDS, waited / 4))
