@@ -26,6 +26,7 @@ from embertide.spec.version_names import version_uri
 from embertide.stages.csr import gather_partition
 from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.infer import Graphs, infer
+from embertide.stages.limits import check_read
 from embertide.stages.publish import Rows, WrittenType, publish_version, write_parts
 from embertide.stages.report import gather_report, keep_report, run_facts, type_counts
 from embertide.stages.sample import sample_layer
@@ -78,6 +79,7 @@ def run(
             expected = _expected(ctx, inputs, program, names, nodes)
         with clock.stage("ingest"):
             edges = ingest_types(reading, inputs, nodes)
+            clock.read = check_read(ctx, inputs, edges).to_json()
             drop_unread(edges, match_relations(ctx.job, program))
             release_memory()
         with clock.stage("csr"):

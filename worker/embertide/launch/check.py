@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from embertide.context import RunContext
-from embertide.errors import InputError
+from embertide.errors import InputError, InputsNotReady
 from embertide.grid import Grid
 from embertide.launch.comparison import Check, prepare_check
 from embertide.launch.samples import read_samples
@@ -20,6 +20,7 @@ from embertide.models.diagnose import Difference, Tried, first_difference
 from embertide.models.read import Model, ModelFiles, read_files
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.matching import check_model, chosen_result, match_types, narrow
+from embertide.planning.readiness import describe, missing_inputs
 from embertide.primitives.exchange import Exchange
 from embertide.readers.reference import ReferenceColumns, split_reference
 from embertide.readers.splits import Split
@@ -131,6 +132,8 @@ def check_job(
         EmbertideError: inputs, model or reference cannot be read.
     """
     storage = open_storage(job.spec.storage)
+    if missing := missing_inputs(storage, job):
+        raise InputsNotReady(f"inputs are not ready: {describe(missing)}")
     job = _full(job)
     exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())
     ctx = RunContext(job, exchange, storage, on_progress, threads=torch.get_num_threads())

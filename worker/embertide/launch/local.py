@@ -57,9 +57,34 @@ def run_job(
     Raises:
         EmbertideError: whatever went wrong, as its own type. The previous version stays.
     """
+    # Waiting holds the output: of two runs to it the first one also publishes first.
+    with interruptible(), output_lock(job.spec.output.uri, job.spec.storage, on_progress):
+        _wait_for_inputs(job, on_progress)
+        return _run_ready(job, grid, workers, threads, on_progress)
+
+
+def _wait_for_inputs(job: EmbeddingJob, on_progress: OnProgress) -> None:
+    """Return once all inputs are ready. No process is started before."""
+    if not job.spec.input.waits:
+        return
+    from embertide.planning.readiness import wait_for_inputs
+    from embertide.storage.opening import open_storage
+
+    def say(text: str) -> None:
+        on_progress(Progress("start", message=text))
+
+    wait_for_inputs(open_storage(job.spec.storage, say), job, say)
+
+
+def _run_ready(
+    job: EmbeddingJob,
+    grid: GridShape | None,
+    workers: int | None,
+    threads: int | None,
+    on_progress: OnProgress,
+) -> RunReport:
+    """Compute and publish, from inputs that are ready; see :func:`run_job`."""
     with (
-        interruptible(),
-        output_lock(job.spec.output.uri, job.spec.storage, on_progress),
         fork_server(*preloads(job.model_dump_json())),
         RunFolder.temporary() as folder,
         closing(Stocking()) as stocking,

@@ -59,10 +59,12 @@ def prepare(
     """
     from embertide.planning.inputs import list_inputs
     from embertide.planning.order import WorkOrder
+    from embertide.planning.sizes import check_sizes
     from embertide.storage.reading_ahead import begin_to_read
 
     inputs = list_inputs(storage, job)
     on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
+    check_sizes(storage, job, inputs, lambda text: on_progress(Progress("plan", message=text)))
     on_listed(inputs)
     begin_to_read(first_read(inputs), _FIRST_BYTES)
     # Waits for the fork server's imports.

@@ -10,7 +10,7 @@ import math
 import os
 from dataclasses import replace
 
-from embertide.errors import GridError
+from embertide.errors import GridError, InputsNotReady, ObjectMissing
 from embertide.footprint import FLOAT_BYTES, ID_BYTES
 from embertide.kernels.staging import PINNED_BYTES
 from embertide.models.order import order_steps
@@ -21,6 +21,8 @@ from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.matching import check_model, published, unread
 from embertide.planning.memory import planned_gpu_memory, planned_memory
+from embertide.planning.readiness import describe, missing_inputs
+from embertide.planning.sizes import check_sizes
 from embertide.planning.sizing import (
     asked_grid,
     container_bytes,
@@ -67,7 +69,7 @@ def estimate_job(
         EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
     """
     storage = open_storage(job.spec.storage)
-    inputs = list_inputs(storage, job)
+    inputs, ready_notes = _list_ready(storage, job)
     program = read_model(storage, job.spec.model.uri)
     found = estimate_program(program, job, inputs, choose_grid(job, inputs, grid, workers))
     compared = [
@@ -81,13 +83,38 @@ def estimate_job(
         start_seconds=None if found.seconds is None else start_range(start_seconds),
         seconds_basis="" if found.seconds is None else basis(cores, start_seconds),
         grids=[_needs(one, chosen=one is found) for one in compared],
-        notes=found.notes
+        notes=[*ready_notes, *found.notes]
         if problem is None
         else [
+            *ready_notes,
             *unread(job, published(job, program)),
             f"no run on this machine: {problem}",
         ],
     )
+
+
+def _list_ready(storage: Storage, job: EmbeddingJob) -> tuple[Inputs, list[str]]:
+    """The inputs as they are now, and notes on whether they are ready and large enough.
+
+    Raises:
+        InputsNotReady: those that are waited for have no objects yet.
+        InputTooSmall: they are ready, and have too few edges or nodes.
+    """
+    notes: list[str] = []
+    missing = missing_inputs(storage, job)
+    if missing:
+        notes.append(f"inputs are not ready, a run waits for them: {describe(missing)}")
+    elif job.spec.input.waits:
+        notes.append("all inputs that the job waits for are ready")
+    try:
+        inputs = list_inputs(storage, job)
+    except ObjectMissing as error:
+        if not missing:
+            raise
+        raise InputsNotReady(f"{notes[0]}. Without them there is no estimate") from error
+    if not missing:
+        check_sizes(storage, job, inputs, notes.append)
+    return inputs, notes
 
 
 def _needs(found: Estimate, *, chosen: bool) -> GridNeeds:

@@ -1,4 +1,4 @@
-"""``python -m embertide.pod work|plan``, the entry point of the worker image."""
+"""``python -m embertide.pod work|plan|look``, the entry point of the worker image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from embertide.spec import naming
 
 
 def main() -> None:
-    """Run one of the two and leave at once, whatever threads are still at."""
+    """Run one of them and leave at once, whatever threads are still at."""
     stop = StopRequest.on_signals()
     os.environ[naming.ENV_IN_POD] = "1"
     command = sys.argv[1:]
@@ -23,8 +23,12 @@ def main() -> None:
         from embertide.pod.plan import plan
 
         code = plan(stop)
+    elif command == ["look"]:
+        from embertide.pod.look import look
+
+        code = look(stop)
     else:
-        print("usage: python -m embertide.pod work|plan", file=sys.stderr)
+        print("usage: python -m embertide.pod work|plan|look", file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
     # Libraries' threads may be waiting for other pods; nobody waits for them.

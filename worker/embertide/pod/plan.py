@@ -4,53 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 
 from embertide.launch.signals import StopRequest
 from embertide.planning.sizing import container_bytes
-from embertide.pod.endings import ending_of, write_termination_message
-from embertide.pod.logs import log_to_stderr
 from embertide.pod.memory import human_bytes
+from embertide.pod.once import answer_once
 from embertide.pod.settings import ContainerFiles, read_target_memory
 from embertide.spec.reports import PlanResult
 
 TARGET_BYTES = 8 << 30
 """What the work of one worker may take where the grid is the planner's choice."""
 
-_TICK_SECONDS = 0.1
-_STOPPED = 143
-
 _log = logging.getLogger("embertide.pod")
 
 
 def plan(stop: StopRequest) -> int:
     """Leave a PlanResult, or an Ending, as the termination message; returns the exit code."""
-    log_to_stderr()
-    files = ContainerFiles.of(os.environ)
-    found: list[tuple[str, int]] = []
-
-    def answer() -> None:
-        try:
-            result = make_plan(files)
-        except BaseException as error:
-            ending = ending_of(error)
-            _log.error("failed: %s: %s", ending.reason, ending.message)
-            found.append((ending.to_text(), ending.exit_code))
-        else:
-            _log.info("planned: %s", result.to_text())
-            found.append((result.to_text(), 0))
-
-    # In a thread, so that a signal is answered while a library is busy.
-    thread = threading.Thread(target=answer, name="plan", daemon=True)
-    thread.start()
-    while thread.is_alive() and not stop.asked:
-        thread.join(_TICK_SECONDS)
-    if not found:
-        return _STOPPED
-    message, code = found[0]
-    write_termination_message(files.termination_log, message)
-    return code
+    return answer_once(stop, make_plan)
 
 
 def make_plan(files: ContainerFiles) -> PlanResult:
@@ -63,6 +34,7 @@ def make_plan(files: ContainerFiles) -> PlanResult:
     job = files.read_job()
     files.make_temporary()
     from embertide.planning.inputs import list_inputs
+    from embertide.planning.sizes import check_sizes
     from embertide.storage.opening import open_storage
 
     began = time.monotonic()
@@ -72,6 +44,7 @@ def make_plan(files: ContainerFiles) -> PlanResult:
     # Last, since this imports torch.
     from embertide.planning.estimate import estimate, fitting_grid
 
+    check_sizes(storage, job, inputs, _log.warning)
     grid = fitting_grid(storage, job, inputs, target)
     found = estimate(storage, job, inputs, grid)
     memory = container_bytes(found.peak_memory_per_worker_bytes)

@@ -62,6 +62,7 @@ class Edges:
     """This rank's share of the edges, and a histogram of their destinations.
 
     ``histogram[b]`` counts destinations d with ``d >> shift == b``; ``features`` is K, 0 without.
+    ``rows`` is how many were read of the input, before directions and self-loops were treated.
     """
 
     chunks: list[EdgeChunk]
@@ -70,6 +71,7 @@ class Edges:
     weighted: bool
     count: int = 0
     features: int = 0
+    rows: int = 0
 
 
 def histogram_size(nodes: int) -> tuple[int, int]:

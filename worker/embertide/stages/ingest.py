@@ -124,6 +124,7 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
             )
             with counting:
                 count_ids(edges.histogram, chunk.destination, edges.shift)
+                edges.rows += len(batch)
             ctx.work.add("ingest", edges=len(chunk.source))
             chunks.append(chunk)
         with counting:
@@ -143,6 +144,7 @@ def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
     for (batch, size), (source, destination) in _mapped(ctx, ends, _batches(ctx, splits, ends)):
         chunk = _known(ends, source, destination, batch, pages)
         count_ids(edges.histogram, chunk.destination, edges.shift)
+        edges.rows += len(batch)
         _append(edges, chunk)
         ctx.work.add("ingest", edges=len(chunk.source))
         done += size

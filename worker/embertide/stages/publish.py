@@ -286,6 +286,7 @@ def publish_version(
         "resultDigest": run_digest(ctx.job),
         **together(described, several=len(spec.input.nodes) > 1),
         "edges": clock.edges,
+        "read": clock.read,
         "format": spec.output.format,
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),

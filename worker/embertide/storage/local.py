@@ -249,7 +249,9 @@ def _file_info(path: Path) -> ObjectInfo:
     status = path.stat()
     if not modes.S_ISREG(status.st_mode):
         raise StorageError(f"{_uri(path)} is a device, pipe or socket, not a file; use files")
-    return ObjectInfo(_uri(path), status.st_size, _etag(status))
+    # A copy may keep the times of its original, and a rename changes no times but this one.
+    modified = max(status.st_mtime, status.st_ctime)
+    return ObjectInfo(_uri(path), status.st_size, _etag(status), modified)
 
 
 def _infos(top: Path, hidden: bool) -> Iterator[ObjectInfo]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
 from embertide.telemetry.transfers import TransferStats
@@ -25,11 +25,17 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """One object: where, how many bytes, and a tag that changes with its contents."""
+    """One object: where, how many bytes, and a tag that changes with its contents.
+
+    Attributes:
+        modified: when it was created or last changed, by the store's clock, in seconds since the
+            epoch; 0 where the request did not say.
+    """
 
     uri: str
     size: int
     etag: str
+    modified: float = field(default=0.0, compare=False)
 
 
 class Storage(Protocol):

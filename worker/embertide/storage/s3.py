@@ -80,7 +80,12 @@ class S3Store:
     def _objects(self, uri: str, prefix: str) -> Iterator[ObjectInfo]:
         bucket, _ = bucket_and_key(uri)
         for item in self._client.pages("Contents", uri, prefix):
-            yield ObjectInfo(f"s3://{bucket}/{item['Key']}", item["Size"], plain(item["ETag"]))
+            yield ObjectInfo(
+                f"s3://{bucket}/{item['Key']}",
+                item["Size"],
+                plain(item["ETag"]),
+                item["LastModified"].timestamp(),
+            )
 
     def list_folders(self, uri: str) -> list[str]:  # type: ignore[valid-type]
         """Common prefixes directly below; none when the bucket has nothing there."""
@@ -109,7 +114,8 @@ class S3Store:
     def _stat_empty(self, uri: str) -> ObjectInfo:
         """An object without a first byte: the store's answer did not name its state."""
         found = self._client.call("head_object", uri)
-        return ObjectInfo(uri, found["ContentLength"], plain(found["ETag"]))
+        modified = found["LastModified"].timestamp()
+        return ObjectInfo(uri, found["ContentLength"], plain(found["ETag"]), modified)
 
     def read(self, uri: str) -> bytes:
         """All bytes of one state of the object; a large one by several ranges at once."""

@@ -168,7 +168,8 @@ class S3Client:
             attempt += 1
         self._count_bytes(read=len(data))
         size = int(answer["ContentRange"].rpartition("/")[2])
-        return data, ObjectInfo(uri, size, plain(answer["ETag"]))
+        modified = answer["LastModified"].timestamp()
+        return data, ObjectInfo(uri, size, plain(answer["ETag"]), modified)
 
     def _connection_lost(self, uri: str, error: Exception) -> StoreUnavailable:
         return StoreUnavailable(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import psutil
 
@@ -35,6 +36,7 @@ class Clock:
         nodes: N, 0 until it is known.
         edges: E, 0 until it is known.
         types, relations: what was read of the graph, the same on every worker.
+        read: rows of each edge type and node type, as the version's manifest has them.
         own_nodes, own_edges: of this worker's sub-range, 0 until they are known.
         began: when the run began (perf_counter).
         spans: stages and layers that are over, their times since ``began``.
@@ -50,6 +52,7 @@ class Clock:
     edges: int = 0
     types: list[TypeCount] = field(default_factory=list)
     relations: list[RelationCount] = field(default_factory=list)
+    read: dict[str, Any] = field(default_factory=dict)
     own_nodes: int = 0
     own_edges: int = 0
     began: float = field(default_factory=time.perf_counter)

@@ -1,0 +1,158 @@
+"""Whether the inputs that a job waits for are there, and waiting for them on one machine.
+
+In a cluster the operator has no credentials of stores: a pod of the job looks (`pod/look.py`), and
+the operator decides when the next one does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from embertide.errors import InputError, InputsNotReady, ObjectMissing, StoreUnavailable
+from embertide.readers.edges import split_edges
+from embertide.readers.features import split_features
+from embertide.readers.nodes import split_nodes
+from embertide.readers.objects import list_objects
+from embertide.readers.splits import Split
+from embertide.spec.edges import EdgeInput
+from embertide.spec.features import FeatureInput
+from embertide.spec.manifest import EmbeddingJob
+from embertide.spec.nodes import NodeTable
+from embertide.spec.readiness import Ready, look_again_seconds
+from embertide.spec.reports import MissingInput
+from embertide.storage.protocol import ObjectInfo, Storage
+
+WaitingInput = EdgeInput | NodeTable | FeatureInput
+
+
+def missing_inputs(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
+    """The inputs that are not ready, the one with the shortest time first; [] if all are.
+
+    Each waiting input takes a list of its objects and, with a marker, a look at that; the rows of
+    its objects are only looked up once everything else is there.
+
+    Raises:
+        StorageError: a store refuses or does not answer.
+        InputError: objects lie in subfolders, without ``recursive``.
+    """
+    missing = [
+        MissingInput(field=field, why=why, within_seconds=ready.within_seconds)
+        for field, item, ready in job.spec.input.waits
+        if (why := _why_not_ready(storage, item, ready, field))
+    ]
+    return sorted(missing, key=lambda entry: entry.within_seconds)
+
+
+def describe(missing: list[MissingInput]) -> str:
+    """What is missing, in a sentence."""
+    return "; ".join(f"{entry.field}: {entry.why}" for entry in missing)
+
+
+def wait_for_inputs(
+    storage: Storage,
+    job: EmbeddingJob,
+    say: Callable[[str], None],
+    *,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Return once all inputs are ready; at once for a job that waits for none.
+
+    Args:
+        say: called with a line after every look that finds something missing.
+        now: seconds of a clock.
+
+    Raises:
+        InputsNotReady: one of them was not ready within its time.
+        StorageError: a store refuses.
+    """
+    began, since = now(), datetime.now(UTC)
+    while missing := _look(storage, job):
+        waited = now() - began
+        check_patience(missing, waited)
+        text = describe(missing)
+        left = missing[0].within_seconds - waited
+        say(f"waiting since {since:%H:%M:%S} UTC, at most {left:.0f} s more: {text}")
+        sleep(min(look_again_seconds(waited), left))
+
+
+def check_patience(missing: list[MissingInput], waited: float) -> None:
+    """Refuse inputs that were waited for long enough.
+
+    Args:
+        missing: as :func:`missing_inputs` gives them.
+        waited: seconds since the first look.
+
+    Raises:
+        InputsNotReady: names the inputs, what they lack and the time.
+    """
+    late = [entry for entry in missing if waited >= entry.within_seconds]
+    if late:
+        raise InputsNotReady(
+            f"inputs were not ready within {late[0].within_seconds} s (ready.within):"
+            f" {describe(late)}. Nothing was computed, and the current version stays"
+        )
+
+
+def _look(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
+    """As :func:`missing_inputs`; where a store does not answer, its inputs are not ready."""
+    try:
+        return missing_inputs(storage, job)
+    except StoreUnavailable as error:
+        waits = job.spec.input.waits
+        field, _, ready = min(waits, key=lambda entry: entry[2].within_seconds)
+        why = f"the store did not answer: {error}"
+        return [MissingInput(field=field, why=why, within_seconds=ready.within_seconds)]
+
+
+def _why_not_ready(storage: Storage, item: WaitingInput, ready: Ready, field: str) -> str:
+    """What an input lacks; "" for nothing."""
+    try:
+        # The marker before the list: objects that it vouches for are then in the list.
+        if ready.object is not None and storage.stat(_marker_uri(item.uri, ready.object)) is None:
+            return f"{_marker_uri(item.uri, ready.object)} is not there"
+        objects = list_objects(storage, item.uri, item.recursive, f"{field}.recursive")
+    except ObjectMissing as error:
+        return str(error)
+    return _why_too_little(objects, ready) or _why_too_few_rows(storage, item, ready)
+
+
+def _marker_uri(uri: str, name: str) -> str:
+    return name if "://" in name else f"{uri.rstrip('/')}/{name}"
+
+
+def _why_too_little(objects: list[ObjectInfo], ready: Ready) -> str:
+    """What the objects lack, by their number, sizes and times."""
+    size = sum(info.size for info in objects)
+    if ready.min_objects is not None and len(objects) < ready.min_objects:
+        return f"{len(objects)} of at least {ready.min_objects} objects are there (minObjects)"
+    if ready.min_bytes is not None and size < ready.min_bytes:
+        return f"{size:,} of at least {ready.min_bytes:,} bytes are there (minBytes)"
+    newest = max(objects, key=lambda info: info.modified)
+    age = max(0.0, time.time() - newest.modified)
+    if age < ready.settled_seconds:
+        return f"{newest.uri} changed {age:.0f} s ago (settled: {ready.settled})"
+    return ""
+
+
+def _why_too_few_rows(storage: Storage, item: WaitingInput, ready: Ready) -> str:
+    """What the objects lack in rows, by their metadata."""
+    if ready.min_rows is None:
+        return ""
+    try:
+        rows = sum(split.stop - split.start for split in _split(storage, item))
+    except InputError as error:  # it may be half written
+        return f"its rows cannot be counted: {error}"
+    if rows >= ready.min_rows:
+        return ""
+    return f"{rows:,} of at least {ready.min_rows:,} rows are there (minRows)"
+
+
+def _split(storage: Storage, item: WaitingInput) -> list[Split]:
+    if isinstance(item, EdgeInput):
+        return split_edges(storage, item)
+    if isinstance(item, NodeTable):
+        return split_nodes(storage, item)
+    return split_features(storage, item)
