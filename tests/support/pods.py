@@ -246,11 +246,23 @@ def files(output: Path) -> list[str]:
 
 def plan_pod(folder: Path, job: EmbeddingJob, **env: str) -> tuple[int, dict[str, Any]]:
     """Run the planner; returns its exit code and termination message."""
+    return answer_of_pod("plan", folder, job, **env)
+
+
+def look_pod(folder: Path, job: EmbeddingJob, **env: str) -> tuple[int, dict[str, Any]]:
+    """Run a look at the inputs; returns its exit code and termination message."""
+    return answer_of_pod("look", folder, job, **env)
+
+
+def answer_of_pod(
+    command: str, folder: Path, job: EmbeddingJob, **env: str
+) -> tuple[int, dict[str, Any]]:
+    """Run a container that ends by itself; returns its exit code and termination message."""
     (folder / "config").mkdir(parents=True)
     (folder / "config" / "job.json").write_text(job.model_dump_json(by_alias=True))
     message = folder / "termination-log"
     done = subprocess.run(
-        [sys.executable, "-m", "embertide.pod", "plan"],
+        [sys.executable, "-m", "embertide.pod", command],
         env=environment() | env | {
             "EMBERTIDE_JOB_FOLDER": str(folder / "config"),
             "EMBERTIDE_SCRATCH": str(folder / "scratch"),
