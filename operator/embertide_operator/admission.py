@@ -1,7 +1,9 @@
 """Which job may start: one for each output at a time, and no more at once than there is room for.
 
 A started job keeps its output and its room until it has ended, also between two attempts. Among
-those that wait the oldest comes first; one whose namespace is full lets the next one pass. Who
+those that wait the oldest comes first; one whose namespace is full lets the next one pass. A job
+that waits for its inputs is in no line and takes no room, but younger ones do not overtake it to
+its output: readers would get its older data last. Who
 holds, waits and is ready is kept by an index that every change of a job updates, so a question
 costs the jobs of one output and not all. Concurrent passes cannot start two jobs where one may: a
 pass that is told that its job may start holds the place until it is released.
@@ -16,7 +18,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from embertide_operator.observe import condition, holds_output, is_finished, output_of
+from embertide_operator.observe import (
+    condition,
+    holds_output,
+    is_finished,
+    output_of,
+    waits_for_inputs,
+)
 from embertide_operator.routes import Object
 from embertide_operator.workqueue import Key
 
@@ -36,11 +44,15 @@ class Limits:
 
 
 class State(Enum):
-    """What a job is to others: it runs, could start, or neither wants to nor may."""
+    """What a job is to others: it runs, could start, could but for its inputs, or is none of it."""
 
     HOLDS = "holds"
     READY = "ready"
+    WAITING = "waiting"
     AWAY = "away"
+
+
+_UNSTARTED = (State.READY, State.WAITING)
 
 
 @dataclass(frozen=True)
@@ -89,7 +101,7 @@ def entry_of(job: Object, rejected: State = State.AWAY, *, ours: bool = True) ->
     elif condition(job, "Accepted").get("status") == "False":
         state = rejected
     else:
-        state = State.READY
+        state = State.WAITING if waits_for_inputs(job) else State.READY
     key = (meta["namespace"], meta["name"])
     return Entry(key, (meta["creationTimestamp"], meta["uid"]), output_of(job), state, ours)
 
@@ -148,6 +160,8 @@ class Admission:
             entry = self._to_start(job)
             if entry is None or entry.uid in self._reserved:
                 return Verdict()
+            if entry.state is State.WAITING:
+                return Verdict(competing=self._rival(entry))
             verdict = self._judge(entry)
             if verdict == Verdict():
                 self._reserved[entry.uid] = entry
@@ -157,9 +171,10 @@ class Admission:
         """Whether a job that waits says so already, for the right reason; else it needs a pass."""
         with self._lock:
             entry = self._entries.get(job["metadata"]["uid"])
-            if entry is None or entry.state is not State.READY:
+            if entry is None or entry.state not in _UNSTARTED:
                 return False
-            verdict = self._judge(entry)
+            waits = entry.state is State.WAITING
+            verdict = Verdict(competing=self._rival(entry)) if waits else self._judge(entry)
             why = verdict.competing or verdict.queued
             return bool(why) and why in condition(job, "Progressing").get("message", "")
 
@@ -191,7 +206,7 @@ class Admission:
         """
         entry = entry_of(job, rejected=State.READY)
         known = self._entries.get(entry.uid)
-        if entry.state is not State.READY or known is None or known.state is State.HOLDS:
+        if entry.state not in _UNSTARTED or known is None or known.state is State.HOLDS:
             return None
         if known.state is State.AWAY:
             self._replace(entry.uid, entry)
@@ -233,19 +248,24 @@ class Admission:
         return [self._entries[uid] for uid in self._outputs.get(output, ())]
 
     def _first(self, output: str) -> Entry | None:
-        """The job of an output that is in the line: the oldest, unless one holds the output."""
+        """The next job of an output: the oldest, unless one holds the output."""
         entries = self._of_output(output)
         if any(entry.state is State.HOLDS for entry in entries):
             return None
-        ready = [entry for entry in entries if entry.state is State.READY]
-        return min(ready, key=_age, default=None)
+        unstarted = [entry for entry in entries if entry.state in _UNSTARTED]
+        return min(unstarted, key=_age, default=None)
+
+    def _in_line(self, output: str) -> Entry | None:
+        """The job of an output that is in the line: the next one, if its inputs are ready."""
+        entry = self._first(output)
+        return entry if entry is not None and entry.state is State.READY else None
 
     def _join_line(self, output: str) -> None:
-        if (entry := self._first(output)) is not None:
+        if (entry := self._in_line(output)) is not None:
             insort(self._line, entry, key=_age)
 
     def _leave_line(self, output: str) -> None:
-        if (entry := self._first(output)) is not None:
+        if (entry := self._in_line(output)) is not None:
             del self._line[bisect_left(self._line, entry.age, key=_age)]
 
     def _rival(self, entry: Entry) -> str:
@@ -254,10 +274,15 @@ class Admission:
         for other in others:
             if other.state is State.HOLDS or other.uid in self._reserved:
                 return f"{other.title} is publishing to {entry.output}"
-        older = [o for o in others if o.state is State.READY and o.age < entry.age]
+        older = [o for o in others if o.state in _UNSTARTED and o.age < entry.age]
         if not older:
             return ""
         first = min(older, key=_age)
+        if first.state is State.WAITING:
+            return (
+                f"{first.title} waits for its inputs, publishes to {entry.output} and was created"
+                " earlier"
+            )
         return f"{first.title} publishes to {entry.output} and was created earlier"
 
     def _startable(self) -> list[Entry]:

@@ -18,7 +18,13 @@ from embertide_operator.gangs import (
 )
 from embertide_operator.network_policy import policy_spec
 from embertide_operator.ownership import OPERATOR
-from embertide_operator.pods import Attempt, labels, planner_template, worker_template
+from embertide_operator.pods import (
+    Attempt,
+    labels,
+    looker_template,
+    planner_template,
+    worker_template,
+)
 from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 
@@ -170,10 +176,19 @@ def statefulset(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Obje
 
 def planner(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
     """The pod that plans grid and memory, with the workers' image and credentials."""
+    name = naming.planner_name(job.metadata.name)
+    return _pod(name, planner_template(job, attempt, settings), job, attempt)
+
+
+def looker(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
+    """The pod that looks whether the inputs are ready, with the same image and credentials."""
+    name = naming.looker_name(job.metadata.name)
+    return _pod(name, looker_template(job, attempt, settings), job, attempt)
+
+
+def _pod(name: str, template: Object, job: EmbeddingJob, attempt: Attempt) -> Object:
     head = _head("v1", "Pod", job, attempt.uid)
-    template = planner_template(job, attempt, settings)
-    meta = {**head["metadata"], **template["metadata"]}
-    meta["name"] = naming.planner_name(job.metadata.name)
+    meta = {**head["metadata"], **template["metadata"], "name": name}
     return with_applied_hash({**head, "metadata": meta, "spec": template["spec"]})
 
 

@@ -15,6 +15,7 @@ from embertide.spec.naming import (
     LABEL_JOB_UID,
     LABEL_ROLE,
     MANAGED_BY,
+    ROLE_LOOKER,
     ROLE_WORKER,
 )
 from embertide.spec.reports import WorkerStatus
@@ -83,7 +84,12 @@ class Observed:
 
     def planners(self) -> list[Object]:
         """The planner's pods of all attempts."""
-        return [pod for pod in self.pods if label(pod, LABEL_ROLE) != ROLE_WORKER]
+        others = (ROLE_WORKER, ROLE_LOOKER)
+        return [pod for pod in self.pods if label(pod, LABEL_ROLE) not in others]
+
+    def lookers(self) -> list[Object]:
+        """The pods that look whether the inputs are ready."""
+        return [pod for pod in self.pods if label(pod, LABEL_ROLE) == ROLE_LOOKER]
 
 
 def label(item: Object, key: str) -> str:
@@ -103,7 +109,9 @@ def rank_of(pod: Object) -> int:
 
 
 def pod_title(pod: Object) -> str:
-    """How messages name a pod: ``worker 3``, or ``the planner``."""
+    """How messages name a pod: ``worker 3``, ``the planner``, or ``the look at the inputs``."""
+    if label(pod, LABEL_ROLE) == ROLE_LOOKER:
+        return "the look at the inputs"
     return f"worker {rank_of(pod)}" if label(pod, LABEL_ROLE) == ROLE_WORKER else "the planner"
 
 
@@ -262,7 +270,18 @@ def rank_zero(pods: list[Object], uid: str, attempt: int) -> Object | None:
 def holds_output(job: Object) -> bool:
     """Whether a job has started and may write its output, also between two attempts."""
     phase = (job.get("status") or {}).get("phase", "Pending")
-    return phase not in ("Pending", "Suspended") and not is_finished(job)
+    return phase not in ("Pending", "Waiting", "Suspended") and not is_finished(job)
+
+
+def waits_for_inputs(job: Object) -> bool:
+    """Whether a job has inputs that it waits for, and that are not known to be ready."""
+    if ((job.get("status") or {}).get("inputs") or {}).get("readyTime"):
+        return False
+    given = job["spec"].get("input") or {}
+    nodes = given.get("nodes") or []
+    parts = (node.get(part) for node in nodes for part in ("table", "features"))
+    inputs = [*(given.get("edges") or []), *filter(None, parts)]
+    return any(item.get("ready") is not None for item in inputs)
 
 
 def output_of(job: Object) -> str:

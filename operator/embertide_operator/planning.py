@@ -72,6 +72,17 @@ def _given_plan(job: EmbeddingJob, grid: GridShape) -> Object:
     return {**plan, "memoryPerWorkerBytes": int(quantity(memory_given(job)))}
 
 
+def new_attempt(seen: Observed, draft: Draft) -> Attempt:
+    """An attempt that is not planned, for objects of a job that do not depend on its plan."""
+    return Attempt(
+        uid=seen.job["metadata"]["uid"],
+        number=draft["attempt"],
+        version="",
+        earlier=(),
+        grid=GridShape(),
+    )
+
+
 def _attempt(seen: Observed, draft: Draft, grid: GridShape, memory: int | None) -> Attempt:
     versions = draft["versions"]
     return Attempt(
@@ -95,7 +106,7 @@ def _run_planner(
     failure = check_obstacle(draft, settings) or check_running(job, draft, why)
     if failure is not None:
         return failure
-    attempt = _attempt(seen, draft, GridShape(), None)
+    attempt = new_attempt(seen, draft)
     configuration = children(job, attempt, settings)[0]
     wanted = [configuration] if needs_apply(configuration, seen) else []
     if not pods:

@@ -20,6 +20,8 @@ _LOST_NODE_SECONDS = 60
 """How long pods tolerate a lost node; the default of 5 minutes would delay the retry."""
 _PLANNER_MEMORY = "2Gi"
 """The planner reads metadata of the inputs only."""
+_LOOK_SECONDS = 300
+"""For how long a look at the inputs may take; a store that hangs is asked by the next one."""
 _LEAST_JOIN_SECONDS = 1800
 """Of patience; a queue may hold some of the pods for longer than the operator's deadline, too."""
 _GPU = "nvidia.com/gpu"
@@ -79,13 +81,27 @@ def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> 
     return _template(job, settings, container, naming.ROLE_WORKER, attempt, given)
 
 
+def looker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
+    """The pod template of a look at the inputs: as the planner's, and it ends in any case."""
+    template = _apart_template(job, attempt, settings, "look", naming.ROLE_LOOKER)
+    template["spec"]["activeDeadlineSeconds"] = _LOOK_SECONDS
+    return template
+
+
 def planner_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
     """The pod template of the planner, which runs once, and on no GPU node."""
-    container = _container(job, settings, "plan")
+    return _apart_template(job, attempt, settings, "plan", naming.ROLE_PLANNER)
+
+
+def _apart_template(
+    job: EmbeddingJob, attempt: Attempt, settings: Settings, verb: str, role: str
+) -> Object:
+    """The pod template of what runs once beside the workers, and on no GPU node."""
+    container = _container(job, settings, verb)
     container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"memory": _PLANNER_MEMORY}}
     apart = job.spec.workers.device == "cuda" and bool(settings.gpu_node_labels)
     given = for_planner(job.spec.workers.pod_template or {}, apart=apart)
-    template = _template(job, settings, container, naming.ROLE_PLANNER, attempt, given)
+    template = _template(job, settings, container, role, attempt, given)
     template["spec"]["restartPolicy"] = "Never"
     if apart:
         template["spec"]["affinity"] = _without_labels(settings.gpu_node_labels)

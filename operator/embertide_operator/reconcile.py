@@ -8,7 +8,8 @@ continues where one died.
     finished                   scale to zero; delete the job after its time to live
     invalid spec               reject the job, stop its pods
     suspended                  stop the pods, keep the job
-    no running attempt         wait for a competing job, room, the back-off and old pods; then start
+    no running attempt         wait for a competing job, the inputs (``waiting.py``), room, the
+                               back-off and old pods; then start
     a running attempt          plan it, apply its children, track its workers (``advance.py``)
 """
 
@@ -34,6 +35,7 @@ from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, timestamp
 from embertide_operator.tracking import set_stage
 from embertide_operator.validate import read_job
+from embertide_operator.waiting import await_inputs
 
 _LONGEST_WAIT_SECONDS = 5.0
 """How often a job that waits for the end of its back-off is looked at."""
@@ -88,6 +90,8 @@ def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
         draft.add_event("Resumed", "the job resumes with a new attempt, from the beginning")
         # As with a Kubernetes Job, activeDeadlineSeconds counts from here again.
         draft["startTime"] = draft["plan"] = draft["queued"] = draft["disruptions"] = None
+        draft["inputs"] = None
+        draft.drop("InputsReady")
     note_held(seen, draft)
     if (exceeded := check_active(seen, job, draft)) is not None:
         return fail_job(seen, draft, exceeded)
@@ -157,6 +161,9 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
         waiting = _wait(seen, draft, "PredecessorLeft", message)
         waiting.requeue_after = _LONGEST_WAIT_SECONDS
         return waiting
+    awaited = await_inputs(seen, job, settings, draft)
+    if awaited is not None:
+        return fail_job(seen, draft, awaited) if isinstance(awaited, Failure) else awaited
     if seen.queued:
         return _wait(seen, draft, "Queued", f"waiting for room: {seen.queued}")
     backoff = -draft.seconds_since("retryTime")

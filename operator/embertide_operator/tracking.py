@@ -18,7 +18,7 @@ _UNREACHABLE_SECONDS = 10.0
 """How long rank 0 may not answer before that is said: a busy one misses a question or two."""
 _PROGRESS_EVERY_SECONDS = 5.0
 """How often progress within one percent is written to the status."""
-_SHOWN = ("OutputInUse", "Queued", UNREACHABLE)
+_SHOWN = ("OutputInUse", "InputsNotReady", "Queued", UNREACHABLE)
 """Reasons of Progressing that stand in place of the run's stage."""
 _STEPS = ("stage", "layer", "layers", "percent")
 """Fields of the progress that are written at once."""
