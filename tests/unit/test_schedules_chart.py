@@ -161,7 +161,7 @@ def test_time_zone_and_namespace_by_default() -> None:
 @pytest.mark.parametrize(
     ("policy", "verbs"),
     [
-        ("Allow", ["create", "get"]),
+        ("Allow", ["create", "get", "list"]),
         ("Forbid", ["create", "get", "list"]),
         ("Replace", ["create", "get", "list", "delete"]),
     ],

@@ -14,7 +14,11 @@ import typer
 from embertide.cli.options import JsonOption
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from zoneinfo import ZoneInfo
+
     from embertide.spec.manifest import EmbeddingJob
+    from embertide.submit.create import Outcome
     from embertide.submit.firing import Firing
 
 
@@ -45,9 +49,35 @@ def submit(
             show_default=False,
         ),
     ] = None,
+    first: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Back-fill: the first of several times, oldest first, each followed to its end.",
+            show_default=False,
+        ),
+    ] = None,
+    last: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TIME", help="The last of them.", show_default=False),
+    ] = None,
+    every: Annotated[
+        str, typer.Option("--every", metavar="STEP", help="Between two of them: 1d, 6h, 1w, 1mo.")
+    ] = "1d",
+    parallel: Annotated[
+        int,
+        typer.Option(
+            "--parallel",
+            min=1,
+            max=100,
+            metavar="N",
+            help="How many of them are unfinished at once.",
+        ),
+    ] = 1,
     time_zone: Annotated[
         str,
-        typer.Option("--time-zone", metavar="ZONE", help="Of placeholders and of --at."),
+        typer.Option("--time-zone", metavar="ZONE", help="Of placeholders, --at, --from and --to."),
     ] = "UTC",
     policy: Annotated[
         PolicyName,
@@ -87,34 +117,69 @@ def submit(
 
       embertide submit job.yaml --at now --dry-run
       embertide submit job.yaml --at 2026-11-22T03:00 --wait
+      embertide submit j.yaml --from 2026-11-01 --to 2026-11-05
       embertide submit job.yaml --time-zone Europe/Berlin
     """
     from embertide.launch.signals import interruptible
 
     with interruptible():
-        firing = _firing(at, time_zone)
-        job = _job(job_path, firing)
-        if dry_run:
-            _show(job, namespace, json_output)
+        if first is not None or last is not None:
+            firings = _range(at, first, last, every, time_zone)
         else:
-            _submit(job, firing, policy, namespace, wait, json_output)
+            firings = [_firing(at, time_zone, policy)]
+        # All are checked before any is created.
+        jobs = [(_job(job_path, firing), firing) for firing in firings]
+        if dry_run:
+            _show([job for job, _ in jobs], namespace, json_output)
+        elif first is not None:
+            _submit_all(jobs, parallel, namespace, json_output)
+        else:
+            _submit(*jobs[0], policy, namespace, wait, json_output)
 
 
-def _firing(at: str | None, time_zone: str) -> Firing:
+def _range(
+    at: str | None, first: str | None, last: str | None, every: str, time_zone: str
+) -> list[Firing]:
+    """The minutes of a back-fill."""
+    from embertide.submit.backfill import firings_of, range_of
+    from embertide.submit.firing import parse_time, parse_zone
+
+    if at is not None or first is None or last is None:
+        raise typer.BadParameter("give --at, or --from and --to")
+    try:
+        zone = parse_zone(time_zone)
+        ends = [
+            parse_time(text, zone, option).astimezone(zone)
+            for text, option in ((first, "--from"), (last, "--to"))
+        ]
+        return firings_of(range_of(ends[0], ends[1], last, every), zone)
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _firing(at: str | None, time_zone: str, policy: PolicyName) -> Firing:
     """The minute that was asked for, or that this pod's Kubernetes Job was scheduled for."""
-    from embertide.submit.firing import Firing, own_job, parse_time, parse_zone, time_of_job
+    from embertide.submit.firing import Firing, own_job, parse_time, parse_zone
 
     try:
         zone = parse_zone(time_zone)
-        time = None if at is None else parse_time(at, zone)
-        name = own_job(os.environ) if time is None else ""
+        if at is None:
+            return _firing_of_job(own_job(os.environ), zone)
+        asked = at != "now" and policy is PolicyName.ALLOW
+        return Firing.at(parse_time(at, zone), zone, backfill=asked)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    if time is None:
-        from embertide.submit.cluster import Cluster
 
-        time = time_of_job(Cluster.connect(None).kubernetes_job(name))
-    return Firing.at(time, zone, automatic=bool(name))
+
+def _firing_of_job(name: str, zone: ZoneInfo) -> Firing:
+    """The minute that a Kubernetes Job stands for; raises ValueError for a wrong annotation."""
+    from embertide.submit.cluster import Cluster
+    from embertide.submit.firing import Firing, asked_time, time_of_job
+
+    job = Cluster.connect(None).kubernetes_job(name)
+    asked = asked_time(job, zone)
+    time = time_of_job(job) if asked is None else asked
+    return Firing.at(time, zone, automatic=True, backfill=asked is not None)
 
 
 def _job(path: Path, firing: Firing) -> EmbeddingJob:
@@ -123,18 +188,38 @@ def _job(path: Path, firing: Firing) -> EmbeddingJob:
     return job_of(path, firing)
 
 
-def _show(job: EmbeddingJob, namespace: str | None, json_output: bool) -> None:
+def _show(jobs: Sequence[EmbeddingJob], namespace: str | None, json_output: bool) -> None:
     """Print what would be created, for `kubectl create -f -` too."""
     from embertide.submit.template import to_object
 
-    found = to_object(job, namespace or job.metadata.namespace)
+    found = [to_object(job, namespace or job.metadata.namespace) for job in jobs]
     if json_output:
-        print(json.dumps(found))
+        for item in found:
+            print(json.dumps(item))
         return
 
     import yaml
 
-    print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+    print(yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True), end="")
+
+
+def _submit_all(
+    jobs: Sequence[tuple[EmbeddingJob, Firing]],
+    parallel: int,
+    namespace: str | None,
+    json_output: bool,
+) -> None:
+    """Create the jobs of a back-fill, oldest first, and follow them."""
+    from embertide.submit.backfill import Backfill
+    from embertide.submit.cluster import Cluster
+
+    log = sys.stderr if json_output else sys.stdout
+
+    def note(outcome: Outcome) -> None:
+        print(json.dumps(outcome.to_json()) if json_output else outcome.message, flush=True)
+
+    cluster = Cluster.connect(namespace or jobs[0][0].metadata.namespace)
+    Backfill(cluster, parallel, lambda line: print(line, file=log, flush=True), note).run(jobs)
 
 
 def _submit(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from embertide.errors import ClusterError
+from embertide.errors import ClusterError, JobFailed
 from embertide.spec import naming
 from embertide.spec.manifest import EmbeddingJob
 from embertide.submit.cluster import Cluster, NameTaken
 from embertide.submit.firing import Firing
-from embertide.submit.policy import Policy, SubmittedJob, decide
+from embertide.submit.policy import Policy, SubmittedJob, decide, overtaken_by
 from embertide.submit.template import to_object
 
 
@@ -39,13 +39,20 @@ def create(cluster: Cluster, job: EmbeddingJob, firing: Firing, policy: Policy) 
 
     The name is the firing's, so of two pods that do this at once only one creates it.
 
+    A back-fill is not subject to the policy: skipping it would leave the day undone without an
+    error.
+
     Raises:
         ClusterError: the API refuses, or the name belongs to a job of another schedule.
         ManifestError: the API server finds the job invalid.
+        JobFailed: a back-fill whose older data would become current after that of a later time.
     """
     name = job.metadata.name
     if (found := cluster.get(name)) is not None:
         return _exists(cluster, found, job)
+    if firing.backfill:
+        _refuse_older(cluster, job, firing)
+        policy = Policy.ALLOW
     listed = _listed(cluster, job.metadata.labels[naming.LABEL_SCHEDULE], policy)
     if name in listed:  # created since we asked for it
         return _exists(cluster, listed[name], job)
@@ -64,6 +71,19 @@ def create(cluster: Cluster, job: EmbeddingJob, firing: Firing, policy: Policy) 
         return _exists(cluster, found, job)
     replaced = "".join(f", which replaces {other.name}" for other in decision.replace)
     return Outcome("created", name, cluster.namespace, f"{name} created{replaced}")
+
+
+def _refuse_older(cluster: Cluster, job: EmbeddingJob, firing: Firing) -> None:
+    jobs = cluster.jobs_of(job.metadata.labels[naming.LABEL_SCHEDULE])
+    output = job.spec.output.uri
+    later = overtaken_by(firing.time, output, [SubmittedJob.of(other) for other in jobs])
+    if later is not None:
+        raise JobFailed(
+            f"{job.metadata.name} was not created: {later.name} ({later.phase}) publishes data of a"
+            f" later time to the same output, {output}, and older data would become current after"
+            " it. Give output.uri a placeholder such as {date}, or delete that EmbeddingJob first"
+            " if the older data is to be current"
+        )
 
 
 def _listed(cluster: Cluster, schedule: str, policy: Policy) -> dict[str, dict[str, Any]]:

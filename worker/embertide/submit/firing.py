@@ -13,12 +13,15 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from embertide.errors import ClusterError
+from embertide.spec import naming
 
 ENV_JOB = "EMBERTIDE_SUBMIT_JOB"
 """The name of the Kubernetes Job that a pod belongs to, set by the downward API."""
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 """Annotation of a Job that the CronJob controller made; pods do not have it."""
+AT = f"{naming.GROUP}/at"
+"""Annotation of a Job that a person made from a CronJob, for another time than now."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +31,20 @@ class Firing:
     Attributes:
         time: the minute, in the schedule's time zone.
         automatic: whether a Kubernetes Job stands for it, whose pods may be started again.
+        backfill: whether a person asked for this time, so that no policy skips it.
     """
 
     time: datetime
     automatic: bool
+    backfill: bool = False
 
     @classmethod
-    def at(cls, time: datetime, zone: ZoneInfo, *, automatic: bool = False) -> Firing:
+    def at(
+        cls, time: datetime, zone: ZoneInfo, *, automatic: bool = False, backfill: bool = False
+    ) -> Firing:
         """The firing of the minute that contains ``time``."""
-        return cls(time.astimezone(zone).replace(second=0, microsecond=0), automatic)
+        minute = time.astimezone(zone).replace(second=0, microsecond=0)
+        return cls(minute, automatic, backfill)
 
     @property
     def utc(self) -> str:
@@ -57,8 +65,11 @@ def parse_zone(name: str) -> ZoneInfo:
         raise ValueError(message) from None
 
 
-def parse_time(text: str, zone: ZoneInfo) -> datetime:
+def parse_time(text: str, zone: ZoneInfo, option: str = "--at") -> datetime:
     """``now``, or an ISO 8601 time; one without an offset is meant in ``zone``.
+
+    Args:
+        option: where it was given, for messages.
 
     Raises:
         ValueError: anything else.
@@ -68,7 +79,7 @@ def parse_time(text: str, zone: ZoneInfo) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        message = f"--at is {text!r}; must be now, or a time such as 2026-11-22T03:00"
+        message = f"{option} is {text!r}; must be now, or a time such as 2026-11-22T03:00"
         raise ValueError(message) from None
     return time if time.tzinfo else time.replace(tzinfo=zone)
 
@@ -85,6 +96,16 @@ def own_job(environment: Mapping[str, str]) -> str:
         "the scheduled time is not known: give --at TIME, or --at now. In the pod of a CronJob "
         f"set {ENV_JOB} from metadata.labels['{JOB_NAME_LABEL}'] (downward API)"
     )
+
+
+def asked_time(job: Mapping[str, Any], zone: ZoneInfo) -> datetime | None:
+    """The time that a person gave to a Kubernetes Job by the annotation ``embertide.dev/at``.
+
+    Raises:
+        ValueError: the annotation is no time.
+    """
+    text = (job["metadata"].get("annotations") or {}).get(AT)
+    return None if text is None else parse_time(text, zone, f"the Job's annotation {AT}")
 
 
 def time_of_job(job: Mapping[str, Any]) -> datetime:

@@ -47,13 +47,19 @@ def _filled(found: re.Match[str], time: datetime) -> str:
         )
     name, amount, unit, form = parts.groups()
     try:
-        moved = _moved(time, int(amount), unit) if amount else time
+        then = moved(time, int(amount), unit) if amount else time
     except (OverflowError, calendar.IllegalMonthError):
         raise ValueError(f"has {whole}, which leads out of the calendar") from None
-    return moved.strftime(_checked(form, whole) if form else _FORMATS[name])
+    return then.strftime(_checked(form, whole) if form else _FORMATS[name])
 
 
-def _moved(time: datetime, amount: int, unit: str) -> datetime:
+def moved(time: datetime, amount: int, unit: str) -> datetime:
+    """A time so many hours (h), days (d), weeks (w) or months (mo) later, or before.
+
+    Raises:
+        ValueError: another unit.
+        OverflowError: it leads out of the calendar.
+    """
     match unit:
         case "h":
             return (time.astimezone(UTC) + timedelta(hours=amount)).astimezone(time.tzinfo)

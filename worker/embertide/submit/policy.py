@@ -25,13 +25,19 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """A job of the schedule that exists; ``time``: what it was scheduled for, None if not said."""
+    """A job of the schedule that exists.
+
+    Attributes:
+        time: what it was scheduled for, None if not said.
+        output: the URI of its output, without a slash at the end.
+    """
 
     name: str
     uid: str
     phase: str
     schedule: str
     time: datetime | None
+    output: str = ""
 
     @classmethod
     def of(cls, job: Mapping[str, Any]) -> Self:
@@ -44,6 +50,7 @@ class SubmittedJob:
             phase=(job.get("status") or {}).get("phase") or "Pending",
             schedule=(meta.get("labels") or {}).get(naming.LABEL_SCHEDULE, ""),
             time=datetime.fromisoformat(text) if text else None,
+            output=str(((job.get("spec") or {}).get("output") or {}).get("uri", "")).rstrip("/"),
         )
 
     @property
@@ -58,6 +65,24 @@ class Decision:
 
     skip: str = ""
     replace: tuple[SubmittedJob, ...] = ()
+
+
+def overtaken_by(
+    time: datetime, output: str, others: Sequence[SubmittedJob]
+) -> SubmittedJob | None:
+    """The job that publishes data of a later time to the same output; None where none does.
+
+    A back-fill that published after it would make older data current.
+    """
+    later = [
+        other
+        for other in others
+        if other.time is not None
+        and other.time > time
+        and other.output == output.rstrip("/")
+        and other.phase != "Failed"
+    ]
+    return min(later, key=lambda other: other.name, default=None)
 
 
 def decide(policy: Policy, time: datetime, others: Sequence[SubmittedJob]) -> Decision:

@@ -26,7 +26,7 @@ def wait_for(cluster: Cluster, name: str, say: Callable[[str], None]) -> dict[st
     """
     said = ""
     while True:
-        status = _status(cluster, name)
+        status = read_status(cluster, name)
         line = describe(status)
         if line != said:
             say(f"{name}: {line}")
@@ -63,6 +63,8 @@ def describe(status: dict[str, Any]) -> str:
     parts = [str(status.get("phase", "Pending"))]
     if stage and parts == ["Running"]:
         parts.append(str(stage))
+    if (missing := (status.get("inputs") or {}).get("missing")) and parts == ["Waiting"]:
+        parts.append(str(missing))
     if attempt > 1:
         parts.append(f"attempt {attempt}")
     if version := (status.get("output") or {}).get("version"):
@@ -70,8 +72,13 @@ def describe(status: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _status(cluster: Cluster, name: str) -> dict[str, Any]:
-    """The job's status; an API that does not answer is asked again for a while."""
+def read_status(cluster: Cluster, name: str) -> dict[str, Any]:
+    """The job's status; an API that does not answer is asked again for five minutes.
+
+    Raises:
+        JobFailed: the job is gone.
+        ClusterError: the API did not answer.
+    """
     give_up = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
