@@ -13,9 +13,11 @@ import pytest
 import yaml
 
 from embertide.submit.firing import ENV_JOB, JOB_NAME_LABEL, Firing
+from embertide.submit.placeholders import fill
 from embertide.submit.policy import Policy
 from embertide.submit.template import job_of, to_object
-from tests.support import chart, chart_schemas
+from tests.support import chart, chart_schemas, values_schema
+from tests.support.crd_cases import BASE, TAKEN
 from tests.support.manifests import put
 from tests.support.paths import ROOT
 
@@ -220,6 +222,71 @@ def test_refused_by_the_schema(path: str, value: Any, message: str) -> None:
     said = chart.refusal({"schedules": [put(SCHEDULE, path, value)]})
     assert "schedules" in said
     assert message in said
+
+
+def test_the_schema_of_a_jobs_spec_is_that_of_the_definition() -> None:
+    assert values_schema.FILE.read_text() == values_schema.text(), (
+        "run: python -m tests.support.values_schema"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("input.edges.0", {"uri": "s3://shop/e", "fromat": "parquet"}, "fromat"),
+        ("input.edges.0.format", "orc", "format"),
+        ("input.edges.0.ready", {"objct": "_SUCCESS"}, "objct"),
+        ("input.nodes", [], "nodes"),
+        ("input.nodes.0.features.vectorColumn", 3, "vectorColumn"),
+        ("output", {"url": "s3://shop/x"}, "url"),
+        ("backofLimit", 3, "backofLimit"),
+        ("backoffLimit", "3", "backoffLimit"),
+        ("backoffLimit", -1, "backoffLimit"),
+        ("workers", {"gird": "auto"}, "gird"),
+    ],
+)
+def test_a_spec_that_the_api_server_would_refuse(path: str, value: Any, message: str) -> None:
+    said = chart.refusal({"schedules": [put(SCHEDULE, f"jobTemplate.spec.{path}", value)]})
+    assert message in said
+
+
+def test_all_fields_of_a_job_are_taken() -> None:
+    """Every job that the definition takes is one that a schedule may have."""
+    for case in TAKEN:
+        spec = case.mutate(BASE)["spec"]
+        spec.pop("ttlSecondsAfterFinished", None)
+        schedule = SCHEDULE | {"jobTemplate": {"spec": spec}}
+        made = chart.template({"schedules": [schedule]})
+        assert made.returncode == 0, f"{case.name}: {made.stderr}"
+
+
+PLACEHOLDERS = (
+    "{date}", "{datetime-6h}", "{date:%Y/%m/%d}", "x{{y}}{date+1w}", "{date-1mo:%j}",
+    "{{{date}}}", "{dtae}", "{date", "date}", "{date}}", "{date-1y}", "{date:%s}", "{}", "{ date}",
+    "{DATE}", "{date-d}", "{datetime -1h}", "}{",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PLACEHOLDERS)
+def test_the_chart_and_submit_know_the_same_placeholders(text: str) -> None:
+    time = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
+    try:
+        fill(text, time)
+        known = True
+    except ValueError:
+        known = False
+    schedule = put(SCHEDULE, "jobTemplate.spec.input.edges.0.uri", f"s3://shop/{text}/")
+    made = chart.template({"schedules": [schedule]})
+    assert (made.returncode == 0) == known, made.stderr
+    if not known:
+        assert "products: jobTemplate.spec.input.edges[0].uri is" in made.stderr
+
+
+def test_braces_of_workers_are_theirs() -> None:
+    template = {"metadata": {"annotations": {"x": "{not ours}"}}}
+    rendered(put(SCHEDULE, "jobTemplate.spec.workers", {"podTemplate": template}))
+    labels = put(SCHEDULE, "jobTemplate.metadata", {"labels": {"day": "{dya}"}})
+    assert "jobTemplate.metadata.labels.day" in chart.refusal({"schedules": [labels]})
 
 
 @pytest.mark.parametrize("missing", ["name", "schedule", "jobTemplate"])

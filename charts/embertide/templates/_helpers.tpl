@@ -94,6 +94,27 @@ namespace: {{ include "embertide.namespace" . | quote }}
 labels: {{- include "embertide.operatorLabels" . | nindent 2 }}
 {{- end }}
 
+{{- /* Refuses braces that `submit` would refuse at the firing, in every text but those of spec.workers. */}}
+{{- define "embertide.checkPlaceholders" -}}
+{{- $ask := . }}
+{{- if kindIs "map" .value }}
+{{- range $key, $item := .value }}
+{{- if not (and (eq $ask.at "jobTemplate.spec") (eq $key "workers")) }}
+{{- include "embertide.checkPlaceholders" (dict "schedule" $ask.schedule "at" (printf "%s.%s" $ask.at $key) "value" $item) }}
+{{- end }}
+{{- end }}
+{{- else if kindIs "slice" .value }}
+{{- range $index, $item := .value }}
+{{- include "embertide.checkPlaceholders" (dict "schedule" $ask.schedule "at" (printf "%s[%d]" $ask.at $index) "value" $item) }}
+{{- end }}
+{{- else if kindIs "string" .value }}
+{{- $known := `\{\{|\}\}|\{(date|datetime)\s*([+-][0-9]+(h|d|w|mo))?\s*(:([^%{}]|%[YymdHMjGVuz])+)?\}` }}
+{{- if regexMatch `[{}]` (regexReplaceAll $known .value "") }}
+{{- fail (printf "schedules: %s: %s is %q, which has a brace or a placeholder that is not known; allowed: {date}, {datetime}, with an offset {date-1d} (h, d, w, mo), a format {date:%%Y/%%m/%%d}; a brace is written twice" .schedule .at .value) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* What values.schema.json cannot say, since it is about two values, or the release's name. */}}
 {{- define "embertide.validate" -}}
 {{- if le (float64 .Values.staleSeconds) (float64 .Values.resyncSeconds) }}

@@ -22,6 +22,7 @@ _JOB = "by (job_namespace, job_name)"
 _NAME = "{{job_namespace}}/{{job_name}}"
 _PHASES = {
     "Pending": GRAY,
+    "Waiting": YELLOW,
     "Planning": YELLOW,
     "Starting": YELLOW,
     "Running": BLUE,

@@ -1,0 +1,64 @@
+"""Writes the schema of a job's spec into charts/embertide/values.schema.json.
+
+So that helm refuses a schedule's template for the same fields, types and bounds as the API server
+refuses a job. Run it after a change of a field: python -m tests.support.values_schema
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from embertide.spec.crd import crd
+from embertide.submit.template import MIN_TTL_SECONDS
+from tests.support.paths import ROOT
+
+FILE = ROOT / "charts" / "embertide" / "values.schema.json"
+Schema = dict[str, Any]
+
+_LINE = re.compile(r'^    "jobSpec": \{.*\},$', re.MULTILINE)
+_KEPT = ("type", "enum", "required", "minimum", "maximum", "minLength", "maxLength", "pattern",
+         "minItems", "maxItems")  # fmt: skip
+
+
+def job_spec() -> Schema:
+    """The schema of ``jobTemplate.spec``: the definition's, with a time to live that is long enough."""
+    (version,) = crd()["spec"]["versions"]
+    found = _json_schema(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
+    found["properties"]["ttlSecondsAfterFinished"]["minimum"] = MIN_TTL_SECONDS
+    return found
+
+
+def text() -> str:
+    """The whole file, with the schema on a line of its own."""
+    line = f'    "jobSpec": {json.dumps(job_spec(), separators=(",", ":"))},'
+    return _LINE.sub(lambda _match: line, FILE.read_text(encoding="utf-8"), count=1)
+
+
+def _json_schema(schema: Schema) -> Schema:
+    """JSON schema from a structural one, without descriptions and rules in CEL."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    found = {key: schema[key] for key in _KEPT if key in schema}
+    # In OpenAPI a bound has a sign that it is not included; in JSON schema that is the bound.
+    if schema.get("exclusiveMinimum") is True:
+        found["exclusiveMinimum"] = found.pop("minimum")
+    if schema.get("nullable"):
+        found["type"] = [found["type"], "null"]
+        if "enum" in found:
+            found["enum"] = [*found["enum"], None]
+    if "items" in schema:
+        found["items"] = _json_schema(schema["items"])
+    if schema.get("x-kubernetes-list-type") == "set":
+        found["uniqueItems"] = True
+    if "properties" in schema:
+        found["properties"] = {
+            name: _json_schema(field) for name, field in schema["properties"].items()
+        }
+        found["additionalProperties"] = False
+    return found
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")
