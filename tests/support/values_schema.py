@@ -23,7 +23,7 @@ _KEPT = ("type", "enum", "required", "minimum", "maximum", "minLength", "maxLeng
 
 
 def job_spec() -> Schema:
-    """The schema of ``jobTemplate.spec``: the definition's, with a time to live that is long enough."""
+    """The schema of ``jobTemplate.spec``: the definition's, with a time to live for schedules."""
     (version,) = crd()["spec"]["versions"]
     found = _json_schema(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
     found["properties"]["ttlSecondsAfterFinished"]["minimum"] = MIN_TTL_SECONDS
