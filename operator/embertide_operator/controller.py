@@ -34,6 +34,7 @@ from embertide_operator.observe import is_finished, label, rank_zero
 from embertide_operator.outputs import Outputs
 from embertide_operator.passes import Passes, Stopped
 from embertide_operator.routes import Object
+from embertide_operator.schedules import Schedules
 from embertide_operator.settings import Settings
 from embertide_operator.store import name_of
 from embertide_operator.transport import ApiError
@@ -60,6 +61,7 @@ class Controller:
         cache: the objects that passes read.
         admission: which job may start.
         claims: which jobs are this operator's.
+        schedules: what is known of the schedules.
         beat: monotonic time of the event loop's last sign of life; None outside :meth:`run`.
     """
 
@@ -71,6 +73,7 @@ class Controller:
     cache: Cache = field(init=False)
     admission: Admission = field(init=False)
     claims: Claims = field(init=False)
+    schedules: Schedules = field(init=False)
     beat: float | None = None
     _writes: bool = False
     _loop: asyncio.AbstractEventLoop | None = None
@@ -101,6 +104,8 @@ class Controller:
             self._asking.heard,
             lambda: self._writes,
         )
+        self.schedules = Schedules(self.api, self.settings, self.cache.jobs, lambda: self._writes)
+        self.metrics.watch_schedules(lambda: list(self.schedules.statuses.items()))
         known = self.outputs
         self.metrics.watch(
             self.queue.depth, self.queue.lateness, lambda: list(known.records.values())
@@ -124,6 +129,7 @@ class Controller:
                     await asyncio.sleep(_BEAT_SECONDS / 10)
                 group.create_task(self._for_ever("the resync", self._resync))
                 group.create_task(self._for_ever("showing life", self._show_life_to_others))
+                group.create_task(self._for_ever("the schedules", self._look_at_schedules))
                 for _ in range(_WORKERS):
                     group.create_task(self._for_ever("a worker", lambda: self._work(threads)))
         finally:
@@ -166,6 +172,13 @@ class Controller:
         await asyncio.to_thread(self.claims.beat)
         self.metrics.overlapped({name: len(at) for name, at in self.claims.overlaps.items()})
         await asyncio.sleep(self.claims.period_seconds)
+
+    async def _look_at_schedules(self) -> None:
+        try:
+            await asyncio.to_thread(self.schedules.look, datetime.now(UTC))
+        except ApiError as error:  # the next look tries again
+            log.warning("cannot look at the schedules: %s", error)
+        await asyncio.sleep(self.settings.resync_seconds)
 
     async def _work(self, threads: ThreadPoolExecutor) -> None:
         async with self.queue.next() as key:

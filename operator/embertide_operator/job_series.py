@@ -14,6 +14,7 @@ from embertide_operator.observe import output_of
 from embertide_operator.outputs import OutputRecord
 from embertide_operator.routes import Object
 from embertide_operator.status import parse_time
+from embertide_operator.store import Name
 
 Labels = tuple[str, ...]
 
@@ -164,6 +165,27 @@ def output_series(records: Iterable[OutputRecord]) -> Series:
         series.add(names.OUTPUT_OBJECTIVE_SECONDS, at, record.max_age)
         published = (*at, record.job, record.version)
         series.add(names.OUTPUT_INFO, published, 1 if record.last_success else None)
+    return series
+
+
+def schedule_series(schedules: Iterable[tuple[Name, Object]]) -> Series:
+    """Of every schedule that is known, also before it has a job."""
+    series = Series()
+    for at, status in schedules:
+        series.add(names.SCHEDULE_INFO, (*at, str(status.get("output") or "")), 1)
+        series.add(names.SCHEDULE_SUSPENDED, at, float(bool(status.get("suspended"))))
+        for metric, name in (
+            (names.SCHEDULE_LAST_FIRING, "lastFiringTime"),
+            (names.SCHEDULE_NEXT_FIRING, "nextFiringTime"),
+            (names.SCHEDULE_LAST_SUCCESS, "lastSuccessTime"),
+        ):
+            series.add(metric, at, seconds(status.get(name)))
+        series.add(names.SCHEDULE_MISSED, at, status.get("missed", 0))
+        series.add(names.SCHEDULE_FAILED, at, status.get("failedFirings", 0))
+        series.add(names.SCHEDULE_OBJECTIVE_SECONDS, at, status.get("maxAgeSeconds"))
+        for item in status.get("conditions") or []:
+            known = None if item["status"] == "Unknown" else float(item["status"] == "True")
+            series.add(names.SCHEDULE_CONDITION, (*at, item["type"], item["reason"]), known)
     return series
 
 

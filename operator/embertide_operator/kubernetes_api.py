@@ -188,6 +188,15 @@ class KubernetesApi:
             "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, "application/merge-patch+json"
         )
 
+    def write_schedule_status(self, schedule: Object, status: Object) -> Object:
+        """Replace an EmbeddingSchedule's status."""
+        meta = schedule["metadata"]
+        body = {"status": merge_patch(schedule.get("status") or {}, status)}
+        path = path_of("EmbeddingSchedule", meta["namespace"], meta["name"]) + "/status"
+        return self._transport.call(
+            "PATCH", path, {"fieldManager": FIELD_MANAGER}, body, "application/merge-patch+json"
+        )
+
     def patch_data(self, namespace: str, name: str, data: dict[str, str | None]) -> Object:
         """Set keys of a ConfigMap that exists, or remove them where the value is None."""
         return self._transport.call(

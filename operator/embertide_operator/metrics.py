@@ -22,10 +22,17 @@ from prometheus_client.core import GaugeMetricFamily
 
 from embertide.spec import metric_names as names
 from embertide.spec.metric_names import Metric
-from embertide_operator.job_series import essentials, job_series, output_series, seconds
+from embertide_operator.job_series import (
+    essentials,
+    job_series,
+    output_series,
+    schedule_series,
+    seconds,
+)
 from embertide_operator.outputs import OutputRecord
 from embertide_operator.routes import Object
 from embertide_operator.status import Draft
+from embertide_operator.store import Name
 
 _RECONCILE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _API_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
@@ -62,6 +69,7 @@ class Metrics:
         self._jobs: dict[tuple[str, str], Object] = {}
         self._gone: set[str] = set()  # UIDs since the last resync
         self._outputs: Callable[[], Iterable[OutputRecord]] = tuple
+        self._schedules: Callable[[], Iterable[tuple[Name, Object]]] = tuple
         self.registry.register(self)
 
     def _counter(self, metric: Metric) -> Counter:
@@ -85,6 +93,10 @@ class Metrics:
         self._queue_depth.set_function(queue_depth)
         self._lateness.set_function(lateness_seconds)
         self._outputs = outputs
+
+    def watch_schedules(self, schedules: Callable[[], Iterable[tuple[Name, Object]]]) -> None:
+        """Ask this at each scrape, from the scrape's thread: names and statuses."""
+        self._schedules = schedules
 
     def watch_leadership(self, leads: Callable[[], bool]) -> None:
         """Ask this at each scrape, from the scrape's thread."""
@@ -148,9 +160,10 @@ class Metrics:
             self._gone.add(job["metadata"]["uid"])
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The series of jobs, their last runs and all outputs, at scrape time."""
+        """The series of jobs, their last runs, all outputs and schedules, at scrape time."""
         yield from job_series(list(self._jobs.values())).families()
         yield from output_series(self._outputs()).families()
+        yield from schedule_series(self._schedules()).families()
 
 
 def _failure_reason(draft: Draft) -> str:

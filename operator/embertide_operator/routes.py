@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from embertide.spec import schedule_status
 from embertide.spec.naming import API_VERSION_NAME, GROUP, PLURAL
 
 Object = dict[str, Any]
@@ -12,6 +13,9 @@ Object = dict[str, Any]
 JOBS = (f"/apis/{GROUP}/{API_VERSION_NAME}", PLURAL)
 ROUTES = {
     "EmbeddingJob": JOBS,
+    "EmbeddingSchedule": (JOBS[0], schedule_status.PLURAL),
+    "CronJob": ("/apis/batch/v1", "cronjobs"),
+    "Job": ("/apis/batch/v1", "jobs"),
     "ConfigMap": ("/api/v1", "configmaps"),
     "Service": ("/api/v1", "services"),
     "Pod": ("/api/v1", "pods"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from embertide.spec.crd import crd
+from embertide.spec.crd import crd, schedule_crd
 from tests.support.chart_sources import kubernetes, pod_groups, prometheus_operator
 
 LOCATION = "{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json"
@@ -36,7 +36,7 @@ def write(folder: Path) -> None:
             _put(folder / _file(kind["group"], kind["version"], kind["kind"]), schema)
     foreign = [*prometheus_operator(), *pod_groups()]
     found = [yaml.safe_load(path.read_text()) for path in foreign]
-    for definition in (*found, crd()):
+    for definition in (*found, crd(), schedule_crd()):
         _write_definition(folder, definition)
 
 

@@ -13,6 +13,7 @@ from embertide.spec.metric_names import (
     OPERATOR_METRICS,
     OUTPUT_LABELS,
     RUN_LABELS,
+    SCHEDULE_LABELS,
     WORKER_LABELS,
     WORKER_METRICS,
     Metric,
@@ -107,6 +108,7 @@ def page() -> str:
         ("Jobs", JOB_LABELS, _named("job_")),
         ("Last runs", RUN_LABELS, _named("last_run_")),
         ("Outputs", OUTPUT_LABELS, _named("output_")),
+        ("Schedules", SCHEDULE_LABELS, _named("schedule_")),
         ("The operator", (), [*_named("operator_"), *_named("jobs")]),
     )
     parts = [INTRODUCTION]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from embertide.spec.crd import crd
+from embertide.spec.crd import crd, schedule_crd
 from tests.support import chart, chart_schemas
 from tests.support.chart_page import CHART
 from tests.support.operator_world import raw_job
@@ -145,7 +145,8 @@ def test_every_object_has_the_labels_and_the_namespace(values: dict[str, Any]) -
 
 def test_names_and_namespace_can_be_replaced() -> None:
     objects = chart.render(MATRIX["other names"])
-    names = {o["metadata"]["name"] for o in objects} - {"embeddingjobs.embertide.dev"}
+    definitions = {"embeddingjobs.embertide.dev", "embeddingschedules.embertide.dev"}
+    names = {o["metadata"]["name"] for o in objects} - definitions
     assert {"tide-operator", "elsewhere:tide-edit", "tide-test"} <= names
     assert {name.partition("-")[0] for name in names} == {"tide", "elsewhere:tide"}
     assert {o["metadata"].get("namespace", "elsewhere") for o in objects} == {"elsewhere"}
@@ -276,11 +277,14 @@ def test_a_class_reaches_the_operator_and_the_jobs_of_the_release() -> None:
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_the_definition_is_the_generated_one_and_stays_unless_told(keep: bool) -> None:
-    found = chart.only(chart.render({"crds": {"keep": keep}}), "CustomResourceDefinition")
-    annotations = found["metadata"].get("annotations", {})
-    assert annotations.get("helm.sh/resource-policy") == ("keep" if keep else None)
-    assert found["spec"] == crd()["spec"]
+def test_definitions_are_the_generated_ones_and_stay_unless_told(keep: bool) -> None:
+    objects = chart.render({"crds": {"keep": keep}})
+    for definition in (crd(), schedule_crd()):
+        name = definition["metadata"]["name"]
+        found = chart.only(objects, "CustomResourceDefinition", name)
+        annotations = found["metadata"].get("annotations", {})
+        assert annotations.get("helm.sh/resource-policy") == ("keep" if keep else None)
+        assert found["spec"] == definition["spec"]
 
 
 def test_rules_and_dashboards_are_taken_as_they_are(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 from embertide.cli import main
 from embertide.errors import ManifestError
 from embertide.spec import EmbeddingJob, load_manifest
-from embertide.spec.crd import crd, crd_yaml
+from embertide.spec.crd import crd, crd_yaml, schedule_crd
 from embertide.spec.status import Condition, JobStatus, ProgressStatus
 from tests.support.crd_bound_cases import BOUNDS
 from tests.support.crd_cases import BASE, FROZEN, TAKEN, THAWED, Case
@@ -49,6 +49,20 @@ def test_the_committed_definition_is_the_generated_one() -> None:
     assert COMMITTED.read_text() == crd_yaml(), (
         f"run: embertide crd --output {COMMITTED.relative_to(ROOT)}"
     )
+
+
+def test_the_definition_of_schedules_is_the_generated_one() -> None:
+    path = ROOT / "charts/embertide/files/embeddingschedules.yaml"
+    assert path.read_text() == crd_yaml(schedule_crd()), (
+        f"run: embertide crd --schedules --output {path.relative_to(ROOT)}"
+    )
+    (only,) = schedule_crd()["spec"]["versions"]
+    schema = only["schema"]["openAPIV3Schema"]
+    assert "spec" not in schema["properties"]
+    columns = {column["name"]: column["jsonPath"] for column in only["additionalPrinterColumns"]}
+    fields = schema["properties"]["status"]["properties"]
+    for name, path_of in columns.items():
+        assert path_of.removeprefix(".status.").partition("[")[0] in fields, name
 
 
 def test_the_yaml_is_the_definition() -> None:

@@ -51,10 +51,37 @@ def test_every_worker_series_has_coordinates() -> None:
         assert {"attempt", "rank", "graph_rank", "feature_rank"} <= set(metric.labels)
 
 
+SCHEDULE = {
+    "output": "s3://shop/e/{date}",
+    "lastFiringTime": "2026-11-21T03:00:00Z",
+    "nextFiringTime": "2026-11-22T03:00:00Z",
+    "lastSuccessTime": "2026-11-20T03:09:00Z",
+    "maxAgeSeconds": 93600,
+    "failedFirings": 2,
+    "conditions": [
+        {"type": "Submitted", "status": "False", "reason": "SubmitFailed"},
+        {"type": "Ready", "status": "Unknown", "reason": "NotFiredYet"},
+    ],
+}
+
+
+def test_of_a_schedule_what_is_not_known_is_not_said() -> None:
+    metrics = exported()
+    metrics.watch_schedules(lambda: [(("shop", "nightly"), SCHEDULE)])
+    text = generate_latest(metrics.registry).decode()
+    who = 'job_namespace="shop",schedule="nightly"'
+    said = f'embertide_schedule_condition{{condition="Submitted",{who.partition(",")[0]}'
+    assert f'{said},reason="SubmitFailed",{who.partition(",")[2]}}} 0.0' in text
+    assert 'condition="Ready",job_namespace="shop",reason="NotFiredYet"' not in text
+    assert f"embertide_schedule_failed_firings{{{who}}} 2.0" in text
+    assert f"embertide_schedule_suspended{{{who}}} 0.0" in text
+
+
 def test_all_of_the_table_is_exported() -> None:
     """Names and labels of a scrape are those of the table, and none is missing."""
     metrics, job = exported(), complete_job()
     metrics.watch(lambda: 2, lambda: 0.5, lambda: follow({}, [job, failed_job()]).values())
+    metrics.watch_schedules(lambda: [(("shop", "nightly"), SCHEDULE)])
     families = {
         family.name: family
         for family in text_string_to_metric_families(generate_latest(metrics.registry).decode())

@@ -81,7 +81,28 @@ def _waits(rank: int, seconds: int) -> Series:
     return {f"embertide_exchange_wait_seconds_sum{{{worker(rank)}, {SHARED}}}": f"0+{seconds}x120"}
 
 
+_SCHEDULE = 'job_namespace="shop", schedule="nightly"'
+_SUBMITTED = f'embertide_schedule_condition{{{_SCHEDULE}, condition="Submitted"'
+_STALE = f'embertide_schedule_condition{{{_SCHEDULE}, condition="Fresh"'
+
 CASES = (
+    Case(
+        "EmbertideScheduleNotSubmitted",
+        "a placeholder is misspelt: every firing fails before there is a job",
+        {f'{_SUBMITTED}, reason="SubmitFailed"}}': "0x120"},
+        {"job_namespace": "shop", "schedule": "nightly", "reason": "SubmitFailed"},
+        at=2,
+    ),
+    Case(
+        "EmbertideScheduleStale",
+        "a schedule is suspended before it had a job",
+        {
+            f'{_STALE}, reason="NeverPublished"}}': "0x120",
+            f'embertide_schedule_info{{{_SCHEDULE}, output="s3://shop/nightly"}}': "1x120",
+        },
+        {"job_namespace": "shop", "schedule": "nightly", "output": "s3://shop/nightly"},
+        at=3,
+    ),
     Case(
         "EmbertideJobFailed",
         "a job fails for good on an input error",

@@ -10,6 +10,9 @@ import typer
 
 
 def crd(
+    schedules: Annotated[
+        bool, typer.Option("--schedules", help="That of EmbeddingSchedule instead.")
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -26,10 +29,11 @@ def crd(
 
       embertide crd | kubectl apply --server-side -f -
       embertide crd --output embeddingjobs.yaml
+      embertide crd --schedules --output schedules.yaml
     """
-    from embertide.spec.crd import crd_yaml
+    from embertide.spec.crd import crd_yaml, schedule_crd
 
-    text = crd_yaml()
+    text = crd_yaml(schedule_crd() if schedules else None)
     if output is None:
         sys.stdout.write(text)
         return

@@ -14,8 +14,9 @@ from typing import Any
 
 import yaml
 
-from embertide.spec import naming
+from embertide.spec import naming, schedule_status
 from embertide.spec.manifest import KIND, EmbeddingJob
+from embertide.spec.schedule_status import ScheduleStatus
 from embertide.spec.status import JobStatus
 
 Schema = dict[str, Any]
@@ -44,22 +45,67 @@ _COLUMNS = (
 )
 
 
+_SUBMITTED = '.status.conditions[?(@.type=="Submitted")]'
+_SCHEDULE_COLUMNS = (
+    ("Schedule", "string", ".status.schedule", 0),
+    ("Suspend", "boolean", ".status.suspended", 0),
+    ("Last", "date", ".status.lastFiringTime", 0),
+    ("Next", "string", ".status.nextFiringTime", 0),
+    ("Last success", "date", ".status.lastSuccessTime", 0),
+    ("Missed", "integer", ".status.missed", 0),
+    ("Submitted", "string", f"{_SUBMITTED}.status", 0),
+    ("Reason", "string", f"{_SUBMITTED}.reason", 0),
+    ("Job", "string", ".status.job", 1),
+    ("Phase", "string", ".status.jobPhase", 1),
+    ("Time zone", "string", ".status.timeZone", 1),
+    ("Message", "string", f"{_SUBMITTED}.message", 1),
+)
+
+
 def crd() -> Schema:
-    """The custom resource definition as a JSON object."""
+    """The custom resource definition of EmbeddingJob as a JSON object."""
+    names = {
+        "kind": KIND,
+        "listKind": f"{KIND}List",
+        "plural": naming.PLURAL,
+        "singular": naming.SINGULAR,
+        "shortNames": [naming.SHORT_NAME],
+        "categories": ["all"],
+    }
+    return _definition(names, _COLUMNS, _root_schema())
+
+
+def schedule_crd() -> Schema:
+    """The custom resource definition of EmbeddingSchedule, which is a status and nothing else."""
+    names = {
+        "kind": schedule_status.KIND,
+        "listKind": f"{schedule_status.KIND}List",
+        "plural": schedule_status.PLURAL,
+        "singular": schedule_status.SINGULAR,
+        "shortNames": [schedule_status.SHORT_NAME],
+    }
+    status = _structural(ScheduleStatus.model_json_schema(by_alias=True))
+    _drop_defaults(status)
+    root = {
+        "description": "What a schedule of EmbeddingJobs did and does, as the operator sees it; "
+        "the CronJob of the same name is what fires.",
+        "type": "object",
+        "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"},
+                       "metadata": {"type": "object"}, "status": status},
+    }  # fmt: skip
+    return _definition(names, _SCHEDULE_COLUMNS, root)
+
+
+def _definition(
+    names: Schema, columns: tuple[tuple[str, str, str, int], ...], schema: Schema
+) -> Schema:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{naming.PLURAL}.{naming.GROUP}"},
+        "metadata": {"name": f"{names['plural']}.{naming.GROUP}"},
         "spec": {
             "group": naming.GROUP,
-            "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": naming.PLURAL,
-                "singular": naming.SINGULAR,
-                "shortNames": [naming.SHORT_NAME],
-                "categories": ["all"],
-            },
+            "names": names,
             "scope": "Namespaced",
             "versions": [
                 {
@@ -67,18 +113,18 @@ def crd() -> Schema:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [_column(*column) for column in _COLUMNS],
-                    "schema": {"openAPIV3Schema": _root_schema()},
+                    "additionalPrinterColumns": [_column(*column) for column in columns],
+                    "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },
     }
 
 
-def crd_yaml() -> str:
-    """The definition as it is committed with the chart; deterministic."""
+def crd_yaml(definition: Schema | None = None) -> str:
+    """A definition, by default EmbeddingJob's, as it is committed with the chart; deterministic."""
     return _HEADER + yaml.dump(
-        crd(), Dumper=_Dumper, sort_keys=False, width=_CHARACTERS, allow_unicode=True
+        definition or crd(), Dumper=_Dumper, sort_keys=False, width=_CHARACTERS, allow_unicode=True
     )
 
 

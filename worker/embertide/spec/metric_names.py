@@ -39,6 +39,7 @@ JOB_LABELS = ("job_namespace", "job_name")
 WORKER_LABELS = (*JOB_LABELS, "attempt", "rank", "graph_rank", "feature_rank")
 RUN_LABELS = (*JOB_LABELS, "attempt")
 OUTPUT_LABELS = ("job_namespace", "output")
+SCHEDULE_LABELS = ("job_namespace", "schedule")
 _EXCHANGE = ("axis", "primitive", "layer", "relation")
 
 WORKER_METRICS: list[Metric] = []
@@ -65,6 +66,10 @@ def _job(name: str, unit: Unit, text: str, *labels: str) -> Metric:
 
 def _run(name: str, unit: Unit, text: str, *labels: str) -> Metric:
     return _operator(f"last_run_{name}", "gauge", unit, text, *RUN_LABELS, *labels)
+
+
+def _schedule(name: str, unit: Unit, text: str, *labels: str) -> Metric:
+    return _operator(f"schedule_{name}", "gauge", unit, text, *SCHEDULE_LABELS, *labels)
 
 
 def _output(name: str, unit: Unit, text: str, *labels: str) -> Metric:
@@ -290,5 +295,28 @@ OUTPUT_LAST_JOB = _output("last_job_timestamp_seconds", "seconds",
     "When the newest job for this output was created.")
 OUTPUT_OBJECTIVE_SECONDS = _output("freshness_objective_seconds", "seconds",
     "Largest age that this output shall have (spec.freshness.maxAge of its newest job), in "
+    "seconds; absent without an objective.")
+
+# -- a schedule: known from its CronJob on, before it has a job -----------------------------------
+
+SCHEDULE_INFO = _schedule("info", "",
+    "Always 1; the label output is that of the schedule's jobs, with placeholders.", "output")
+SCHEDULE_SUSPENDED = _schedule("suspended", "",
+    "1 while the schedule's CronJob is suspended, else 0.")
+SCHEDULE_LAST_FIRING = _schedule("last_firing_timestamp_seconds", "seconds",
+    "When the schedule last fired; absent before the first time.")
+SCHEDULE_NEXT_FIRING = _schedule("next_firing_timestamp_seconds", "seconds",
+    "When the schedule fires next; absent while it is suspended.")
+SCHEDULE_LAST_SUCCESS = _schedule("last_success_timestamp_seconds", "seconds",
+    "When a job of the schedule last published; absent before the first time.")
+SCHEDULE_MISSED = _schedule("missed_firings", "",
+    "Number of firings in a row, up to now, that did not take place.")
+SCHEDULE_FAILED = _schedule("failed_firings", "",
+    "Number of firings in a row, up to now, that made no job.")
+SCHEDULE_CONDITION = _schedule("condition", "",
+    "1 if the condition of the schedule is true, 0 if it is false: Submitted, Fresh, Ready.",
+    "condition", "reason")
+SCHEDULE_OBJECTIVE_SECONDS = _schedule("freshness_objective_seconds", "seconds",
+    "Largest age that the schedule's output shall have (spec.freshness.maxAge of its template), in "
     "seconds; absent without an objective.")
 # fmt: on
