@@ -28,7 +28,7 @@ from tests.support.cluster.jobs import Inputs, Jobs, workers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs("chart-sources")]
 
-DEFINITION = "embeddingjobs.embertide.dev"
+DEFINITIONS = ("embeddingjobs.embertide.dev", "embeddingschedules.embertide.dev")
 USER = 1000660000
 """A user id that no image knows, as OpenShift gives them."""
 LEFT = {
@@ -100,7 +100,7 @@ def releases(cluster: KubernetesCluster) -> Iterator[Releases]:
     shared = RELEASE in cluster.helm("list", "--namespace", NAMESPACE, "--short").split()
     if shared:
         cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait")
-    cluster.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=60s")
+    cluster.kubectl("delete", "crd", *DEFINITIONS, "--ignore-not-found", "--timeout=60s")
     made = Releases(cluster)
     try:
         made.install()
@@ -108,7 +108,7 @@ def releases(cluster: KubernetesCluster) -> Iterator[Releases]:
     finally:
         for release, namespace in (("left", made.a), ("right", made.b)):
             cluster.helm("uninstall", release, "--namespace", namespace, "--ignore-not-found")
-        cluster.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=60s")
+        cluster.kubectl("delete", "crd", *DEFINITIONS, "--ignore-not-found", "--timeout=60s")
         for namespace in (made.a, made.b, made.c):
             cluster.discard(namespace)
         if shared:
@@ -250,5 +250,5 @@ def test_after_uninstall_jobs_are_still_there_and_can_be_deleted(
     assert {"first", "through"} <= set(jobs.statuses())
     jobs.kubectl("delete", "ej", "first", "--timeout=30s")
     # Those of the other namespaces go with the definition.
-    cluster.kubectl("delete", "crd", DEFINITION, "--timeout=60s")
+    cluster.kubectl("delete", "crd", *DEFINITIONS, "--timeout=60s")
     jobs.await_no_pods()

@@ -58,6 +58,7 @@ stays can be deleted at any time:
 ```
 helm uninstall embertide --namespace embertide
 kubectl delete crd embeddingjobs.embertide.dev     # deletes all EmbeddingJobs and their pods
+kubectl delete crd embeddingschedules.embertide.dev
 ```
 
 A release that finds a definition of another owner is refused (`invalid ownership metadata`). Set
