@@ -122,7 +122,7 @@ class Schedules:
             return
         try:
             if shown is None:
-                shown = self.api.apply(_schedule_object(cron_job))
+                shown = self.api.apply(schedule_object(cron_job))
             self.api.write_schedule_status(shown, status)
         except ApiError as error:
             if error.retryable:
@@ -167,7 +167,7 @@ def _waiting(statuses: list[Object]) -> tuple[str, str] | None:
     return None
 
 
-def _schedule_object(cron_job: Object) -> Object:
+def schedule_object(cron_job: Object) -> Object:
     """The EmbeddingSchedule of a CronJob, without its status."""
     meta = cron_job["metadata"]
     owner = {

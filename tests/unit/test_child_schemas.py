@@ -9,8 +9,9 @@ import pytest
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.children import children, planner
+from embertide_operator.children import children, looker, planner
 from embertide_operator.pods import Attempt
+from embertide_operator.schedules import schedule_object
 from embertide_operator.settings import Settings
 from embertide_operator.validate import read_job
 from tests.support import chart, chart_schemas
@@ -18,6 +19,7 @@ from tests.support.operator_world import SETTINGS, UID, raw_job
 
 pytestmark = pytest.mark.needs("charts", "chart-sources", "helm")
 
+CRON_JOB = {"metadata": {"name": "nightly", "namespace": "shop", "uid": UID}}
 ATTEMPT = Attempt(uid=UID, number=1, version="v", earlier=(), grid=GridShape.of(2, 1))
 PEER = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
 FULL = replace(SETTINGS, image_cuda="w:cuda", network_policy=True, http_peers=(PEER,))
@@ -46,6 +48,7 @@ def test_every_object_is_valid(settings: Settings, schemas: Path) -> None:
     job = read_job(raw, settings)
     assert isinstance(job, EmbeddingJob), job
     objects = [*children(job, ATTEMPT, settings), planner(job, ATTEMPT, settings)]
+    objects += [looker(job, ATTEMPT, settings), schedule_object(CRON_JOB)]
     assert chart.kubeconform(objects, schemas, chart_schemas.LOCATION) == ""
 
 
