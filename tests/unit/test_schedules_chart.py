@@ -21,7 +21,7 @@ from tests.support.crd_cases import BASE, TAKEN
 from tests.support.manifests import put
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.needs("helm")
+pytestmark = pytest.mark.needs("helm", "charts", "chart-sources")
 
 # The schedule of examples/schedule.yaml, as a value of the chart.
 SCHEDULE: dict[str, Any] = {
