@@ -20,6 +20,7 @@ import yaml
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.installation import NAMESPACE, RELEASE, operator_away
 from tests.support.cluster.jobs import Inputs, Jobs, workers
+from tests.support.cluster.schedules import show_idle_schedule
 from tests.support.go_programs import program
 from tests.support.monitoring.panels import FILES, load, panels, queries
 from tests.support.monitoring.prometheus import Prometheus, Series
@@ -133,6 +134,7 @@ def healthy(watch: Watch, big: Inputs) -> float:
 def faults(watch: Watch, healthy: float, big: Inputs, tiny: Inputs) -> Watch:
     """Several jobs, each with a fault of its own, until all their alerts fire."""
     jobs, root = watch.jobs, watch.jobs.root
+    show_idle_schedule(jobs)
     broken = tiny.job("broken", f"{root}/broken", freshness={"maxAge": "1s"})
     broken["spec"]["input"]["nodes"][0]["features"]["uri"] += "-that-is-not-there"
     stale = tiny.job("stale", f"{root}/stale", freshness={"maxAge": "1s"})

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from embertide.spec import naming
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.installation import NAMESPACE, RELEASE
 from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
+from tests.support.cluster.schedules import show_idle_schedule
 
 pytestmark = pytest.mark.cluster
 
@@ -27,27 +27,11 @@ def test_it_has_exactly_the_rights_it_uses(tiny: Inputs, jobs: Jobs, operator: s
     jobs.await_(
         "refused", lambda s: find_condition(s, "WorkersReady").get("reason") == "PodsRefused"
     )
-    _show_a_schedule(jobs)
+    show_idle_schedule(jobs)
     granted = _granted(jobs.cluster, operator)
     used, refused = _asked_for(jobs.cluster, operator)
     assert refused - granted == set(), "rights that are missing"
     assert granted - used == set(), "rights that nothing needs"
-
-
-def _show_a_schedule(jobs: Jobs) -> None:
-    """A CronJob that never fires is shown beside it."""
-    label = {naming.LABEL_SCHEDULE: "idle"}
-    container = {"name": "submit", "image": "none"}
-    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": pod}}}
-    meta = {"name": "idle", "labels": label}
-    jobs.apply({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta, "spec": spec})
-    path = ("-n", jobs.namespace, "embeddingschedules")
-    jobs.cluster.wait_for(
-        lambda: any(item.get("status") for item in jobs.cluster.get(*path)["items"]),
-        60,
-        "the schedule is shown",
-    )
 
 
 def _granted(cluster: KubernetesCluster, role: str) -> set[Right]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.cluster.installation import RELEASE
 from tests.support.cluster.jobs import Inputs, Jobs, workers
+from tests.support.cluster.schedules import IDLE, show_idle_schedule
 from tests.support.document_blocks import blocks, documents
 
 pytestmark = pytest.mark.cluster
@@ -37,6 +38,8 @@ def test_the_commands_run(
     jobs.apply(
         tiny.job("done", output), small.job("held", f"{jobs.root}/held", workers=workers(2, 1))
     )
+    show_idle_schedule(jobs)
+    jobs.kubectl("create", "job", "idle-now", f"--from=cronjob/{IDLE}")
     path = [cluster.programs["kubectl"].parent, Path(".venv/bin").resolve(), os.environ["PATH"]]
     env = os.environ | {
         "PATH": os.pathsep.join(map(str, path)),
@@ -55,7 +58,13 @@ def test_the_commands_run(
             of_operator = "component=operator" in command or "serviceaccount" in command
             namespace = RELEASE if of_operator else jobs.namespace
             text = command.replace("NAMESPACE", namespace).replace("JOB-RANK", "held-1")
-            for name, own in (("JOB", "held"), ("NODE", node), ("URI", output), ("NAME", operator)):
+            for name, own in (
+                ("SCHEDULE", IDLE),
+                ("JOB", "held"),
+                ("NODE", node),
+                ("URI", output),
+                ("NAME", operator),
+            ):
                 text = text.replace(name, own)
             ended = subprocess.run(
                 ["bash", "-euc", text], cwd=tmp_path, env=env, text=True,
