@@ -59,14 +59,14 @@ def run_job(
     """
     # Waiting holds the output: of two runs to it the first one also publishes first.
     with interruptible(), output_lock(job.spec.output.uri, job.spec.storage, on_progress):
-        _wait_for_inputs(job, on_progress)
-        return _run_ready(job, grid, workers, threads, on_progress)
+        if job.spec.input.waits:
+            _wait_for_inputs(job, on_progress)
+            began = None  # the time of the wait is no time of the run
+        return _run_ready(job, grid, workers, threads, on_progress, began or time.time())
 
 
 def _wait_for_inputs(job: EmbeddingJob, on_progress: OnProgress) -> None:
     """Return once all inputs are ready. No process is started before."""
-    if not job.spec.input.waits:
-        return
     from embertide.planning.readiness import wait_for_inputs
     from embertide.storage.opening import open_storage
 
@@ -82,6 +82,7 @@ def _run_ready(
     workers: int | None,
     threads: int | None,
     on_progress: OnProgress,
+    began: float,
 ) -> RunReport:
     """Compute and publish, from inputs that are ready; see :func:`run_job`."""
     with (
@@ -109,7 +110,7 @@ def _run_ready(
             version=version,
             grid=grid,
             workers=workers,
-            began=began or time.time(),
+            began=began,
             on_progress=reporter,
             on_listed=begin_stock,
             on_planned=lambda plan: _check_machine(job, plan),
