@@ -14,6 +14,7 @@ from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.splits import Split
+from embertide.readers.table_formats import FoldersAbove
 from embertide.spec.manifest import EmbeddingJob, FeatureInput, NodeInput
 from embertide.storage.protocol import Storage
 
@@ -156,6 +157,8 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         ManifestError: a scaling of another width.
         StorageError, InputError: an input is missing, refused or malformed.
     """
+    above = FoldersAbove(storage)
+    above.refuse_tables(_uris_of(job))
     tables = _model_tables(storage, job)
     given = with_tables(job, tables).spec.input
     kinds = {node.name: node.ids for node in given.nodes}
@@ -166,6 +169,7 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         for edge in given.edges
     }
     nodes = {node.name: _split_type(storage, job, at, node) for at, node in enumerate(given.nodes)}
+    above.refuse_tables({split.uri for of_type in nodes.values() for split in of_type.reference})
     for name in tables:
         _check_rows(given.node(name), nodes[name])
     features = {
@@ -174,6 +178,17 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         if edge.features is not None
     }
     return Inputs(edges, nodes, tables, features)
+
+
+def _uris_of(job: EmbeddingJob) -> list[str]:
+    """What the manifest names as edges, features, their ids, and node tables."""
+    uris = [edge.uri for edge in job.spec.input.edges]
+    for node in job.spec.input.nodes:
+        if node.features is not None:
+            uris += filter(None, (node.features.uri, node.features.ids_uri))
+        if node.table is not None:
+            uris.append(node.table.uri)
+    return uris
 
 
 def with_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> EmbeddingJob:

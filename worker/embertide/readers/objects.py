@@ -2,13 +2,15 @@
 
 A copy of last month's edges in a subfolder would double the graph without a word, and leaving
 subfolders out would lose half of a partitioned table just as quietly. So the manifest says it.
+A folder with a table's own metadata is refused: its files are not all current.
 """
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from embertide.errors import InputError
+from embertide.errors import InputError, ObjectMissing
+from embertide.readers.table_formats import refuse_listed
 from embertide.storage.protocol import ObjectInfo, Storage
 
 
@@ -21,9 +23,16 @@ def list_objects(storage: Storage, uri: str, recursive: bool, field: str) -> lis
 
     Raises:
         ObjectMissing: there are none.
-        InputError: some lie in subfolders and ``recursive`` is False.
+        InputError: some lie in subfolders and ``recursive`` is False, or they are a table's.
     """
-    found = storage.list(uri)
+    listing = storage.scan(uri)
+    refuse_listed(uri, listing)
+    found = listing.objects
+    if not found:
+        raise ObjectMissing(
+            f"{uri} has no objects but hidden ones (names that begin with '_' or '.' do not"
+            f" count), such as {listing.hidden[0]}; check the uri"
+        )
     if recursive:
         return found
     folder = listed_folder(uri)

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 from embertide.errors import InputError, ObjectMissing, StorageError
 from embertide.storage.file_lock import locked
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
-from embertide.storage.protocol import ObjectInfo, Span
+from embertide.storage.protocol import NAMES_AT_ONCE, Listing, ObjectInfo, Span
 from embertide.storage.write_back import begin_write_back
 from embertide.telemetry.transfers import TransferStats
 
@@ -48,18 +48,39 @@ class LocalStore:
         with reading(uri):
             return sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
 
+    def names(self, folder: str, start: str = "") -> list[str]:
+        """Entries of a directory; links to directories count as such."""
+        path = to_path(folder)
+        with reading(folder), suppress(FileNotFoundError, NotADirectoryError):
+            with os.scandir(path) as entries:
+                found = [
+                    f"{entry.name}/" if entry.is_dir() else entry.name
+                    for entry in entries
+                    if entry.name.startswith(start)
+                ]
+            return sorted(found)[:NAMES_AT_ONCE]
+        return []
+
     def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """One file, or all files below a directory; links are followed."""
         path = to_path(uri)
         with reading(uri):
             one = _info(path)
-            found = [one] if one else list(_infos(path, hidden))
+            found = [one] if one else list(_infos(_files(path, hidden)))
         if not found:
-            raise ObjectMissing(
-                f"{uri} is a directory without files (names that begin with '_' or '.' do not "
-                "count); check the path"
-            )
+            raise _nothing_in(uri)
         return sorted(found, key=lambda info: info.uri)
+
+    def scan(self, uri: str) -> Listing:
+        """One file, or all files below a directory; hidden directories are not opened."""
+        path = to_path(uri)
+        hidden: list[str] = []
+        with reading(uri):
+            one = _info(path)
+            objects = [one] if one else list(_infos(_files(path, False, hidden)))
+        if not objects and not hidden:
+            raise _nothing_in(uri)
+        return Listing(sorted(objects, key=lambda info: info.uri), sorted(hidden))
 
     def stat(self, uri: str) -> ObjectInfo | None:
         """Size and tag of a file; None for a directory, or where nothing exists."""
@@ -254,8 +275,15 @@ def _file_info(path: Path) -> ObjectInfo:
     return ObjectInfo(_uri(path), status.st_size, _etag(status), modified)
 
 
-def _infos(top: Path, hidden: bool) -> Iterator[ObjectInfo]:
-    for file in _files(top, hidden):
+def _nothing_in(uri: str) -> ObjectMissing:
+    return ObjectMissing(
+        f"{uri} is a directory without files (names that begin with '_' or '.' do not "
+        "count); check the path"
+    )
+
+
+def _infos(files: Iterable[Path]) -> Iterator[ObjectInfo]:
+    for file in files:
         try:
             yield _file_info(file)
         except FileNotFoundError:
@@ -268,7 +296,9 @@ def _is_visible(name: str) -> bool:
     return name[0] not in "_."
 
 
-def _files(top: Path, hidden: bool) -> Iterator[Path]:
+def _files(top: Path, hidden: bool, skipped: list[str] | None = None) -> Iterator[Path]:
+    """Files below a directory; URIs of hidden names that are left out are added to ``skipped``."""
+
     def fail(error: OSError) -> None:
         raise error
 
@@ -278,6 +308,9 @@ def _files(top: Path, hidden: bool) -> Iterator[Path]:
     # Links are followed, since skipping a linked directory would lose data in silence; a loop
     # of links ends in an error.
     for folder, folders, files in os.walk(top, followlinks=True, onerror=fail):
+        if skipped is not None:
+            skipped += [f"{_uri(Path(folder, name))}/" for name in folders if not wanted(name)]
+            skipped += [_uri(Path(folder, name)) for name in files if not wanted(name)]
         folders[:] = filter(wanted, folders)
         yield from (Path(folder, name) for name in filter(wanted, files))
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from embertide.errors import StorageError
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, OnRetry, Span, Storage
+from embertide.storage.protocol import Listing, ObjectInfo, OnRetry, Span, Storage
 from embertide.telemetry.transfers import TransferStats
 
 
@@ -58,10 +58,20 @@ class Stores:
         uri = as_uri(uri)
         return self._store(uri).list_folders(uri)
 
+    def names(self, folder: str, start: str = "") -> list[str]:
+        """See :meth:`Storage.names`."""
+        folder = as_uri(folder)
+        return self._store(folder).names(folder, start)
+
     def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """See :meth:`Storage.list`."""
         uri = as_uri(uri)
         return self._store(uri).list(uri, hidden=hidden)
+
+    def scan(self, uri: str) -> Listing:
+        """See :meth:`Storage.scan`."""
+        uri = as_uri(uri)
+        return self._store(uri).scan(uri)
 
     def stat(self, uri: str) -> ObjectInfo | None:
         """See :meth:`Storage.stat`."""

@@ -19,6 +19,8 @@ OnRetry = Callable[[str], None]
 """Told a sentence before a request is sent again."""
 BLOCK_BYTES = 4 << 20
 """What of an object a store that is far away is asked for at a time, at most."""
+NAMES_AT_ONCE = 1000
+"""Names that one request lists, at most."""
 Span = tuple[int, int]
 """The first byte of a range of an object, and the one behind its last."""
 
@@ -38,6 +40,20 @@ class ObjectInfo:
     modified: float = field(default=0.0, compare=False)
 
 
+@dataclass(frozen=True)
+class Listing:
+    """What a folder holds.
+
+    Attributes:
+        objects: by URI.
+        hidden: URIs of the hidden files and folders that were left out, a folder's with a slash at
+            its end; not what is in such a folder.
+    """
+
+    objects: list[ObjectInfo]
+    hidden: list[str]
+
+
 class Storage(Protocol):
     """A store of objects, safe to use from several threads.
 
@@ -51,6 +67,17 @@ class Storage(Protocol):
     def list_folders(self, uri: str) -> list[str]:
         """Names directly below a prefix that have objects below them, sorted; [] if none have."""
 
+    def names(self, folder: str, start: str = "") -> list[str]:
+        """Names directly below a folder, hidden ones too; a folder's with a slash at its end.
+
+        Args:
+            start: only names that begin with it.
+
+        Returns:
+            Sorted, and at most :data:`NAMES_AT_ONCE`, which takes one request; none where there
+            is no such folder.
+        """
+
     def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """The object at ``uri``, or all objects below it, by URI.
 
@@ -59,6 +86,13 @@ class Storage(Protocol):
 
         Raises:
             ObjectMissing: there is nothing.
+        """
+
+    def scan(self, uri: str) -> Listing:
+        """As :meth:`list`, and the names of what it leaves out; as many requests.
+
+        Raises:
+            ObjectMissing: there is nothing, not even hidden names.
         """
 
     def stat(self, uri: str) -> ObjectInfo | None:

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from embertide.errors import ObjectMissing, StorageError
 from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, OnRetry, Span
+from embertide.storage.protocol import NAMES_AT_ONCE, Listing, ObjectInfo, OnRetry, Span
 from embertide.storage.s3_client import (
     THREADS,
     S3Client,
@@ -71,11 +71,44 @@ class S3Store:
             if _is_listed(info.uri.removeprefix(f"s3://{bucket}/{prefix}"), hidden)
         ]
         if not found:
-            raise ObjectMissing(
-                f"{uri}: no such object at {self._client.endpoint}, nor any below it (names that"
-                " begin with '.' or '_' do not count); check the uri"
-            )
+            raise self._nothing_below(uri)
         return sorted(found, key=lambda info: info.uri)
+
+    def scan(self, uri: str) -> Listing:
+        """The object, or the objects whose keys start with the uri and a slash."""
+        bucket, key = bucket_and_key(uri)
+        if key and not uri.endswith("/"):
+            info = self.stat(uri)
+            if info is not None:
+                return Listing([info], [])
+        folder = f"s3://{bucket}/{_folder(key)}"
+        objects, hidden = [], set()
+        for info in self._objects(uri, _folder(key)):
+            name = info.uri.removeprefix(folder)
+            if _is_listed(name, hidden=False):
+                objects.append(info)
+            elif (skipped := _hidden_part(name)) is not None:
+                hidden.add(f"{folder}{skipped}")
+        if not objects and not hidden:
+            raise self._nothing_below(uri)
+        return Listing(sorted(objects, key=lambda info: info.uri), sorted(hidden))
+
+    def names(self, folder: str, start: str = "") -> list[str]:  # type: ignore[valid-type]
+        """Keys and common prefixes directly below; one request."""
+        prefix = _folder(bucket_and_key(folder)[1])
+        answer = self._client.call(
+            "list_objects_v2", folder, Prefix=f"{prefix}{start}", Delimiter="/",
+            MaxKeys=NAMES_AT_ONCE,
+        )  # fmt: skip
+        keys = [item["Key"] for item in answer.get("Contents", [])]
+        folders = [item["Prefix"] for item in answer.get("CommonPrefixes", [])]
+        return sorted(key.removeprefix(prefix) for key in [*keys, *folders] if key != prefix)
+
+    def _nothing_below(self, uri: str) -> ObjectMissing:
+        return ObjectMissing(
+            f"{uri}: no such object at {self._client.endpoint}, nor any below it (names that"
+            " begin with '.' or '_' do not count); check the uri"
+        )
 
     def _objects(self, uri: str, prefix: str) -> Iterator[ObjectInfo]:
         bucket, _ = bucket_and_key(uri)
@@ -254,6 +287,15 @@ class _Upload:
 def _folder(key: str) -> str:
     """The prefix of the keys below ``key``."""
     return f"{key.rstrip('/')}/" if key else ""
+
+
+def _hidden_part(name: str) -> str | None:
+    """A name up to its first part that is hidden, with a slash if that is a folder."""
+    parts = name.split("/")
+    for at, part in enumerate(parts):
+        if part.startswith((".", "_")):
+            return "/".join(parts[: at + 1]) + ("/" if at + 1 < len(parts) else "")
+    return None
 
 
 def _is_listed(name: str, hidden: bool) -> bool:
