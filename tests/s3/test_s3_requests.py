@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from embertide.errors import InputError
+from embertide.readers.edges import split_edges
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.features import read_features, split_features
+from embertide.readers.table_formats import FoldersAbove
+from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
 from embertide.storage.protocol import Storage
 from embertide.versions.objects import objects_of
@@ -47,6 +51,41 @@ def test_a_version_is_listed_with_one_request(storage: Storage, root: str) -> No
     asked(storage)
     assert len(objects_of(storage, root, "20260101T000000Z-000000")) == 1
     assert asked(storage) == {"ListObjectsV2": 1}
+
+
+def edges_at(uri: str) -> EdgeInput:
+    return EdgeInput.model_validate({"uri": uri, "format": "parquet", "recursive": True})
+
+
+def test_a_table_is_noticed_by_the_requests_that_list_its_files(
+    storage: Storage, root: str
+) -> None:
+    for name in ("_delta_log/0.json", "a.parquet"):
+        storage.write(f"{root}/t/{name}", b"")
+    asked(storage)
+    with pytest.raises(InputError, match=f"belongs to a Delta table: {root}/t/_delta_log/ is"):
+        split_edges(storage, edges_at(f"{root}/t/"))
+    assert asked(storage) == {"ListObjectsV2": 1}
+
+
+def test_each_folder_above_the_inputs_is_asked_for_once(storage: Storage, root: str) -> None:
+    for name in ("x/_delta_log/0.json", "y/metadata/v1.metadata.json", "z/metadata/x.json"):
+        storage.write(f"{root}/{name}", b"")
+    above = FoldersAbove(storage)
+    asked(storage)
+    # The bucket's root, the test's folder.
+    above.refuse_tables([f"{root}/edges", f"{root}/features/"])
+    assert asked(storage) == {"ListObjectsV2": 2}
+    above.refuse_tables([f"{root}/edges", f"{root}/ids"])
+    assert asked(storage) == {}
+    with pytest.raises(InputError, match="Delta table"):
+        above.refuse_tables([f"{root}/x/dt=2026-11-26/"])
+    assert asked(storage) == {"ListObjectsV2": 1}
+    with pytest.raises(InputError, match=f"{root}/y/metadata/v1.metadata.json is its metadata"):
+        above.refuse_tables([f"{root}/y/data/a.parquet"])
+    assert asked(storage) == {"ListObjectsV2": 3}
+    above.refuse_tables([f"{root}/z/data"])
+    assert asked(storage) == {"ListObjectsV2": 2}
 
 
 def test_rows_come_with_the_header_that_says_where_they_are(storage: Storage, root: str) -> None:

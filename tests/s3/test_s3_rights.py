@@ -14,7 +14,8 @@ import boto3
 import pytest
 import yaml
 
-from embertide.errors import AccessDenied
+from embertide.errors import AccessDenied, InputError
+from embertide.readers.table_formats import FoldersAbove
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
@@ -110,6 +111,24 @@ def test_a_job_runs_with_the_policy(account: S3Server, tmp_path: Path) -> None:
         run(tmp_path, "run", str(manifest), "--workers", "2", "-q")
     settings = StorageSettings(endpoint_url=account.endpoint, region=account.region)
     assert len(list_versions(open_storage(settings), "s3://shop/embeddings/products")) == 1
+
+
+def test_folders_above_count_as_far_as_they_may_be_listed(account: S3Server) -> None:
+    root = owner(account)
+    for key in ("lake/t/_delta_log/0.json", "lake/t/edges/a.parquet"):
+        root.put_object(Bucket="shop", Key=key, Body=b"")
+    settings = StorageSettings(endpoint_url=account.endpoint, region=account.region)
+    storage = open_storage(settings)
+    uri = "s3://shop/lake/t/edges/"
+    listing = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": ["arn:aws:s3:::shop"]}
+    for prefix in ("lake/t/edges/*", "lake/t/*"):
+        allow(account, [listing | {"Condition": {"StringLike": {"s3:prefix": [prefix]}}}])
+        if prefix == "lake/t/*":
+            with pytest.raises(InputError, match="Delta table: s3://shop/lake/t/_delta_log/ is"):
+                FoldersAbove(storage).refuse_tables([uri])
+        else:
+            FoldersAbove(storage).refuse_tables([uri])
+            assert len(storage.scan(uri).objects) == 1
 
 
 def run(folder: Path, *words: str) -> None:

@@ -89,6 +89,32 @@ class StorageContract:
         everything = storage.list(f"{root}/d", hidden=True)
         assert [info.uri for info in everything] == sorted(f"{root}/d/{name}" for name in names)
 
+    def test_a_scan_names_what_it_leaves_out(self, storage: Storage, root: str) -> None:
+        names = ["a", "_SUCCESS", ".crc", "_log/0/a", "sub/.x", "sub/_y/z", "sub/_y/w", "sub/b_"]
+        for name in names:
+            storage.write(f"{root}/d/{name}", b"1")
+        for end in ("", "/"):
+            listing = storage.scan(f"{root}/d{end}")
+            assert listing.objects == storage.list(f"{root}/d")
+            hidden = [".crc", "_SUCCESS", "_log/", "sub/.x", "sub/_y/"]
+            assert listing.hidden == [f"{root}/d/{name}" for name in hidden]
+        one = storage.scan(f"{root}/d/a")
+        assert ([info.uri for info in one.objects], one.hidden) == ([f"{root}/d/a"], [])
+        (hidden_only,) = storage.scan(f"{root}/d/_log").objects
+        assert hidden_only.uri == f"{root}/d/_log/0/a"
+        storage.write(f"{root}/h/_x", b"1")
+        assert storage.scan(f"{root}/h").objects == []
+        with pytest.raises(ObjectMissing, match=f"{root}/none"):
+            storage.scan(f"{root}/none")
+
+    def test_names_directly_below(self, storage: Storage, root: str) -> None:
+        for name in ("v/b/1", "v/_log/1", "v/.x", "v/b1", "v/c/d/e"):
+            storage.write(f"{root}/{name}", b"1")
+        for end in ("", "/"):
+            assert storage.names(f"{root}/v{end}") == [".x", "_log/", "b/", "b1", "c/"]
+        assert storage.names(f"{root}/v", "b") == ["b/", "b1"]
+        assert storage.names(f"{root}/none/") == storage.names(f"{root}/v/b1") == []
+
     def test_nothing_under_a_prefix_is_an_error(self, storage: Storage, root: str) -> None:
         storage.write(f"{root}/d/_hidden", b"1")
         for uri in (f"{root}/none", f"{root}/none/", f"{root}/d"):

@@ -177,7 +177,9 @@ def _with_features(job: EmbeddingJob, node_type: str | None) -> tuple[NodeInput,
 def _batches(storage: Storage, node: NodeInput, features: FeatureInput) -> Iterable[Batch]:
     from embertide.readers.feature_schema import feature_schema
     from embertide.readers.features import read_features, split_features
+    from embertide.readers.table_formats import FoldersAbove
 
+    FoldersAbove(storage).refuse_tables(filter(None, (features.uri, features.ids_uri)))
     schema = feature_schema(storage, features)
     for split in split_features(storage, features, ids=node.ids, schema=schema):
         for batch in read_features(storage, features, node.ids, split, schema):

@@ -24,6 +24,7 @@ from embertide.planning.readiness import describe, missing_inputs
 from embertide.primitives.exchange import Exchange
 from embertide.readers.reference import ReferenceColumns, split_reference
 from embertide.readers.splits import Split
+from embertide.readers.table_formats import FoldersAbove
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.nodes import NodeInput
@@ -143,6 +144,7 @@ def check_job(
     of_type = chosen_result(job, program, node_type)
     node = job.spec.input.node(match_types(job, program)[of_type])
     several = len(job.spec.input.nodes) > 1
+    FoldersAbove(storage).refuse_tables([against])
     splits = _split_reference(storage, against, node, columns, several=several)
     _check_inputs(storage, job, inputs, program)
     compared = replace(inputs.by_nodes[node.name], reference=splits)

@@ -45,7 +45,9 @@ _DUCKLAKE = re.compile(r"ducklake-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-del
 _PAIMON = {"snapshot/", "schema/", "manifest/"}
 _PAIMON_SCHEMA = "schema-"
 
-_STARTS = (*sorted(_HIDDEN), "base_", "delta_", "delete_delta_", "metadata/", *sorted(_PAIMON))
+_STARTS = sorted(
+    {name.rstrip("/") for name in (*_HIDDEN, *_PAIMON, "metadata", "base_", "delta_", "delete_")}
+)
 """What the names of metadata begin with, where a folder has too many names to list them all."""
 
 

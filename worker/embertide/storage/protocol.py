@@ -71,7 +71,7 @@ class Storage(Protocol):
         """Names directly below a folder, hidden ones too; a folder's with a slash at its end.
 
         Args:
-            start: only names that begin with it.
+            start: only names that begin with it; without a slash.
 
         Returns:
             Sorted, and at most :data:`NAMES_AT_ONCE`, which takes one request; none where there
