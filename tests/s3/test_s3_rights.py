@@ -129,6 +129,7 @@ def test_folders_above_count_as_far_as_they_may_be_listed(account: S3Server) -> 
         else:
             FoldersAbove(storage).refuse_tables([uri])
             assert len(storage.scan(uri).objects) == 1
+            assert storage.stats.errors == 0
 
 
 def run(folder: Path, *words: str) -> None:

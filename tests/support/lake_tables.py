@@ -30,6 +30,11 @@ class LakeTable:
     seen: str
     rows: int = 2
 
+    @property
+    def described(self) -> str:
+        """The format with its article."""
+        return f"{'an' if self.format == 'Iceberg' else 'a'} {self.format}"
+
 
 def delta_compacted(folder: Path) -> None:
     """Two commits, compacted: the first two files stay beside the one that replaced them."""

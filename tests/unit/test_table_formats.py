@@ -80,7 +80,7 @@ def test_its_files_hold_more_than_the_table(name: str, tables: dict[str, Path]) 
 def test_a_table_is_refused(name: str, part: str, tables: dict[str, Path], small: SmallJob) -> None:
     table, expected = tables[name], TABLES[name]
     message = refusal(small, table, part)
-    start = f"file://{table} belongs to a {expected.format} table: file://{table}/"
+    start = f"file://{table} belongs to {expected.described} table: file://{table}/"
     assert re.match(re.escape(start) + expected.seen + " is its metadata", message), message
     assert "Write its current version to a folder outside of the table" in message
 
@@ -92,10 +92,10 @@ def test_a_part_of_a_table_is_refused(
 ) -> None:
     for uri in inside(tables[name]):
         message = refusal(small, uri, recursive=recursive)
-        assert message.startswith(f"file://{uri} belongs to a {TABLES[name].format} table: "), uri
+        assert message.startswith(f"file://{uri} belongs to {TABLES[name].described} table: "), uri
     above = tables[name].parent
     message = refusal(small, above, recursive=recursive)
-    assert message.startswith(f"file://{above} belongs to a {TABLES[name].format} table: ")
+    assert message.startswith(f"file://{above} belongs to {TABLES[name].described} table: ")
 
 
 def test_a_link_into_a_table_is_refused(

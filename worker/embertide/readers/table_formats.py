@@ -64,8 +64,9 @@ class TableSeen:
         Raises:
             InputError: names the format, the metadata, and what to do.
         """
+        article = "an" if self.format[0] in "AEIOU" else "a"
         raise InputError(
-            f"{uri} belongs to a {self.format} table: {self.metadata} is its metadata. Such a table"
+            f"{uri} belongs to {article} {self.format} table: {self.metadata} is its metadata. Such a table"
             " keeps files of rows that it has replaced or deleted, which are not to be told from"
             " current ones without that metadata; a compaction or VACUUM does not make it a folder"
             " of plain files. Write its current version to a folder outside of the table"

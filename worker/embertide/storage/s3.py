@@ -14,6 +14,7 @@ from embertide.errors import ObjectMissing, StorageError
 from embertide.spec.workers import StorageSettings
 from embertide.storage.protocol import NAMES_AT_ONCE, Listing, ObjectInfo, OnRetry, Span
 from embertide.storage.s3_client import (
+    NO_FAULT,
     THREADS,
     S3Client,
     bucket_and_key,
@@ -22,6 +23,7 @@ from embertide.storage.s3_client import (
 )
 from embertide.storage.s3_errors import (
     CONDITION_FAILED,
+    DENIED,
     NO_OBJECT,
     code_of,
     is_missing_object,
@@ -94,11 +96,14 @@ class S3Store:
         return Listing(sorted(objects, key=lambda info: info.uri), sorted(hidden))
 
     def names(self, folder: str, start: str = "") -> list[str]:  # type: ignore[valid-type]
-        """Keys and common prefixes directly below; one request."""
+        """Keys and common prefixes directly below; one request.
+
+        Whether that may be listed at all is part of the question: a refusal counts as no error.
+        """
         prefix = _folder(bucket_and_key(folder)[1])
         answer = self._client.call(
-            "list_objects_v2", folder, Prefix=f"{prefix}{start}", Delimiter="/",
-            MaxKeys=NAMES_AT_ONCE,
+            "list_objects_v2", folder, answers=NO_FAULT | DENIED, Prefix=f"{prefix}{start}",
+            Delimiter="/", MaxKeys=NAMES_AT_ONCE,
         )  # fmt: skip
         keys = [item["Key"] for item in answer.get("Contents", [])]
         folders = [item["Prefix"] for item in answer.get("CommonPrefixes", [])]
@@ -195,7 +200,9 @@ class S3Store:
 
     def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
         """A conditional put; the store must know If-Match and If-None-Match."""
-        condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": f'"{expected}"'}
+        condition: dict[str, Any] = {"IfNoneMatch": "*"}
+        if expected is not None:
+            condition = {"IfMatch": f'"{expected}"'}
         require_key(uri)
         try:
             self._client.call("put_object", uri, Body=data, **condition)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,7 @@ THREADS = 8
 """Concurrent requests."""
 
 _READ_TIMEOUT_SECONDS = 60
-_NO_FAULT = CONDITION_FAILED | NO_OBJECT | BEYOND_END
+NO_FAULT = CONDITION_FAILED | NO_OBJECT | BEYOND_END
 """Codes that answer whether an object is there, or is still the same."""
 _WITHOUT_KEY = {"list_objects_v2", "delete_objects", "list_multipart_uploads"}
 
@@ -115,24 +115,31 @@ class S3Client:
             self.stats.bytes_written += written
 
     @contextmanager
-    def _calling(self, operation: str, uri: str) -> Iterator[None]:
-        """Raise this project's errors, and count them unless they are what was asked."""
+    def _calling(self, operation: str, uri: str, answers: Set[str] = NO_FAULT) -> Iterator[None]:
+        """Raise this project's errors, and count them unless their codes are ``answers``."""
         try:
             with translated(uri, self.endpoint, self.sign_in):
                 yield
         except EmbertideError as error:
             cause = error.__cause__
-            if not isinstance(cause, ClientError) or code_of(cause) not in _NO_FAULT:
+            if not isinstance(cause, ClientError) or code_of(cause) not in answers:
                 self._count(operation, errors=1)
             raise
 
-    def call(self, operation: str, uri: str, **arguments: Any) -> Any:
-        """One operation of boto3's client on the bucket and key of ``uri``."""
+    def call(
+        self, operation: str, uri: str, *, answers: Set[str] = NO_FAULT, **arguments: Any
+    ) -> Any:
+        """One operation of boto3's client on the bucket and key of ``uri``.
+
+        Args:
+            answers: codes of errors that are raised but not counted, since they answer what is
+                asked.
+        """
         bucket, key = bucket_and_key(uri)
         if operation not in _WITHOUT_KEY:
             arguments["Key"] = key
         self._count_bytes(written=len(arguments.get("Body", b"")))
-        with self._calling(self._client.meta.method_to_api_mapping[operation], uri):
+        with self._calling(self._client.meta.method_to_api_mapping[operation], uri, answers):
             return getattr(self._client, operation)(Bucket=bucket, **arguments)
 
     def pages(self, field: str, uri: str, prefix: str, **more: str) -> Iterator[Any]:
@@ -147,7 +154,7 @@ class S3Client:
 
         A connection lost within the body is retried here: boto3 retries until the first byte.
         """
-        arguments = {"Range": f"bytes={start}-{start + length - 1}"}
+        arguments: dict[str, Any] = {"Range": f"bytes={start}-{start + length - 1}"}
         if etag:
             arguments["IfMatch"] = f'"{etag}"'
         attempt = 1

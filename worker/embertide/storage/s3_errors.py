@@ -24,6 +24,7 @@ from embertide.spec import naming
 CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 NO_OBJECT = {"NoSuchKey", "NotFound", "404"}
 BEYOND_END = {"InvalidRange", "416"}
+DENIED = {"AccessDenied", "403"}
 CONNECTION_LOST = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
 """No connection, or one that was closed or timed out."""
 
