@@ -69,7 +69,8 @@ def test_parquet_of_strings(tmp_path: Path, storage: Storage, held: Any) -> None
     write_parquet(tmp_path / "e.parquet", src=ids, dst=ids)
     batches = list(read_all(storage, edge_input(tmp_path / "e.parquet", "parquet"), "string"))
     # Ids are looked up in either type: offsets of 32 bits are left as they are.
-    assert batches[0].source.type == (held if held == pa.string() else pa.large_string())
+    either = {pa.string(), pa.large_string()}
+    assert batches[0].source.type in ({held} if held in either else either)
     assert rows_of(iter(batches)) == [("a", "a"), ("é", "é"), ("null", "null")]
 
 

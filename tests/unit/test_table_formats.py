@@ -82,7 +82,7 @@ def test_a_table_is_refused(name: str, part: str, tables: dict[str, Path], small
     message = refusal(small, table, part)
     start = f"file://{table} belongs to {expected.described} table: file://{table}/"
     assert re.match(re.escape(start) + expected.seen + " is its metadata", message), message
-    assert "Write its current version to a folder outside of the table" in message
+    assert "Write the table's current version to a folder outside of it" in message
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -40,6 +40,10 @@ _HINTS = {
 }
 
 
+_SHOWN_BYTES = 80
+"""Of a string that is not UTF-8, in a message."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One column to read: ``field`` of the manifest asked for it by ``name`` (or index)."""
@@ -103,15 +107,63 @@ def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | N
     ``dense`` ids must be at least 0 and, when ``count`` is known, less than it.
 
     Raises:
-        InputError: names the row of the first null or of the first id out of range.
+        InputError: names the row of the first null, of the first id out of range, or of the first
+            that is not UTF-8.
     """
     refuse_nulls(array, column, where)
     if ids == "string":
-        return array if pa.types.is_string(array.type) else array.cast(pa.large_string())
+        text = array if pa.types.is_string(array.type) else array.cast(pa.large_string())
+        _refuse_bytes(text, column, where)
+        return text
     values = _to_int64(array, column, where)
     if ids == "dense" and len(values):
         _check_dense(values, column, where, count)
     return values
+
+
+def _refuse_bytes(text: Any, column: Column, where: Where) -> None:
+    """Refuse strings that are not UTF-8, which writers of parquet do not prevent."""
+    if _is_ascii(text):
+        return
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise _not_utf8(text, column, where) from error
+
+
+def _is_ascii(text: Any) -> bool:
+    """Whether no byte of the strings has its highest bit set: one pass at the speed of memory."""
+    kind = np.int64 if pa.types.is_large_string(text.type) else np.int32
+    _, offsets, data = text.buffers()
+    if data is None or not len(text):
+        return True
+    bounds = np.frombuffer(offsets, kind)[text.offset : text.offset + len(text) + 1]
+    held = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+    return not len(held) or int(held.max()) < 128
+
+
+def _not_utf8(text: Any, column: Column, where: Where) -> InputError:
+    """The error for the first string that is not UTF-8."""
+    is_large = pa.types.is_large_string(text.type)
+    values = text.cast(pa.large_binary() if is_large else pa.binary())
+    for i, value in enumerate(values):
+        held: bytes = value.as_py()
+        try:
+            held.decode()
+        except UnicodeDecodeError as error:
+            return InputError(
+                f"{where.row(i)}: {column} is {_around(held, error.start)}, whose byte"
+                f" {error.start} (from 0) is not UTF-8; convert the ids to UTF-8 where they are"
+                " written (often they are Latin-1)"
+            )
+    raise AssertionError(f"{where.uri}: arrow and Python disagree about UTF-8")
+
+
+def _around(held: bytes, start: int) -> str:
+    """Bytes for a message: all, or some before and after a position."""
+    first, last = max(0, start - _SHOWN_BYTES // 2), start + _SHOWN_BYTES // 2
+    before, after = "... " if first else "", " ..." if last < len(held) else ""
+    return f"{before}{held[first:last]!r}{after}"
 
 
 def _to_int64(array: Any, column: Column, where: Where) -> Int64s:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
 
 _HEADER_BYTES = 1 << 16
 _DTYPE_KINDS = {"integer": "iu", "text": "US", "id": "iuUS", "number": "iufb"}
+_SURROGATE = "[\ud800-\udfff]"
 _EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
 """The largest integer that a float of this many bytes counts up to without gaps."""
 
@@ -219,8 +221,28 @@ def _to_arrow(values: npt.NDArray[Any], column: Column, where: Where) -> Any:
     if values.dtype.kind == "f" and column.kind == "integer":
         values = _whole(values, column, where)
     if values.dtype.kind in "US":
-        return pa.array(values.tolist(), pa.large_string())
+        return _strings(values, column, where)
     return to_arrow(values)
+
+
+def _strings(values: npt.NDArray[Any], column: Column, where: Where) -> Any:
+    """Strings, or bytes as they are, as arrow holds strings: whether they are UTF-8 is seen there.
+
+    Raises:
+        InputError: names the first row with a surrogate, which UTF-8 cannot hold.
+    """
+    if values.dtype.kind == "S":
+        return pa.array(values.tolist(), pa.large_binary()).view(pa.large_string())
+    try:
+        return pa.array(values.tolist(), pa.large_string())
+    except UnicodeEncodeError as error:
+        i, text = next(
+            (i, text) for i, text in enumerate(values.tolist()) if re.search(_SURROGATE, text)
+        )
+        raise InputError(
+            f"{where.row(i)}: {column} is {text!a}, which holds a surrogate, half of a UTF-16"
+            " character; decode the ids correctly before they are saved"
+        ) from error
 
 
 def _whole(values: npt.NDArray[Any], column: Column, where: Where) -> npt.NDArray[np.int64]:

@@ -98,6 +98,11 @@ def _spans(metadata: Any, leaves: Sequence[int], row_groups: Sequence[int]) -> l
 def _readable(uri: str) -> Iterator[None]:
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{uri}: the name of a column is not UTF-8 ({error.object!r}); rename it where the file"
+            " is written"
+        ) from error
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"{uri} is not readable as parquet ({error}): it is truncated, damaged or in another "
@@ -185,6 +190,7 @@ def read_parquet(
             columns=list(dict.fromkeys(names)),
             use_threads=False,
         )
+        batches = _naming_bytes(batches, Where(split.uri, split.start))
         done, first = where.first_row - split.start, 0
         for batch in batches:
             fresh = batch.slice(max(0, done - first))
@@ -192,6 +198,25 @@ def read_parquet(
             if fresh.num_rows:
                 yield [fresh.column(name) for name in names], where
                 where = where.skip(fresh.num_rows)
+
+
+def _naming_bytes(batches: Iterator[Any], where: Where) -> Iterator[Any]:
+    """The batches; arrow refuses strings that are not UTF-8 where it builds a dictionary of them.
+
+    Raises:
+        InputError: names the row that the batch of such a string begins with.
+    """
+    try:
+        for batch in batches:
+            yield batch
+            where = where.skip(batch.num_rows)
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
+        raise InputError(
+            f"{where.row(0)}, or a row soon after: a column of strings (a dictionary) holds bytes"
+            " that are not UTF-8; convert it to UTF-8 where it is written"
+        ) from error
 
 
 def _stored_groups(
@@ -209,7 +234,10 @@ def _stored_groups(
             if leaf is None:
                 return None
             chunk, column = group.column(leaf), metadata.schema.column(leaf)
-            at = stored(schema.field(name).type, chunk, column)
+            kind = schema.field(name).type
+            if pa.types.is_dictionary(kind):
+                kind = kind.value_type  # The file holds the values, and so do the arrays.
+            at = stored(kind, chunk, column)
             if at is None:
                 return None
             found.append(at)

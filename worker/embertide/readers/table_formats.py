@@ -66,11 +66,10 @@ class TableSeen:
         """
         article = "an" if self.format[0] in "AEIOU" else "a"
         raise InputError(
-            f"{uri} belongs to {article} {self.format} table: {self.metadata} is its metadata. Such a table"
-            " keeps files of rows that it has replaced or deleted, which are not to be told from"
-            " current ones without that metadata; a compaction or VACUUM does not make it a folder"
-            " of plain files. Write its current version to a folder outside of the table"
-            f" ({_EXPORT[self.format]}) and name that folder"
+            f"{uri} belongs to {article} {self.format} table: {self.metadata} is its metadata."
+            " Files of such a table may hold rows that it has replaced or deleted, also after a"
+            " compaction or VACUUM, and only that metadata tells which. Write the table's current"
+            f" version to a folder outside of it ({_EXPORT[self.format]}) and name that folder"
         )
 
 

@@ -18,7 +18,16 @@ import pyarrow.csv as pc
 from embertide.errors import InputError
 from embertide.readers.columns import Column
 from embertide.readers.splits import Split, split_ranges
-from embertide.readers.text_errors import BadLines, is_whole, line_of_row, split_fields
+from embertide.readers.text_errors import (
+    HAS_NUL,
+    MARK,
+    NUL,
+    BadLines,
+    has_inner_mark,
+    is_whole,
+    line_of_row,
+    split_fields,
+)
 from embertide.readers.text_lines import (
     BLOCK_BYTES,
     FIRST_LINE,
@@ -33,7 +42,6 @@ from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo, Storage
 
 _ARROW_TYPES = {"integer": pa.int64(), "number": pa.float64(), "text": pa.large_string()}
-_BOM = b"\xef\xbb\xbf"
 _OTHER_FORMATS = {
     b"PAR1": "parquet",
     b"\x93NUM": "npy",
@@ -88,11 +96,13 @@ def read_layout(
     for magic, name in _OTHER_FORMATS.items():
         if line.startswith(magic):
             raise InputError(f"{info.uri} is {name}, not plain csv or tsv; correct format or name")
-    bom = len(_BOM) if line.startswith(_BOM) else 0
+    bom = len(MARK) if line.startswith(MARK) else 0
     try:
         names = split_fields(line[bom:].decode(), dialect.separator)
     except UnicodeDecodeError as error:
         raise InputError(f"{info.uri} line 1 is not UTF-8 ({error}); convert the file") from error
+    if NUL in line:
+        raise InputError(f"{info.uri} line 1: {HAS_NUL}")
     if not is_whole(line, dialect.separator):
         raise InputError(f"{info.uri} line 1: unterminated quoted field; correct the line")
     if not dialect.header:
@@ -169,6 +179,8 @@ def _parse(
     offset: int,
 ) -> Any:
     """One block as an arrow table of the wanted columns, named by their index."""
+    if NUL in block or has_inner_mark(block):
+        bad.refuse_broken(block, offset)
     wanted = [str(i) for i in layout.wanted]
     types = [_ARROW_TYPES[column.kind] for column in columns]
     try:
