@@ -107,28 +107,31 @@ def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | N
     ``dense`` ids must be at least 0 and, when ``count`` is known, less than it.
 
     Raises:
-        InputError: names the row of the first null, of the first id out of range, or of the first
-            that is not UTF-8.
+        InputError: names the row of the first null or of the first id out of range.
     """
     refuse_nulls(array, column, where)
     if ids == "string":
-        text = array if pa.types.is_string(array.type) else array.cast(pa.large_string())
-        _refuse_bytes(text, column, where)
-        return text
+        return array if pa.types.is_string(array.type) else array.cast(pa.large_string())
     values = _to_int64(array, column, where)
     if ids == "dense" and len(values):
         _check_dense(values, column, where, count)
     return values
 
 
-def _refuse_bytes(text: Any, column: Column, where: Where) -> None:
-    """Refuse strings that are not UTF-8, which writers of parquet do not prevent."""
-    if _is_ascii(text):
-        return
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise _not_utf8(text, column, where) from error
+def to_text(array: Any, column: Column, where: Where) -> Any:
+    """A column of strings that is perhaps not UTF-8, as a ``pa.StringArray`` or its large kind.
+
+    Raises:
+        InputError: names row and bytes of the first string that is not UTF-8.
+    """
+    kinds = pa.string(), pa.large_string()
+    text = array if array.type in kinds else array.cast(pa.large_string())
+    if not _is_ascii(text):
+        try:
+            text.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise _not_utf8(text, column, where) from error
+    return text
 
 
 def _is_ascii(text: Any) -> bool:

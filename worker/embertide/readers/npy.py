@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from embertide.errors import InputError
 from embertide.kernels.arrow import to_arrow
-from embertide.readers.columns import Column
+from embertide.readers.columns import Column, to_text
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.where import Where
 from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
@@ -226,13 +226,15 @@ def _to_arrow(values: npt.NDArray[Any], column: Column, where: Where) -> Any:
 
 
 def _strings(values: npt.NDArray[Any], column: Column, where: Where) -> Any:
-    """Strings, or bytes as they are, as arrow holds strings: whether they are UTF-8 is seen there.
+    """Strings, or bytes of UTF-8, as arrow holds strings.
 
     Raises:
-        InputError: names the first row with a surrogate, which UTF-8 cannot hold.
+        InputError: names the first row that is not UTF-8, or has a surrogate, which that cannot
+            hold.
     """
     if values.dtype.kind == "S":
-        return pa.array(values.tolist(), pa.large_binary()).view(pa.large_string())
+        held = pa.array(values.tolist(), pa.large_binary())
+        return to_text(held.view(pa.large_string()), column, where)
     try:
         return pa.array(values.tolist(), pa.large_string())
     except UnicodeEncodeError as error:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from embertide.errors import InputError
 from embertide.kernels.parquet import ColumnChunk, NotDecoded, Stored, stored, where_stored
-from embertide.readers.columns import Column, check_type, listed
+from embertide.readers.columns import Column, check_type, listed, to_text
 from embertide.readers.splits import Split
 from embertide.readers.where import Where
 from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
@@ -167,7 +167,8 @@ def read_parquet(
     """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long.
 
     Plain columns of files are decoded natively, all others by pyarrow; and the rest of a split
-    from where that stops, so that bad values and damage are found by one set of rules.
+    from where that stops, so that bad values and damage are found by one set of rules. Strings are
+    UTF-8 either way.
     """
     names = [column.name for column in columns]
     where = Where(split.uri, split.start)
@@ -196,8 +197,13 @@ def read_parquet(
             fresh = batch.slice(max(0, done - first))
             first += batch.num_rows
             if fresh.num_rows:
-                yield [fresh.column(name) for name in names], where
+                yield [_checked(fresh.column(c.name), c, where) for c in columns], where
                 where = where.skip(fresh.num_rows)
+
+
+def _checked(array: Any, column: Column, where: Where) -> Any:
+    """A column as pyarrow gave it; it takes any bytes for strings."""
+    return to_text(array, column, where) if column.kind == "text" else array
 
 
 def _naming_bytes(batches: Iterator[Any], where: Where) -> Iterator[Any]:

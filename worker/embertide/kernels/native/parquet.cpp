@@ -10,6 +10,7 @@
 #include "bytes.hpp"
 #include "parquet_pages.hpp"
 #include "snappy.hpp"
+#include "utf8.hpp"
 #include "varint.hpp"
 
 namespace embertide {
@@ -136,6 +137,7 @@ public:
     }
 
     // Where each string begins, and the end; the bytes are given by read_text. Returns how many.
+    // All strings are UTF-8.
     int64_t read_strings(Vector<int32_t> offsets) {
         require(width_ == 0, "a column of numbers");
         require(offsets.shape(0) > 0, "offsets: one more than strings");
@@ -208,7 +210,17 @@ private:
             places[i] = {static_cast<uint32_t>(in_.begin - begin), static_cast<uint32_t>(length)};
             in_.begin += length;
         }
+        require_entries_are_text(places, count, {begin, in_.begin});
         entries_ = count;
+    }
+
+    // Where the page is ASCII, which short strings' lengths are too, so is each of its strings.
+    void require_entries_are_text(const Place* places, int64_t count, Span page) const {
+        if (EMBERTIDE_PICK(is_ascii)(page.begin, page.size())) return;
+        const auto is_text = EMBERTIDE_PICK(is_utf8);
+        for (int64_t i = 0; i < count; ++i)
+            require(is_text(page.begin + places[i].start, places[i].length),
+                    "dictionary: strings that are not UTF-8");
     }
 
     // Of the string that begins here; goes on to its first byte.
@@ -236,11 +248,25 @@ private:
     }
 
     void read_plain(int32_t* to, int64_t count) {
+        const int32_t* const starts = to;
         for (int64_t i = 0; i < count; ++i) {
             const int64_t length = string_length();
             add(in_.begin, length, *++to);
             in_.begin += length;
         }
+        require_text(starts, count);
+    }
+
+    // The last strings that were added are UTF-8 where all their bytes are, and none begins within
+    // a character.
+    void require_text(const int32_t* starts, int64_t count) const {
+        const uint8_t* const text = text_.data();
+        const int64_t first = starts[0], bytes = text_.used() - first;
+        if (bytes == 0 || EMBERTIDE_PICK(is_ascii)(text + first, bytes)) return;
+        bool good = EMBERTIDE_PICK(is_utf8)(text + first, bytes);
+        for (int64_t i = 0; i < count; ++i)
+            good &= starts[i] == text_.used() || (text[starts[i]] & 0xc0) != 0x80;
+        require(good, "page: strings that are not UTF-8");
     }
 
     void add(const uint8_t* from, int64_t length, int32_t& end) {
