@@ -198,3 +198,91 @@ def test_numbers_of_more_bytes_than_they_may_have_are_refused(
     path.write_bytes(header + bytes(100))
     with path.open("rb") as raw, pytest.raises(NotDecoded, match=said):
         ColumnChunk(raw.fileno(), Stored(pa.int64(), 0, len(header), True, False)).read(1)
+
+
+# Of every kind of character, and of every way in which bytes are none.
+_TEXTS = [b"", b"a", "é".encode(), "€".encode(), "𝄞".encode(), b"\xef\xbf\xbf", b"\xf4\x8f\xbf\xbf"]
+_NO_TEXTS = [
+    b"caf\xe9",  # Latin-1
+    b"\x80",
+    b"\xc3",
+    b"\xe2\x82",
+    b"\xf0\x9d\x84",
+    b"\xc0\x80",  # longer than it need be
+    b"\xc1\xbf",
+    b"\xe0\x9f\xbf",
+    b"\xf0\x8f\xbf\xbf",
+    b"\xed\xa0\x80",  # a surrogate
+    b"\xf4\x90\x80\x80",  # beyond the last character
+    b"\xf5\x80\x80\x80",
+    b"\xff",
+]
+
+
+def _strings(values: list[bytes]) -> pa.Array:
+    """An array of these as strings, whatever they are."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+@pytest.mark.parametrize("bad", _NO_TEXTS)
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("before", [0, 1, 2, 63, 64, 200])
+@pytest.mark.parametrize("after", [0, 70])
+def test_strings_that_are_not_utf8_are_not_decoded(
+    tmp_path: Path, bad: bytes, dictionary: bool, before: int, after: int
+) -> None:
+    good = [_TEXTS[i % len(_TEXTS)] for i in range(before + after)]
+    # Beside a string of more than 127 bytes, whose length is no ASCII either.
+    for values in (good, [*good, b"x" * 200]):
+        file = _write(tmp_path / "e.parquet", _strings(values), use_dictionary=dictionary)
+        at = _at(file)
+        assert at is not None
+        if values:
+            with (tmp_path / "e.parquet").open("rb") as raw:
+                assert ColumnChunk(raw.fileno(), at).read(len(values)).to_pylist() == [
+                    text.decode() for text in values
+                ]
+        values = [*values[:before], bad, *values[before:]]
+        file = _write(tmp_path / "e.parquet", _strings(values), use_dictionary=dictionary)
+        at = _at(file)
+        assert at is not None
+        with (tmp_path / "e.parquet").open("rb") as raw, pytest.raises(NotDecoded, match="UTF-8"):
+            ColumnChunk(raw.fileno(), at).read(len(values))
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_a_character_does_not_go_on_in_the_next_string(tmp_path: Path, dictionary: bool) -> None:
+    for values in ([b"\xc3", b"\xa9"], [b"a\xe2", b"", b"\x82\xac"]):
+        file = _write(tmp_path / "e.parquet", _strings(values), use_dictionary=dictionary)
+        at = _at(file)
+        assert at is not None
+        with (tmp_path / "e.parquet").open("rb") as raw, pytest.raises(NotDecoded, match="UTF-8"):
+            ColumnChunk(raw.fileno(), at).read(len(values))
+
+
+def test_any_bytes_are_text_where_python_has_them_so(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    leads = np.array([0x41, 0x80, 0xBF, 0xC2, 0xE0, 0xED, 0xEF, 0xF0, 0xF4, 0xA0, 0x9F, 0x8F, 0x90])
+    seen = {True: 0, False: 0}
+    for _ in range(2000):
+        text = "é€𝄞a\ud7ff\ue000"[: random.integers(0, 7)].encode() * int(random.integers(1, 30))
+        spot = int(random.integers(0, len(text) + 1))
+        held = text[:spot] + bytes(random.choice(leads, int(random.integers(0, 4))).tolist())
+        held += text[spot:]
+        file = _write(tmp_path / "e.parquet", _strings([held]), use_dictionary=False)
+        at = _at(file)
+        assert at is not None
+        try:
+            held.decode()
+            expected = True
+        except UnicodeDecodeError:
+            expected = False
+        seen[expected] += 1
+        with (tmp_path / "e.parquet").open("rb") as raw:
+            try:
+                ColumnChunk(raw.fileno(), at).read(1)
+                decoded = True
+            except NotDecoded:
+                decoded = False
+        assert decoded == expected, held
+    assert min(seen.values()) > 100
