@@ -164,3 +164,10 @@ def test_look_alikes_stay_apart(tmp_path: Path, storage: Storage) -> None:
     write_parquet(tmp_path / "e.parquet", src=[composed, ""], dst=[decomposed, "a\0b"])
     read = rows_of(read_all(storage, edge_input(tmp_path / "e.parquet", "parquet"), "string"))
     assert read == [(composed, decomposed), ("", "a\0b")]
+
+
+def test_the_name_of_a_file(tmp_path: Path, storage: Storage) -> None:
+    write_parquet(tmp_path / "e" / "cafe.parquet", src=["a"], dst=["b"])
+    (tmp_path / "e" / "cafe.parquet").rename(tmp_path / "e" / "caf\udce9.parquet")
+    message = refused(storage, edge_input(tmp_path / "e", "parquet"), "string")
+    assert message.startswith(f"'file://{tmp_path}/e/caf\\udce9.parquet' has a name that is not")

@@ -5,7 +5,6 @@ All three go through `ProgressClock`, so that they tell the same percentage and 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from embertide.telemetry.format import human_count, human_seconds
 from embertide.telemetry.progress import STAGE_WEIGHTS, OnProgress, Progress, ProgressClock
+from embertide.telemetry.strict_json import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +36,7 @@ class JsonProgress:
         """Write the event with the overall fraction."""
         event = self._clock.forecast(event)
         line = {"event": "progress", **event.to_json(), "overall": self._clock.overall(event)}
-        self._stream.write(json.dumps(line) + "\n")
+        self._stream.write(json_text(line) + "\n")
         self._stream.flush()
 
 
@@ -172,5 +172,5 @@ def progress_view(
 
 def write_json(stream: IO[str], data: Any) -> None:
     """One JSON document on one line."""
-    stream.write(json.dumps(data) + "\n")
+    stream.write(json_text(data) + "\n")
     stream.flush()

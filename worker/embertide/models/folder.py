@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from pydantic import Field
 from embertide.models.options.parts import Part
 from embertide.models.tables import PROGRAM_NAME
 from embertide.steps import Program
+from embertide.telemetry.strict_json import json_text
 
 PROOF_NAME = "proof.json"
 FORMAT = 1
@@ -115,7 +115,7 @@ class FolderFiles:
     def with_proof(self, proof: Mapping[str, Any]) -> FolderFiles:
         """With the proof that holds for this text and these weights."""
         data = {"program_sha256": hashlib.sha256(self.program).hexdigest(), **proof}
-        return replace(self, proof=json.dumps(data, indent=2).encode() + b"\n")
+        return replace(self, proof=json_text(data, indent=2).encode() + b"\n")
 
     def in_order(self) -> Iterator[tuple[str, bytes]]:
         """Names and bytes, in the order in which they are written: the text last."""

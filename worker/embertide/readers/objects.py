@@ -23,7 +23,8 @@ def list_objects(storage: Storage, uri: str, recursive: bool, field: str) -> lis
 
     Raises:
         ObjectMissing: there are none.
-        InputError: some lie in subfolders and ``recursive`` is False, or they are a table's.
+        InputError: some lie in subfolders and ``recursive`` is False, they are a table's, or a name
+            is not UTF-8.
     """
     listing = storage.scan(uri)
     refuse_listed(uri, listing)
@@ -33,6 +34,8 @@ def list_objects(storage: Storage, uri: str, recursive: bool, field: str) -> lis
             f"{uri} has no objects but hidden ones (names that begin with '_' or '.' do not"
             f" count), such as {listing.hidden[0]}; check the uri"
         )
+    for info in found:
+        _refuse_bytes(info.uri)
     if recursive:
         return found
     folder = listed_folder(uri)
@@ -43,6 +46,18 @@ def list_objects(storage: Storage, uri: str, recursive: bool, field: str) -> lis
             f"set recursive: true ({field}) to read them too, else move them or narrow the uri"
         )
     return found
+
+
+def _refuse_bytes(uri: str) -> None:
+    """Refuse the name of a file that is not UTF-8: no manifest or report could name it."""
+    if uri.isascii():
+        return
+    try:
+        uri.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{uri!a} has a name that is not UTF-8 (its bytes are shown as \\udcXX); rename it"
+        ) from None
 
 
 def listed_folder(uri: str) -> str:

@@ -110,12 +110,11 @@ class LocalStore:
         """The file itself; the system reads ahead.
 
         Raises:
-            InputError: it is not in the state of ``info`` any more.
+            InputError: it is not in the state of ``info`` any more; also as the block ends.
         """
         with reading(uri):
-            file = to_path(uri).open("rb")
-            etag = _etag(os.fstat(file.fileno()))
-        if info is not None and etag != info.etag:
+            file = _Watched(to_path(uri), uri, info)
+        if file.changed:
             file.close()
             raise InputError(f"{uri} changed after it was listed; run the job again")
         return file
@@ -197,6 +196,34 @@ class LocalStore:
             while folder.parent in self._made:
                 folder = folder.parent
                 folder.rmdir()
+
+
+class _Watched(io.BufferedReader):
+    """A file that is to stay in the state in which it was listed, while it is read.
+
+    A file that is replaced by another of its name is read to its end; one that is written to would
+    be read in part as it was and in part as it is.
+    """
+
+    def __init__(self, path: Path, uri: str, info: ObjectInfo | None) -> None:
+        super().__init__(io.FileIO(path))
+        self._uri, self._info = uri, info
+
+    @property
+    def changed(self) -> bool:
+        """Whether it has been written to since it was listed."""
+        return self._info is not None and _etag(os.fstat(self.fileno())) != self._info.etag
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        # What cannot be read is perhaps only half written.
+        asked = error is None or isinstance(error, Exception)
+        changed = asked and not self.closed and self.changed
+        super().__exit__(kind, error, trace)
+        if changed:
+            raise InputError(
+                f"{self._uri} changed while it was read; run the job again when nothing writes to"
+                " it"
+            ) from error
 
 
 class _Sink(io.BufferedIOBase):

@@ -12,6 +12,7 @@ from embertide.errors import ObjectMissing, OutputError
 from embertide.readers.objects import listed_folder
 from embertide.spec.version_names import EARLIER_MANIFEST, version_uri
 from embertide.storage.protocol import Storage
+from embertide.telemetry.strict_json import json_text
 from embertide.versions.objects import complete_versions, manifest_uris, objects_of
 from embertide.versions.parts import PartDigest
 
@@ -25,7 +26,7 @@ def write_manifest(
         OutputError: the version has a manifest already.
     """
     uri = manifest_uris(output_uri, version)[0]
-    data = json.dumps(manifest, indent=1).encode() + b"\n"
+    data = json_text(manifest, indent=1).encode() + b"\n"
     # A put that was retried after a lost answer is refused too, though its first try did it.
     if not storage.write_if(uri, data, None) and storage.read(uri) != data:
         raise OutputError(f"{uri} already exists: a version is published once; start a new run")

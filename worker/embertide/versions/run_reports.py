@@ -13,6 +13,7 @@ from embertide.errors import ObjectMissing, OutputError
 from embertide.spec.version_names import REPORT_DATA, REPORT_PAGE, version_uri
 from embertide.storage.protocol import Storage
 from embertide.telemetry.report import RunReport
+from embertide.telemetry.strict_json import json_text
 
 
 def write_report(storage: Storage, output_uri: str, report: RunReport, page: str) -> None:
@@ -22,7 +23,7 @@ def write_report(storage: Storage, output_uri: str, report: RunReport, page: str
         StorageError, OutputError: the store refused or failed.
     """
     uri = version_uri(output_uri, report.version)
-    data = json.dumps(report.to_json(), indent=1).encode() + b"\n"
+    data = json_text(report.to_json(), indent=1).encode() + b"\n"
     storage.write(f"{uri}/{REPORT_DATA}", data)
     storage.write(f"{uri}/{REPORT_PAGE}", page.encode())
 
