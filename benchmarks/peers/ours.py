@@ -14,7 +14,7 @@ from benchmarks.typed_dataset import RELATIONS, SHARES
 
 def write_job(data: Path, conv: str, features: str, output: Path) -> Path:
     """A manifest beside its output; returns it."""
-    edges = {"uri": str(data / "edges"), "format": "parquet", "selfLoops": "add"}
+    edges = {"uri": str(data / "edges"), "format": "parquet", "selfLoops": "addRemaining"}
     nodes = {"ids": "dense", "features": _features(data / "features", features)}
     return _write(str(data / "models" / conv), [edges], [nodes], output)
 
@@ -53,7 +53,7 @@ def write_store_job(root: str, conv: str, storage: dict[str, str], output: Path)
     Args:
         storage: the manifest's ``spec.storage``.
     """
-    edges = {"uri": f"{root}/edges", "format": "parquet", "selfLoops": "add"}
+    edges = {"uri": f"{root}/edges", "format": "parquet", "selfLoops": "addRemaining"}
     features = {"uri": f"{root}/features/x", "format": "npy", "idsUri": f"{root}/features/ids"}
     nodes = {"ids": "dense", "features": features}
     model = f"{root}/models/{conv}"

@@ -123,7 +123,7 @@ JOBS: dict[str, tuple[dict[str, Any], Graph, Callable[[Graph], Graph]]] = {
         lambda graph: without_duplicates(without_loops(undirected(graph))),
     ),
     "features of edges, both ways, with loops": (
-        {"ids": "int64", "conv": "edge_gat", "directed": False, "selfLoops": "add"},
+        {"ids": "int64", "conv": "edge_gat", "directed": False, "selfLoops": "addRemaining"},
         FEATURED,
         features_both_ways,
     ),
@@ -134,7 +134,7 @@ JOBS: dict[str, tuple[dict[str, Any], Graph, Callable[[Graph], Graph]]] = {
     ),
     "features of edges that no step reads": ({"conv": "gcn"}, FEATURED, lambda graph: graph),
     "string parquet, gatv2 with loops": (
-        {"ids": "string", "conv": "gatv2", "selfLoops": "add"},
+        {"ids": "string", "conv": "gatv2", "selfLoops": "addRemaining"},
         FULL,
         with_all_loops,
     ),

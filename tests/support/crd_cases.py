@@ -178,7 +178,8 @@ TAKEN = (
             "spec.input.nodes": [a_node("user"), {"name": "item", "count": 3}],
             "spec.input.edges": [
                 PLAIN_EDGE | {"sourceType": "user", "destinationType": "item", "reverse": "back"},
-                PLAIN_EDGE | {"sourceType": "item", "destinationType": "item", "selfLoops": "add"},
+                PLAIN_EDGE
+                | {"sourceType": "item", "destinationType": "item", "selfLoops": "addToAll"},
             ],
         },
     ),

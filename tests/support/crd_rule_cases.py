@@ -91,12 +91,17 @@ RULES = (
         "edges between two node types have a direction",
     ),
     Case(
+        "self-loops added to nodes that are not named",
+        {f"{EDGE}.selfLoops": "add"},
+        "add does not say to which nodes; write addToAll (one more at every node, as add_self_loop",
+    ),
+    Case(
         "self-loops between two types",
         {
             "spec.input.nodes": [a_node("user"), a_node("item")],
             EDGE: PLAIN_EDGE
             | {"sourceType": "user", "destinationType": "item"}
-            | {"selfLoops": "add"},
+            | {"selfLoops": "addToAll"},
         },
         "edges between two node types have no self-loops",
     ),

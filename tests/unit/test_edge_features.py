@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from embertide.kernels import native
 from embertide.kernels.csr import Csr, add_loops
 from embertide.kernels.edge_features import (
+    added_loop_features,
     more_loop_features,
     single_loop_features,
-    with_added_loops,
 )
 from embertide.kernels.edge_sort import EdgeSorter, bucket_count, bucket_shift, count_edges
 from embertide.stages.sample import sample_layer
@@ -83,16 +83,26 @@ def test_a_sample_has_the_features_of_its_edges(
     assert found.features[:, 1].tolist() == found.cols.tolist()
 
 
-def test_added_self_loops_have_features_of_one() -> None:
+@pytest.mark.parametrize("more", [False, True])
+def test_added_self_loops_have_features_of_one(more: bool) -> None:
+    """Nodes 4, 6, ... have a loop, node 4 has two; the others have none."""
     edges = [(r, c, 0.0, 5.0, float(c)) for r in range(12) for c in range(0, 21, 2)]
-    before = build(edges, weighted=False)
-    after = add_loops(before, 1.0)
+    before = build([*edges, (2, 4, 0.0, 7.0, 1.0)], weighted=False)
+    after = add_loops(before, 1.0, more=more)
     assert before.features is not None
-    features = with_added_loops(before, after, before.features)
-    ends = zip(after.row_ids().tolist(), after.cols.tolist(), strict=True)
-    for (row, col), found in zip(ends, features.tolist(), strict=True):
-        new = col == row + 2 and col % 2 == 1
-        assert found == ([1.0, 1.0] if new else [5.0, float(col)])
+    features = added_loop_features(before, after, before.features, more=more)
+    by_edge: dict[tuple[int, int], list[list[float]]] = {}
+    for row, col, own in zip(
+        after.row_ids().tolist(), after.cols.tolist(), features.tolist(), strict=True
+    ):
+        by_edge.setdefault((row, col), []).append(own)
+    ones = [[1.0, 1.0]]
+    assert by_edge.pop((2, 4)) == ([[5.0, 4.0], [7.0, 1.0], *ones] if more else [[7.0, 1.0]])
+    assert len(by_edge) == 12 * 11 + 5
+    for (row, col), own in by_edge.items():
+        stored = [[5.0, float(col)]] if col % 2 == 0 else []
+        new = col == row + 2 and (more or not stored)
+        assert own == stored + ones * new
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,21 @@ def test_an_overlap_is_reported_beside_other_problems(example: dict[str, Any]) -
             "parquet, csv, tsv, npy",
         ),
         ("spec.input.edges.0.directed", "no", "spec.input.edges[0].directed", "true or false"),
-        ("spec.input.edges.0.selfLoops", "drop", "spec.input.edges[0].selfLoops", "keep, add, re"),
+        (
+            "spec.input.edges.0.selfLoops",
+            "drop",
+            "spec.input.edges[0].selfLoops",
+            "allowed: keep, remove, addToAll, addRemaining, replace",
+        ),
+        (
+            "spec.input.edges.0.selfLoops",
+            "add",
+            "spec.input.edges[0].selfLoops",
+            "is 'add', which does not say to which nodes; write addToAll (one more at every node,"
+            " as add_self_loop of DGL and add_self_loops of PyG), addRemaining (exactly one at"
+            " every node, as add_remaining_self_loops of PyG) or replace (remove all, then add one"
+            " to every node)",
+        ),
         ("spec.input.edges.0.duplicates", 1, "spec.input.edges[0].duplicates", "keep, remove"),
         ("spec.input.nodes.0.ids", "uuid", "spec.input.nodes[0].ids", "dense, int64, string"),
         ("spec.inference.fanout", "ful", "spec.inference.fanout", "is 'ful'; must be 'full', or a"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -206,7 +208,9 @@ def test_edges_outside_are_not_packed(row: int, ranges: int) -> None:
 
 @pytest.mark.usefixtures("kernels")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_loops_are_added_where_there_are_none(weighted: bool) -> None:
+@pytest.mark.parametrize("more", [False, True])
+def test_loops_are_added_in_their_place(weighted: bool, more: bool) -> None:
+    """Several rows have several loops; a new one has weight 0.5, and comes last of its row's."""
     dst, src, weight = edges(20_000, 300, 400, 0.4)
     csr = build_csr(
         pack(dst, src, 400),
@@ -216,20 +220,27 @@ def test_loops_are_added_where_there_are_none(weighted: bool) -> None:
         first=60,
         remove_duplicates=False,
     )
-    rows = list(zip(csr.row_ids().tolist(), csr.cols.tolist(), strict=True))
-    given = [1.0] * csr.nnz if csr.weights is None else csr.weights.tolist()
-    every = list(zip(*zip(*rows, strict=True), given, strict=True))
-    every += [(r, r + 60, 1.0) for r in set(range(300)) - {r for r, c in rows if c == r + 60}]
-    found = add_loops(csr, 1.0)
-    assert list(zip(found.row_ids().tolist(), found.cols.tolist(), strict=True)) == sorted(
-        (r, c) for r, c, _ in every
-    )
-    if weighted:
-        assert found.weights.tolist() == [w for _, _, w in sorted(every)]
+    before = [1.0] * csr.nnz if csr.weights is None else csr.weights.tolist()
+    stored = list(zip(csr.row_ids().tolist(), csr.cols.tolist(), before, strict=True))
+    loops: dict[int, list[tuple[int, int, float]]] = {row: [] for row in range(300)}
+    for edge in stored:
+        if edge[1] == edge[0] + 60:
+            loops[edge[0]].append(edge)
+    assert max(map(len, loops.values())) > 1
+    expected = [edge for edge in stored if edge[1] != edge[0] + 60]
+    for row, own in loops.items():
+        new = (row, row + 60, 0.5 if weighted else 1.0)
+        expected += [*own, new] if more else own[-1:] or [new]
+    added = add_loops(csr, 0.5, more=more)
+    after = [1.0] * added.nnz if added.weights is None else added.weights.tolist()
+    entries = list(zip(added.row_ids().tolist(), added.cols.tolist(), after, strict=True))
+    assert entries == sorted(expected, key=lambda edge: edge[:2])
 
 
 @pytest.mark.skipif(native.lib is None, reason=native.describe())
-@pytest.mark.parametrize("change", [single_loops, add_loops])
+@pytest.mark.parametrize(
+    "change", [single_loops, partial(add_loops, more=True), partial(add_loops, more=False)]
+)
 def test_loops_and_samples_equal_the_fallback(
     change: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

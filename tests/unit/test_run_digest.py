@@ -26,7 +26,7 @@ def digest(data: dict[str, Any]) -> str:
         ("spec.input.edges.0.uri", "s3://shop/edges/dt=2026-11-21/"),
         ("spec.input.edges.0.columns.weight", "w"),
         ("spec.input.edges.0.directed", False),
-        ("spec.input.edges.0.selfLoops", "add"),
+        ("spec.input.edges.0.selfLoops", "addToAll"),
         ("spec.input.nodes.0.ids", "int64"),
         ("spec.input.nodes.0.features.uri", "s3://shop/features-2/"),
         ("spec.input.nodes.0.features.vectorColumn", "y"),

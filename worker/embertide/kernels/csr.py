@@ -9,6 +9,10 @@ import torch
 from embertide.kernels import native
 from embertide.kernels.memory import empty_as
 
+_LAST, _ONE, _MORE = range(3)
+"""How each row gets its self-loop, as the kernels number it: the only one, last in the row; the
+only one, in its place among the ascending columns; one more, in its place."""
+
 
 @dataclass(frozen=True)
 class Csr:
@@ -78,7 +82,7 @@ def single_loops(csr: Csr, loop_weight: float) -> Csr:
     In a graph with weights an existing loop keeps its weight (the heaviest when there are
     several) and a new one gets ``loop_weight``.
     """
-    return _with_loops(csr, loop_weight, single=True)
+    return _with_loops(csr, loop_weight, _LAST)
 
 
 def new_loops(csr: Csr, loop_weight: float) -> Csr:
@@ -118,19 +122,23 @@ def more_loops(csr: Csr, loop_weight: float) -> Csr:
     return Csr(csr.first, indptr, cols, weights)
 
 
-def add_loops(csr: Csr, loop_weight: float) -> Csr:
-    """The graph with a self-loop in its place in every row that has none; without features.
+def add_loops(csr: Csr, loop_weight: float, *, more: bool) -> Csr:
+    """The graph with a self-loop added in its place in its row; without features.
 
-    Columns ascend in each row, before and after.
+    Columns ascend in each row, and equal ones by weight, before; columns ascend after.
+
+    Args:
+        more: in every row, after the loops that it has; otherwise in rows without one, and of
+            several the last stays.
     """
-    return _with_loops(csr, loop_weight, single=False)
+    return _with_loops(csr, loop_weight, _MORE if more else _ONE)
 
 
-def _with_loops(csr: Csr, loop_weight: float, *, single: bool) -> Csr:
+def _with_loops(csr: Csr, loop_weight: float, how: int) -> Csr:
     """Allocates the new graph and nothing else that grows with it."""
     fill = native.lib or _Plain
     indptr = torch.empty_like(csr.indptr)
-    fill.count_loops(csr.indptr, csr.cols, csr.first, single, indptr)
+    fill.count_loops(csr.indptr, csr.cols, csr.first, how, indptr)
     nnz = int(indptr[-1])
     cols = empty_as(csr.cols, nnz)
     weights = None if csr.weights is None else empty_as(csr.weights, nnz)
@@ -139,7 +147,7 @@ def _with_loops(csr: Csr, loop_weight: float, *, single: bool) -> Csr:
         csr.cols,
         csr.weights,
         csr.first,
-        single,
+        how,
         loop_weight,
         indptr,
         cols,
@@ -161,11 +169,11 @@ class _Plain:
 
     @classmethod
     def count_loops(
-        cls, indptr: torch.Tensor, cols: torch.Tensor, first: int, single: bool, out: torch.Tensor
+        cls, indptr: torch.Tensor, cols: torch.Tensor, first: int, how: int, out: torch.Tensor
     ) -> None:
         rows, loop = cls._loops(indptr, cols, first)
         loops = torch.bincount(rows[loop], minlength=len(indptr) - 1)
-        added = 1 - loops if single else (loops == 0).long()
+        added = 1 if how == _MORE else 1 - loops
         out[0] = 0
         torch.cumsum(indptr.diff() + added, 0, out=out[1:])
 
@@ -176,7 +184,7 @@ class _Plain:
         cols: torch.Tensor,
         weights: torch.Tensor | None,
         first: int,
-        single: bool,
+        how: int,
         weight: float,
         out_indptr: torch.Tensor,
         out_cols: torch.Tensor,
@@ -186,25 +194,38 @@ class _Plain:
         count = len(indptr) - 1
         present = torch.zeros(count, dtype=torch.bool).index_fill_(0, rows[loop], True)
         own = torch.arange(count) + first
-        if single:
-            place = out_indptr[1:] - 1
-            kept = ~loop
-            position = torch.arange(int(kept.sum())) + rows[kept]
-        else:
-            # A missing loop goes before the first larger column.
-            smaller = torch.bincount(rows[cols < rows + first], minlength=count)
-            place = (out_indptr[:-1] + smaller)[~present]
-            own = own[~present]
-            kept = torch.ones_like(loop)
-            free = torch.ones(len(out_cols), dtype=torch.bool).index_fill_(0, place, False)
-            position = free.nonzero().squeeze(1)
+        # Without a new loop of its own, a row keeps the last of those it has.
+        kept, new = torch.ones_like(loop), torch.ones(count, dtype=torch.bool)
+        if how != _MORE:
+            kept, new = ~loop, ~present
+        if how == _ONE:
+            kept |= last_of_loops(rows, loop)
+        place = out_indptr[1:] - 1
+        if how != _LAST:
+            # A new loop goes before the first larger column.
+            larger = torch.bincount(rows[cols > rows + first], minlength=count)
+            place, own = (place - larger)[new], own[new]
+        free = torch.ones(len(out_cols), dtype=torch.bool).index_fill_(0, place, False)
+        position = free.nonzero().squeeze(1)
         out_cols[position] = cols[kept]
         out_cols[place] = own.to(cols.dtype)
         if weights is None or out_weights is None:
             return
         out_weights[position] = weights[kept]
         out_weights[place] = weight
-        if single:
+        if how == _LAST:
             heaviest = torch.full((count,), float("-inf"))
             heaviest.scatter_reduce_(0, rows[loop], weights[loop], "amax")
             out_weights[place[present]] = heaviest[present]
+
+
+def last_of_loops(rows: torch.Tensor, loop: torch.Tensor) -> torch.Tensor:
+    """[nnz] whether a non-zero is the last of its row's self-loops, which stand together.
+
+    Args:
+        rows: [nnz] the row of each non-zero.
+        loop: [nnz] whether it is a self-loop.
+    """
+    last = loop.clone()
+    last[:-1] &= ~(loop[1:] & (rows[1:] == rows[:-1]))
+    return last

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from embertide.kernels.csr import Csr
+from embertide.kernels.csr import Csr, last_of_loops
 
 Features = npt.NDArray[np.float32] | None
 LoopFill = Literal["mean", "add", "min", "max", "mul"] | float
@@ -67,17 +67,26 @@ def last_of_each(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     return np.append(keys[1:] != keys[:-1], np.ones(min(1, len(keys)), np.bool_))
 
 
-def with_added_loops(before: Csr, after: Csr, features: torch.Tensor) -> torch.Tensor:
-    """Features of a graph that has a self-loop in every row: 1 where `add_loops` made it.
+def added_loop_features(
+    before: Csr, after: Csr, features: torch.Tensor, *, more: bool
+) -> torch.Tensor:
+    """Features of `add_loops` of a graph: 1 in each where it added a self-loop.
 
     Args:
         before: the graph that ``features`` [nnz, K] are of.
+        more: as `add_loops` was asked for.
     """
-    had = torch.zeros(before.rows, dtype=torch.bool)
-    had[before.row_ids()[_loops(before)]] = True
-    new = _loops(after) & ~had[after.row_ids()]
+    rows, loop, kept = after.row_ids(), _loops(after), slice(None)
+    if more:
+        new = last_of_loops(rows, loop)
+    else:
+        had = torch.zeros(before.rows, dtype=torch.bool)
+        rows_before, loop_before = before.row_ids(), _loops(before)
+        had[rows_before[loop_before]] = True
+        new = loop & ~had[rows]
+        kept = ~loop_before | last_of_loops(rows_before, loop_before)
     out = features.new_ones(after.nnz, features.shape[1])
-    out[~new] = features
+    out[~new] = features[kept]
     return out
 
 

@@ -142,7 +142,7 @@ def _sorting_one(relation: PlannedRelation, size: Size) -> tuple[float, float]:
     if relation.edge.duplicates == "remove":
         # What stays is copied.
         sorting += edges * relation.feature_bytes
-    if relation.edge.self_loops != "add":
+    if not relation.edge.adds_loops:
         return packing, sorting
     looping = (2 * edges + nodes) * (index + carried) + 2 * ID_BYTES * nodes
     return packing, max(sorting, looping)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from embertide.spec.base import (
     RECURSIVE,
@@ -20,7 +20,13 @@ from embertide.spec.readiness import READY, Ready
 from embertide.spec.relations import Relation
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
+SelfLoops = Literal["keep", "remove", "addToAll", "addRemaining", "replace"]
 
+_ADD = (
+    "does not say to which nodes; write addToAll (one more at every node, as add_self_loop of DGL "
+    "and add_self_loops of PyG), addRemaining (exactly one at every node, as "
+    "add_remaining_self_loops of PyG) or replace (remove all, then add one to every node)"
+)
 
 _COLUMNS = ("source", "destination", "weight")
 _HEADER = or_default("self.header", "true")
@@ -122,6 +128,7 @@ _EDGE_RULES = (
         "edges between two node types have a direction; omit it or set true",
         ".directed",
     ),
+    Rule(f"{_LOOPS} != 'add'", f"add {_ADD}", ".selfLoops"),
     Rule(
         f"{_LOOPS} == 'keep' || {_SOURCE} == {_DESTINATION}",
         "edges between two node types have no self-loops; omit it or set keep",
@@ -162,7 +169,7 @@ class EdgeInput(SpecModel):
         default=None,
         description="The columns with features of the edges. If unset, edges have none. With "
         "directed: false and in a reverse type every edge has them both ways; a self-loop that "
-        "selfLoops: add makes has 1 in each.",
+        "selfLoops adds has 1 in each.",
     )
     header: bool = Field(
         default=True,
@@ -184,13 +191,20 @@ class EdgeInput(SpecModel):
     )
     duplicates: Literal["keep", "remove"] = Field(
         default="keep",
-        description="Parallel edges (same source and destination): keep all, or remove all but "
-        "the first.",
+        description="Parallel edges (same source and destination), after directed has added the "
+        "reverse edges: keep all, or remove all but one: the one with the largest weight; among "
+        "equal weights, or without, the one whose features are the largest, compared column by "
+        "column. The order of edges in the files has no influence.",
     )
-    self_loops: Literal["keep", "add", "remove"] = Field(
+    self_loops: SelfLoops = Field(
         default="keep",
-        description="Self-loops: keep those of the input, add one to every node that has none, or "
-        "remove all. Edges between two node types have none.",
+        description="Self-loops. keep: those of the input. remove: none. addToAll: one more at "
+        "every node, whether it has one or not (DGL's add_self_loop, PyG's add_self_loops). "
+        "addRemaining: exactly one at every node; a node without one gets one, and of several the "
+        "one that duplicates: remove would keep stays (PyG's add_remaining_self_loops). replace: "
+        "remove all, then add one to every node (DGL's AddSelfLoop transform). They are removed "
+        "before directed and duplicates apply and added after; an added one has weight 1 and 1 in "
+        "each feature. Edges between two node types have none.",
     )
     ready: Ready | None = Field(default=None, description=READY)
     min_edges: int | None = Field(
@@ -220,6 +234,24 @@ class EdgeInput(SpecModel):
     def separator(self) -> str:
         """The character between columns of csv and tsv."""
         return "\t" if self.format == "tsv" else self.delimiter or ","
+
+    @property
+    def adds_loops(self) -> bool:
+        """Whether every node has a self-loop in the end."""
+        return self.self_loops in ("addToAll", "addRemaining", "replace")
+
+    @property
+    def removes_loops(self) -> bool:
+        """Whether the self-loops of the input are dropped."""
+        return self.self_loops in ("remove", "replace")
+
+    @field_validator("self_loops", mode="before")
+    @classmethod
+    def _no_plain_add(cls, value: Any) -> Any:
+        """Libraries differ in what they add, so a name that fits several is refused."""
+        if value == "add":
+            raise ValueError(f"is 'add', which {_ADD}")
+        return value
 
     @model_validator(mode="before")
     @classmethod

@@ -22,7 +22,7 @@ import torch
 from embertide.context import RunContext
 from embertide.grid import Grid, RowRanges
 from embertide.kernels.csr import Csr, add_loops
-from embertide.kernels.edge_features import with_added_loops
+from embertide.kernels.edge_features import added_loop_features
 from embertide.kernels.memory import empty
 from embertide.planning.growth import EVEN, Growth
 from embertide.primitives.exchange import Channel
@@ -131,12 +131,14 @@ def build_graph(
     sorter = shuffle_edges(ctx.exchange, ranges, edges, sources, relation)
     ctx.progress("csr", 0.4)
     csr = sorter.finish(remove_duplicates=edge.duplicates == "remove")
-    if edge.self_loops != "add":
+    if not edge.adds_loops:
         return csr
-    looped = add_loops(csr, 1.0)
+    more = edge.self_loops == "addToAll"
+    looped = add_loops(csr, 1.0, more=more)
     if csr.features is None:
         return looped
-    return replace(looped, features=with_added_loops(csr, looped, csr.features))
+    features = added_loop_features(csr, looped, csr.features, more=more)
+    return replace(looped, features=features)
 
 
 def gather_partition(ctx: RunContext, ranges: RowRanges, sub_range: Csr, relation: str = "") -> Csr:

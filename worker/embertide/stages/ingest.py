@@ -262,7 +262,7 @@ def _narrow(
     source = narrow_ids(source, widest, pages)
     destination = narrow_ids(destination, widest, pages)
     chunk = EdgeChunk(source, destination, batch.weight, batch.features)
-    if edge.self_loops == "remove":
+    if edge.removes_loops:
         chunk = chunk.part(chunk.source != chunk.destination)
     if edge.directed:
         return chunk

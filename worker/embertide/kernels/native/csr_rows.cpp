@@ -1,4 +1,5 @@
 // Passes over the rows of a graph: self-loops, degrees.
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <memory>
@@ -25,16 +26,22 @@ void for_rows(const int64_t* indptr, int64_t rows, int64_t nnz, const F& body) {
     });
 }
 
-// The rows' ends when each has a self-loop: where `single` exactly one, else at least one.
+// How each row gets its self-loop: the only one, last in the row; the only one, in its place among
+// the ascending columns; one more than there were, in its place.
+enum Loops { kLast = 0, kOne = 1, kMore = 2 };
+
+int64_t added(int64_t loops, int how) { return how == kMore ? 1 : 1 - loops; }
+
+// The rows' ends when each has its self-loop.
 template <typename C>
-void count_loops(In<int64_t> indptr, In<C> cols, int64_t first, bool single,
+void count_loops(In<int64_t> indptr, In<C> cols, int64_t first, int how,
                  Vector<int64_t> out) {
     const int64_t nnz = cols.shape(0), rows = checked_rows(indptr, nnz);
     require(out.shape(0) == indptr.shape(0), "out: as long as indptr");
     for_rows(indptr.data(), rows, nnz, [&](int64_t row, int64_t begin, int64_t end) {
         int64_t loops = 0;
         for (int64_t i = begin; i < end; ++i) loops += cols.data()[i] == row + first;
-        out.data()[row + 1] = end - begin + (single ? 1 - loops : loops == 0);
+        out.data()[row + 1] = end - begin + added(loops, how);
     });
     out.data()[0] = 0;
     for (int64_t row = 0; row < rows; ++row) out.data()[row + 1] += out.data()[row];
@@ -65,22 +72,27 @@ void single_loop(const Row<C>& row, C own, float weight, C* cols, float* weights
     if (weights) *weights = found ? heaviest : weight;
 }
 
-// A loop in its place among the ascending columns, where there is none.
+// A new loop behind those that stay: all where one `more` is asked for, else the last of them,
+// which is the heaviest, since equal columns ascend by weight.
 template <typename C>
-void add_loop(const Row<C>& row, C own, float weight, C* cols, float* weights, bool missing) {
-    const int64_t at = std::lower_bound(row.cols, row.cols + row.size, own) - row.cols;
-    std::copy_n(row.cols, at, cols);
-    std::copy_n(row.cols + at, row.size - at, cols + at + missing);
-    if (missing) cols[at] = own;
-    if (!weights) return;
-    std::copy_n(row.weights, at, weights);
-    std::copy_n(row.weights + at, row.size - at, weights + at + missing);
-    if (missing) weights[at] = weight;
+void loop_in_place(const Row<C>& row, C own, float weight, C* cols, float* weights, bool more) {
+    const auto [low, high] = std::equal_range(row.cols, row.cols + row.size, own);
+    const int64_t at = low - row.cols, past = high - row.cols, loops = past - at;
+    const int64_t kept = more ? loops : std::min<int64_t>(loops, 1);
+    const bool fresh = more || loops == 0;
+    const auto copy = [&](const auto* from, auto* to, auto value) {
+        to = std::copy_n(from, at, to);
+        to = std::copy_n(from + past - kept, kept, to);
+        if (fresh) *to++ = value;
+        std::copy_n(from + past, row.size - past, to);
+    };
+    copy(row.cols, cols, own);
+    if (weights) copy(row.weights, weights, weight);
 }
 
 template <typename C>
 void fill_loops(In<int64_t> indptr, In<C> cols, std::optional<In<float>> weights, int64_t first,
-                bool single, float weight, In<int64_t> out_indptr, Vector<C> out_cols,
+                int how, float weight, In<int64_t> out_indptr, Vector<C> out_cols,
                 std::optional<Vector<float>> out_weights) {
     const int64_t nnz = cols.shape(0), rows = checked_rows(indptr, nnz);
     const int64_t filled = out_cols.shape(0);
@@ -97,12 +109,12 @@ void fill_loops(In<int64_t> indptr, In<C> cols, std::optional<In<float>> weights
         const Row<C> in{cols.data() + begin, weights ? weights->data() + begin : nullptr,
                         end - begin};
         const int64_t loops = std::count(in.cols, in.cols + in.size, own);
-        require(size == in.size + (single ? 1 - loops : loops == 0), "out_indptr: not counted");
+        require(size == in.size + added(loops, how), "out_indptr: not counted");
         float* to_weights = weights ? out_weights->data() + to : nullptr;
-        if (single)
+        if (how == kLast)
             single_loop(in, own, weight, out_cols.data() + to, to_weights);
         else
-            add_loop(in, own, weight, out_cols.data() + to, to_weights, loops == 0);
+            loop_in_place(in, own, weight, out_cols.data() + to, to_weights, how == kMore);
     });
 }
 
@@ -163,11 +175,11 @@ void row_sums(In<int64_t> indptr, In<float> values, Vector<float> out) {
 template <typename C>
 void bind_rows_of(nb::module_& m) {
     m.def("count_loops", count_loops<C>, nb::arg("indptr").noconvert(),
-          nb::arg("cols").noconvert(), nb::arg("first"), nb::arg("single"),
+          nb::arg("cols").noconvert(), nb::arg("first"), nb::arg("how"),
           nb::arg("out").noconvert(), NoGil());
     m.def("fill_loops", fill_loops<C>, nb::arg("indptr").noconvert(),
           nb::arg("cols").noconvert(), nb::arg("weights").none(), nb::arg("first"),
-          nb::arg("single"), nb::arg("weight"), nb::arg("out_indptr").noconvert(),
+          nb::arg("how"), nb::arg("weight"), nb::arg("out_indptr").noconvert(),
           nb::arg("out_cols").noconvert(), nb::arg("out_weights").none(), NoGil());
     m.def("count_values", count_values<C>, nb::arg("values").noconvert(),
           nb::arg("counts").noconvert(), NoGil());
