@@ -56,13 +56,11 @@ def undirected(graph: Graph) -> Graph:
 
 
 def features_both_ways(graph: Graph) -> Graph:
-    """As :func:`undirected`; a loop that is added has features of one."""
+    """As :func:`undirected`; an edge has its features both ways."""
     assert graph.features is not None
     other = graph.src != graph.dst
     features = np.concatenate([graph.features, graph.features[other]])
-    looped = with_all_loops(undirected(graph))
-    added = np.ones((len(looped.src) - len(features), features.shape[1]), np.float32)
-    return replace(looped, features=np.concatenate([features, added]))
+    return replace(undirected(graph), features=features)
 
 
 def last_features_only(graph: Graph) -> Graph:
@@ -90,16 +88,27 @@ def heaviest_only(graph: Graph) -> Graph:
 
 def without_loops(graph: Graph) -> Graph:
     other = graph.src != graph.dst
-    return replace(graph, src=graph.src[other], dst=graph.dst[other])
+    weight = None if graph.weight is None else graph.weight[other]
+    return replace(graph, src=graph.src[other], dst=graph.dst[other], weight=weight)
 
 
-def with_all_loops(graph: Graph) -> Graph:
-    lacking = np.setdiff1d(np.arange(graph.nodes), graph.src[graph.src == graph.dst])
+def with_one_loop_each(graph: Graph) -> Graph:
+    """One self-loop at every node; the graph carries nothing that would tell several apart."""
+    other, nodes = without_loops(graph), np.arange(graph.nodes)
     return replace(
-        graph,
-        src=np.concatenate([graph.src, lacking]),
-        dst=np.concatenate([graph.dst, lacking]),
+        other, src=np.concatenate([other.src, nodes]), dst=np.concatenate([other.dst, nodes])
     )
+
+
+def with_one_more_loop_each(graph: Graph) -> Graph:
+    """An added self-loop has weight 1 and features of 1."""
+    nodes, (weight, features) = np.arange(graph.nodes), (graph.weight, graph.features)
+    if weight is not None:
+        weight = np.concatenate([weight, np.ones(graph.nodes, np.float32)])
+    if features is not None:
+        features = np.concatenate([features, np.ones((graph.nodes, features.shape[1]), np.float32)])
+    src, dst = np.concatenate([graph.src, nodes]), np.concatenate([graph.dst, nodes])
+    return replace(graph, src=src, dst=dst, weight=weight, features=features)
 
 
 JOBS: dict[str, tuple[dict[str, Any], Graph, Callable[[Graph], Graph]]] = {
@@ -123,9 +132,9 @@ JOBS: dict[str, tuple[dict[str, Any], Graph, Callable[[Graph], Graph]]] = {
         lambda graph: without_duplicates(without_loops(undirected(graph))),
     ),
     "features of edges, both ways, with loops": (
-        {"ids": "int64", "conv": "edge_gat", "directed": False, "selfLoops": "addRemaining"},
+        {"ids": "int64", "conv": "edge_gat", "directed": False, "selfLoops": "addToAll"},
         FEATURED,
-        features_both_ways,
+        lambda graph: with_one_more_loop_each(features_both_ways(graph)),
     ),
     "features of edges in csv, no duplicates": (
         {"edges": "csv", "conv": "edge_gat", "duplicates": "remove"},
@@ -133,10 +142,20 @@ JOBS: dict[str, tuple[dict[str, Any], Graph, Callable[[Graph], Graph]]] = {
         last_features_only,
     ),
     "features of edges that no step reads": ({"conv": "gcn"}, FEATURED, lambda graph: graph),
-    "string parquet, gatv2 with loops": (
+    "string parquet, gatv2 with a loop each": (
         {"ids": "string", "conv": "gatv2", "selfLoops": "addRemaining"},
         FULL,
-        with_all_loops,
+        with_one_loop_each,
+    ),
+    "weighted gcn with one more loop each": (
+        {"selfLoops": "addToAll"},
+        FULL_WEIGHTED,
+        with_one_more_loop_each,
+    ),
+    "weighted gcn with other loops": (
+        {"ids": "int64", "selfLoops": "replace"},
+        FULL_WEIGHTED,
+        lambda graph: with_one_more_loop_each(without_loops(graph)),
     ),
 }  # fmt: skip
 
