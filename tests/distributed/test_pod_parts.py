@@ -23,14 +23,15 @@ from embertide.pod.memory import oom_kills, usable_cores
 from embertide.pod.progress import ProgressReporter
 from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
 from embertide.spec.grid import GridShape
+from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PlanResult, WorkerStatus
-from embertide.spec.run_digest import run_digest
 from embertide.spec.version_names import new_version
 from embertide.storage.opening import open_storage
 from embertide.telemetry.progress import Progress
 from embertide.versions.catalog import latest
 from embertide.versions.publish import publish
+from embertide.versions.reading import read_version
 from tests.support.pods import files, plan_pod
 from tests.support.small_job import NODES, SmallJob
 from tests.support.versions import manifest_of, write_parts
@@ -215,13 +216,27 @@ def test_parts_of_an_incomplete_version_go(
 def test_a_version_that_became_complete_is_finished(small: SmallJob, tmp_path: Path) -> None:
     storage, uri = open_storage(None), job_of(small).spec.output.uri
     digests = write_parts(storage, uri, VERSION)
-    made = {"job": "small", "resultDigest": run_digest(job_of(small))}
+    made = {"job": "small", "jobDigest": job_digest(job_of(small))}
     publish(storage, uri, VERSION, manifest_of(digests) | made, keep=1)
     (small.output / "LATEST").unlink()
     output = attempt_of(small, tmp_path, 0).clean_up()
     assert output is not None
     assert (output.version, output.current) == (VERSION, True)
     assert output.manifest_digest == latest(storage, uri).manifest_digest
+
+
+def test_a_version_without_the_digest_of_its_job_stays_and_is_read(
+    small: SmallJob, tmp_path: Path
+) -> None:
+    """``resultDigest`` was its name once, which readers took for a digest of the embeddings."""
+    storage, uri = open_storage(None), job_of(small).spec.output.uri
+    digests = write_parts(storage, uri, VERSION)
+    made = {"job": "small", "resultDigest": job_digest(job_of(small))}
+    publish(storage, uri, VERSION, manifest_of(digests) | made, keep=1)
+    with pytest.raises(WorkerFailed, match="was made from another spec of this job"):
+        attempt_of(small, tmp_path, 0).clean_up()
+    assert latest(storage, uri).version == VERSION
+    assert len(read_version(storage, uri).table) == sum(part.rows for part in digests)
 
 
 # Plans.

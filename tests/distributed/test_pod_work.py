@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from embertide.models.read import read_model
 from embertide.models.reference import run_reference
 from embertide.spec import metric_names
+from embertide.spec.job_digest import job_digest
 from embertide.spec.reports import Ending, OutputReport, WorkerStatus
-from embertide.spec.run_digest import run_digest
 from embertide.storage.opening import open_storage
 from embertide.versions.catalog import latest
 from embertide.versions.manifest import read_manifest
@@ -255,7 +255,7 @@ def test_a_version_of_another_spec_is_left_and_a_new_one_made(
             read_manifest(storage, job.job.spec.output.uri, version)[0] for version in made.versions
         ]
         assert [manifest["dtype"] for manifest in found] == ["float32", "float16"]
-        assert found[0]["resultDigest"] == run_digest(job.job)
+        assert found[0]["jobDigest"] == job_digest(job.job)
         # As a pod of the same attempt with the spec of before; it cannot write that version twice.
         made.edit(job.job)
         again = made.replace(0)

@@ -26,9 +26,9 @@ from embertide.pod.progress import ProgressReporter
 from embertide.pod.rendezvous import find_rank_0, rendezvous_of
 from embertide.pod.settings import WorkSettings
 from embertide.pod.summary import published_types, run_status
+from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import OutputReport
-from embertide.spec.run_digest import run_digest
 from embertide.spec.run_status import RunStatus
 from embertide.telemetry.estimate import Estimate
 from embertide.telemetry.progress import Progress
@@ -132,7 +132,7 @@ class WorkerAttempt:
                 f"version {version} of {output.uri} was published by the job {owner}, not by"
                 f" {name}; give each job an output of its own"
             )
-        if manifest.get("resultDigest") != run_digest(self._job):
+        if manifest.get("jobDigest") != job_digest(self._job):
             what = f"version {version} of {output.uri} was made from another spec of this job"
             if version == self._settings.version:
                 raise WorkerFailed(f"{what}; the next attempt writes a version of its own")

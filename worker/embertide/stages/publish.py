@@ -27,8 +27,8 @@ from embertide.kernels.ids import Ids
 from embertide.planning.order import WorkOrder
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.pool import map_splits
+from embertide.spec.job_digest import job_digest
 from embertide.spec.nodes import NodeInput
-from embertide.spec.run_digest import run_digest
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.versions.catalog import VersionInfo
@@ -283,7 +283,7 @@ def publish_version(
     }
     manifest = {
         "job": ctx.job.metadata.name,
-        "resultDigest": run_digest(ctx.job),
+        "jobDigest": job_digest(ctx.job),
         **together(described, several=len(spec.input.nodes) > 1),
         "edges": clock.edges,
         "read": clock.read,

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
+from embertide.spec.job_digest import job_digest
 from embertide.spec.manifest import EmbeddingJob, load_manifest
-from embertide.spec.run_digest import run_digest
 from tests.support.manifests import EXAMPLE, put
 
 DATA: dict[str, Any] = yaml.safe_load(EXAMPLE)
 
 
 def digest(data: dict[str, Any]) -> str:
-    return run_digest(load_manifest(yaml.safe_dump(data)))
+    return job_digest(load_manifest(yaml.safe_dump(data)))
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_it_outlasts_json_and_releases() -> None:
     """What a worker reads from job.json has the digest of what the user applied, for good."""
     job = load_manifest(EXAMPLE)
     again = EmbeddingJob.model_validate_json(job.model_dump_json(by_alias=True))
-    assert run_digest(again) == run_digest(job)
-    assert run_digest(job) == "8a7a67e5213fd2155cab6e1051eb721ffa995c511f0983d8bd16d3403c111059"
+    assert job_digest(again) == job_digest(job)
+    assert job_digest(job) == "8a7a67e5213fd2155cab6e1051eb721ffa995c511f0983d8bd16d3403c111059"
 
 
 def test_it_needs_no_torch() -> None:
-    code = "import sys, embertide.spec.run_digest; sys.exit('torch' in sys.modules)"
+    code = "import sys, embertide.spec.job_digest; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,4 +1,4 @@
-"""The digest of what determines a run's result, which stands in its version's manifest.
+"""The digest of what a job says of its result, ``jobDigest`` in its version's manifest.
 
 An attempt takes over the version that an earlier attempt of its job published only if both have
 the same digest: the job may have been edited in between.
@@ -25,7 +25,7 @@ _NOT_THE_RESULT: Any = {
 """Fields of the input that decide when and whether a job runs, and not what it computes."""
 
 
-def run_digest(job: EmbeddingJob) -> str:
+def job_digest(job: EmbeddingJob) -> str:
     """SHA-256, in hex, of the job's inputs, model, sampling, row type, and output's format, data
     type and node types.
 
