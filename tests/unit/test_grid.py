@@ -48,11 +48,11 @@ def test_slices_cover_the_columns(width: int, count: int) -> None:
 
 
 def test_grids_that_do_not_fit_are_refused() -> None:
-    check_fits(GridShape.of(2, 3), 6, [3, 9])
+    check_fits(GridShape.of(2, 3), 6, {"x": 3, "h": 9})
     with pytest.raises(GridError, match="6 workers but the graph has only 5 nodes; use at most 5"):
-        check_fits(GridShape.of(2, 3), 5, [9])
-    with pytest.raises(GridError, match="narrowest tensor of the model has 2 columns"):
-        check_fits(GridShape.of(2, 3), 6, [9, 2])
+        check_fits(GridShape.of(2, 3), 5, {"x": 9})
+    with pytest.raises(GridError, match="narrowest tensor of the model, h, has 2 columns"):
+        check_fits(GridShape.of(2, 3), 6, {"x": 9, "h": 2})
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         GridShape.of(0, 3)
     with pytest.raises(GridError, match="rank 6 is outside a grid of 6 workers"):

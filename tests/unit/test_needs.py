@@ -158,10 +158,10 @@ def names(grids: list[GridShape]) -> list[str]:
 
 def test_grids_that_fit_and_the_chosen_one() -> None:
     small = ["1x1", "2x1", "1x2", "4x1", "2x2", "8x1", "4x2"]
-    assert names(grids_to_compare(GridShape.of(2, 1), 1000, [64, 128])) == small
-    assert names(grids_to_compare(GridShape.of(3, 5), 1000, [64])) == [*small, "3x5"]
-    assert names(grids_to_compare(GridShape(), 3, [64])) == ["1x1", "2x1", "1x2"]
-    assert names(grids_to_compare(GridShape(), 1000, [1])) == ["1x1", "2x1", "4x1", "8x1"]
+    assert names(grids_to_compare(GridShape.of(2, 1), 1000, {"x": 64, "h": 128})) == small
+    assert names(grids_to_compare(GridShape.of(3, 5), 1000, {"x": 64})) == [*small, "3x5"]
+    assert names(grids_to_compare(GridShape(), 3, {"x": 64})) == ["1x1", "2x1", "1x2"]
+    assert names(grids_to_compare(GridShape(), 1000, {"x": 1})) == ["1x1", "2x1", "4x1", "8x1"]
 
 
 # The output

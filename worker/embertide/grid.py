@@ -8,7 +8,7 @@ to a single worker without a special case. Section 3.3 of Deal.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -186,8 +186,11 @@ class ColumnSlices:
         return stop - start
 
 
-def check_fits(grid: GridShape, nodes: int, widths: Sequence[int]) -> None:
+def check_fits(grid: GridShape, nodes: int, widths: Mapping[str, int]) -> None:
     """Refuse a grid with more workers than nodes, or a feature axis wider than a tensor.
+
+    Args:
+        widths: tensor -> its columns, of those that the grid slices.
 
     Raises:
         GridError: says which axis is too long for what.
@@ -197,9 +200,11 @@ def check_fits(grid: GridShape, nodes: int, widths: Sequence[int]) -> None:
             f"grid {grid} has {grid.workers} workers but the graph has only {nodes} nodes;"
             f" use at most {nodes} workers"
         )
-    narrowest = min(widths)
+    name, narrowest = min(widths.items(), key=lambda tensor: tensor[1])
     if grid.feature > narrowest:
+        columns = "1 column" if narrowest == 1 else f"{narrowest} columns"
         raise GridError(
             f"grid {grid}: the feature axis has {grid.feature} workers but the narrowest tensor"
-            f" of the model has {narrowest} columns; use a feature axis of at most {narrowest}"
+            f" of the model, {name}, has {columns}; use a feature axis of at most {narrowest}."
+            " embertide show MODEL --steps lists the tensors"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from embertide.errors import GridError
 from embertide.grid import check_fits
@@ -11,14 +11,14 @@ from embertide.spec.grid import GridShape
 _SHOWN = [(1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (8, 1), (4, 2)]
 
 
-def grids_to_compare(chosen: GridShape, nodes: int, widths: Sequence[int]) -> list[GridShape]:
+def grids_to_compare(chosen: GridShape, nodes: int, widths: Mapping[str, int]) -> list[GridShape]:
     """Small grids that fit the graph and the model, and the chosen one, fewest workers first."""
     small = [GridShape.of(graph, feature) for graph, feature in _SHOWN]
     fitting = [grid for grid in small if grid != chosen and _fits(grid, nodes, widths)]
     return sorted([*fitting, chosen], key=lambda grid: (grid.workers, grid.feature))
 
 
-def _fits(grid: GridShape, nodes: int, widths: Sequence[int]) -> bool:
+def _fits(grid: GridShape, nodes: int, widths: Mapping[str, int]) -> bool:
     try:
         check_fits(grid, nodes, widths)
     except GridError:

@@ -94,8 +94,8 @@ class Program:
         return self.widths[self.output]
 
     @property
-    def sliced_widths(self) -> list[int]:
-        """Widths of the tensors whose columns a grid may slice.
+    def sliced_widths(self) -> dict[str, int]:
+        """Tensor -> its width, of those whose columns a grid may slice.
 
         All but attention's scores, and rows that only steps read which want them whole.
         """
@@ -103,7 +103,7 @@ class Program:
         cut |= set(self.results.values())
         never = {step.out for step in self.steps if not step.sliced}
         never |= {step.out for step in self.steps if step.whole and step.out not in cut}
-        return [width for name, width in self.widths.items() if name not in never]
+        return {name: width for name, width in self.widths.items() if name not in never}
 
     def only(self, node_types: Sequence[str]) -> Program:
         """The program that gives the embeddings of some of its node types.
