@@ -35,6 +35,7 @@ help:
 	@echo "make demo-hetero  the same with packages, maintainers and sections as node types"
 	@echo "make test     set up, run the tests           (ARGS='tests/unit -k csr' runs some)"
 	@echo "make cluster  set up, start a Kubernetes node with the operator installed, until Ctrl-C"
+	@echo "make cluster-packages  install by apt what that node needs"
 	@echo "make lint     set up, check format, style, types, imports and Dockerfiles"
 	@echo "make format   set up, format the code"
 	@echo "make sanitize set up, test the native kernels under AddressSanitizer and UBSan"

@@ -74,8 +74,8 @@ class ModelRef(SpecModel):
     """The location of the trained model."""
 
     uri: Uri = Field(
-        description="Prefix that contains model.yaml and the weights (model.safetensors, or a "
-        "state_dict)."
+        description="Folder that embertide export wrote (program.yaml and its weights), or folder "
+        "with model.yaml and the weights (safetensors, or a state_dict)."
     )
 
 

@@ -1,0 +1,63 @@
+"""What README and guides state of Embertide itself, where no other test holds it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import torch
+
+import embertide
+from embertide.spec.manifest import ModelRef
+from tests.support.paths import ROOT
+from tests.support.pyg import pyg
+
+README = (ROOT / "README.md").read_text()
+
+
+def test_make_help_names_every_target_for_people() -> None:
+    """All that ``.PHONY`` lists but for what one of them calls."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split())
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = set(re.findall(r"^make ([\w-]+)", shown.stdout, re.MULTILINE))
+    assert listed == targets - {"help", "sanitize-anew"}
+
+
+def test_the_page_for_python_lists_every_function() -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    functions = {name for name in embertide.__all__ if name[0].islower()}
+    assert set(re.findall(r"^\| `embertide\.(\w+)\(", page, re.MULTILINE)) == functions
+
+
+def test_a_model_is_either_kind_of_folder() -> None:
+    described = ModelRef.model_fields["uri"].description or ""
+    assert "program.yaml" in described
+    assert "model.yaml" in described
+
+
+class Pna(torch.nn.Module):
+    def __init__(self, edge_dim: int | None = None) -> None:
+        super().__init__()
+        scalers, degrees = ["identity", "amplification"], torch.tensor([1, 2, 3])
+        self.conv = pyg.PNAConv(16, 8, ["mean", "max"], scalers, degrees, edge_dim=edge_dim)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return self.conv(x, edge_index)  # type: ignore[no-any-return]
+
+
+class PnaOfEdges(Pna):
+    def forward(  # type: ignore[override]
+        self, x: torch.Tensor, edge_index: torch.Tensor, edge_attr: torch.Tensor
+    ) -> torch.Tensor:
+        return self.conv(x, edge_index, edge_attr)  # type: ignore[no-any-return]
+
+
+def test_some_models_have_a_tensor_of_one_column(tmp_path: Path) -> None:
+    """README's Limits: these run on P x 1 grids alone."""
+    assert "`PNAConv` with `edge_dim`" in README
+    narrow = embertide.export(PnaOfEdges(2), tmp_path / "narrow", edge_features=2)
+    wide = embertide.export(Pna(), tmp_path / "wide")
+    widths = [min(done.exported.program.sliced_widths.values()) for done in (narrow, wide)]
+    assert widths == [1, 8]
