@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import torch
@@ -29,6 +30,29 @@ def test_the_page_for_python_lists_every_function() -> None:
     page = (ROOT / "docs" / "python.md").read_text()
     functions = {name for name in embertide.__all__ if name[0].islower()}
     assert set(re.findall(r"^\| `embertide\.(\w+)\(", page, re.MULTILINE)) == functions
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_the_page_of_rooms_has_them_all() -> None:
+    room = re.compile(r"^(\| `.*) \| [^|]+ \|$", re.MULTILINE)
+    named = {
+        name.rstrip("/")
+        for cell in room.findall(ARCHITECTURE.partition("## The rooms")[2].partition("\n```")[0])
+        for name in re.findall(r"`([\w./]+)`", cell)
+    }
+    package = ROOT / "worker" / "embertide"
+    rooms = {path.name for path in package.iterdir() if not path.name.startswith(("__", "."))}
+    assert named == rooms - {"py.typed"}
+
+
+def test_the_page_of_rooms_has_the_order_that_is_checked() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    drawn = re.findall(r"```\n(cli, api ->.*?)```", ARCHITECTURE, re.DOTALL)[0]
+    floors = [sorted(floor.replace(",", " ").split()) for floor in drawn.split("->")]
+    assert floors == [sorted(re.findall(r"\w+", layer)) for layer in layers]
 
 
 def test_a_model_is_either_kind_of_folder() -> None:
