@@ -108,8 +108,9 @@ def plan(job: Job, *, grid: GridShape | str | None = None, workers: int | None =
     Args:
         job: a manifest's path, its YAML text, the same as a dict, or an `EmbeddingJob`. In text
             and dicts all locations are absolute, as there is no file that they could start at.
-        grid: such as ``"2x2"``; by default the manifest's, else chosen for ``workers``.
-        workers: how many, where the grid is to be chosen.
+        grid: such as ``"2x2"``; by default the manifest's, else a graph partition for each of
+            ``workers``.
+        workers: how many; by default the manifest's ``count``, else one.
 
     Raises:
         ManifestError: the job is malformed; has every problem.
@@ -141,7 +142,7 @@ def run(
     Args:
         job: as for `plan`.
         grid: as for `plan`.
-        workers: as for `plan`; by default one.
+        workers: as for `plan`.
         threads: compute threads of each worker; by default the cores, shared evenly.
         on_progress: called with each `embertide.telemetry.progress.Progress`.
 

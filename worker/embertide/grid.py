@@ -8,7 +8,7 @@ to a single worker without a special case. Section 3.3 of Deal.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal

@@ -52,9 +52,10 @@ def check(
 ) -> None:
     """Compare the embeddings of some nodes with those of your own forward.
 
-    Computes in this process with all neighbours and publishes nothing. Where they differ, it
-    tries small changes of model.yaml, says which makes them agree and names the first layer
-    that can differ; the exit code is then 4. docs/check.md shows how to write the reference.
+    Computes in this process with all neighbours and publishes nothing. Where they differ, the
+    exit code is 4. Of a model.yaml it then tries small changes, says which makes them agree and
+    names the first layer that can differ; an exported model has none to try. docs/check.md shows
+    how to write the reference.
 
     [bold]Examples[/bold]
 

@@ -54,7 +54,7 @@ WorkersOption = Annotated[
         "--workers",
         min=1,
         metavar="N",
-        help="Number of workers; the grid is chosen for it.",
+        help="Number of workers: as many graph partitions. Default: the manifest's, else 1.",
         show_default=False,
     ),
 ]

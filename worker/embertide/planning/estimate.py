@@ -136,8 +136,8 @@ def choose_grid(
     """The grid given, else the manifest's, else one for the number of workers.
 
     Left to choose, graph partitions come first: they cut the memory for edges as well, and a
-    feature axis makes every dense step exchange. The workers are the cores that are not
-    needed for threads, so one worker, unless the manifest or the caller says otherwise.
+    feature axis makes every dense step exchange. One worker, whose threads use all cores, unless
+    the manifest or the caller says otherwise.
     """
     grid = asked_grid(job.spec.workers, grid, workers)
     nodes = _nodes(job, inputs)

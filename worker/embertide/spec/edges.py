@@ -154,7 +154,9 @@ class EdgeInput(SpecModel):
 
     rules: ClassVar[tuple[Rule, ...]] = _EDGE_RULES
 
-    name: TypeName = Field(default="edge", description="Name of this edge type; unique.")
+    name: TypeName = Field(
+        default="edge", description="Name of this edge type; unique between its node types."
+    )
     source_type: TypeName = Field(default="node", description="Node type of the edges' sources.")
     destination_type: TypeName = Field(
         default="node", description="Node type of the edges' destinations."
@@ -182,7 +184,9 @@ class EdgeInput(SpecModel):
         description="csv: the character between columns. Default: ','.",
     )
     directed: bool = Field(
-        default=True, description="false adds the reverse of every edge, with the same weight."
+        default=True,
+        description="false adds the reverse of every edge that is not a self-loop, with the same "
+        "weight and features.",
     )
     reverse: TypeName | None = Field(
         default=None,

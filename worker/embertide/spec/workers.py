@@ -39,8 +39,8 @@ class Workers(SpecModel):
 
     grid: GridChoice = Field(
         default="auto",
-        description="The grid of workers. Either the word auto, which derives it from count or "
-        "from the size of the inputs; or an object with graph, the number of graph partitions, and "
+        description="The grid of workers. Either the word auto: as many graph partitions as count "
+        "says; or an object with graph, the number of graph partitions, and "
         "feature, the number of feature partitions, such as {graph: 4, feature: 2}. The number of "
         "workers is graph times feature.",
     )
@@ -48,7 +48,7 @@ class Workers(SpecModel):
         default=None,
         ge=1,
         description="Number of workers for grid: auto. If unset, it is derived from the size of "
-        "the inputs.",
+        "the inputs; outside Kubernetes it is 1.",
     )
     device: Literal["cpu", "cuda"] = Field(
         default="cpu", description="cpu (gloo backend), or cuda (NCCL backend, one GPU per worker)."
