@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import torch
+import yaml
 
 import embertide
 from embertide.models.options.kinds import LAYERS
@@ -64,6 +65,20 @@ def test_a_model_is_either_kind_of_folder() -> None:
     described = ModelRef.model_fields["uri"].description or ""
     assert "program.yaml" in described
     assert "model.yaml" in described
+
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_every_generated_page_is_listed() -> None:
+    pages = {path.stem for path in (ROOT / "tests" / "support").glob("*_page.py")}
+    assert set(re.findall(r"tests\.support\.(\w+_page)", CONTRIBUTING)) == pages
+
+
+def test_a_release_has_one_version() -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((ROOT / "charts" / "embertide" / "Chart.yaml").read_text())
+    assert {package, embertide.__version__, chart["version"], chart["appVersion"]} == {package}
 
 
 GUIDE = (ROOT / "docs" / "guide.md").read_text()
