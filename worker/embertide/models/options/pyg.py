@@ -9,7 +9,11 @@ from pydantic import Field
 from embertide.models.options.layer import GIN, Gin, Layer, Problems
 from embertide.models.options.pyg_edges import EDGE_DIM
 
-_LOOPS = "one self-loop for every node, in place of those the graph has"
+LOOPS = (
+    "one self-loop for every node, in place of those the graph has; where edge weights count, one "
+    "that exists keeps its weight, of several the largest (PyG: that of the last one)"
+)
+"""What the option ``add_self_loops`` does."""
 _SLOPE = "negative slope of the leaky_relu on the scores"
 _AGGR = "how neighbours are joined; `add` is `sum`"
 _ORDERED = "it depends on the order of the edges, and a graph has none"
@@ -34,7 +38,7 @@ class PygGcn(Layer):
     normalize: bool = Field(default=True, description="divide by the roots of both ends' degrees")
     improved: bool = Field(default=False, description="a new self-loop weighs 2, not 1")
     add_self_loops: bool | None = Field(
-        default=None, description=f"{_LOOPS}; without it, as `normalize`"
+        default=None, description=f"{LOOPS}; without it, as `normalize`"
     )
 
     def conflicts(self) -> Problems:
@@ -97,7 +101,7 @@ class PygHeads(Layer):
     )
     concat: bool = Field(default=True, description="heads side by side; false averages them")
     negative_slope: float = Field(default=0.2, description=_SLOPE)
-    add_self_loops: bool = Field(default=True, description=_LOOPS)
+    add_self_loops: bool = Field(default=True, description=LOOPS)
     residual: bool = Field(default=False, description="adds the layer's input through `res`")
     edge_dim: int | None = Field(default=None, ge=1, description=f"{EDGE_DIM}, through `lin_edge`")
     fill_value: Literal["mean", "add", "min", "max", "mul"] | float = Field(
@@ -167,7 +171,7 @@ class PygAgnn(Layer):
     marks = ("beta",)
     module = "torch_geometric.nn.AGNNConv"
     conv: Literal["agnn"] = Field(description="attention by cosine")
-    add_self_loops: bool = Field(default=True, description=_LOOPS)
+    add_self_loops: bool = Field(default=True, description=LOOPS)
     bias: Literal[False] = Field(default=False, description="the module has none")
 
 
@@ -200,7 +204,7 @@ class PygPropagate(Layer):
         default=True, description="as GCNConv: divide by the roots of both ends' degrees"
     )
     add_self_loops: bool | None = Field(
-        default=None, description=f"{_LOOPS}; without it, as `normalize`"
+        default=None, description=f"{LOOPS}; without it, as `normalize`"
     )
     bias: Literal[False] = Field(default=False, description="it has no parameters")
 

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from embertide.models.options.layer import Earlier, Layer, Place, Problems
 from embertide.models.options.parts import Activation, ActivationOptions
+from embertide.models.options.pyg import LOOPS
 
-_LOOPS = "one self-loop for every node, in place of those the graph has"
 _NORMALIZE = "divide by the roots of both ends' degrees"
 
 
@@ -24,7 +24,7 @@ class PygAppnp(Layer):
     K: int = Field(ge=1, description="how often neighbours are summed")
     alpha: float = Field(ge=0, le=1, description="share of the layer's input in every step")
     normalize: bool = Field(default=True, description=_NORMALIZE)
-    add_self_loops: bool = Field(default=True, description=f"{_LOOPS}; only with `normalize`")
+    add_self_loops: bool = Field(default=True, description=f"{LOOPS}; only with `normalize`")
     bias: Literal[False] = Field(default=False, description="it has no parameters")
 
 
@@ -34,7 +34,7 @@ class PygPowers(Layer):
     weighted = True
     marks = ("lin.weight",)
     K: int = Field(default=1, ge=1, description="how often neighbours are summed")
-    add_self_loops: bool = Field(default=True, description=_LOOPS)
+    add_self_loops: bool = Field(default=True, description=LOOPS)
 
 
 class PygSg(PygPowers):
@@ -155,7 +155,7 @@ class PygGcn2(Layer):
     )
     layer: int | None = Field(default=None, ge=1, description="the layer's number in training")
     normalize: bool = Field(default=True, description=_NORMALIZE)
-    add_self_loops: bool = Field(default=True, description=f"{_LOOPS}; only with `normalize`")
+    add_self_loops: bool = Field(default=True, description=f"{LOOPS}; only with `normalize`")
     bias: Literal[False] = Field(default=False, description="the module has none")
 
     def conflicts(self) -> Problems:
@@ -184,7 +184,7 @@ class PygFa(Layer):
     )
     eps: float = Field(default=0.1, description="share of the initial representation")
     normalize: bool = Field(default=True, description=_NORMALIZE)
-    add_self_loops: bool = Field(default=True, description=f"{_LOOPS}; only with `normalize`")
+    add_self_loops: bool = Field(default=True, description=f"{LOOPS}; only with `normalize`")
     bias: Literal[False] = Field(default=False, description="the module has none")
 
     def conflicts(self) -> Problems:
