@@ -76,17 +76,17 @@ def added_loop_features(
         before: the graph that ``features`` [nnz, K] are of.
         more: as `add_loops` was asked for.
     """
-    rows, loop, kept = after.row_ids(), _loops(after), slice(None)
+    rows, loop = after.row_ids(), _loops(after)
     if more:
-        new = last_of_loops(rows, loop)
+        new, kept = last_of_loops(rows, loop), features
     else:
         had = torch.zeros(before.rows, dtype=torch.bool)
         rows_before, loop_before = before.row_ids(), _loops(before)
         had[rows_before[loop_before]] = True
         new = loop & ~had[rows]
-        kept = ~loop_before | last_of_loops(rows_before, loop_before)
+        kept = features[~loop_before | last_of_loops(rows_before, loop_before)]
     out = features.new_ones(after.nnz, features.shape[1])
-    out[~new] = features[kept]
+    out[~new] = kept
     return out
 
 
