@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import safetensors.numpy
+import yaml
 
 import embertide
 from benchmarks.memory_types import COUNTS, EDGES, write_types
@@ -56,9 +57,9 @@ class Shape:
             as_pyg(folder / "model")
         job = folder / "job.yaml"
         if self.self_loops:
-            text = job.read_text()
-            changed = text.replace("selfLoops: keep", f"selfLoops: {self.self_loops}")
-            job.write_text(changed)
+            manifest = yaml.safe_load(job.read_text())
+            manifest["spec"]["input"]["edges"][0]["selfLoops"] = self.self_loops
+            job.write_text(yaml.safe_dump(manifest))
         return job
 
 
@@ -99,6 +100,9 @@ SHAPES = {
     "gatv2": Shape(1 << 18, 5 << 20, ("1x1", "2x1", "2x2"), {"conv": "gatv2", "heads": 4}),
     "dotgat": Shape(1 << 18, 5 << 20, ("1x1", "2x1", "1x2"), {"conv": "dotgat", "heads": 4}),
     "types": Shape(sum(COUNTS.values()), sum(EDGES.values()), ("1x1", "2x1", "1x2"), types=True),
+    "more-loops": Shape(
+        1 << 19, 4 << 20, ("1x1", "2x1"), {**NARROW, "weights": True}, self_loops="addToAll"
+    ),
     "single-loops": Shape(1 << 19, 10 << 20, ("1x1", "2x1"), {}, pyg=True),
 }
 
