@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import pytest
 import torch
 import yaml
 
@@ -59,6 +60,19 @@ def test_the_page_of_rooms_has_the_order_that_is_checked() -> None:
     drawn = re.findall(r"```\n(cli, api ->.*?)```", ARCHITECTURE, re.DOTALL)[0]
     floors = [sorted(floor.replace(",", " ").split()) for floor in drawn.split("->")]
     assert floors == [sorted(re.findall(r"\w+", layer)) for layer in layers]
+
+
+INDEXES = [
+    path
+    for path in (ROOT / "worker" / "embertide").rglob("__init__.py")
+    if re.search(r"^ *\w+\.py +\S", path.read_text(), re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("index", INDEXES, ids=lambda path: path.parent.name)
+def test_an_index_of_modules_has_them_all(index: Path) -> None:
+    listed = set(re.findall(r"^ *(\w+\.py) +\S", index.read_text(), re.MULTILINE))
+    assert listed == {path.name for path in index.parent.glob("*.py")} - {"__init__.py"}
 
 
 def test_a_model_is_either_kind_of_folder() -> None:

@@ -3,12 +3,14 @@
 local.py           a run on this machine
 check.py           `embertide check`: a run's stages, compared instead of published
 comparison.py      what each rank computes for it
+samples.py         the first rows of every input, before a check reads all
 sequence.py        what a laptop's run and a pod's attempt share: plan, check, order, launch
 output.py          whether the output can be written
 output_lock.py     runs to one output take turns
 leftovers.py       what killed runs left, removed by the next
 fork_server.py     the process that imports torch once, and calls made in its children
 preload.py         what it imports
+stocking.py        memory for the first large tensors, made while it imports
 launcher.py        starts the workers of one machine or pod, waits for their end
 waiting.py         workers that are forked first and told their place later
 together.py        all workers of one machine, to their end

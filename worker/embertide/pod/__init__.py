@@ -13,9 +13,11 @@ message, and SIGTERM ends it all.
     board.py       this worker's status
     http.py        /healthz, /status, /metrics
     metrics.py     the worker's numbers as Prometheus text
+    summary.py     a run's report, as much of it as the job's status keeps
     progress.py    from rank 0's progress to percent, forecast and log lines
     endings.py     from any exception to an Ending; the termination message
     memory.py      the container's memory limit: whether it killed, how much a job needs
+    logs.py        one line for each event, for kubectl logs
     settings.py    the environment
 
 Of all this only the planner imports torch; a worker's main process leaves that to its fork server.

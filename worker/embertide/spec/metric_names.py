@@ -108,9 +108,10 @@ EDGES = _worker("processed_edges_total", "counter", "",
 # -- a worker: communication, by axis (graph, feature, world), primitive, layer, relation---------
 
 SENT_BYTES = _worker("exchange_sent_bytes_total", "counter", "bytes",
-    "Bytes sent to other workers.", *_EXCHANGE)
+    "Bytes sent to other workers. Rows that workers of one host read in place count as if they "
+    "were sent (docs/traffic.md).", *_EXCHANGE)
 RECEIVED_BYTES = _worker("exchange_received_bytes_total", "counter", "bytes",
-    "Bytes received from other workers.", *_EXCHANGE)
+    "Bytes received from other workers, counted as those sent.", *_EXCHANGE)
 MESSAGES = _worker("exchange_sent_messages_total", "counter", "",
     "Messages sent to other workers.", *_EXCHANGE)
 PLANNED_BYTES = _worker("exchange_planned_sent_bytes", "gauge", "bytes",
