@@ -93,7 +93,7 @@ RULES = (
     Case(
         "self-loops added to nodes that are not named",
         {f"{EDGE}.selfLoops": "add"},
-        "add does not say to which nodes; write addToAll (one more at every node, as add_self_loop",
+        "must be keep, remove, addToAll (one more at every node, as add_self_loop of DGL",
     ),
     Case(
         "self-loops between two types",

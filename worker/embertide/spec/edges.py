@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -22,11 +22,19 @@ from embertide.spec.relations import Relation
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
 SelfLoops = Literal["keep", "remove", "addToAll", "addRemaining", "replace"]
 
-_ADD = (
-    "does not say to which nodes; write addToAll (one more at every node, as add_self_loop of DGL "
-    "and add_self_loops of PyG), addRemaining (exactly one at every node, as "
-    "add_remaining_self_loops of PyG) or replace (remove all, then add one to every node)"
+_TO_ADD = (
+    "addToAll (one more at every node, as add_self_loop of DGL and add_self_loops of PyG), "
+    "addRemaining (exactly one at every node, as add_remaining_self_loops of PyG) or replace "
+    "(remove all, then add one to every node)"
 )
+_LONGEST_SELF_LOOPS = 16
+
+
+def _by_rule(schema: dict[str, Any]) -> None:
+    """The API server lists an enum's values alone; the rule says what each means."""
+    schema["maxLength"] = _LONGEST_SELF_LOOPS
+    del schema["enum"]
+
 
 _COLUMNS = ("source", "destination", "weight")
 _HEADER = or_default("self.header", "true")
@@ -128,7 +136,11 @@ _EDGE_RULES = (
         "edges between two node types have a direction; omit it or set true",
         ".directed",
     ),
-    Rule(f"{_LOOPS} != 'add'", f"add {_ADD}", ".selfLoops"),
+    Rule(
+        f"{_LOOPS} in {list(get_args(SelfLoops))}",
+        f"must be keep, remove, {_TO_ADD}",
+        ".selfLoops",
+    ),
     Rule(
         f"{_LOOPS} == 'keep' || {_SOURCE} == {_DESTINATION}",
         "edges between two node types have no self-loops; omit it or set keep",
@@ -202,6 +214,7 @@ class EdgeInput(SpecModel):
     )
     self_loops: SelfLoops = Field(
         default="keep",
+        json_schema_extra=_by_rule,
         description="Self-loops. keep: those of the input. remove: none. addToAll: one more at "
         "every node, whether it has one or not (DGL's add_self_loop, PyG's add_self_loops). "
         "addRemaining: exactly one at every node; a node without one gets one, and of several the "
@@ -254,7 +267,7 @@ class EdgeInput(SpecModel):
     def _no_plain_add(cls, value: Any) -> Any:
         """Libraries differ in what they add, so a name that fits several is refused."""
         if value == "add":
-            raise ValueError(f"is 'add', which {_ADD}")
+            raise ValueError(f"is 'add', which does not say to which nodes; write {_TO_ADD}")
         return value
 
     @model_validator(mode="before")
