@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import chart
 from tests.support.chart_page import CHART
-from tests.support.operator_world import World
+from tests.support.operator_world import World, raw_job
 
 pytestmark = pytest.mark.needs("charts", "kstatus")
 
@@ -95,6 +95,17 @@ def test_what_waits_for_a_person(
     assert found == status
     assert said in message
     assert kstatus(world.job) == stalled
+
+
+def test_a_job_whose_inputs_are_late(tmp_path: Path) -> None:
+    given = raw_job()["spec"]["input"]
+    given["edges"][0]["ready"] = {"object": "_SUCCESS"}
+    world = World(input=given)
+    world.reconcile()
+    status, message = health(world.job, tmp_path)
+    assert (status, message.partition(":")[0]) == ("Progressing", "Waiting")
+    assert "the first look at the inputs is being taken" in message
+    assert kstatus(world.job) == "InProgress"
 
 
 def test_a_failed_job_says_why(tmp_path: Path) -> None:

@@ -19,6 +19,10 @@ local function progress(status)
       text = text .. " " .. now.done
     end
   end
+  local inputs = condition(status, "InputsReady")
+  if inputs.status == "False" then
+    text = text .. ": " .. inputs.message
+  end
   local ready = condition(status, "WorkersReady")
   if ready.status == "False" and ready.message ~= nil and ready.message ~= "" then
     text = text .. ": " .. ready.message
