@@ -277,10 +277,10 @@ def waits_for_inputs(job: Object) -> bool:
     """Whether a job has inputs that it waits for, and that are not known to be ready."""
     if ((job.get("status") or {}).get("inputs") or {}).get("readyTime"):
         return False
-    given = job["spec"].get("input") or {}
-    nodes = given.get("nodes") or []
+    spec = job["spec"].get("input") or {}
+    nodes = spec.get("nodes") or []
     parts = (node.get(part) for node in nodes for part in ("table", "features"))
-    inputs = [*(given.get("edges") or []), *filter(None, parts)]
+    inputs = [*(spec.get("edges") or []), *filter(None, parts)]
     return any(item.get("ready") is not None for item in inputs)
 
 

@@ -85,8 +85,8 @@ class ScheduleFacts:
 
     def job(self) -> Object | None:
         """The EmbeddingJob of the last firing."""
-        found = (j for j in self.jobs if _annotation(j, naming.SCHEDULED_TIME) == self.last)
-        return next(found, None) if self.last else None
+        own = (j for j in self.jobs if _annotation(j, naming.SCHEDULED_TIME) == self.last)
+        return next(own, None) if self.last else None
 
 
 def next_status(facts: ScheduleFacts, old: Object, now: datetime, why: Why) -> dict[str, Any]:
@@ -135,8 +135,8 @@ def _since(facts: ScheduleFacts, old: Object, now: datetime) -> str:
 
 def _firings(spec: Object, after: datetime) -> Iterator[datetime]:
     """The times of a schedule after a time; none where it is not understood."""
-    given = str(spec["schedule"])
-    text = _MACROS.get(given, given).replace("?", "*")
+    written = str(spec["schedule"])
+    text = _MACROS.get(written, written).replace("?", "*")
     try:
         zone = ZoneInfo(spec.get("timeZone") or "UTC")
         yield from CronSim(text, after.astimezone(zone))
@@ -145,8 +145,8 @@ def _firings(spec: Object, after: datetime) -> Iterator[datetime]:
 
 
 def _next_firing(spec: Object, now: datetime) -> str | None:
-    found = next(_firings(spec, now), None)
-    return None if found is None else timestamp(found.astimezone(UTC))
+    firing = next(_firings(spec, now), None)
+    return None if firing is None else timestamp(firing.astimezone(UTC))
 
 
 def _count_missed(facts: ScheduleFacts, since: str, now: datetime) -> int:
@@ -202,11 +202,11 @@ def _missed_text(missed: int) -> str:
 
 def _as_before(old: Object) -> Verdict:
     """What was known before; of a firing that is under way, and of one whose Job is deleted."""
-    found = condition({"status": old}, "Submitted")
-    if not found:
+    before = condition({"status": old}, "Submitted")
+    if not before:
         return None, "Unknown", "the last firing's Job is gone, or just begins"
-    value = {"True": True, "False": False}.get(found["status"])
-    return value, found["reason"], found["message"]
+    value = {"True": True, "False": False}.get(before["status"])
+    return value, before["reason"], before["message"]
 
 
 def _count_failed(facts: ScheduleFacts, old: Object, submitted: Verdict) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _ready(verdicts: dict[str, Verdict | None]) -> Verdict:
 def _conditions(
     verdicts: dict[str, Verdict | None], old: Object, now: datetime
 ) -> list[dict[str, str]]:
-    found = []
+    conditions = []
     for kind, verdict in verdicts.items():
         if verdict is None:
             continue
@@ -251,7 +251,7 @@ def _conditions(
         before = condition({"status": old}, kind)
         status = "Unknown" if value is None else str(value)
         same = before.get("status") == status
-        found.append(
+        conditions.append(
             {
                 "type": kind,
                 "status": status,
@@ -260,4 +260,4 @@ def _conditions(
                 "lastTransitionTime": before["lastTransitionTime"] if same else timestamp(now),
             }
         )
-    return found
+    return conditions

@@ -2,7 +2,7 @@
 
 They are listed every few seconds, not watched: a schedule changes at its firings, and rights to
 list are all that this needs. Where the operator lacks them, or the cluster the definition,
-schedules are not shown, one warning says so, and jobs are looked after as ever.
+schedules are not shown, one warning is logged, and jobs are looked after as ever.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ class Schedules:
 
     def look(self, now: datetime) -> None:
         """Read the schedules, and write what has changed of their statuses."""
-        found: dict[Name, Object] = {}
+        statuses: dict[Name, Object] = {}
         jobs = list(self.jobs())
         for namespace in self.settings.namespaces or ("",):
             cron_jobs = self._list("CronJob", namespace) or []
             ours = [item for item in cron_jobs if self._is_ours(item)]
             if ours:
-                found |= self._look_at(ours, namespace, jobs, now)
-        self.statuses = found
+                statuses |= self._look_at(ours, namespace, jobs, now)
+        self.statuses = statuses
 
     def _is_ours(self, cron_job: Object) -> bool:
         """Whether jobs of a schedule have this operator's class."""
-        given = (cron_job["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION, "")
-        return bool(given == self.settings.operator_class)
+        annotations = cron_job["metadata"].get("annotations") or {}
+        return bool(annotations.get(CLASS_ANNOTATION, "") == self.settings.operator_class)
 
     def _look_at(
         self, cron_jobs: list[Object], namespace: str, jobs: list[Object], now: datetime
@@ -72,19 +72,19 @@ class Schedules:
         batch = self._list("Job", namespace) or []
         shown = self._list(KIND, namespace)
         known = {name_of(item): item for item in shown or []}
-        found = {}
+        statuses = {}
         for cron_job in cron_jobs:
             name = name_of(cron_job)
             near = [job for job in jobs if job["metadata"]["namespace"] == name[0]]
             near_batch = [job for job in batch if job["metadata"]["namespace"] == name[0]]
             facts = ScheduleFacts.of(cron_job, near_batch, near)
             old = (known.get(name) or {}).get("status") or self.statuses.get(name) or {}
-            status = found[name] = next_status(facts, old, now, self._why)
+            status = statuses[name] = next_status(facts, old, now, self._why)
             if status != old:
                 self._tell(cron_job, old, status, now)
                 if shown is not None:
                     self._show(cron_job, known.get(name), status)
-        return found
+        return statuses
 
     def _list(self, kind: str, namespace: str) -> list[Object] | None:
         """All of a kind that have to do with schedules; None where they cannot be had."""
@@ -104,12 +104,12 @@ class Schedules:
 
     def _tell(self, cron_job: Object, old: Object, status: Object, now: datetime) -> None:
         """An Event about the CronJob when a firing made no job."""
-        found = condition({"status": status}, "Submitted")
+        submitted = condition({"status": status}, "Submitted")
         before = condition({"status": old}, "Submitted")
         again = before.get("status") == "False" and old.get("judgedTime") == status["judgedTime"]
-        if found["status"] != "False" or again or not self.may_write():
+        if submitted["status"] != "False" or again or not self.may_write():
             return
-        event = PendingEvent("Warning", found["reason"], found["message"])
+        event = PendingEvent("Warning", submitted["reason"], submitted["message"])
         log.info("%s/%s: %s: %s", *name_of(cron_job), event.reason, event.message)
         try:
             self.api.create_event(event_object(cron_job, event, now))

@@ -1,6 +1,6 @@
 """EmbeddingSchedule: what a schedule did and does, which the operator writes beside its CronJob.
 
-It has no spec: the CronJob stays what fires, and what one edits. It is a kind of its own since a
+It has no spec: the CronJob stays what fires, and what one edits. It is a separate kind since a
 CronJob's status belongs to its controller, and has neither conditions nor columns to add.
 """
 
