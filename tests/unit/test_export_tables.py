@@ -22,6 +22,11 @@ from tests.support.exact import relative_error
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg
 
+# First, as it keeps what PyG warns of while it is imported to itself.
+assert pyg
+
+from torch_geometric.utils import degree  # noqa: E402
+
 ROWS, WIDTH, OUT = 31, 6, 3
 TYPES = GraphTypes({"user": 5, "item": 0}, ("user:buys:item", "item:bought_by:user"))
 
@@ -128,12 +133,98 @@ class Renormalised(One):
         self.emb = nn.Embedding(ROWS, WIDTH, max_norm=1.0)
 
 
+class Joined(One):
+    """Features and the table side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GCNConv(2 * WIDTH, OUT)
+
+    def forward(self, x, edge_index):
+        return self.conv(torch.cat([x, self.emb.weight], 1), edge_index)
+
+
+class Summed(One):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x, edge_index):
+        return self.conv(self.lin(x) + self.emb.weight, edge_index)
+
+
+class Two(One):
+    """Each by a convolution of its own."""
+
+    def forward(self, x, edge_index):
+        return self.conv(self.emb.weight, edge_index) + self.conv(x, edge_index)
+
+
+class Unread(One):
+    """The table is for something else than forward."""
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+
+class Tied(One):
+    """Another module has the same table, of which only one name is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoder = nn.Linear(WIDTH, ROWS, bias=False)
+        self.decoder.weight = self.emb.weight
+
+    def forward(self, edge_index):
+        return self.conv(self.emb.weight, edge_index) + self.decoder.weight.sum(0)[:OUT]
+
+
+class Listed(One):
+    """The table is read as one of all parameters."""
+
+    def forward(self, edge_index):
+        return self.conv(self.emb.weight, edge_index) + sum(p.sum() for p in self.parameters())
+
+
+class Ignored(One):
+    """Only the number of rows is read."""
+
+    def forward(self, edge_index):
+        return degree(edge_index[1], len(self.emb.weight)).view(-1, 1)
+
+
+BESIDE = r"test_export_tables\.py:\d+: the module reads features here, and the table emb\.weight is"
+
+
+def test_a_table_of_a_type_with_features_is_refused() -> None:
+    types = GraphTypes({"user": 5, "item": WIDTH}, TYPES.relations)
+    told = "node type 'item', which has 6 columns of features in --graph.*takes the place"
+    with pytest.raises(ModelError, match=told):
+        export_module(Hetero(), graph=types, tables={"item": "tables.item"})
+    with pytest.raises(ModelError, match="node type 'shop', which the graph does not have"):
+        export_module(Hetero(), graph=TYPES, tables={"shop": "tables.item"})
+
+
+def test_a_type_without_features_and_without_a_table() -> None:
+    """A graph of one type that has no columns is no crash."""
+    types = GraphTypes({"user": 0}, ("user:follows:user",))
+    with pytest.raises(ModelError, match=r"forward takes x, but the graph has no x.*--table"):
+        export_module(Summed(), graph=types)
+
+
 @pytest.mark.parametrize(
     ("make", "tables", "says"),
     [
         (Picked, {"": "emb"}, r"emb\.weight is read at other places than torch\.arange"),
         (Weight, {"": "table"}, r"has no table 'table'.*it has emb\.weight"),
-        (Weight, {"item": "emb"}, "of node type 'item'; is not among them"),
+        (Weight, {"item": "emb"}, "node type 'item', but a graph of one node type names none"),
+        (Joined, {"": "emb"}, BESIDE),
+        (Summed, {"": "emb"}, BESIDE),
+        (Two, {"": "emb"}, BESIDE),
+        (Unread, {"": "emb"}, BESIDE),
+        (Tied, {"": "emb"}, "__getitem__ of a statistic over all nodes"),
+        (Listed, {"": "emb"}, "sum over all nodes needs the whole graph"),
+        (Ignored, {"": "emb"}, r"Ignored\.forward does not use the table emb\.weight"),
         (Renormalised, {"": "emb"}, "max_norm"),
     ],
 )

@@ -85,6 +85,8 @@ def roles_of(
             known = None
         if known is not None and known not in found.values():
             found[name] = known
+        elif known is not None and (required or name in given):
+            raise ModelError(_taken(kind, name, known, found))
         elif required:
             raise ModelError(
                 f"{kind}.forward needs {name}, and its name does not tell what that is; say it"
@@ -101,6 +103,21 @@ def roles_of(
             " FILE.py:NAME.METHOD"
         )
     return found
+
+
+def _taken(kind: str, name: str, role: str, taken: Mapping[str, str]) -> str:
+    """The message for a role that another argument has."""
+    other = next(one for one, has in taken.items() if has == role)
+    return (
+        f"{kind}.forward takes {other} and {name}, and both are the job's {role}; a job has one such"
+        " tensor: take the columns of both in one argument and cut them apart in forward"
+        " (x[:, :16]), say with --inputs if one of them is something else, or give it a default"
+    )
+
+
+def left_out(module: nn.Module, roles: Mapping[str, str]) -> tuple[str, ...]:
+    """Arguments of ``forward`` that are not passed, so that their defaults hold."""
+    return tuple(name for name in arguments_of(module) if name not in roles)
 
 
 def _numbers(names: Iterable[str]) -> bool:

@@ -27,7 +27,7 @@ from embertide.tracing.proof import Proof, prove
 from embertide.tracing.relations import in_order
 from embertide.tracing.row_wise import emit
 from embertide.tracing.run import Subject, quiet
-from embertide.tracing.tables import find_tables, with_widths
+from embertide.tracing.tables import check_read, find_tables, with_widths
 
 NODES, SEED = 31, 1
 """Of the graph that is traced."""
@@ -102,6 +102,7 @@ def export_module(
             return _lower(subject, random)
 
         lowered = lower(random_graph(types, NODES, SEED))
+        check_read(module, names, lowered.program.inputs)
         kind = type(module).__name__
         files = folder_files(lowered.program, lowered.layers, kind, subject.library, rows)
         exported = parse_folder(files.program, files.weights, "the program", exact=True)

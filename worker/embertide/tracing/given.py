@@ -47,8 +47,11 @@ def by_type(values: OfTypes, types: GraphTypes) -> dict[str, Any]:
 
 
 def of_one_type(values: OfTypes, merged: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Plain tensors: those of the only type and relation, or the edges of all relations."""
-    found = {role: next(iter(of_role.values())) for role, of_role in values.items()}
+    """Plain tensors: those of the only type and relation, or the edges of all relations.
+
+    A role of which the graph has nothing, such as features, is left out.
+    """
+    found = {role: next(iter(of_role.values())) for role, of_role in values.items() if of_role}
     return found | dict(merged)
 
 
@@ -56,7 +59,7 @@ def data_of(values: Mapping[str, Any], types: GraphTypes) -> Any:
     """PyG's ``Data`` or ``HeteroData`` of tensors, or of dicts by type."""
     from torch_geometric.data import Data, HeteroData
 
-    if not isinstance(values["x"], Given):
+    if not isinstance(values.get("x"), Given):
         return Data(**{_PYG.get(role, role): value for role, value in values.items()})
     data = HeteroData()
     for name in types.nodes:

@@ -101,6 +101,14 @@ class RandomGraph:
         source, destination = self.types.ends(relation)
         return self.counts[destination], self.counts[source]
 
+    def numbers(self, node_type: str) -> Tensor:
+        """[N] the number of each node of a type."""
+        return torch.arange(self.counts[node_type])
+
+    def passed(self, tables: Mapping[str, str]) -> dict[str, Tensor]:
+        """Node type -> features, or the nodes' numbers where a table takes the features' place."""
+        return self.x | {name: self.numbers(name) for name in tables}
+
     @property
     def edge_count(self) -> int:
         """Of all relations."""

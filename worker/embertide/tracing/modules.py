@@ -181,6 +181,8 @@ class _Call:
                 "is given no features: its node type is not among the graph's, has no features, or"
                 f" nothing was computed for it; the graph has {self.recording.types}"
             )
+        if isinstance(x, Traced) and x.tape.beside is not None:
+            x.tape.beside.check(x.node)
         if not isinstance(x, Traced):
             raise self._refuse(
                 "is given features that do not come from the graph's (an embedding table?);"

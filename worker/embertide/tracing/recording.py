@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -10,6 +11,7 @@ from embertide.tracing.edge_ends import EdgeEnds
 from embertide.tracing.graphs import GraphTypes, RandomGraph
 from embertide.tracing.messages import Edges
 from embertide.tracing.scopes import Scopes
+from embertide.tracing.tables import Beside
 from embertide.tracing.tape import Tape
 from embertide.tracing.traced import Traced
 from embertide.tracing.views import View
@@ -20,21 +22,28 @@ class Recording:
 
     Attributes:
         edges: relation -> takes tensors to its edges and back; also by the names of changed ones.
-        x: node type -> its features.
+        x: node type -> its features, or the rows of its table.
+        features: node type -> what ``forward`` is passed for its nodes: features, or the nodes'
+            own numbers where a table takes the features' place.
         edge_index, index, origin: relation -> its edges, their destinations and their sources.
         edge_weight: relation -> weights of its edges.
         edge_features: relation -> features of its edges, of those that have some.
     """
 
-    def __init__(self, graph: RandomGraph, scopes: Scopes) -> None:
+    def __init__(
+        self, graph: RandomGraph, scopes: Scopes, tables: Mapping[str, str] | None = None
+    ) -> None:
         self.graph, self.scopes = graph, scopes
         self.edges: dict[str, Edges] = {}
         self.edge_index: dict[str, Traced] = {}
         self.index: dict[str, Traced] = {}
         self.origin: dict[str, Traced] = {}
         ends = EdgeEnds(self.edges, self.origin, self.index, scopes.current)
-        self.tape = Tape(scopes.names, graph.counts, ends)
+        self.tape = Tape(scopes.names, graph.counts, ends, beside=Beside(tables or {}))
         self.x = {name: self.tape.input("x", x, name) for name, x in graph.x.items()}
+        self.features = self.x | {
+            name: self.tape.input("numbers", graph.numbers(name), name) for name in tables or {}
+        }
         for relation in graph.edges:
             self._add(View(relation))
         self.edge_weight = self._of_edges("edge_weight", "weight")

@@ -10,11 +10,19 @@ from embertide.tracing.traced import Node
 ALL = "*"
 """In place of a relation: the edges of all of them, one after another."""
 
+OF_NODES = ("x", "numbers", "node_type")
+"""Roles of inputs that have a row for each node."""
+
 SHAPING = (
     *("view", "reshape", "flatten", "unsqueeze", "squeeze", "expand_as"),
     *("to", "float", "double", "type_as", "contiguous", "clone", "detach"),
 )
 """Operations that change a tensor's shape or type alone."""
+
+
+def is_numbers(node: Node) -> bool:
+    """Whether it is the nodes' own numbers, which ``forward`` gets in place of features."""
+    return _input(node, "numbers") is not None
 
 
 def is_weight(node: Node) -> bool:

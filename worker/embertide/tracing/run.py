@@ -77,7 +77,7 @@ class Subject:
         """
         edges = graph.edges
         values: dict[str, dict[str, Tensor]] = {
-            "x": self._passed(graph.x),
+            "x": self._passed(graph.passed(self.tables)),
             "edge_index": {name: one.edge_index for name, one in edges.items()},
             "edge_weight": {name: one.weight for name, one in edges.items()},
         }
@@ -93,7 +93,7 @@ class Subject:
         if not weighted:
             values.pop("edge_weight")
             merged.pop("edge_weight", None)
-        real = real_graph(graph, self.fields, numbered=self.numbered) if self._takes_dgl else None
+        real = self._real(graph) if self._takes_dgl else None
         with filled(self.module, self.tables, graph.x):
             out = self._call(graph.types, values, merged, real)
         if self.numbered and len(graph.counts) > 1 and isinstance(out, Tensor):
@@ -112,9 +112,9 @@ class Subject:
         return self._record(graph) if _NORM in self.fields and not normed else found
 
     def _record(self, graph: RandomGraph) -> dict[str, Node]:
-        recording = Recording(graph, Scopes(self.module, graph.types.typed))
+        recording = Recording(graph, Scopes(self.module, graph.types.typed), self.tables)
         values: dict[str, Any] = {
-            "x": self._passed(recording.x),
+            "x": self._passed(recording.features),
             "edge_index": recording.edge_index,
             "edge_weight": recording.edge_weight,
             "adjacency": {
@@ -134,6 +134,7 @@ class Subject:
             out = self._call(graph.types, values, merged, stands_for)
         if stands_for is not None:
             self.fields.update(stands_for.fields)
+            self._check_fields()
         if isinstance(out, Traced) and out.node.of == ALL and not out.node.edges:
             return separated(recording, out.node)
         return self._outputs(graph, out)
@@ -143,9 +144,33 @@ class Subject:
     ) -> RecordingGraph | TogetherGraph:
         """What ``forward`` is given as DGL's graph."""
         if self.numbered:
-            given = {"x": next(iter(recording.x.values()), None)} | merged
+            given = {"x": next(iter(recording.features.values()), None)} | merged
             return TogetherGraph(recording, given, normed=_NORM in self.fields)
-        return RecordingGraph(real_graph(recording.graph, {}), recording)
+        return RecordingGraph(real_graph(recording.graph, {}, {}), recording)
+
+    def _real(self, graph: RandomGraph) -> Any:
+        """A graph of DGL's with the job's own tensors."""
+        x = graph.passed(self.tables)
+        return real_graph(graph, self.fields, x, numbered=self.numbered)
+
+    def _check_fields(self) -> None:
+        """Refuse to read one tensor of the job's as an argument and from DGL's graph.
+
+        Raises:
+            ModelError: it is read both ways, perhaps as two different tensors.
+        """
+        for (kind, of), name in self.fields.items():
+            role = "x" if kind == "ndata" else kind
+            argument = next((one for one, has in self.roles.items() if has == role), None)
+            if argument is not None:
+                frame = "ndata" if kind == "ndata" else "edata"
+                raise refuse(
+                    "",
+                    f"{type(self.module).__name__}.forward takes {argument} and reads"
+                    f" g.{frame}[{name!r}]{f' of {of}' if of else ''}, and both are the job's"
+                    f" {role}; a job has one such tensor: read it one way, or take the columns of"
+                    " both in one tensor and cut them apart in forward (x[:, :16])",
+                )
 
     def _passed(self, x: Mapping[str, Tensor]) -> dict[str, Any]:
         """The features that ``forward`` is given: by type, without those of tables."""
@@ -209,6 +234,13 @@ class Subject:
                 given[name] = data_of(values, types)
             elif role in ("graph", "blocks"):
                 given[name] = graph if role == "graph" else _Blocks(graph)
+            elif role not in values:
+                raise refuse(
+                    "",
+                    f"{type(self.module).__name__}.forward takes {name}, but the graph has no"
+                    f" {role}: {types}; give its columns in --graph, or name the table that takes"
+                    " the features' place by --table",
+                )
             else:
                 given[name] = values[role]
         try:

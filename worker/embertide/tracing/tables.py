@@ -6,9 +6,9 @@ the program reads them as an input, and the table itself becomes a file of the m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,11 +16,19 @@ from torch import Tensor, nn
 
 from embertide.errors import ModelError
 from embertide.tracing.graphs import GraphTypes
+from embertide.tracing.roles import SHAPING, is_numbers
 from embertide.tracing.source import here, refuse
-from embertide.tracing.traced import Traced, plain
+from embertide.tracing.traced import Node, Traced, plain, traced_in
 
 Tables = Mapping[str, nn.Parameter]
 """Node type -> [N, D]; the type is "" where the graph has one."""
+
+INSTEAD = (
+    "A table takes the place of features, and a job's nodes have one or the other. Let forward read"
+    " the table alone; or export without --table, with the table's rows as further columns of the"
+    " job's features, which forward then reads from there"
+)
+"""What to do where both are read."""
 
 
 def find_tables(module: nn.Module, names: Mapping[str, str]) -> dict[str, str]:
@@ -59,10 +67,84 @@ def with_widths(types: GraphTypes, tables: Tables) -> GraphTypes:
     """
     for node_type in tables:
         width = types.nodes.get(node_type)
-        if width is None or width:
-            has = "is not among them" if width is None else "has features, and no table beside them"
-            raise ModelError(f"a table is given of node type {node_type!r}; {has}: {types}")
+        if width is None and not types.typed:
+            raise ModelError(
+                f"a table is named for node type {node_type!r}, but a graph of one node type names"
+                " none: give the table's name alone, --table NAME or tables=NAME"
+            )
+        if width is None:
+            raise ModelError(
+                f"a table is named for node type {node_type!r}, which the graph does not have:"
+                f" {types}"
+            )
+        if width:
+            raise ModelError(
+                f"a table is named for node type {node_type!r}, which has {width} columns of"
+                f" features in --graph. {INSTEAD}"
+            )
     return replace(types, nodes=types.nodes | {name: one.shape[1] for name, one in tables.items()})
+
+
+def check_read(module: nn.Module, tables: Mapping[str, str], inputs: Container[str]) -> None:
+    """Refuse a table that ``forward`` does not read.
+
+    Args:
+        inputs: the node types of which the program reads something.
+
+    Raises:
+        ModelError: it does not read one.
+    """
+    for node_type, name in tables.items():
+        if node_type not in inputs:
+            raise ModelError(
+                f"{type(module).__name__}.forward does not use the table {name}, or its result does"
+                " not depend on it; name the table that it reads, or leave --table out"
+            )
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Sees to it that nothing is read beside a table: ``forward`` gets the nodes' numbers there.
+
+    Attributes:
+        names: node type -> the table's name.
+    """
+
+    names: Mapping[str, str]
+
+    def shaped(
+        self, op: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Node | None:
+        """The numbers in another shape; None of other tensors.
+
+        Raises:
+            ModelError: something else is done with numbers, as if they were features.
+        """
+        numbers = [one for one in traced_in((args, tuple(kwargs.values()))) if self._are(one.node)]
+        if not numbers:
+            return None
+        if op not in (*SHAPING, "long", "int") or numbers[0] is not args[0]:
+            self.check(numbers[0].node)
+        node = numbers[0].node
+        return replace(node, value=func(*plain(args), **plain(dict(kwargs))).long())
+
+    def check(self, *read: Node) -> None:
+        """Refuse to read numbers as features.
+
+        Raises:
+            ModelError: one of the nodes is such numbers.
+        """
+        for node in read:
+            if self._are(node):
+                of = f" of {node.of!r}" if node.of else ""
+                raise refuse(
+                    here(),
+                    f"the module reads features{of} here, and the table {self.names[node.of]} is"
+                    f" named for the same nodes. {INSTEAD}",
+                )
+
+    def _are(self, node: Node) -> bool:
+        return bool(self.names) and is_numbers(node)
 
 
 @contextmanager
@@ -75,18 +157,26 @@ def filled(module: nn.Module, tables: Mapping[str, str], x: Mapping[str, Tensor]
     undo = []
     try:
         for node_type, name in tables.items():
-            path, _, short = name.rpartition(".")
-            owner: Any = module.get_submodule(path)
-            undo.append((owner, short, owner._parameters.pop(short)))
-            owner.__dict__[short] = x[node_type]
-            if isinstance(owner, nn.Embedding):
-                owner.__dict__["forward"] = _Lookup(name, owner.num_embeddings, x[node_type])
+            for owner, short in _owners(module, module.get_parameter(name)):
+                undo.append((owner, short, owner._parameters[short]))
+                owner._parameters[short] = x[node_type]
+                if isinstance(owner, nn.Embedding):
+                    owner.__dict__["forward"] = _Lookup(name, owner.num_embeddings, x[node_type])
         yield
     finally:
         for owner, short, param in undo:
-            del owner.__dict__[short]
             owner.__dict__.pop("forward", None)
             owner._parameters[short] = param
+
+
+def _owners(module: nn.Module, table: nn.Parameter) -> list[tuple[Any, str]]:
+    """The modules that have a parameter, some by tied weights, each with its name there."""
+    return [
+        (one, short)
+        for one in module.modules()
+        for short, param in one._parameters.items()
+        if param is table
+    ]
 
 
 class _Lookup:
@@ -96,17 +186,16 @@ class _Lookup:
         self.name, self.rows, self.x = name, rows, x
 
     def __call__(self, index: Tensor) -> Tensor:
-        """The features, for the numbers of all nodes or for the job's own input."""
+        """All rows, for the numbers of all nodes: as ``forward`` got them, or ``arange``."""
+        counts = self.rows, len(plain(self.x))
         if isinstance(index, Traced):
-            whole = isinstance(self.x, Traced) and index.node is self.x.node
+            whole = is_numbers(index.node)
         else:
-            whole = index is self.x or any(
-                torch.equal(index, torch.arange(count)) for count in (self.rows, len(plain(self.x)))
-            )
+            whole = any(torch.equal(index.flatten(), torch.arange(count)) for count in counts)
         if not whole:
             raise refuse(
                 here(),
                 f"{self.name} is read at other places than torch.arange of all nodes; a node's row"
                 " is the one of its own number, so read all rows in order",
             )
-        return self.x
+        return self.x if index.dim() == 1 else self.x.unsqueeze(1)

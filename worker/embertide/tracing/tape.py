@@ -23,7 +23,9 @@ from embertide.tracing.over_nodes import (
     over_nodes,
     statistic_of,
 )
+from embertide.tracing.roles import OF_NODES
 from embertide.tracing.source import here, refuse
+from embertide.tracing.tables import Beside
 from embertide.tracing.traced import Node, Traced, as_nodes, name_of, plain, traced_in
 
 _TO_EDGES, _TO_NODES = ("source", "target"), ("aggregate", "attend", "conv", "degree", "merge")
@@ -48,11 +50,13 @@ class Tape:
         within: names of the calls of modules that are under way.
         counts: node type -> N.
         ends: does what a module does with an ``edge_index`` and its rows.
+        beside: refuses what is read beside a table.
     """
 
     within: Callable[[], tuple[str, ...]] = tuple
     counts: Mapping[str, int] = field(default_factory=dict)
     ends: EndsOfEdges | None = None
+    beside: Beside | None = None
     nodes: list[Node] = field(default_factory=list)
 
     def input(self, role: str, value: Tensor, of: str = "") -> Traced:
@@ -81,8 +85,10 @@ class Tape:
             ModelError: the arguments have rows of several node types, or of several relations.
         """
         node = Node(op, as_nodes(args), as_nodes(kwargs), value, here())
+        if self.beside is not None:
+            self.beside.check(*node.sources())
         node.number, node.within = len(self.nodes), self.within()
-        node.edges = op in _TO_EDGES or (op == "input" and args[0] not in ("x", "node_type"))
+        node.edges = op in _TO_EDGES or (op == "input" and args[0] not in OF_NODES)
         node.edges |= op not in _TO_NODES and any(one.edges for one in node.sources())
         node.of = _common(node) if of is None else of
         sources = node.sources()
@@ -106,6 +112,10 @@ class Tape:
             return func(*plain(args), **plain(kwargs))
         if name == "detach_":
             return args[0]
+        if self.beside is not None:
+            shaped = self.beside.shaped(name, func, args, kwargs)
+            if shaped is not None:
+                return self.wrap(shaped)
         kwargs = {key: value for key, value in kwargs.items() if key != "_stacklevel"}
         if kwargs.get("out") is not None:
             raise refuse(here(), f"{name}(out=...) writes into a tensor; use what it returns")

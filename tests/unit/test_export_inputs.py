@@ -1,0 +1,114 @@
+"""Each tensor that a module reads is one of the job's own: no two of them become one in silence."""
+
+from __future__ import annotations
+
+import pytest
+from torch import nn
+
+from embertide.errors import ModelError
+from embertide.models.dgl_interop import load_dgl, why_no_dgl
+from embertide.tracing.export import export_module
+from embertide.tracing.graphs import GraphTypes
+from tests.support.models import shake
+from tests.support.pyg import pyg
+
+needs_dgl = pytest.mark.skipif(why_no_dgl() != "", reason=f"DGL's modules: {why_no_dgl()}")
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(5, 3)
+
+
+class Positions(Base):
+    """Features and a positional encoding, as two arguments."""
+
+    def forward(self, x, edge_index, pe):
+        return self.conv(x + pe, edge_index)
+
+
+class Optional(Base):
+    def forward(self, x, edge_index, pe=None):
+        return self.conv(x if pe is None else x + pe, edge_index)
+
+
+@pytest.mark.parametrize("make", [Positions, Optional])
+def test_two_arguments_with_one_role(make: type[nn.Module]) -> None:
+    told = r"forward takes x and pe, and both are the job's x; a job has one such tensor"
+    with pytest.raises(ModelError, match=told):
+        export_module(make(), inputs={"pe": "x"})
+
+
+def test_an_argument_of_no_known_role() -> None:
+    with pytest.raises(ModelError, match=r"needs pe, and its name does not tell what that is"):
+        export_module(Positions())
+
+
+# ---- the same in a graph of DGL's
+
+
+class Frames(nn.Module):
+    """A convolution of DGL's, and a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = load_dgl().nn.pytorch.SAGEConv(5, 3, "mean")
+        self.table = nn.Embedding(50, 5)
+
+
+class FeaturesTwice(Frames):
+    def forward(self, g, h):
+        return self.conv(g, h + g.ndata["pe"])
+
+
+class WeightsTwice(Frames):
+    def forward(self, g, h, edge_weight):
+        fn = load_dgl().function
+        with g.local_scope():
+            g.ndata["h"], g.edata["e"] = h, edge_weight * g.edata["w"]
+            g.update_all(fn.u_mul_e("h", "e", "m"), fn.sum("m", "sum"))
+            return g.ndata["sum"]
+
+
+class TableAndFeatures(Frames):
+    def forward(self, g):
+        return self.conv(g, self.table.weight + g.ndata["feat"])
+
+
+class Numbers(Frames):
+    def forward(self, g):
+        return self.conv(g, self.table(g.ndata["id"]))
+
+
+@needs_dgl
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (FeaturesTwice, r"takes h and reads g\.ndata\['pe'\], and both are the job's x"),
+        (WeightsTwice, r"takes edge_weight and reads g\.edata\['w'\], and both are the job's"),
+    ],
+)
+def test_an_argument_and_a_frame_of_dgl(make: type[nn.Module], told: str) -> None:
+    with pytest.raises(ModelError, match=told):
+        export_module(make(), width=5)
+
+
+@needs_dgl
+def test_a_table_and_a_frame_of_dgl() -> None:
+    with pytest.raises(ModelError, match=r"py:\d+: the module reads features here, and the table"):
+        export_module(TableAndFeatures(), tables={"": "table"})
+    done = export_module(shake(Numbers()), tables={"": "table"})
+    assert done.proof.largest_error <= done.proof.tolerance
+
+
+@needs_dgl
+def test_a_graph_of_dgl_with_no_features_and_no_table() -> None:
+    types = GraphTypes({"user": 0}, ("user:follows:user",))
+    with pytest.raises(ModelError, match=r"py:\d+: conv \(SAGEConv\).*name a table by --table"):
+        export_module(WithoutTable(), graph=types)
+
+
+class WithoutTable(Frames):
+    def forward(self, g):
+        return self.conv(g, self.table.weight)
