@@ -23,8 +23,8 @@ from embertide.storage.opening import open_storage
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
-from embertide.tracing.proof import TOLERANCE, layer_graphs
-from embertide.tracing.run import quiet
+from embertide.tracing.agreement import TOLERANCE, layer_graphs
+from embertide.tracing.precision import quiet
 from tests.support import export_mistakes_edges as mistakes
 from tests.support import export_models_edges
 from tests.support.exact import relative_error

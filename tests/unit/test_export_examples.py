@@ -17,7 +17,7 @@ from embertide.steps import Aggregate
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.load import build
-from embertide.tracing.proof import TOLERANCE
+from embertide.tracing.agreement import TOLERANCE
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from embertide.errors import ModelError
 from embertide.tracing.export import export_module
 from embertide.tracing.graphs import GraphTypes
-from embertide.tracing.proof import TOLERANCE
+from embertide.tracing.agreement import TOLERANCE
 from tests.support.models import shake
 from tests.support.pyg import pyg
 

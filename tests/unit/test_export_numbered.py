@@ -14,8 +14,8 @@ from embertide.models.reference import run_typed_reference
 from embertide.tracing.export import Export, export_module
 from embertide.tracing.graph_types import named_types
 from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
-from embertide.tracing.proof import TOLERANCE, layer_graphs
-from embertide.tracing.run import quiet
+from embertide.tracing.agreement import TOLERANCE, layer_graphs
+from embertide.tracing.precision import quiet
 from tests.support.exact import relative_error
 from tests.support.export_models_numbered import DGL, GRAPH, IN, PYG, Entities, OnTogether
 from tests.support.models import Files, shake

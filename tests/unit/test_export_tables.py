@@ -17,7 +17,7 @@ from embertide.models.reference import run_typed_reference
 from embertide.models.tables import tables_of
 from embertide.tracing.export import export_module
 from embertide.tracing.graphs import GraphTypes, random_graph
-from embertide.tracing.proof import TOLERANCE, layer_graphs
+from embertide.tracing.agreement import TOLERANCE, layer_graphs
 from tests.support.exact import relative_error
 from tests.support.models import Files, shake
 from tests.support.pyg import pyg

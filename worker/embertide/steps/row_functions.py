@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -28,6 +29,9 @@ def _within(x: Tensor, dim: Any) -> int:
 
 
 def _reshape(x: Tensor, sizes: Sizes) -> Tensor:
+    # torch does not infer -1 of a tensor without rows, which a worker may have.
+    known = prod(size for size in sizes if size != -1)
+    sizes = [prod(x.shape[1:]) // known if size == -1 else size for size in sizes]
     return x.reshape(len(x), *sizes)
 
 

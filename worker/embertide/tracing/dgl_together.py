@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from embertide.tracing.counted import Count
 from embertide.tracing.dgl_frames import Field, Frame
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import ALL
@@ -50,7 +51,7 @@ class TogetherGraph:
 
     def num_nodes(self) -> int:
         """Of all types."""
-        return sum(self._recording.graph.counts.values())
+        return Count(sum(self._recording.graph.counts.values()))
 
     number_of_nodes = num_dst_nodes = num_src_nodes = num_nodes
 

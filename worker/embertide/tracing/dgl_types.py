@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from embertide.spec.relations import Relation
+from embertide.tracing.counted import Count
 from embertide.tracing.messages import Edges
 from embertide.tracing.recording import Recording
 from embertide.tracing.source import here, refuse
@@ -131,11 +132,11 @@ class GraphView:
 
     def _count(self, ntype: Any, known: list[str]) -> int:
         names = known if ntype is None else [self._node_type(ntype)]
-        return sum(self._recording.graph.counts[name] for name in names)
+        return Count(sum(self._recording.graph.counts[name] for name in names))
 
     def num_edges(self, etype: Any = None) -> int:
         """Of a relation; without one, of the only one."""
-        return len(self._along(etype).own.src)
+        return Count(len(self._along(etype).own.src))
 
     number_of_edges = num_edges
 

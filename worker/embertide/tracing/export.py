@@ -26,7 +26,8 @@ from embertide.tracing.prepare import edge_columns, find_width, prepare, reached
 from embertide.tracing.proof import Proof, prove
 from embertide.tracing.relations import in_order
 from embertide.tracing.row_wise import emit
-from embertide.tracing.run import Subject, quiet
+from embertide.tracing.run import Subject
+from embertide.tracing.precision import quiet
 from embertide.tracing.tables import check_read, find_tables, with_widths
 
 NODES, SEED = 31, 1
@@ -151,6 +152,7 @@ def export_file(
 
 def _lower(subject: Subject, graph: RandomGraph) -> Lowered:
     """Record the module on a graph and say it as a program."""
+    subject = subject.fresh()
     outputs = subject.record(graph)
     tensors = {name: tensor.detach() for name, tensor in subject.module.state_dict().items()}
     lowering = Lowering(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -80,13 +80,18 @@ class RandomEdges:
         """[2, E], as PyG has it."""
         return torch.stack([self.src, self.dst])
 
+    def single(self) -> RandomEdges:
+        """The same with weights and features in float32."""
+        features = None if self.features is None else self.features.float()
+        return replace(self, weight=self.weight.float(), features=features)
+
 
 @dataclass(frozen=True)
 class RandomGraph:
     """A small graph with what real ones have: hubs, loops, duplicates, nodes without edges.
 
     Attributes:
-        counts: node type -> N; no two are equal.
+        counts: node type -> N; no two are equal where a module is recorded.
         x: node type -> [N, D] features, float64, of those that have some.
         edges: relation -> its edges.
     """
@@ -108,6 +113,16 @@ class RandomGraph:
     def passed(self, tables: Mapping[str, str]) -> dict[str, Tensor]:
         """Node type -> features, or the nodes' numbers where a table takes the features' place."""
         return self.x | {name: self.numbers(name) for name in tables}
+
+    def single(self) -> RandomGraph:
+        """The same graph with all numbers in float32."""
+        x = {name: one.float() for name, one in self.x.items()}
+        return replace(self, x=x, edges={name: one.single() for name, one in self.edges.items()})
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of all numbers."""
+        return next(iter(self.edges.values())).weight.dtype
 
     @property
     def edge_count(self) -> int:
@@ -132,7 +147,7 @@ class RandomGraph:
             found.setdefault("edge_index", []).append(torch.stack(ends))
             found.setdefault("edge_weight", []).append(edges.weight)
             found.setdefault("edge_type", []).append(torch.full_like(edges.src, at))
-            share = 1.0 / torch.bincount(edges.dst).double()[edges.dst]
+            share = 1.0 / torch.bincount(edges.dst).to(edges.weight.dtype)[edges.dst]
             found.setdefault("norm", []).append(share.unsqueeze(1))
         kinds = [torch.full((count,), at) for at, count in enumerate(self.counts.values())]
         merged = {
@@ -145,19 +160,43 @@ class RandomGraph:
         return merged
 
 
-def random_graph(types: GraphTypes, nodes: int, seed: int) -> RandomGraph:
-    """A graph whose last nodes have no edges, and some others no in-edges.
+EndsOfEdges = tuple[Tensor, Tensor]
+"""[E] sources and [E] destinations."""
+EdgeMaker = Callable[[torch.Generator, int, int, bool], EndsOfEdges]
+"""Edges of nodes in numbers, of sources and destinations; only within a type some are loops."""
+
+
+def random_edges(g: torch.Generator, sources: int, destinations: int, within: bool) -> EndsOfEdges:
+    """Hubs, duplicates and loops; the last nodes have no edges, some others no in-edges."""
+    ends, others = sources - sources // 8, destinations - destinations // 4
+    src = torch.randint(0, ends, (4 * sources,), generator=g)
+    dst = torch.randint(0, others, (4 * sources,), generator=g)
+    plain = src != dst if within else torch.ones_like(src, dtype=torch.bool)
+    hub = torch.arange(1, min(sources, destinations) // 2)
+    loops = torch.arange(0, others, 3) if within else hub[:0]
+    src = torch.cat([src[plain], hub, torch.zeros_like(hub), src[plain][:9], loops])
+    dst = torch.cat([dst[plain], torch.zeros_like(hub), hub, dst[plain][:9], loops])
+    return src, dst
+
+
+def random_graph(
+    types: GraphTypes, nodes: int, seed: int, maker: EdgeMaker = random_edges, step: int = 3
+) -> RandomGraph:
+    """A graph with random features, edge weights and features of edges.
 
     Args:
-        nodes: of the first node type; each other has a few more than the one before.
+        nodes: of the first node type.
+        maker: makes the edges of each relation.
+        step: how many more nodes each other type has than the one before.
     """
     g = torch.Generator().manual_seed(seed)
-    counts = {name: nodes + 3 * at for at, name in enumerate(types.nodes)}
+    counts = {name: nodes + step * at for at, name in enumerate(types.nodes)}
     edges = {}
     for relation in types.relations:
         source, destination = types.ends(relation)
-        made = _edges(g, counts[source], counts[destination], source == destination)
-        if types.reached:
+        ends = maker(g, counts[source], counts[destination], source == destination)
+        made = RandomEdges(*ends, torch.rand(len(ends[0]), generator=g, dtype=torch.float64) + 0.25)
+        if types.reached and len(made.src):
             made = _reaching(made, counts[source], counts[destination])
         columns = types.edge_features.get(relation)
         if columns:
@@ -173,25 +212,11 @@ def random_graph(types: GraphTypes, nodes: int, seed: int) -> RandomGraph:
     return RandomGraph(types, counts, x, edges)
 
 
-def _edges(g: torch.Generator, sources: int, destinations: int, within: bool) -> RandomEdges:
-    """Edges of a relation; only those within one node type can be loops."""
-    ends, others = sources - sources // 8, destinations - destinations // 4
-    src = torch.randint(0, ends, (4 * sources,), generator=g)
-    dst = torch.randint(0, others, (4 * sources,), generator=g)
-    plain = src != dst if within else torch.ones_like(src, dtype=torch.bool)
-    hub = torch.arange(1, min(sources, destinations) // 2)
-    loops = torch.arange(0, others, 3) if within else hub[:0]
-    src = torch.cat([src[plain], hub, torch.zeros_like(hub), src[plain][:9], loops])
-    dst = torch.cat([dst[plain], torch.zeros_like(hub), hub, dst[plain][:9], loops])
-    weight = torch.rand(len(src), generator=g, dtype=torch.float64) + 0.25
-    return RandomEdges(src, dst, weight)
-
-
 def _reaching(edges: RandomEdges, sources: int, destinations: int) -> RandomEdges:
     """The same with an edge to every node that has none."""
     left = torch.ones(destinations, dtype=torch.bool)
     left[edges.dst] = False
     new = left.nonzero().flatten()
     src, dst = torch.cat([edges.src, (new + 1) % sources]), torch.cat([edges.dst, new])
-    weight = torch.cat([edges.weight, edges.weight[: len(new)]])
-    return RandomEdges(src, dst, weight)
+    places = torch.arange(len(new)) % len(edges.weight)
+    return RandomEdges(src, dst, torch.cat([edges.weight, edges.weight[places]]))

@@ -18,6 +18,7 @@ from torch import nn
 
 from embertide.models.convs.kinds import BETWEEN_TYPES
 from embertide.tracing.convs import Conv
+from embertide.tracing.counted import counted_lengths
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.dgl_together import TogetherGraph
 from embertide.tracing.graph_norms import NormCall, graph_norm_of
@@ -58,7 +59,7 @@ def recorded(module: nn.Module, recording: Recording) -> Iterator[None]:
                 patched.append((one, "forward"))
             elif is_message_passing(one):
                 patched += _hook(one, recording)
-        with standing_in(recording):
+        with standing_in(recording), counted_lengths():
             yield
     finally:
         for one, name in patched:

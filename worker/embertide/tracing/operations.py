@@ -10,6 +10,15 @@ SHAPES = (
 )
 """What may be asked of a tensor without looking at its numbers."""
 
+SIZES = ("shape", "size", "numel", "nelement", "__len__")
+"""Those that tell how many rows there are."""
+
+PICKS = (
+    *("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive"),
+    *("_unique", "_unique2", "unique_dim", "_return_output", "_return_inverse", "_return_counts"),
+)
+"""Operations whose result has as many rows as the numbers tell."""
+
 SHOWN = ("__repr__", "__format__", "__str__")
 """To print a tensor decides nothing."""
 

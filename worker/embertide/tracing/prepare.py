@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 
 from embertide.errors import ModelError
@@ -56,7 +57,8 @@ def prepare(
             vars(one)["_allow_zero_in_degree"] = True
     roles = roles_of(copied, inputs, tables=bool(tables), edge_features=edge_features)
     by_type, numbered = _is_by_type(copied, roles, graph, tables)
-    return Subject(copied, roles, by_type, numbered, tables)
+    doubled = any(one.dtype is torch.float64 for one in module.parameters())
+    return Subject(copied, roles, by_type, numbered, tables, doubled=doubled)
 
 
 _REVERSIBLE = {("torch_geometric", "GroupAddRev")}
@@ -174,7 +176,7 @@ def find_width(
     for width in dict.fromkeys([given] if given else _candidates(subject.module, init)):
         try:
             types = GraphTypes({"": width}, edge_features=edges)
-            subject.record(random_graph(types, _TRIED, seed=0))
+            subject.fresh().record(random_graph(types, _TRIED, seed=0))
         except ModelError as error:
             if error.__cause__ is None:
                 return width  # It is no matter of sizes.

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from embertide.errors import EmbertideError
 from embertide.models.folder import Library
 from embertide.tracing.adjacency import Adjacency, matrix
-from embertide.tracing.arguments import PLAIN_WEIGHTS, arguments_of
+from embertide.tracing.arguments import PLAIN_WEIGHTS, arguments_of, left_out
 from embertide.tracing.dgl_frames import Field
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.dgl_real import real_graph
 from embertide.tracing.dgl_together import TogetherGraph
 from embertide.tracing.given import by_type, data_of, of_one_type, told
-from embertide.tracing.graphs import GraphTypes, RandomGraph
+from embertide.tracing.graphs import RandomGraph
 from embertide.tracing.modules import recorded
+from embertide.tracing.precision import computing_in
 from embertide.tracing.recording import Recording
 from embertide.tracing.roles import ALL
 from embertide.tracing.scopes import Scopes
@@ -45,6 +43,7 @@ class Subject:
         numbered: whether those of all types are passed together, told apart by numbers.
         tables: node type -> the name of the parameter that is its embedding table.
         fields: what it calls the job's own tensors in a graph of DGL's, once it was recorded.
+        doubled: whether its parameters were float64 as it was trained.
     """
 
     module: nn.Module
@@ -53,6 +52,7 @@ class Subject:
     numbered: bool = False
     tables: Mapping[str, str] = field(default_factory=dict)
     fields: dict[Field, str] = field(default_factory=dict)
+    doubled: bool = False
 
     @property
     def library(self) -> Library:
@@ -68,6 +68,20 @@ class Subject:
         """Whether it also runs on a graph without edge weights."""
         name = next((one for one, role in self.roles.items() if role == "edge_weight"), None)
         return name is not None and not arguments_of(self.module)[name]
+
+    def fresh(self) -> Subject:
+        """The same on a copy that was never called; parameters are shared."""
+        shared = {id(one): one for one in self.module.parameters()}
+        return replace(self, module=copy.deepcopy(self.module, shared))
+
+    def single(self) -> Subject:
+        """The same on a copy in float32."""
+        return replace(self, module=copy.deepcopy(self.module).float())
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Arguments that are not passed, so that their defaults hold."""
+        return left_out(self.module, self.roles)
 
     def forward(self, graph: RandomGraph, weighted: bool) -> Any:
         """What it gives on a graph, untouched.
@@ -95,7 +109,7 @@ class Subject:
             merged.pop("edge_weight", None)
         real = self._real(graph) if self._takes_dgl else None
         with filled(self.module, self.tables, graph.x):
-            out = self._call(graph.types, values, merged, real)
+            out = self._call(graph, values, merged, real)
         if self.numbered and len(graph.counts) > 1 and isinstance(out, Tensor):
             return {name: out[span] for name, span in spans(graph).items()}
         return out
@@ -131,7 +145,7 @@ class Subject:
             }
         stands_for = self._stands_for(recording, merged) if self._takes_dgl else None
         with recorded(self.module, recording), filled(self.module, self.tables, recording.x):
-            out = self._call(graph.types, values, merged, stands_for)
+            out = self._call(graph, values, merged, stands_for)
         if stands_for is not None:
             self.fields.update(stands_for.fields)
             self._check_fields()
@@ -220,11 +234,12 @@ class Subject:
 
     def _call(
         self,
-        types: GraphTypes,
+        random: RandomGraph,
         of_types: Mapping[str, Mapping[str, Any]],
         merged: Mapping[str, Any],
         graph: Any,
     ) -> Any:
+        types, dtype = random.types, random.dtype
         values = by_type(of_types, types) if self.by_type else of_one_type(of_types, merged)
         given = {}
         for name, role in self.roles.items():
@@ -244,7 +259,7 @@ class Subject:
             else:
                 given[name] = values[role]
         try:
-            with _InDoubles():
+            with computing_in(dtype):
                 return self.module(**given)
         except EmbertideError:
             raise
@@ -293,35 +308,3 @@ class _Blocks(list[Any]):
 
     def __getitem__(self, _place: Any) -> Any:
         return super().__getitem__(0)
-
-
-class _InDoubles(TorchFunctionMode):
-    """What becomes float32 stays, or becomes, float64: ``x.float()`` is exact as all else is."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if func is Tensor.float:
-            func = Tensor.double
-        elif func in (Tensor.to, Tensor.type):
-            args = tuple(torch.float64 if one is torch.float32 else one for one in args)
-            kwargs = {
-                key: torch.float64 if one is torch.float32 else one
-                for key, one in (kwargs or {}).items()
-            }
-        return func(*args, **(kwargs or {}))
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """No gradients, float64, no warnings of the libraries, one thread for the few rows."""
-    before, threads = torch.get_default_dtype(), torch.get_num_threads()
-    torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
-    try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_default_dtype(before)
-        torch.set_num_threads(threads)

@@ -51,6 +51,11 @@ def refuse(where: str, what: str) -> ModelError:
     return ModelError(f"{where}: {what}" if where else what)
 
 
+def is_users(name: str) -> bool:
+    """Whether a file is the user's, and not a library's or made by one."""
+    return not (_is_ours(name) or _is_library(name) or _is_models(name))
+
+
 def _is_ours(name: str) -> bool:
     return name.startswith(_OURS)
 

@@ -15,15 +15,24 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from embertide.tracing.counted import counted
 from embertide.tracing.decomposed import DECOMPOSED, OF_NUMBERS, as_numbers
-from embertide.tracing.operations import DECIDES, IN_PLACE, SAME_WAY, SHAPES, SHOWN
+from embertide.tracing.operations import (
+    DECIDES,
+    IN_PLACE,
+    PICKS,
+    SAME_WAY,
+    SHAPES,
+    SHOWN,
+    SIZES,
+)
 from embertide.tracing.over_nodes import (
     ON_STATISTICS,
     is_shape_for_rows,
     over_nodes,
     statistic_of,
 )
-from embertide.tracing.roles import OF_NODES
+from embertide.tracing.roles import OF_NODES, edges_of
 from embertide.tracing.source import here, refuse
 from embertide.tracing.tables import Beside
 from embertide.tracing.traced import Node, Traced, as_nodes, name_of, plain, traced_in
@@ -93,6 +102,7 @@ class Tape:
         node.of = _common(node) if of is None else of
         sources = node.sources()
         node.whole = op == "over_nodes" or (bool(sources) and all(one.whole for one in sources))
+        node.picked = _picks(op, args) or any(one.picked for one in sources)
         self.nodes.append(node)
         return node
 
@@ -109,7 +119,7 @@ class Tape:
         if name == "type" and len(args) > 1:
             name = "to"
         if name in SHAPES or name in SHOWN:
-            return func(*plain(args), **plain(kwargs))
+            return self._asked(name, args, kwargs, func(*plain(args), **plain(kwargs)))
         if name == "detach_":
             return args[0]
         if self.beside is not None:
@@ -141,6 +151,21 @@ class Tape:
         if name in DECOMPOSED:
             return DECOMPOSED[name](*args, **kwargs)
         return self._results(name, args, kwargs, func(*plain(args), **plain(kwargs)))
+
+    def _asked(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Any:
+        """What is asked of a tensor's shape and type."""
+        node = args[0].node
+        if name in SIZES and node.picked:
+            raise refuse(
+                node.where,
+                f"{node.op} gives as many rows as its numbers tell, and their number is read"
+                + SAME_WAY,
+            )
+        if name not in SIZES:
+            return value
+        dim = (*args[1:], *kwargs.values(), None)[0]
+        place = 0 if edges_of(node) is None else 1
+        return counted(value, place, None if dim is None else dim % args[0].dim())
 
     def _over_nodes(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A statistic over all nodes, which stands for a row of each; None of other calls."""
@@ -197,6 +222,14 @@ class Tape:
             ]
             return _Named(value, parts) if hasattr(value, "values") else tuple(parts)
         raise refuse(here(), DECIDES.get(op, f"{op} reads the numbers in a tensor") + SAME_WAY)
+
+
+def _picks(op: str, args: tuple[Any, ...]) -> bool:
+    """Whether the numbers in a tensor tell how many rows there are."""
+    if op == "__getitem__":
+        keys = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(isinstance(one, Traced) and one.dtype is torch.bool for one in keys)
+    return op in PICKS or (op == "where" and len(args) == 1)
 
 
 def _fills(target: Any, key: Any, value: Any) -> bool:

@@ -24,6 +24,7 @@ class Node:
         of: the node type whose rows it has, or the relation; "" where a graph has one of each.
         within: names of the calls of modules that were under way.
         whole: whether every node has the same row, which is a statistic over all of them.
+        picked: whether how many rows it has depends on numbers in tensors.
     """
 
     op: str
@@ -36,6 +37,7 @@ class Node:
     of: str = ""
     within: tuple[str, ...] = ()
     whole: bool = False
+    picked: bool = False
 
     def sources(self) -> list[Node]:
         """The nodes that it reads."""
