@@ -38,7 +38,7 @@ AT_A_LINE = {
 
 ANYWHERE = {
     "Hidden": "the module gives something else when it is called again.*changes a tensor in place",
-    "Random": r"The first step that differs is 0\.affine .*export_mistakes\.py:\d+ \(mul\)",
+    "Random": r"Random\.forward draws random numbers in eval mode.*keep them as a buffer",
     "Pooled": "forward returns a tensor .*; it must return one tensor with a row for each node",
     "Several": "forward returns a tuple; it must return one tensor with a row for each node",
     "NoGraph": "forward has x; it must take the features and the graph",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from embertide.cli.options import EndpointOption, JsonOption, endpoint_settings, location
+
+if TYPE_CHECKING:
+    from embertide.tracing.proof import Proof
 
 
 def export(
@@ -130,11 +134,22 @@ def export(
     from embertide.cli.show import draw
 
     draw(Console(), done.summary, steps=False)
-    print(
-        f"Agrees with {done.exported.module} on a random graph: largest error"
-        f" {_told(done.proof.errors)} (up to {done.proof.tolerance:g} is agreement)"
-    )
+    for line in _proved(done.exported.module, done.proof):
+        print(line)
     print(out_uri)
+
+
+def _proved(module: str, proof: Proof) -> Iterator[str]:
+    """What was compared, and what was not."""
+    compared = len(proof.graphs) - len(proof.not_compared)
+    yield (
+        f"Agrees with {module} on {compared} random graphs: largest error {_told(proof.errors)}"
+        f" (up to {proof.tolerance:g} is agreement)"
+    )
+    for one in proof.not_compared:
+        yield f"Not compared on {one.name}, where forward fails: {one.problem}"
+    if proof.left_out:
+        yield f"Not passed to forward, so that their defaults hold: {', '.join(proof.left_out)}"
 
 
 def _told(errors: dict[str, float]) -> str:

@@ -140,4 +140,5 @@ class RowSums:
 def scaled(values: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
     """[n, H*F] values times [n, H] factors of their heads."""
     n, heads = factors.shape
-    return (values.reshape(n, heads, -1) * factors[:, :, None]).flatten(1)
+    # torch does not infer -1 where there are no rows.
+    return (values.reshape(n, heads, values.shape[1] // heads) * factors[:, :, None]).flatten(1)

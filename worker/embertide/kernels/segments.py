@@ -136,7 +136,8 @@ class Segments:
             case "softmax":
                 heads = self._total.shape[1]
                 total = self._total.masked_fill(self._count == 0, 1.0)
-                out.view(len(out), heads, -1).div_(total.unsqueeze(2))
+                # torch does not infer -1 where there are no rows.
+                out.view(len(out), heads, out.shape[1] // heads).div_(total.unsqueeze(2))
         return out
 
     def log_sums(self) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -109,15 +109,16 @@ def _taken(kind: str, name: str, role: str, taken: Mapping[str, str]) -> str:
     """The message for a role that another argument has."""
     other = next(one for one, has in taken.items() if has == role)
     return (
-        f"{kind}.forward takes {other} and {name}, and both are the job's {role}; a job has one such"
-        " tensor: take the columns of both in one argument and cut them apart in forward"
+        f"{kind}.forward takes {other} and {name}, and both are the job's {role}; a job has one"
+        " such tensor: take the columns of both in one argument and cut them apart in forward"
         " (x[:, :16]), say with --inputs if one of them is something else, or give it a default"
     )
 
 
 def left_out(module: nn.Module, roles: Mapping[str, str]) -> tuple[str, ...]:
     """Arguments of ``forward`` that are not passed, so that their defaults hold."""
-    return tuple(name for name in arguments_of(module) if name not in roles)
+    named = [name for name in arguments_of(module) if name not in roles]
+    return (*named, *_more(module))
 
 
 def _numbers(names: Iterable[str]) -> bool:
@@ -143,6 +144,16 @@ def _role(name: str, edge_features: bool) -> str | None:
 def is_by_type(module: nn.Module) -> bool:
     """Whether names of arguments say that they are dicts by type."""
     return any(name.endswith(_BY_TYPE) for name in arguments_of(module))
+
+
+def _more(module: nn.Module) -> Iterator[str]:
+    """``*args`` and ``**kwargs`` of ``forward``, which get nothing."""
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    for name, parameter in inspect.signature(module.forward).parameters.items():
+        if parameter.kind in stars and not hasattr(
+            getattr(module, "signature", None), "param_dict"
+        ):
+            yield stars[parameter.kind] + name
 
 
 def arguments_of(module: nn.Module) -> dict[str, bool]:

@@ -7,7 +7,6 @@ refused: one with a number beyond the sizes of these graphs.
 from __future__ import annotations
 
 import builtins
-import operator
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,7 +62,6 @@ def _computes(name: str) -> Callable[[Count, Any], Any]:
     return computed
 
 
-
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Count, f"__{_name}__", _compares(_name))
 for _name in ("add", "sub", "mul", "floordiv", "mod"):
@@ -77,13 +75,13 @@ def _refuse_for(frame: Any) -> None:
         raise refuse(
             f"{frame.f_code.co_filename}:{frame.f_lineno}",
             "what is done depends on the number of nodes or edges, which the graphs of the proof do"
-            f" not show (they have up to {LARGE} nodes); do the same for every graph, or decide by an"
-            " argument of the module",
+            f" not show (they have up to {LARGE} nodes); do the same for every graph, or decide by"
+            " an argument of the module",
         )
 
 
 def counted(value: Any, place: int, dim: int | None) -> Any:
-    """What a tensor's ``size``, ``shape`` or ``numel`` gives, with the number of its rows a `Count`.
+    """What a tensor's ``size``, ``shape`` or ``numel`` gives; the number of its rows is a `Count`.
 
     Args:
         place: the dimension of nodes or edges.

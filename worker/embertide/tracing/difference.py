@@ -43,8 +43,8 @@ def _cause(program: Program, graph: RandomGraph, lowered: Lowered) -> str:
 
 _AGAIN = (
     "Every step agrees with what was recorded, so the module gives something else when it is called"
-    " again: it keeps something from call to call, changes a tensor in place that another name still"
-    " has, or draws random numbers in eval mode."
+    " again: it keeps something from call to call, changes a tensor in place that another name"
+    " still has, or draws random numbers in eval mode."
 )
 
 

@@ -22,12 +22,12 @@ from embertide.tracing.graph_types import named_types
 from embertide.tracing.graphs import GraphTypes, RandomGraph, random_graph
 from embertide.tracing.load import build, load_weights
 from embertide.tracing.lower import Lowered, Lowering, bound_names
+from embertide.tracing.precision import quiet
 from embertide.tracing.prepare import edge_columns, find_width, prepare, reached
 from embertide.tracing.proof import Proof, prove
 from embertide.tracing.relations import in_order
 from embertide.tracing.row_wise import emit
 from embertide.tracing.run import Subject
-from embertide.tracing.precision import quiet
 from embertide.tracing.tables import check_read, find_tables, with_widths
 
 NODES, SEED = 31, 1

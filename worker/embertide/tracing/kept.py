@@ -36,8 +36,8 @@ def check_kept(module: nn.Module, call: Callable[[], Any]) -> None:
     expected = call()
     if _random_state() != drawn:
         raise ModelError(
-            f"{type(module).__name__}.forward draws random numbers in eval mode, or sets their seed;"
-            " draw them once in __init__ and keep them as a buffer, or draw none in eval mode"
+            f"{type(module).__name__}.forward draws random numbers in eval mode, or sets their"
+            " seed; draw them once in __init__ and keep them as a buffer, or draw none in eval mode"
         )
     changed = [
         (place, value) for place, value in _state(module) if not _same(before.get(place), value)
@@ -53,8 +53,8 @@ def check_kept(module: nn.Module, call: Callable[[], Any]) -> None:
         differs = True
     if differs:
         raise ModelError(
-            f"{type(module).__name__}.forward changes {names} and reads it in the next call, so that"
-            " it gives something else when it is called again (a cache, a counter, running"
+            f"{type(module).__name__}.forward changes {names} and reads it in the next call, so"
+            " that it gives something else when it is called again (a cache, a counter, running"
             " statistics); a program does the same each time: make it anew from the arguments in"
             " each call, or leave it as it is in eval mode"
         )
@@ -128,5 +128,6 @@ def _same(left: Any, right: Any) -> bool:
 
 def _random_state() -> tuple[Any, ...]:
     """Of torch, Python and numpy."""
-    name, keys, *rest = np.random.get_state()  # noqa: NPY002
-    return torch.get_rng_state().tolist(), random.getstate(), (name, keys.tolist(), rest)
+    numpys: Any = np.random.get_state(legacy=False)
+    of_numpy = numpys["state"]["key"].tolist(), numpys["state"]["pos"], numpys["has_gauss"]
+    return torch.get_rng_state().tolist(), random.getstate(), of_numpy

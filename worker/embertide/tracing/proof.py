@@ -8,7 +8,7 @@ copy of the module runs on all of them, so that what it keeps shows as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from embertide.errors import ModelError
@@ -28,7 +28,7 @@ from embertide.tracing.run import Subject
 from embertide.tracing.trials import Trial, trials
 
 LIMIT_FLOAT32 = 0.05
-"""Largest error of the module in float32; rounding, also to bfloat16, is below, other code above."""
+"""Largest error of the module in float32: rounding, also to bfloat16, gives less."""
 _LEAST = 1e-3
 """Share of a type's largest value that its values on other graphs are compared as if they had."""
 
@@ -145,8 +145,9 @@ class _Comparison:
 
     def run(self, trial: Trial) -> Compared:
         """Compare on a graph."""
-        error: float | None = 0.0
-        problem = ""
+        nodes, edges = sum(trial.graph.counts.values()), trial.graph.edge_count
+        compared = Compared(trial.name, nodes, edges, self.weighted, None)
+        errors = []
         for weighted in self.weighted:
             try:
                 out = self.subject.forward(trial.graph, weighted)
@@ -154,11 +155,9 @@ class _Comparison:
                 # Without a cause it is no error of the module's own.
                 if trial.usual or failure.__cause__ is None:
                     raise
-                error, problem = None, str(failure)
-                break
-            error = max(error, self._compare(trial, weighted, out))
-        nodes, edges = sum(trial.graph.counts.values()), trial.graph.edge_count
-        return Compared(trial.name, nodes, edges, self.weighted, error, problem)
+                return replace(compared, problem=str(failure))
+            errors.append(self._compare(trial, weighted, out))
+        return replace(compared, error=max(errors))
 
     def _compare(self, trial: Trial, weighted: bool, out: Any) -> float:
         graph, program = trial.graph, self.program
@@ -172,9 +171,7 @@ class _Comparison:
             usual = self.largest.setdefault(node_type, largest_of(value))
             error = error_of(rows, value, _LEAST * usual, finite=trial.usual)
             if not error <= TOLERANCE:
-                raise ModelError(
-                    difference(error, node_type, program, trial, weighted, self.lower)
-                )
+                raise ModelError(difference(error, node_type, program, trial, weighted, self.lower))
             self.errors[node_type] = max(self.errors[node_type], error)
             largest = max(largest, error)
         return largest

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from embertide.errors import EmbertideError
 from embertide.models.folder import Library
 from embertide.tracing.adjacency import Adjacency, matrix
-from embertide.tracing.arguments import PLAIN_WEIGHTS, arguments_of, left_out
+from embertide.tracing.arguments import arguments_of, left_out
 from embertide.tracing.dgl_frames import Field
 from embertide.tracing.dgl_graph import RecordingGraph
 from embertide.tracing.dgl_real import real_graph
 from embertide.tracing.dgl_together import TogetherGraph
 from embertide.tracing.given import by_type, data_of, of_one_type, told
 from embertide.tracing.graphs import RandomGraph
+from embertide.tracing.hints import hint
 from embertide.tracing.modules import recorded
 from embertide.tracing.precision import computing_in
 from embertide.tracing.recording import Recording
@@ -268,36 +269,8 @@ class Subject:
             raise refuse(
                 place_of(error.__traceback__),
                 f"{name}.forward failed on a small random graph with {type(error).__name__}:"
-                f" {error}{self._hint(types, graph, error)}",
+                f" {error}{hint(self.module, self.roles, self.tables, types, graph, error)}",
             ) from error
-
-    def _hint(self, types: GraphTypes, graph: Any, error: Exception) -> str:
-        """What an error of ``forward`` may come from: how many features nodes or edges have.
-
-        Args:
-            graph: of DGL's, which records.
-        """
-        if not types.edge_features and "data" in self.roles.values() and "NoneType" in str(error):
-            return " (edge_attr is None; --edge-features says how many features edges have)"
-        if not isinstance(error, RuntimeError | ValueError | AssertionError):
-            return ""
-        if types.typed:
-            return f" (--graph gives {types})"
-        if types.edge_features:
-            return (
-                f" (each edge has {types.edge_features['']} features; --edge-features says another"
-                " number)"
-            )
-        fields: Mapping[Field, str] = getattr(graph, "fields", {})
-        read = [name for (kind, _), name in fields.items() if kind == "edge_weight"]
-        named = [name for name, role in self.roles.items() if role == "edge_weight"]
-        known = [one for one in (*read, *named) if one not in PLAIN_WEIGHTS]
-        if not known:
-            return ""
-        return (
-            f" ({known[0]} is one number for each edge; --edge-features says how many features"
-            " edges have)"
-        )
 
 
 class _Blocks(list[Any]):

@@ -45,8 +45,10 @@ def trials(types: GraphTypes) -> Iterator[Trial]:
     yield Trial("a random graph", plain, usual=True)
     yield Trial("the same graph with its edges in another order", _reordered(plain), usual=True)
     yield Trial(f"a graph of {LARGE} nodes", random_graph(types, LARGE, SEED + 1), usual=True)
-    yield Trial("features 30 times as large", _scaled(random_graph(types, 23, SEED + 2), 30.0))
-    yield Trial("features of zeros", _scaled(random_graph(types, 24, SEED + 3), 0.0))
+    large, small = (random_graph(types, 23 + at, SEED + 2 + at) for at in range(2))
+    yield Trial("a graph with features 5 times as large", _scaled(large, 5.0))
+    yield Trial("a graph with features of zeros", _scaled(small, 0.0))
+    yield Trial("a graph with edge weights of zero", _light(random_graph(types, 28, SEED + 9)))
     for at, (name, nodes, maker) in enumerate(_SHAPES):
         step = 0 if nodes == 1 else 3
         graph = random_graph(types, nodes, SEED + 4 + at, maker, step)
@@ -69,7 +71,7 @@ def _ring(_g: torch.Generator, sources: int, destinations: int, within: bool) ->
     return every % sources, (every + within) % destinations
 
 
-def _loops(_g: torch.Generator, sources: int, destinations: int, within: bool) -> EndsOfEdges:
+def _loops(_g: torch.Generator, sources: int, destinations: int, _within: bool) -> EndsOfEdges:
     """Loops alone; between two types an edge for each pair of nodes with one number."""
     every = torch.arange(min(sources, destinations))
     return every, every.clone()
@@ -99,6 +101,16 @@ def _reordered(graph: RandomGraph) -> RandomGraph:
         return RandomEdges(edges.src[order], edges.dst[order], edges.weight[order], features)
 
     return replace(graph, edges={name: shuffled(edges) for name, edges in graph.edges.items()})
+
+
+def _light(graph: RandomGraph) -> RandomGraph:
+    """With weights of zero at every third edge, and at all edges into the first nodes."""
+
+    def light(edges: RandomEdges) -> RandomEdges:
+        zero = (torch.arange(len(edges.src)) % 3 == 0) | (edges.dst < 4)
+        return replace(edges, weight=edges.weight.masked_fill(zero, 0.0))
+
+    return replace(graph, edges={name: light(edges) for name, edges in graph.edges.items()})
 
 
 def _scaled(graph: RandomGraph, factor: float) -> RandomGraph:
