@@ -35,7 +35,7 @@ def error_of(found: Tensor, expected: Any, least: float = 0.0, *, finite: bool =
 
     Args:
         least: the share is of this at least.
-        finite: NaN and Inf never agree; without, they do where both have the same.
+        finite: NaN and Inf never agree; without, what is expected to be either is not compared.
     """
     if not isinstance(expected, Tensor) or expected.shape[:1] != found.shape[:1]:
         return float("inf")
@@ -43,8 +43,8 @@ def error_of(found: Tensor, expected: Any, least: float = 0.0, *, finite: bool =
     if expected.shape != found.shape:
         return float("inf")
     if not finite:
-        same = ~found.isfinite() & torch.isclose(found, expected, equal_nan=True)
-        found, expected = found.masked_fill(same, 0.0), expected.masked_fill(same, 0.0)
+        known = expected.isfinite()
+        found, expected = torch.where(known, found, 0.0), torch.where(known, expected, 0.0)
     largest = max(largest_of(expected), least, torch.finfo(torch.float64).tiny)
     return float((found - expected).abs().max().nan_to_num(nan=torch.inf)) / largest
 
