@@ -45,6 +45,44 @@ def test_an_argument_of_no_known_role() -> None:
         export_module(Positions())
 
 
+class Trained(Base):
+    """A table of the nodes that it was trained on, which no option names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = nn.Embedding(50, 5)
+
+    def forward(self, x, edge_index):
+        return self.conv(x + self.known.weight, edge_index)
+
+
+def test_rows_of_one_graph_are_named() -> None:
+    told = r"must match the size of tensor b \(50\).*\(known\.weight has as many rows; .*--table"
+    with pytest.raises(ModelError, match=told):
+        export_module(Trained())
+
+
+class Swapped(nn.Module):
+    """Two tables of as many columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users, self.items = nn.Embedding(50, 5), nn.Embedding(60, 5)
+        relations = ("user", "buys", "item"), ("item", "of", "user")
+        self.conv = pyg.HeteroConv({one: pyg.SAGEConv((5, 5), 3) for one in relations})
+
+    def forward(self, edge_index_dict):
+        x_dict = {"user": self.users.weight, "item": self.items.weight}
+        return self.conv(x_dict, edge_index_dict)
+
+
+def test_tables_of_each_other_s_types() -> None:
+    types = GraphTypes({"user": 0, "item": 0}, ("user:buys:item", "item:of:user"))
+    export_module(shake(Swapped()), graph=types, tables={"user": "users", "item": "items"})
+    with pytest.raises(ModelError, match="features of item and user, but user:buys:item leads"):
+        export_module(Swapped(), graph=types, tables={"user": "items", "item": "users"})
+
+
 # ---- the same in a graph of DGL's
 
 
@@ -74,6 +112,23 @@ class WeightsTwice(Frames):
 class TableAndFeatures(Frames):
     def forward(self, g):
         return self.conv(g, self.table.weight + g.ndata["feat"])
+
+
+class ManyEdges(Frames):
+    def forward(self, g, h):
+        return self.conv(g, h) * (2 if g.num_edges() > 100_000 else 1)
+
+
+class ManyNodes(Frames):
+    def forward(self, g, h):
+        return self.conv(g, h) * (2 if g.number_of_nodes() > 100_000 else 1)
+
+
+@needs_dgl
+@pytest.mark.parametrize("make", [ManyNodes, ManyEdges])
+def test_a_branch_on_numbers_of_dgl(make: type[nn.Module]) -> None:
+    with pytest.raises(ModelError, match=r"py:\d+: what is done depends on the number of nodes or"):
+        export_module(make(), width=5)
 
 
 class Numbers(Frames):

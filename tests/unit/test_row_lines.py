@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from embertide.errors import ModelError
+from embertide.kernels.heads import scaled
 from embertide.steps import Message, RowWise
 from embertide.steps.ops import run, shapes_of, width_of
 from embertide.steps.shapes import Shapes
@@ -111,6 +112,18 @@ def test_lines_compute_what_torch_does() -> None:
     lines = ("h = reshape(x, [2, 3])", "a = softmax(h, dim=2)", "b = mul(a, -2)", "out = sum(b, 1)")
     expected = (torch.softmax(x.reshape(7, 2, 3), 2) * -2).sum(1)
     torch.testing.assert_close(run(lines, {"x": x})["out"], expected)
+
+
+@pytest.mark.parametrize("sizes", ["[2, -1]", "[-1]", "[2, 3, -1]"])
+def test_a_worker_without_rows_reshapes_none(sizes: str) -> None:
+    """Some own no nodes of a type, and a relation may have no edges."""
+    lines = (f"out = reshape(x, {sizes})",)
+    some, none = (run(lines, {"x": torch.zeros(rows, 6)})["out"] for rows in (4, 0))
+    assert none.shape == (0, *some.shape[1:])
+
+
+def test_heads_of_no_values_are_scaled() -> None:
+    assert scaled(torch.zeros(0, 6), torch.zeros(0, 2)).shape == (0, 6)
 
 
 def test_a_step_says_what_its_lines_lack() -> None:
