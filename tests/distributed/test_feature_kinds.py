@@ -17,6 +17,7 @@ from embertide.launch.local import run_job
 from embertide.models.folder import LayerName
 from embertide.models.folder_writing import folder_files
 from embertide.models.read import read_model
+from embertide.planning.inputs import list_inputs
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import load_manifest
 from embertide.storage.opening import open_storage
@@ -79,21 +80,41 @@ def test_raw_columns_and_a_scaler_give_what_standardised_vectors_give(tmp_path: 
     assert [entry["kind"] for entry in said["inputs"]].count("scaling") == 1
 
 
-def test_a_table_of_the_model_gives_what_features_give(tmp_path: Path) -> None:
-    job = SmallJob.make(tmp_path)
-    expected, _ = published(job, (1, 1))
+def with_table(job: SmallJob, table: torch.Tensor) -> None:
+    """The job's model, with a table in place of features."""
     program = read_model(open_storage(None), f"file://{job.model}")
-    table = torch.from_numpy(np.stack(pq.read_table(job.features)["x"].to_numpy()))
     layers = tuple(LayerName("", "GCNConv", True) for _ in program.outputs)
     shutil.rmtree(job.model)
-    shutil.rmtree(job.features.parent)
     job.model.mkdir()
     files = folder_files(program, layers, "Net", "pyg", {"": table}).with_proof({})
     for name, data in files.in_order():
         (job.model / name).write_bytes(data)
+
+
+def test_a_table_of_the_model_gives_what_features_give(tmp_path: Path) -> None:
+    job = SmallJob.make(tmp_path)
+    expected, _ = published(job, (1, 1))
+    with_table(job, torch.from_numpy(np.stack(pq.read_table(job.features)["x"].to_numpy())))
+    shutil.rmtree(job.features.parent)
     job.write_manifest(**{FEATURES: None, "input__nodes__0__count": NODES})
     found, said = published(job, (2, 1))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert said["features"] == {"width": 4}
     read = [entry["uri"] for entry in said["inputs"] if entry["kind"] == "features"]
     assert read == [f"file://{next(job.model.glob('table-*.npy'))}"]
+
+
+def test_features_that_replace_a_table_of_the_model_are_reported(tmp_path: Path) -> None:
+    job = SmallJob.make(tmp_path)
+    with_table(job, torch.zeros(NODES, 4))
+    report = run_job(load_manifest(Path(job.manifest)), grid=GridShape.of(1, 1), threads=1)
+    (warning,) = report.warnings
+    table = f"file://{next(job.model.glob('table-*.npy'))}"
+    assert table in warning
+    assert "the manifest gives them features: these were read in the table's place" in warning
+    # By ids of the job's own the table's file is what the manifest names, and nothing is left out.
+    inputs = list_inputs(open_storage(None), load_manifest(Path(job.manifest)))
+    assert list(inputs.unread_tables.values()) == [table]
+    job.write_manifest(**{FEATURES: {"uri": table, "format": "npy"}})
+    inputs = list_inputs(open_storage(None), load_manifest(Path(job.manifest)))
+    assert inputs.unread_tables == {}

@@ -20,6 +20,7 @@ from embertide.planning.graph import plan_graph
 from embertide.planning.growth import Growth, growths
 from embertide.planning.inputs import Inputs, with_tables
 from embertide.planning.matching import check_model, match_relations, narrow, published
+from embertide.planning.model_tables import UNREAD
 from embertide.planning.order import WorkOrder
 from embertide.primitives.graph import LayerGraph
 from embertide.spec.version_names import version_uri
@@ -130,6 +131,8 @@ def run(
         if not expected
     ]
     warnings = [SKIPPED.format(uri=split.uri) for split in skipped]
+    unread = inputs.unread_tables.items()
+    warnings += [UNREAD.format(node_type=name, uri=table) for name, table in unread]
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)
     return None if report is None else keep_report(ctx, report)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from embertide.errors import InputError
-from embertide.models.tables import tables_of
+from embertide.planning.model_tables import tables_by_type, unread_tables
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
@@ -77,12 +77,14 @@ class Inputs:
         by_nodes: node type -> what is read of it.
         model_tables: node type without features -> URI of the model's own table of them.
         edge_features: edge type -> features of each of its edges, where they have some.
+        unread_tables: node type with features -> URI of the model's table, which they replace.
     """
 
     by_edges: dict[str, list[Split]]
     by_nodes: dict[str, NodeSplits]
     model_tables: dict[str, str] = field(default_factory=dict)
     edge_features: dict[str, int] = field(default_factory=dict)
+    unread_tables: dict[str, str] = field(default_factory=dict)
 
     @property
     def edges(self) -> list[Split]:
@@ -143,7 +145,8 @@ class Inputs:
             for name, splits in data["by_edges"].items()
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        return cls(edges, nodes, data["model_tables"], data["edge_features"])
+        others = (data[one] for one in ("model_tables", "edge_features", "unread_tables"))
+        return cls(edges, nodes, *others)
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -159,7 +162,8 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
     """
     above = FoldersAbove(storage)
     above.refuse_tables(_uris_of(job))
-    tables = _model_tables(storage, job)
+    every = tables_by_type(storage, job)
+    tables = _model_tables(job, every)
     given = with_tables(job, tables).spec.input
     kinds = {node.name: node.ids for node in given.nodes}
     edges = {
@@ -177,7 +181,7 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         for edge in given.edges
         if edge.features is not None
     }
-    return Inputs(edges, nodes, tables, features)
+    return Inputs(edges, nodes, tables, features, unread_tables(job, every))
 
 
 def _uris_of(job: EmbeddingJob) -> list[str]:
@@ -208,16 +212,16 @@ def with_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> EmbeddingJob:
     return job.model_copy(update={"spec": job.spec.model_copy(update={"input": filled})})
 
 
-def _model_tables(storage: Storage, job: EmbeddingJob) -> dict[str, str]:
+def _model_tables(job: EmbeddingJob, found: Mapping[str, str]) -> dict[str, str]:
     """Of the node types without features, those that the model has a table of.
+
+    Args:
+        found: node type -> URI of the model's table.
 
     Raises:
         InputError: ids of such a type are no numbers of rows.
     """
     bare = [node for node in job.spec.input.nodes if node.features is None]
-    found = tables_of(storage, job.spec.model.uri) if bare else {}
-    if "" in found and len(job.spec.input.nodes) == 1:
-        found = {bare[0].name: found[""]}
     for node in bare:
         if node.name in found and node.ids != "dense":
             raise InputError(
