@@ -1,12 +1,14 @@
-"""The cluster's way in: one worker, or the planner, as the main process of a container.
+"""The cluster's way in: one worker, the planner or a look at inputs, as a container's main process.
 
-``python -m embertide.pod work`` and ``python -m embertide.pod plan``. Neither talks to
+``python -m embertide.pod work``, ``plan`` and ``look``. None of them talks to
 Kubernetes: settings come as variables and files, answers leave through HTTP and the termination
 message, and SIGTERM ends it all.
 
     __main__.py    the signal's handler, then one of
     work.py        a worker's container: serve, attempt, hold or end
+    once.py        a container that works out one answer and ends: both of the next
     plan.py        the planner: grid and memory
+    look.py        whether inputs are ready that a job waits for
     attempt.py     one attempt: earlier versions, inputs, rendezvous, the worker process
     rendezvous.py  how pods find each other
     restart.py     what a container that is started again knows of the one before
