@@ -60,7 +60,7 @@ def test_a_marker_below_and_elsewhere(small: SmallJob) -> None:
     assert why(small, object=elsewhere) == f"edges[0]: {elsewhere} is not there"
     # A marker alone is no data.
     small.edges.unlink()
-    assert "is a directory without files" in why(small, object="_SUCCESS")
+    assert "has no objects but hidden ones" in why(small, object="_SUCCESS")
 
 
 def test_numbers_of_objects_bytes_and_rows(small: SmallJob) -> None:

@@ -50,6 +50,7 @@ def test_the_disk_begins_before_anything_is_planned(
             storage,
             version="20261121T120000Z-abcdef",
             grid=None,
+            began=0.0,
             on_progress=lambda _progress: None,
             on_planned=lambda _estimate: None,
         )
