@@ -107,6 +107,15 @@ BOUNDS = (
     Case("fanout of no neighbours", {"spec.inference.fanout": [5, 0]}, "fanout[1]"),
     Case("fanout of no layer", {"spec.inference.fanout": []}, "should have at least 1 items"),
     Case("a grid of none", {"spec.workers.grid": {"graph": 0}}, "spec.workers.grid.graph"),
+    *(
+        Case(
+            f"{number} partitions",
+            {"spec.workers.grid": {axis: number}},
+            f"spec.workers.grid.{axis} in body should be less than or equal to 1024",
+        )
+        for axis, number in (("graph", 1025), ("feature", 2**63 - 1))
+    ),
+    Case("too many workers", {"spec.workers.count": 1025}, "should be less than or equal to 1024"),
     Case("a grid in words", {"spec.workers.grid": "2x2"}, "should match '^auto$'"),
     Case("a negative seed", {"spec.inference.seed": -1}, "greater than or equal to 0"),
     Case("no version kept", {"spec.output.keepVersions": 0}, "greater than or equal to 1"),

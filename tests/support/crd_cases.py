@@ -198,7 +198,15 @@ TAKEN = (
     ),
     Case(
         "what is optional may be null",
-        {"spec.activeDeadlineSeconds": None, "spec.storage.region": None},
+        {
+            "spec.activeDeadlineSeconds": None,
+            "spec.storage.region": None,
+            "spec.workers": {"count": None},
+        },
+    ),
+    Case(
+        "as many workers as nodes",
+        {"spec.input.nodes": [{"count": 7}], "spec.workers": {"count": 7}},
     ),
     Case(
         "all of the cluster's fields",

@@ -180,6 +180,11 @@ RULES = (
     ),
     # Nodes.
     Case("neither features nor nodes", {f"{NODE}.features": ABSENT}, "is required unless count"),
+    Case(
+        "more workers than nodes",
+        {"spec.input.nodes": [{"count": 7}], "spec.workers": {"count": 8}},
+        "must be at most the number of nodes of the largest node type",
+    ),
     Case("a count of strings", {f"{NODE}.count": 7}, "only ids: dense has a count"),
     Case(
         "a table of dense ids",

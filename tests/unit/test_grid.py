@@ -57,3 +57,13 @@ def test_grids_that_do_not_fit_are_refused() -> None:
         GridShape.of(0, 3)
     with pytest.raises(GridError, match="rank 6 is outside a grid of 6 workers"):
         Grid(GridShape.of(2, 3), 6)
+
+
+@pytest.mark.parametrize("text", ["1025x1", "64x17", "999999x999999"])
+def test_a_job_has_a_maximum_of_workers(text: str) -> None:
+    graph, feature = (int(side) for side in text.split("x"))
+    with pytest.raises(ValueError, match=f"{graph * feature} workers; a job has at most 1024"):
+        GridShape.parse(text)
+    with pytest.raises(ValueError, match="1024"):
+        GridShape.of(graph, feature)
+    assert GridShape.parse("64x16").workers == 1024

@@ -296,3 +296,11 @@ def test_dots_do_not_hide_an_overlap(example: dict[str, Any]) -> None:
     path, message = only_problem(put(data, "spec.output.uri", "/data/out/../edges/new"))
     assert path == "spec.output.uri"
     assert "lies inside spec.input.edges[0].uri" in message
+
+
+@pytest.mark.parametrize("workers", [{"grid": {"graph": 4, "feature": 2}}, {"count": 8}])
+def test_more_workers_than_nodes(example: dict[str, Any], workers: dict[str, Any]) -> None:
+    """Where counts say how many nodes there are, nothing has to be read to see it."""
+    data = put(put(example, "spec.workers", workers), "spec.input.nodes", [{"count": 7}])
+    (message,) = (text for _, text in problems_of(data).items())
+    assert "the largest node type has only 7 nodes (count): use at most 7 workers" in message

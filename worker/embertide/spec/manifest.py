@@ -34,7 +34,12 @@ from embertide.spec.output import Output, unknown_types
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
 from embertide.spec.readiness import Ready
-from embertide.spec.workers import StorageSettings, Workers
+from embertide.spec.workers import (
+    WORKERS_RULES,
+    StorageSettings,
+    Workers,
+    more_workers_than_nodes,
+)
 
 API_VERSION = "embertide.dev/v1alpha1"
 KIND = "EmbeddingJob"
@@ -93,7 +98,7 @@ _TYPE_RULES = (
 class JobSpec(SpecModel):
     """The inputs, the model, the output, and how to run the job."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (*OUTPUT_RULES, *_TYPE_RULES)
+    rules: ClassVar[tuple[Rule, ...]] = (*OUTPUT_RULES, *_TYPE_RULES, *WORKERS_RULES)
 
     input: Input = Field(description="The graph and its node features.")
     model: ModelRef = Field(description="The trained model.")
@@ -170,6 +175,7 @@ class JobSpec(SpecModel):
         found = [
             *output_overlaps(self.input, self.model.uri, self.output.uri),
             *unknown_types(self.input, self.output),
+            *more_workers_than_nodes(self.workers, self.input),
         ]
         raise_problems(found)
         return self

@@ -6,8 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from embertide.spec.base import FreeForm, SpecModel, raise_problems
-from embertide.spec.grid import GridShape
+from embertide.spec.base import FreeForm, Problem, SpecModel, raise_problems
+from embertide.spec.cel import Rule
+from embertide.spec.grid import MAX_WORKERS, GridShape
+from embertide.spec.inputs import Input
 
 
 def _kind_of_grid(value: object) -> str | None:
@@ -47,6 +49,7 @@ class Workers(SpecModel):
     count: int | None = Field(
         default=None,
         ge=1,
+        le=MAX_WORKERS,
         description="Number of workers for grid: auto. If unset, it is derived from the size of "
         "the inputs; outside Kubernetes it is 1.",
     )
@@ -87,6 +90,28 @@ class Workers(SpecModel):
                 message = f"is {self.count}; the grid {self.grid} has {size} workers (omit count)"
                 raise_problems([(("count",), message)])
         return self
+
+
+WORKERS_RULES = (
+    Rule(
+        "!has(self.workers.count) || self.input.nodes.exists(n, "
+        "!has(n.count) || n.count >= self.workers.count)",
+        "must be at most the number of nodes of the largest node type",
+        ".workers.count",
+    ),
+)
+
+
+def more_workers_than_nodes(workers: Workers, given: Input) -> list[Problem]:
+    """A problem where the counts of all node types show that some workers would have no node."""
+    most = max(node.count or MAX_WORKERS for node in given.nodes)
+    grid = workers.grid if isinstance(workers.grid, GridShape) else None
+    asked = workers.count if grid is None else grid.workers
+    if asked is None or asked <= most:
+        return []
+    field, shown = ("count", f"{asked}") if grid is None else ("grid", f"{grid}, {asked} workers")
+    message = f"is {shown}; the largest node type has only {most} nodes (count)"
+    return [(("workers", field), f"{message}: use at most {most} workers")]
 
 
 class StorageSettings(SpecModel):
