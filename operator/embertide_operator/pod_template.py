@@ -14,7 +14,7 @@ from embertide.spec.naming import CONTAINER
 Object = dict[str, Any]
 
 # Lists of objects are merged by these fields; all other lists are replaced.
-_MERGE_KEYS = {
+MERGE_KEYS = {
     "containers": "name",
     "initContainers": "name",
     "env": "name",
@@ -26,7 +26,6 @@ _MERGE_KEYS = {
 # Entries of these lists that say what they are replace ours, which may say otherwise: a volume has
 # one source, a variable a value or a place to take it from.
 _ONE_SOURCE = ("env", "volumes")
-_OWN_VOLUMES = ("job", "credentials")
 # Fields of a pod that say on which nodes it may run.
 _PLACEMENT = (
     "affinity",
@@ -37,55 +36,6 @@ _PLACEMENT = (
     "tolerations",
     "topologySpreadConstraints",
 )
-# Fields that the operator relies on, with the reason.
-_FORBIDDEN = {
-    "restartPolicy": "a StatefulSet's pods always restart",
-    "hostname": "the rendezvous uses the DNS names of the pods",
-    "subdomain": "the rendezvous uses the DNS names of the pods",
-    "automountServiceAccountToken": "workers get no access to the Kubernetes API",
-}
-
-
-def problems(template: Object) -> list[tuple[str, str]]:
-    """The problems of a job's pod template: (path, message)."""
-    at = "spec.workers.podTemplate"
-    found = [
-        (f"{at}.{key}", "unknown field; allowed: metadata, spec")
-        for key in template
-        if key not in ("metadata", "spec")
-    ]
-    for key in ("metadata", "spec"):
-        if not isinstance(template.get(key, {}), dict):
-            found.append((f"{at}.{key}", "must be a mapping"))
-            return found
-    spec = template.get("spec", {})
-    found += [
-        (f"{at}.spec.{key}", f"cannot be set: {why}")
-        for key, why in _FORBIDDEN.items()
-        if key in spec
-    ]
-    for key in ("labels", "annotations"):
-        given = template.get("metadata", {}).get(key, {})
-        if not isinstance(given, dict):
-            found.append((f"{at}.metadata.{key}", "must be a mapping"))
-    found += [
-        (f"{at}.spec.volumes[{i}]", f"{volume['name']!r} is the operator's own; name it otherwise")
-        for i, volume in enumerate(spec.get("volumes") or [])
-        if isinstance(volume, dict) and volume.get("name") in _OWN_VOLUMES
-    ]
-    for i, container in enumerate(spec.get("containers") or []):
-        if not isinstance(container, dict) or "name" not in container:
-            found.append(
-                (f"{at}.spec.containers[{i}]", f"needs a name; the worker's is {CONTAINER!r}")
-            )
-        elif container["name"] == CONTAINER and {"command", "args"} & set(container):
-            found.append(
-                (
-                    f"{at}.spec.containers[{i}]",
-                    "command and args cannot be set; set workers.image",
-                )
-            )
-    return found
 
 
 def for_planner(template: Object, *, apart: bool) -> Object:
@@ -111,11 +61,16 @@ def _without_resources(container: Object) -> Object:
 
 
 def merge(ours: Object, theirs: Object) -> Object:
-    """``ours`` with the fields of ``theirs`` added or replaced; neither is modified."""
+    """``ours`` with the fields of ``theirs`` added or replaced; neither is modified.
+
+    A field that is null in ``theirs`` is removed.
+    """
     result = dict(ours)
     for key, value in theirs.items():
         mine = result.get(key)
-        if isinstance(value, dict) and isinstance(mine, dict):
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and isinstance(mine, dict):
             result[key] = merge(mine, value)
         elif isinstance(value, list) and isinstance(mine, list):
             result[key] = _merge_lists(key, mine, value)
@@ -129,7 +84,7 @@ def _merge_lists(key: str, mine: list[Any], theirs: list[Any]) -> list[Any]:
         return theirs + mine  # the first one that matches a taint applies
     if key == "envFrom":
         return mine + theirs  # the last one that has a variable applies
-    field = _MERGE_KEYS.get(key)
+    field = MERGE_KEYS.get(key)
     if field is None:
         return theirs
     result = list(mine)

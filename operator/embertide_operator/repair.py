@@ -73,7 +73,9 @@ def _is_list_within(
     )
 
 
-def _have_same_keys(wanted: Object, found: Object, keys: tuple[str, ...]) -> bool:
+def _have_same_keys(wanted: Any, found: Any, keys: tuple[str, ...]) -> bool:
+    if not isinstance(wanted, dict) or not isinstance(found, dict):
+        return bool(wanted == found)
     return all(found.get(key) == wanted[key] for key in keys if key in wanted)
 
 

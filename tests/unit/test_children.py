@@ -10,9 +10,9 @@ import pytest
 
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator import pod_template
 from embertide_operator.children import children, planner
 from embertide_operator.pods import Attempt
+from embertide_operator.template_problems import problems
 from embertide_operator.validate import read_job
 from tests.support.job_children import ATTEMPT, environment, job, pod_of, workers
 from tests.support.operator_world import SETTINGS, UID, raw_job
@@ -205,7 +205,7 @@ def test_a_pod_template_is_merged() -> None:
     ],
 )
 def test_what_a_pod_template_may_not_say(template: dict[str, Any], path: str) -> None:
-    assert [found for found, _ in pod_template.problems(template)] == [path]
+    assert [found for found, _ in problems(template)] == [path]
 
 
 @pytest.mark.parametrize(
@@ -276,6 +276,29 @@ def test_a_source_of_the_job_replaces_ours() -> None:
 @pytest.mark.parametrize("name", ["job", "credentials"])
 def test_the_operators_own_volumes_stay(name: str) -> None:
     template = {"spec": {"volumes": [{"name": name, "emptyDir": {}}]}}
-    (found,) = pod_template.problems(template)
+    (found,) = problems(template)
     assert found[0] == "spec.workers.podTemplate.spec.volumes[0]"
     assert f"{name!r} is the operator's own" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "what"),
+    [
+        ({"spec": {"containers": {"name": "worker"}}}, "spec.containers", "must be a list"),
+        ({"spec": {"volumes": ["scratch"]}}, "spec.volumes[0]", "must be a mapping"),
+        ({"metadata": {"labels": ["a"]}}, "metadata.labels", "must be a mapping"),
+        (
+            {"spec": {"containers": [{"name": "worker", "env": [{"name": ["A"]}]}]}},
+            "spec.containers[0].env[0].name",
+            "must be a name or a number",
+        ),
+    ],
+)
+def test_a_pod_template_of_the_wrong_shape(template: dict[str, Any], path: str, what: str) -> None:
+    """Merging it would be an error of the operator, for ever."""
+    assert problems(template) == [(f"spec.workers.podTemplate.{path}", what)]
+
+
+def test_a_null_removes_what_the_operator_sets() -> None:
+    pod = pod_of(job(**workers(podTemplate={"spec": {"tolerations": None}})))
+    assert "tolerations" not in pod["spec"]

@@ -7,8 +7,8 @@ and strings have bounds.
 
 The operator validates what CEL cannot and reports it as ``Accepted=False``: that ``workers.grid``
 is no number, agrees with ``count``, and has no more workers than a job may have or the graph has
-nodes, and that ``inference.fanout`` is no number (rules cannot access fields without a type); a null
-``idColumn`` (same as unset); ``..`` in paths.
+nodes, and that ``inference.fanout`` is no number (rules cannot access fields without a type); a
+null ``idColumn`` (same as unset); ``..`` in paths.
 """
 
 from __future__ import annotations
