@@ -1,9 +1,11 @@
 """Which job may start: one for each output at a time, and no more at once than there is room for.
 
-A started job keeps its output and its room until it has ended, also between two attempts. Among
-those that wait the oldest comes first; one whose namespace is full lets the next one pass. A job
-that waits for its inputs is in no line and takes no room, but younger ones do not overtake it to
-its output: readers would get its older data last. Who
+A started job keeps its output and its room until it has ended, also between two attempts. Room is
+counted in jobs and in workers; a job whose number of workers changes, by its plan or its spec, asks
+again before they start (``room.py``). Among those that wait the oldest comes first; one whose
+namespace is full lets those of other namespaces pass. A job that waits for its inputs is in no line
+and takes no room, but younger ones do not overtake it to its output: readers would get its older
+data last. Who
 holds, waits and is ready is kept by an index that every change of a job updates, so a question
 costs the jobs of one output and not all. Concurrent passes cannot start two jobs where one may: a
 pass that is told that its job may start holds the place until it is released.
@@ -13,10 +15,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum
 
 from embertide_operator.observe import (
     condition,
@@ -25,55 +24,22 @@ from embertide_operator.observe import (
     output_of,
     waits_for_inputs,
 )
+from embertide_operator.room import (
+    Age,
+    Entry,
+    Limits,
+    Running,
+    State,
+    asks_again,
+    first_in_line,
+    workers_of_job,
+)
 from embertide_operator.routes import Object
 from embertide_operator.workqueue import Key
 
-Age = tuple[str, str]
-"""When a job was created, and its UID: the order in which jobs may start."""
-
 _EXACT_PLACES = 10
 _TENS_UNTIL = 100
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How many jobs may run at once, in all and in each namespace; 0 for any number."""
-
-    total: int = 0
-    per_namespace: int = 0
-
-
-class State(Enum):
-    """What a job is to others: it runs, could start, could but for its inputs, or is none of it."""
-
-    HOLDS = "holds"
-    READY = "ready"
-    WAITING = "waiting"
-    AWAY = "away"
-
-
 _UNSTARTED = (State.READY, State.WAITING)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What the index keeps of a job; that of another operator only holds its output."""
-
-    key: Key
-    age: Age
-    output: str
-    state: State
-    ours: bool = True
-
-    @property
-    def uid(self) -> str:
-        """The job's."""
-        return self.age[1]
-
-    @property
-    def title(self) -> str:
-        """Namespace and name, as messages have them."""
-        return "/".join(self.key)
 
 
 @dataclass(frozen=True)
@@ -103,27 +69,15 @@ def entry_of(job: Object, rejected: State = State.AWAY, *, ours: bool = True) ->
     else:
         state = State.WAITING if waits_for_inputs(job) else State.READY
     key = (meta["namespace"], meta["name"])
-    return Entry(key, (meta["creationTimestamp"], meta["uid"]), output_of(job), state, ours)
-
-
-def first_in_line(line: Iterable[Entry], running: Counter[str], limits: Limits) -> list[Entry]:
-    """Those of a line, oldest first, that may start now.
-
-    Args:
-        running: how many jobs run in each namespace.
-    """
-    room = limits.total - running.total() if limits.total else None
-    counts = running.copy()
-    found: list[Entry] = []
-    for entry in line:
-        if room is not None and len(found) >= room:
-            break
-        namespace = entry.key[0]
-        if limits.per_namespace and counts[namespace] >= limits.per_namespace:
-            continue
-        counts[namespace] += 1
-        found.append(entry)
-    return found
+    return Entry(
+        key,
+        (meta["creationTimestamp"], meta["uid"]),
+        output_of(job),
+        state,
+        ours,
+        workers=workers_of_job(job),
+        asks=asks_again(job),
+    )
 
 
 def place_text(place: int, length: int) -> str:
@@ -142,7 +96,7 @@ class Admission:
     _entries: dict[str, Entry] = field(default_factory=dict)  # by UID
     _outputs: dict[str, set[str]] = field(default_factory=dict)  # UIDs by output
     _line: list[Entry] = field(default_factory=list)  # sorted by age
-    _running: Counter[str] = field(default_factory=Counter)  # by namespace
+    _running: Running = field(default_factory=Running)
     _reserved: dict[str, Entry] = field(default_factory=dict)  # by UID
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -158,7 +112,9 @@ class Admission:
         """Whether a job may start now; its place is then held until :meth:`release`."""
         with self._lock:
             entry = self._to_start(job)
-            if entry is None or entry.uid in self._reserved:
+            if entry is None:
+                return self._judge_again(job["metadata"]["uid"])
+            if entry.uid in self._reserved:
                 return Verdict()
             if entry.state is State.WAITING:
                 return Verdict(competing=self._rival(entry))
@@ -184,6 +140,15 @@ class Admission:
         if self._is_limited and entry not in self._startable():
             return Verdict(queued=self._why_queued(entry))
         return Verdict()
+
+    def _judge_again(self, uid: str) -> Verdict:
+        """Whether a job that has begun may start the workers that it wants by now."""
+        entry = self._entries.get(uid)
+        if entry is None or entry.state is not State.HOLDS or not (entry.asks and entry.ours):
+            return Verdict()
+        others = self._taken()
+        others.add(entry, -1)
+        return Verdict(queued=others.why_full(entry, self.limits))
 
     def release(self, uid: str, job: Object | None, *, ours: bool = True) -> list[Key]:
         """The pass that asked for a job has ended, and left it so; as :meth:`note`."""
@@ -233,7 +198,7 @@ class Admission:
         self._entries[entry.uid] = entry
         self._outputs.setdefault(entry.output, set()).add(entry.uid)
         if entry.state is State.HOLDS and entry.ours:
-            self._running[entry.key[0]] += 1
+            self._running.add(entry)
 
     def _drop(self, entry: Entry) -> None:
         del self._entries[entry.uid]
@@ -242,7 +207,7 @@ class Admission:
         if not uids:
             del self._outputs[entry.output]
         if entry.state is State.HOLDS and entry.ours:
-            self._running[entry.key[0]] -= 1
+            self._running.add(entry, -1)
 
     def _of_output(self, output: str) -> list[Entry]:
         return [self._entries[uid] for uid in self._outputs.get(output, ())]
@@ -287,23 +252,24 @@ class Admission:
 
     def _startable(self) -> list[Entry]:
         """Those that may start now, besides those whose place is held."""
-        held = [entry for uid, entry in self._reserved.items() if not self._holds(uid)]
-        running = self._running + Counter(entry.key[0] for entry in held)
         line = (entry for entry in self._line if entry.uid not in self._reserved)
-        return first_in_line(line, running, self.limits)
+        return first_in_line(line, self._taken(), self.limits)
+
+    def _taken(self) -> Running:
+        """What runs, and what may start and has not yet."""
+        taken = self._running.copy()
+        for uid, entry in self._reserved.items():
+            if not self._holds(uid):
+                taken.add(entry)
+        return taken
 
     def _holds(self, uid: str) -> bool:
         return uid in self._entries and self._entries[uid].state is State.HOLDS
 
     def _why_queued(self, entry: Entry) -> str:
         place = place_text(bisect_left(self._line, entry.age, key=_age) + 1, len(self._line))
-        return f"{self._limit_of(entry)}; {place}"
-
-    def _limit_of(self, entry: Entry) -> str:
-        namespace, most = entry.key[0], self.limits.per_namespace
-        if most and self._running[namespace] >= most:
-            return f"at most {most} jobs run at once in namespace {namespace}"
-        return f"at most {self.limits.total} jobs run at once"
+        why = self._taken().why_full(entry, self.limits)
+        return f"{why or 'a job that was created earlier waits for more room'}; {place}"
 
     def _woken(self, output: str) -> list[Key]:
         """Whom a change of an output's jobs concerns: those that may start, and its next job."""
@@ -313,7 +279,7 @@ class Admission:
 
     @property
     def _is_limited(self) -> bool:
-        return bool(self.limits.total or self.limits.per_namespace)
+        return self.limits != Limits()
 
 
 def _age(entry: Entry) -> Age:

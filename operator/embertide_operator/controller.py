@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from embertide.spec.naming import LABEL_JOB
-from embertide_operator.admission import Admission, Limits
+from embertide_operator.admission import Admission
 from embertide_operator.asking import Asking, Target
 from embertide_operator.backoff import Backoff
 from embertide_operator.cache import Cache
@@ -33,6 +33,7 @@ from embertide_operator.metrics import Metrics
 from embertide_operator.observe import is_finished, label, rank_zero
 from embertide_operator.outputs import Outputs
 from embertide_operator.passes import Passes, Stopped
+from embertide_operator.room import Limits
 from embertide_operator.routes import Object
 from embertide_operator.schedules import Schedules
 from embertide_operator.settings import Settings
@@ -86,10 +87,7 @@ class Controller:
         kinds = child_kinds(self.settings)
         self.cache = Cache(self.api, self.settings.namespaces, kinds, self._changed)
         self.claims = Claims(self.api, self.settings)
-        limits = Limits(
-            self.settings.max_running_jobs, self.settings.max_running_jobs_per_namespace
-        )
-        self.admission = Admission(limits)
+        self.admission = Admission(Limits.of(self.settings))
         self._asking = Asking(self.queue.add, self.metrics.asked)
         self._conflicts: Backoff[Key] = Backoff(*_CONFLICT_SECONDS)
         self._errors: Backoff[Key] = Backoff(*_ERROR_SECONDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, PlanResult
+from embertide_operator.ceiling import planned_too_many
 from embertide_operator.children import (
     APPLIED_HASH,
     children,
@@ -55,13 +56,15 @@ def plan_attempt(
         return result
     if result is None:
         return _run_planner(seen, job, settings, draft, pods)
+    if (failure := planned_too_many(result.grid, settings)) is not None:
+        return failure
+    # Still Planning: the next pass starts the workers, where there is room for so many.
     draft["plan"] = {
         "grid": str(result.grid),
         "replicas": result.grid.workers,
         "memoryPerWorkerBytes": result.memory_per_worker_bytes,
         "bytesExchanged": result.bytes_exchanged,
     }
-    draft["phase"] = "Starting"
     mebibytes = result.memory_per_worker_bytes >> 20
     draft.add_event("Planned", f"grid {draft['plan']['grid']}, {mebibytes} MiB per worker")
     return Decision(draft, delete=[pod_deletion(pod) for pod in pods], requeue_after=0.0)

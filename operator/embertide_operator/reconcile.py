@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.version_names import new_version
 from embertide_operator.advance import advance
+from embertide_operator.ceiling import TOO_MANY, too_many_workers
 from embertide_operator.children import needs_plan
 from embertide_operator.conditions import set_fresh, set_ready
 from embertide_operator.deadlines import check_active, note_held, start_attempt_clock
@@ -81,6 +82,8 @@ def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
         names = " and ".join(seen.name_conflicts)
         message = f"name conflict: {names} exists and is not owned by this job; rename one of them"
         return _reject(seen, draft, "NameConflict", message)
+    if draft["attemptStartTime"] is None and (many := too_many_workers(job, settings)):
+        return _reject(seen, draft, TOO_MANY, many)
     if draft.set("Accepted", True, "Valid", "the spec is valid"):
         draft.add_event("Accepted", "the spec is valid")
     if job.spec.suspend:
@@ -100,6 +103,8 @@ def _decide(seen: Observed, settings: Settings, draft: Draft) -> Decision:
     outcome: Decision | Failure
     if draft["phase"] == "Planning" and _spec_is_new(seen):
         outcome = Failure("SpecChanged", "the spec changed; the job is planned again")
+    elif draft["phase"] == "Planning" and draft["plan"] is not None and seen.queued:
+        return _take_back(seen, draft)
     else:
         outcome = advance(seen, job, settings, draft)
     if isinstance(outcome, Failure):
@@ -185,6 +190,13 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     outcome = advance(seen, job, settings, draft)
     assert isinstance(outcome, Decision), "an attempt without pods cannot have failed"
     return outcome
+
+
+def _take_back(seen: Observed, draft: Draft) -> Decision:
+    """There is no room for the workers that were planned: the attempt has not begun."""
+    draft["attempt"], draft["versions"] = draft["attempt"] - 1, draft["versions"][:-1]
+    draft["attemptStartTime"] = draft["obstacle"] = None
+    return _wait(seen, draft, "Queued", f"waiting for room: {seen.queued}")
 
 
 def _wait(seen: Observed, draft: Draft, reason: str, message: str) -> Decision:

@@ -180,6 +180,9 @@ class Settings:
             ``/healthz`` fails.
         max_running_jobs: how many jobs run at once, the others wait; 0 for any number.
         max_running_jobs_per_namespace: the same for each namespace.
+        max_workers_per_job: a job that asks for more workers is rejected; 0 for any number.
+        max_running_workers: how many workers all running jobs may have; 0 for any number.
+        max_running_workers_per_namespace: the same for each namespace.
         api_qps: requests to the API server a second, on average.
         api_burst: how many of them at once.
         own_namespace: that of the operator; "" for a process that runs outside a cluster.
@@ -218,6 +221,9 @@ class Settings:
     stale_seconds: float = _setting(90.0, _seconds)
     max_running_jobs: int = _setting(50, _count)
     max_running_jobs_per_namespace: int = _setting(0, _count)
+    max_workers_per_job: int = _setting(256, _count)
+    max_running_workers: int = _setting(1000, _count)
+    max_running_workers_per_namespace: int = _setting(0, _count)
     api_qps: float = _setting(50.0, _rate)
     api_burst: int = _setting(100, _burst)
     own_namespace: str = _setting("")
@@ -258,6 +264,19 @@ class Settings:
                     f"EMBERTIDE_{less.upper()} ({shorter:g})"
                 )
         return settings
+
+    @property
+    def most_workers(self) -> tuple[int, str]:
+        """(the most workers that a job can ever have, the chart's value that says so).
+
+        The number is 0 where there is no limit.
+        """
+        limits = (
+            (self.max_workers_per_job, "maxWorkersPerJob"),
+            (self.max_running_workers, "maxRunningWorkers"),
+            (self.max_running_workers_per_namespace, "maxRunningWorkersPerNamespace"),
+        )
+        return min((limit for limit in limits if limit[0]), default=(0, ""))
 
     @property
     def identity(self) -> str:

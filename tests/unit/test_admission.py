@@ -11,14 +11,11 @@ import pytest
 
 from embertide_operator.admission import (
     Admission,
-    Entry,
-    Limits,
-    State,
     Verdict,
-    first_in_line,
     place_text,
 )
 from embertide_operator.reconcile import decide
+from embertide_operator.room import Entry, Limits, Running, State, first_in_line
 from tests.support.operator_world import NOW, SETTINGS, World, raw_job
 
 PHASES = {"holds": "Running", "ready": "Pending", "away": "Succeeded"}
@@ -51,8 +48,14 @@ def knowing(*jobs: dict[str, Any], total: int = 0, per_namespace: int = 0) -> Ad
     return admission
 
 
-def entry(name: str, second: int, namespace: str = "shop") -> Entry:
-    return Entry((namespace, name), (f"{second:02}", name), name, State.READY)
+def entry(name: str, second: int, namespace: str = "shop", workers: int = 1) -> Entry:
+    key, age = (namespace, name), (f"{second:02}", name)
+    return Entry(key, age, name, State.READY, workers=workers)
+
+
+def running(jobs: int, workers: int = 0) -> Running:
+    """So many jobs and workers in namespace ``shop``."""
+    return Running(Counter(shop=jobs), Counter(shop=workers or jobs))
 
 
 class TestOtherOperators:
@@ -81,17 +84,17 @@ class TestOtherOperators:
 class TestFirstInLine:
     def test_without_limits_all_may_start(self) -> None:
         line = [entry("a", 1), entry("b", 2)]
-        assert first_in_line(line, Counter({"shop": 1000}), Limits()) == line
+        assert first_in_line(line, running(1000), Limits()) == line
 
     def test_the_oldest_take_the_room_that_is_left(self) -> None:
         line = [entry("a", 1), entry("b", 2), entry("c", 3)]
-        assert first_in_line(line, Counter({"shop": 3}), Limits(total=5)) == line[:2]
-        assert first_in_line(line, Counter({"shop": 7}), Limits(total=5)) == []
+        assert first_in_line(line, running(3), Limits(total=5)) == line[:2]
+        assert first_in_line(line, running(7), Limits(total=5)) == []
 
     def test_a_full_namespace_lets_the_next_one_pass(self) -> None:
         line = [entry("a", 1), entry("b", 2), entry("c", 3, "other"), entry("d", 4)]
         limits = Limits(total=4, per_namespace=2)
-        assert first_in_line(line, Counter({"shop": 1}), limits) == [line[0], line[2]]
+        assert first_in_line(line, running(1), limits) == [line[0], line[2]]
 
 
 @pytest.mark.parametrize(

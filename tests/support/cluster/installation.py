@@ -40,6 +40,8 @@ def release_values(cluster: KubernetesCluster) -> dict[str, Any]:
         "worker": {"image": cluster.worker_image, "pullPolicy": "Never"},
         # Tests look into the operator's pod; test_several_operators.py has more than one.
         "replicas": 1,
+        "maxWorkersPerJob": 1024,
+        "maxRunningWorkers": 1400,
         **_QUICK,
     }
 
