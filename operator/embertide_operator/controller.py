@@ -28,6 +28,7 @@ from embertide_operator.cache import Cache
 from embertide_operator.children import child_kinds
 from embertide_operator.claims import Claims
 from embertide_operator.conditions import is_outdated
+from embertide_operator.decision import are_many
 from embertide_operator.kubernetes_api import KubernetesApi
 from embertide_operator.metrics import Metrics
 from embertide_operator.observe import is_finished, label, rank_zero
@@ -219,7 +220,7 @@ class Controller:
         job = self.cache.get("EmbeddingJob", *key)
         if job is None:
             self._asking.forget(key)
-            return None
+            return await self._clear(key, threads)
         later = self.claims.postponed(job, self.cache.get("StatefulSet", *key))
         if later is not None:  # another one's: nobody is asked, and nothing is written
             self._asking.forget(key)
@@ -253,6 +254,21 @@ class Controller:
                 self._passes.pop(key, None)
             self.metrics.reconciled(outcome, time.monotonic() - started)
             self.wake(self._release(uid, self.cache.get("EmbeddingJob", *key)))
+
+    async def _clear(self, key: Key, threads: ThreadPoolExecutor) -> float | None:
+        """Stop what a deleted job has left; seconds until the next try, None where it is done."""
+        if not are_many(self.cache.pods(*key)):
+            return None
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(threads, self._pass.clear, key)
+        except ApiError as error:
+            log.warning("%s/%s: cannot stop the pods of the deleted job: %s", *key, error)
+            return self._errors.next(key)
+        except Stopped:
+            return None
+        self._errors.reset(key)
+        return None
 
     def _release(self, uid: str, job: Object | None) -> list[Key]:
         ours = job is not None and self.claims.is_ours(job)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from embertide.spec.naming import LABEL_JOB_UID
 from embertide_operator.failures import is_ready
 from embertide_operator.identity import KEPT
-from embertide_operator.observe import Observed, condition, container_status, owners, rank_of
+from embertide_operator.observe import (
+    Observed,
+    condition,
+    container_status,
+    label,
+    owners,
+    rank_of,
+)
 from embertide_operator.routes import Object
 from embertide_operator.status import Draft
 
@@ -16,6 +24,9 @@ _STUCK_SECONDS = 60.0
 """The same where nothing says so of the node: a kubelet under load may be slow."""
 _TAINTED = "DeletionByTaintManager"
 """Reason of ``DisruptionTarget`` on pods of a node that is not ready or cannot be reached."""
+_MANY_PODS = 32
+"""More pods than this are deleted by one request. The StatefulSet's controller deletes them one by
+one, at 20 requests a second for all that it does, which is quick enough for fewer."""
 _TERMINATING_SECONDS = 1.0
 """How soon to check again whether terminating pods are gone."""
 
@@ -32,12 +43,13 @@ class Deletion:
 
 @dataclass
 class Decision:
-    """What to do, in this order: write the status, reset ports, apply, scale to zero, delete.
+    """What to do: write the status, then the fields from ``reset_ports`` on, in their order.
 
     Attributes:
         reset_ports: Services to be applied that exist: applying alone would leave ports of others,
             which may have the names of ours.
         scale_to_zero: the StatefulSet to scale to zero.
+        clear: the UID of a job all of whose pods are to be deleted at once; "" for none.
         requeue_after: seconds until the next reconciliation without an event; None for never.
     """
 
@@ -45,8 +57,14 @@ class Decision:
     reset_ports: list[Object] = field(default_factory=list)
     apply: list[Object] = field(default_factory=list)
     scale_to_zero: Object | None = None
+    clear: str = ""
     delete: list[Deletion] = field(default_factory=list)
     requeue_after: float | None = None
+
+
+def are_many(pods: list[Object]) -> bool:
+    """Whether so many of these pods are not being deleted yet that one request shall do it."""
+    return sum(not is_terminating(pod) for pod in pods) > _MANY_PODS
 
 
 def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) -> Decision:
@@ -57,10 +75,16 @@ def stop_pods(seen: Observed, draft: Draft, requeue_after: float | None = None) 
         statefulset["spec"]["replicas"] > 0 or any(map(_is_held, seen.pods))
     ):
         decision.scale_to_zero = statefulset
+    uid = seen.job["metadata"]["uid"]
+    # Pods of an earlier release have no such label.
+    labelled = [pod for pod in seen.pods if label(pod, LABEL_JOB_UID) == uid]
+    decision.clear = uid if are_many(labelled) else ""
     decision.delete += [
         pod_deletion(pod)
         for pod in seen.pods
-        if not is_terminating(pod) and not _is_controlled(pod, statefulset)
+        if not is_terminating(pod)
+        and not _is_controlled(pod, statefulset)
+        and not (decision.clear and label(pod, LABEL_JOB_UID) == uid)
     ]
     for pod in seen.pods:
         if is_stuck(pod, seen, draft):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from kubernetes.client import ApiClient
 
-from embertide.spec.naming import FIELD_MANAGER, GROUP, LABEL_JOB
+from embertide.spec.naming import FIELD_MANAGER, GROUP, LABEL_JOB, LABEL_JOB_UID
 from embertide_operator.rate_limit import RateLimit
 from embertide_operator.routes import ROUTES, Object, kind_of, path_of
 from embertide_operator.transport import (
@@ -221,6 +221,12 @@ class KubernetesApi:
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
+
+    def delete_pods(self, namespace: str, uid: str) -> None:
+        """Delete all pods of the job with this UID, with their own grace periods."""
+        query = {"labelSelector": f"{LABEL_JOB_UID}={uid}"}
+        options: Object = {"propagationPolicy": "Background"}
+        self._transport.call("DELETE", path_of("Pod", namespace), query, options)
 
 
 def merge_patch(old: Object, new: Object) -> Object:

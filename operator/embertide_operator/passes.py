@@ -21,6 +21,7 @@ from embertide_operator.asking import Heard
 from embertide_operator.cache import Cache, NotCached, ReadThrough
 from embertide_operator.children import child_kinds
 from embertide_operator.claims import Claims
+from embertide_operator.clearing import clear_deleted_job
 from embertide_operator.decision import Decision
 from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, leave_alone
 from embertide_operator.events import event_object
@@ -115,6 +116,11 @@ class Passes:
             decision = self._decide(self._source, job, verdict)
         return self._carry_out(job, decision)
 
+    def clear(self, key: Key) -> None:
+        """Stop what a deleted job has left. Blocking; raises as :meth:`run`."""
+        self._check()
+        clear_deleted_job(self.api, self.cache, key, self.settings.identity)
+
     def _decide(self, source: Source, job: Object, verdict: Verdict) -> Decision:
         seen = observe(source, job, child_kinds(self.settings))
         seen = replace(seen, pod_loss=why_lost(source, seen))
@@ -187,6 +193,9 @@ class Passes:
             self._check()
             self.cache.written(self.api.scale(decision.scale_to_zero, 0))
         namespace = job["metadata"]["namespace"]
+        if decision.clear:
+            self._check()
+            self.api.delete_pods(namespace, decision.clear)
         for item in decision.delete:
             self._check()
             self.api.delete(item.kind, namespace, item.name, uid=item.uid, force=item.force)
@@ -198,7 +207,7 @@ class Passes:
 
 def _is_weighty(job: Object, decision: Decision) -> bool:
     """Whether a decision starts, ends or changes anything: no old picture may lead to it."""
-    if decision.apply or decision.scale_to_zero is not None or decision.delete:
+    if decision.apply or decision.scale_to_zero is not None or decision.clear or decision.delete:
         return True
     status = job.get("status") or {}
     return any(status.get(name) != decision.draft[name] for name in _WEIGHTY)

@@ -54,6 +54,8 @@ def request_of(method: str, path: str, content_type: str) -> tuple[str, str]:
     resource = "/".join((rest[0], *rest[2:]))
     if method == "GET":
         return ("get" if rest[1:] else "list"), resource
+    if method == "DELETE" and not rest[1:]:
+        return "deletecollection", resource
     if content_type.startswith("application/apply"):
         return "apply", resource
     return _VERBS[method], resource

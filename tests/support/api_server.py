@@ -194,9 +194,16 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
         def do_DELETE(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             plural, namespace, name = self.target("DELETE")
-            if not self.refused:
-                server.remove(plural, namespace, name)
-                self.say(200, {})
+            if self.refused:
+                return
+            names = [name]
+            if not name:  # a collection
+                labels = dict(parse_qsl(urlsplit(self.path).query))["labelSelector"]
+                items, _ = server.listed(plural, namespace, labels)
+                names = [item["metadata"]["name"] for item in items]
+            for each in names:
+                server.remove(plural, namespace, each)
+            self.say(200, {})
 
         def target(self, method: str, watch: bool = False) -> tuple[str, str, str]:
             """(plural, namespace, name); the request is counted."""
