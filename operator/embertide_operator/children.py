@@ -9,6 +9,7 @@ from typing import Any
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide_operator.defaults import memory_of
 from embertide_operator.gangs import (
     gang_annotations,
     group_kind,
@@ -47,19 +48,9 @@ _NOT_THE_WORKERS: Any = {
 """Fields of a job that only the operator reads."""
 
 
-def needs_plan(job: EmbeddingJob) -> bool:
+def needs_plan(job: EmbeddingJob, settings: Settings) -> bool:
     """Whether the planner has to choose the grid or the memory."""
-    return not isinstance(job.spec.workers.grid, GridShape) or memory_given(job) is None
-
-
-def memory_given(job: EmbeddingJob) -> Any:
-    """The memory quantity in the job's resources; None where it is not set."""
-    resources = job.spec.workers.resources or {}
-    for section in ("limits", "requests"):
-        found = (resources.get(section) or {}).get("memory")
-        if found is not None:
-            return found
-    return None
+    return not isinstance(job.spec.workers.grid, GridShape) or memory_of(job, settings) is None
 
 
 def spec_hash(job: EmbeddingJob) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from embertide.spec.manifest import EmbeddingJob
+from embertide_operator.defaults import given_template
 from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 
@@ -64,8 +65,8 @@ def pod_group(job: EmbeddingJob, workers: int, settings: Settings) -> Object | N
     spec: Object = {"minMember": workers}
     if settings.pod_groups == "volcano":
         # Volcano takes these from pods for its own groups only.
-        given = job.spec.workers.pod_template or {}
-        queue = _metadata(job, "annotations").get(_VOLCANO_QUEUE)
+        given = given_template(job, settings)
+        queue = _metadata(job, "annotations", settings).get(_VOLCANO_QUEUE)
         priority = given.get("spec", {}).get("priorityClassName")
         spec |= {"queue": queue} if queue else {}
         spec |= {"priorityClassName": priority} if priority else {}
@@ -92,13 +93,13 @@ def _is_grouped(job: EmbeddingJob, settings: Settings) -> bool:
     if not settings.pod_groups:
         return False
     api = _APIS[settings.pod_groups]
-    if api.key in _metadata(job, api.place):
+    if api.key in _metadata(job, api.place, settings):
         return False
-    given = job.spec.workers.pod_template or {}
+    given = given_template(job, settings)
     return given.get("spec", {}).get("schedulerName") in (None, settings.group_scheduler)
 
 
-def _metadata(job: EmbeddingJob, place: str) -> dict[str, Any]:
-    """Labels or annotations that the job's pod template gives."""
-    given: dict[str, Any] = (job.spec.workers.pod_template or {}).get("metadata", {})
+def _metadata(job: EmbeddingJob, place: str, settings: Settings) -> dict[str, Any]:
+    """Labels or annotations that the pod templates of the platform and the job give."""
+    given: dict[str, Any] = given_template(job, settings).get("metadata", {})
     return given.get(place) or {}

@@ -31,6 +31,7 @@ from embertide_operator.metrics import Metrics
 from embertide_operator.observe import Observed, Source, is_finished, is_true, observe, rank_zero
 from embertide_operator.obstacles import note_refusal
 from embertide_operator.outputs import Outputs
+from embertide_operator.quota_advice import with_advice
 from embertide_operator.reconcile import decide
 from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
@@ -216,5 +217,5 @@ def _is_weighty(job: Object, decision: Decision) -> bool:
 def _rejected_child(job: Object, error: ApiError) -> Draft:
     """The status of a job one of whose child objects the API server rejects."""
     draft = Draft(job, datetime.now(UTC))
-    note_refusal(draft, str(error))
+    note_refusal(draft, with_advice(str(error), job["metadata"]["name"]))
     return draft

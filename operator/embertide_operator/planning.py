@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, PlanResult
@@ -9,13 +11,13 @@ from embertide_operator.ceiling import planned_too_many
 from embertide_operator.children import (
     APPLIED_HASH,
     children,
-    memory_given,
     needs_plan,
     planner,
 )
 from embertide_operator.containers import other_trouble
 from embertide_operator.deadlines import check_running
 from embertide_operator.decision import Decision, pod_deletion
+from embertide_operator.defaults import memory_of
 from embertide_operator.disruptions import was_stopped
 from embertide_operator.failures import (
     Failure,
@@ -43,12 +45,12 @@ def plan_attempt(
     """The attempt with its grid and memory; a planner pod computes what the job does not set."""
     plan = draft["plan"]
     given = job.spec.workers.grid
-    if plan is None and not needs_plan(job) and isinstance(given, GridShape):
-        plan = _given_plan(job, given)
+    if plan is None and not needs_plan(job, settings) and isinstance(given, GridShape):
+        plan = _given_plan(given, memory_of(job, settings))
         draft["plan"] = plan
     if plan is not None:
         grid = GridShape.parse(plan["grid"])
-        memory = plan.get("memoryPerWorkerBytes") if memory_given(job) is None else None
+        memory = plan.get("memoryPerWorkerBytes") if memory_of(job, settings) is None else None
         return _attempt(seen, draft, grid, memory)
     pods = seen.planners()
     result = _read_plan(pods[0]) if pods else None
@@ -70,9 +72,9 @@ def plan_attempt(
     return Decision(draft, delete=[pod_deletion(pod) for pod in pods], requeue_after=0.0)
 
 
-def _given_plan(job: EmbeddingJob, grid: GridShape) -> Object:
+def _given_plan(grid: GridShape, memory: Any) -> Object:
     plan = {"grid": str(grid), "replicas": grid.workers}
-    return {**plan, "memoryPerWorkerBytes": int(quantity(memory_given(job)))}
+    return {**plan, "memoryPerWorkerBytes": int(quantity(memory))}
 
 
 def new_attempt(seen: Observed, draft: Draft) -> Attempt:

@@ -26,14 +26,14 @@ MERGE_KEYS = {
 # Entries of these lists that say what they are replace ours, which may say otherwise: a volume has
 # one source, a variable a value or a place to take it from.
 _ONE_SOURCE = ("env", "volumes")
-# Fields of a pod that say on which nodes it may run.
+# Fields of a pod that say on which nodes it may run; tolerations only say where it need not stay
+# away from.
 _PLACEMENT = (
     "affinity",
     "nodeName",
     "nodeSelector",
     "resourceClaims",
     "runtimeClassName",
-    "tolerations",
     "topologySpreadConstraints",
 )
 
@@ -44,20 +44,38 @@ def for_planner(template: Object, *, apart: bool) -> Object:
     Its worker's resources are the workers' alone.
 
     Args:
-        apart: whether to leave out where the workers are placed as well.
+        apart: whether to leave out on which nodes the workers are placed as well.
     """
     spec = dict(template.get("spec", {}))
     for key in _PLACEMENT if apart else ():
         spec.pop(key, None)
-    if spec.get("containers"):
-        spec["containers"] = [_without_resources(item) for item in spec["containers"]]
-    return {**template, "spec": spec}
+    return without_resources({**template, "spec": spec})
 
 
-def _without_resources(container: Object) -> Object:
-    if container["name"] != CONTAINER:
-        return container
-    return {key: value for key, value in container.items() if key != "resources"}
+def without_resources(template: Object) -> Object:
+    """The template without the resources of its worker."""
+    spec = template.get("spec", {})
+    if not spec.get("containers"):
+        return template
+    kept = [
+        {k: v for k, v in item.items() if k != "resources" or item["name"] != CONTAINER}
+        for item in spec["containers"]
+    ]
+    return {**template, "spec": {**spec, "containers": kept}}
+
+
+def stay_away(affinity: Object, keys: tuple[str, ...]) -> Object:
+    """The affinity, to nodes only that have none of these labels."""
+    expressions = [{"key": key, "operator": "DoesNotExist"} for key in keys]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    nodes = affinity.get("nodeAffinity") or {}
+    # A node has to match one of the terms, so each of them says it.
+    terms = (nodes.get(required) or {}).get("nodeSelectorTerms") or [{}]
+    terms = [
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or []), *expressions]}
+        for term in terms
+    ]
+    return {**affinity, "nodeAffinity": {**nodes, required: {"nodeSelectorTerms": terms}}}
 
 
 def merge(ours: Object, theirs: Object) -> Object:

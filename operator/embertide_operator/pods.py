@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.pod_template import for_planner, merge
+from embertide_operator.defaults import platform_template, resources_of
+from embertide_operator.pod_template import for_planner, merge, stay_away
 from embertide_operator.quantities import quantity
 from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
@@ -18,8 +19,6 @@ _VERSION = importlib.metadata.version("embertide")
 _GRACE_SECONDS = 30
 _LOST_NODE_SECONDS = 60
 """How long pods tolerate a lost node; the default of 5 minutes would delay the retry."""
-_PLANNER_MEMORY = "2Gi"
-"""The planner reads metadata of the inputs only."""
 _LOOK_SECONDS = 300
 """For how long a look at the inputs may take; a store that hangs is asked by the next one."""
 _LEAST_JOIN_SECONDS = 1800
@@ -68,8 +67,8 @@ def labels(job: EmbeddingJob, uid: str) -> dict[str, str]:
 def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
     """The pod template of the StatefulSet."""
     container = _container(job, settings, "work")
-    container["env"] += _worker_env(job, attempt)
-    container["resources"] = _resources(job, attempt)
+    container["env"] += _worker_env(job, attempt, settings)
+    container["resources"] = _resources(job, attempt, settings)
     container["ports"] = [
         {"name": "http", "containerPort": naming.HTTP_PORT},
         {"name": "rendezvous", "containerPort": naming.RENDEZVOUS_PORT},
@@ -98,21 +97,15 @@ def _apart_template(
 ) -> Object:
     """The pod template of what runs once beside the workers, and on no GPU node."""
     container = _container(job, settings, verb)
-    container["resources"] = {"requests": {"cpu": "100m"}, "limits": {"memory": _PLANNER_MEMORY}}
+    container["resources"] = settings.planner_resources
     apart = job.spec.workers.device == "cuda" and bool(settings.gpu_node_labels)
     given = for_planner(job.spec.workers.pod_template or {}, apart=apart)
     template = _template(job, settings, container, role, attempt, given)
     template["spec"]["restartPolicy"] = "Never"
     if apart:
-        template["spec"]["affinity"] = _without_labels(settings.gpu_node_labels)
+        affinity = template["spec"].get("affinity") or {}
+        template["spec"]["affinity"] = stay_away(affinity, settings.gpu_node_labels)
     return template
-
-
-def _without_labels(keys: tuple[str, ...]) -> Object:
-    """The affinity to nodes that have none of these labels."""
-    expressions = [{"key": key, "operator": "DoesNotExist"} for key in keys]
-    terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def _template(
@@ -123,7 +116,7 @@ def _template(
     attempt: Attempt,
     given: Object,
 ) -> Object:
-    """A pod template of ours, with the job's merged into it."""
+    """A pod template of ours, with the platform's and the job's merged into it."""
     ours = {naming.LABEL_ROLE: role, naming.LABEL_ATTEMPT: str(attempt.number)}
     ours["app.kubernetes.io/component"] = role
     spec: Object = {
@@ -152,11 +145,12 @@ def _template(
     if job.spec.storage.credentials_secret is not None:
         spec["containers"] = [_with_credentials(container)]
         spec["volumes"].append(_credentials(job))
+    merged = merge({"metadata": {"labels": {}}, "spec": spec}, platform_template(job, settings))
     if job.spec.workers.service_account_name:
-        spec["serviceAccountName"] = job.spec.workers.service_account_name
-    merged = merge({"metadata": {"labels": {}}, "spec": spec}, given)
+        merged["spec"]["serviceAccountName"] = job.spec.workers.service_account_name
+    merged = merge(merged, given)
     ours = {**labels(job, attempt.uid), **ours}
-    merged["metadata"]["labels"] = {**merged["metadata"]["labels"], **ours}
+    merged["metadata"]["labels"] = {**(merged["metadata"].get("labels") or {}), **ours}
     return merged
 
 
@@ -215,7 +209,7 @@ def _with_credentials(container: Object) -> Object:
     }
 
 
-def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
+def _worker_env(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> list[Object]:
     values = {
         naming.ENV_UID: attempt.uid,
         naming.ENV_ATTEMPT: str(attempt.number),
@@ -225,7 +219,7 @@ def _worker_env(job: EmbeddingJob, attempt: Attempt) -> list[Object]:
         naming.ENV_RENDEZVOUS: naming.rendezvous(job.metadata.name),
         naming.ENV_JOIN_SECONDS: str(_join_seconds(job)),
     }
-    threads = _threads(job)
+    threads = _threads(resources_of(job, settings))
     if threads is not None:
         values[naming.ENV_THREADS] = str(threads)
     index = "metadata.labels['apps.kubernetes.io/pod-index']"
@@ -242,9 +236,8 @@ def _join_seconds(job: EmbeddingJob) -> int:
     return max(_LEAST_JOIN_SECONDS, job.spec.pre_running_deadline_seconds)
 
 
-def _threads(job: EmbeddingJob) -> int | None:
+def _threads(resources: Object) -> int | None:
     """One per requested CPU; None lets the worker decide."""
-    resources = job.spec.workers.resources or {}
     for section in ("limits", "requests"):
         cpu = (resources.get(section) or {}).get("cpu")
         if cpu is not None:
@@ -252,8 +245,8 @@ def _threads(job: EmbeddingJob) -> int | None:
     return None
 
 
-def _resources(job: EmbeddingJob, attempt: Attempt) -> Object:
-    resources: Object = job.spec.workers.resources or {}
+def _resources(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> Object:
+    resources = resources_of(job, settings)
     if attempt.memory is not None:
         memory = {"memory": str(attempt.memory)}
         resources = merge({"requests": memory, "limits": memory}, resources)

@@ -6,6 +6,17 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
+_LARGEST = 2.0**63
+"""Kubernetes keeps amounts as 64-bit integers."""
+
+
+def is_amount(value: Any) -> bool:
+    """Whether a value is a quantity that a container may ask for."""
+    try:
+        return 0 <= quantity(value) < _LARGEST
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
+        return False
+
 
 def quantity(value: Any) -> float:
     """The number that a quantity stands for.

@@ -184,7 +184,9 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     draft["startTime"] = draft["startTime"] or timestamp(draft.now)
     draft["progress"] = draft["retryTime"] = draft["workers"] = draft["obstacle"] = None
     start_attempt_clock(draft)
-    draft["phase"] = "Planning" if needs_plan(job) and draft["plan"] is None else "Starting"
+    draft["phase"] = (
+        "Planning" if needs_plan(job, settings) and draft["plan"] is None else "Starting"
+    )
     draft.set("Progressing", True, "AttemptStarted", f"attempt {number} has started")
     draft.add_event("AttemptStarted", f"attempt {number} writes version {draft['versions'][-1]}")
     outcome = advance(seen, job, settings, draft)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from embertide.spec.naming import USER_ID
+from embertide_operator.json_settings import (
+    parse_peers,
+    parse_resources,
+    parse_template,
+    parse_templates,
+)
 
 Number = TypeVar("Number", int, float)
 
@@ -20,6 +25,11 @@ GPU_NODE_LABELS = (
     "k8s.amazonaws.com/accelerator",
     "kubernetes.azure.com/accelerator",
 )
+PLANNER_RESOURCES: dict[str, Any] = {
+    "requests": {"cpu": "100m"},
+    "limits": {"cpu": "1", "memory": "2Gi"},
+}
+"""The planner reads metadata of the inputs only."""
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?")
 _LONGEST_SECONDS = 86400.0
@@ -110,19 +120,6 @@ def _namespaces(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _peers(text: str) -> tuple[dict[str, Any], ...]:
-    """NetworkPolicyPeers as a JSON list; "" for none."""
-    allowed = "a JSON list of NetworkPolicyPeers"
-    try:
-        found = json.loads(text or "[]")
-    except ValueError:
-        raise ValueError(allowed) from None
-    # A peer without any selector would be an error of the API server, for every job.
-    if not isinstance(found, list) or not all(isinstance(item, dict) and item for item in found):
-        raise ValueError(allowed)
-    return tuple(found)
-
-
 def _labels(text: str) -> tuple[str, ...]:
     """Keys of labels with commas between them; "" for none."""
     keys = tuple(text.split(",")) if text else ()
@@ -159,6 +156,9 @@ class Settings:
         pull_policy: of the workers' image.
         worker_user: user and group id of the workers; None leaves it to the cluster, as
             OpenShift wants it.
+        pod_template: for the pods of all jobs, merged under each job's own.
+        namespace_pod_templates: the same for the jobs of a namespace, by its name.
+        planner_resources: of the planner's container.
         gpu_node_labels: keys of the labels that GPU nodes have, from which the planner of a job
             with ``device: cuda`` stays away; none places it like the workers.
         network_policy: whether each job gets a NetworkPolicy.
@@ -209,9 +209,16 @@ class Settings:
     image_cuda: str = _setting("")
     pull_policy: str = _setting("IfNotPresent", _one_of("Always", "IfNotPresent", "Never"))
     worker_user: int | None = _setting(USER_ID, _user)
+    pod_template: dict[str, Any] = field(default_factory=dict, metadata={"parse": parse_template})
+    namespace_pod_templates: dict[str, dict[str, Any]] = field(
+        default_factory=dict, metadata={"parse": parse_templates}
+    )
+    planner_resources: dict[str, Any] = field(
+        default_factory=PLANNER_RESOURCES.copy, metadata={"parse": parse_resources}
+    )
     gpu_node_labels: tuple[str, ...] = _setting(GPU_NODE_LABELS, _labels)
     network_policy: bool = _setting(False, _switch)
-    http_peers: tuple[dict[str, Any], ...] = _setting((), _peers)
+    http_peers: tuple[dict[str, Any], ...] = _setting((), parse_peers)
     pod_groups: str = _setting("", _pod_groups)
     group_scheduler: str = _setting("")
     backoff_seconds: float = _setting(10.0, _seconds)

@@ -9,6 +9,7 @@ from embertide_operator.decision import count_workers
 from embertide_operator.failures import is_ready, why_not_ready
 from embertide_operator.observe import Observed
 from embertide_operator.obstacles import REFUSED, clear_obstacle, note_obstacle
+from embertide_operator.quota_advice import with_advice
 from embertide_operator.routes import Object
 from embertide_operator.status import Draft, timestamp
 
@@ -43,7 +44,8 @@ def track_workers(
         if draft.set("WorkersReady", True, "AllReady", f"{ready} of {ready} workers are ready"):
             draft.add_event("WorkersReady", f"{ready} workers are ready")
     elif settled or draft.condition("WorkersReady").get("reason") != REFUSED:
-        why = why_not_ready(workers, wanted, seen.pod_creation_error, seen.mount_error)
+        refused = with_advice(seen.pod_creation_error, seen.job["metadata"]["name"])
+        why = why_not_ready(workers, wanted, refused, seen.mount_error)
         note_obstacle(draft, *why)
     _note_answer(seen, draft)
     report = seen.report

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.problems import dotted, explain
 from embertide_operator import template_problems
 from embertide_operator.pods import image_of
-from embertide_operator.quantities import quantity
+from embertide_operator.quantities import is_amount
 from embertide_operator.routes import Object
 from embertide_operator.settings import Settings
 
 Problems = list[tuple[str, str]]
-_LARGEST_AMOUNT = 2.0**63
-"""Kubernetes keeps amounts as 64-bit integers."""
 
 
 def read_job(raw: Object, settings: Settings) -> EmbeddingJob | Problems:
@@ -57,14 +53,6 @@ def _resources(job: EmbeddingJob) -> Problems:
             found.append((at, "must be a mapping such as {cpu: 2, memory: 8Gi}"))
             continue
         for name, amount in amounts.items():
-            if not _is_amount(amount):
+            if not is_amount(amount):
                 found.append((f"{at}.{name}", f"is {amount!r}; must be like 500m, 2 or 8Gi"))
     return found
-
-
-def _is_amount(value: Any) -> bool:
-    """Whether a value is a quantity that a container may ask for."""
-    try:
-        return 0 <= quantity(value) < _LARGEST_AMOUNT
-    except (ValueError, TypeError, AttributeError, ArithmeticError):
-        return False
