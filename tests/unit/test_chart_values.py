@@ -57,7 +57,7 @@ def test_every_object_of_the_schema_refuses_unknown_keys() -> None:
         for place, schema in _objects(SCHEMA, "")
         if "properties" in schema and schema.get("additionalProperties") is not False
     }
-    assert open_objects == {"definitions.volume"}
+    assert open_objects == {"definitions.volume", "definitions.podTemplate.spec"}
 
 
 def _objects(schema: Any, place: str) -> list[tuple[str, dict[str, Any]]]:
@@ -95,6 +95,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"image": {"repo": "x"}}, "'/image': additional properties 'repo' not allowed"),
     ({"worker": {"image": "not an image"}}, "'/worker/image'"),
     ({"worker": {"runAsUser": 0}}, "'/worker/runAsUser': minimum: got 0, want 1"),
+    ({"maxWorkersPerJob": 2000}, "'/maxWorkersPerJob': maximum: got 2,000, want 1,024"),
+    ({"maxRunningWorkers": -1}, "'/maxRunningWorkers': minimum"),
+    ({"worker": {"podTemplate": {"specs": {}}}}, "additional properties 'specs' not allowed"),
+    ({"worker": {"podTemplate": {"spec": {"restartPolicy": "Never"}}}}, "restartPolicy"),
+    ({"worker": {"podTemplate": {"spec": {"tolerations": {}}}}}, "spec/tolerations'"),
+    (
+        {"worker": {"podTemplate": {"spec": {"containers": [{"name": "worker", "image": "x"}]}}}},
+        "containers/0/image'",
+    ),
+    ({"worker": {"namespaces": {"a b": {}}}}, "'a b'"),
+    ({"worker": {"namespaces": {"shop": {"tolerations": []}}}}, "additional properties"),
+    ({"worker": {"planner": {"resources": {"limits": {"cpu": "lots"}}}}}, "limits/cpu'"),
+    ({"submit": {"podLabels": {"app.kubernetes.io/name": "x"}}}, "'app.kubernetes.io/name'"),
     ({"watchNamespace": "a b"}, "additional properties 'watchNamespace' not allowed"),
     ({"watchNamespaces": "shop"}, "'/watchNamespaces': got string, want array"),
     ({"watchNamespaces": ["a b"]}, "'/watchNamespaces/0': 'a b' does not match"),

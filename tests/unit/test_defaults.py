@@ -74,6 +74,14 @@ def test_a_job_that_says_nothing_has_all_of_it() -> None:
     assert not needs_plan(job("ads"), SET), "the memory is the platform's"
 
 
+def test_only_with_a_grid_and_a_memory_no_planner_runs() -> None:
+    """As GKE Autopilot's paragraph of install.md says it."""
+    given = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    assert needs_plan(job("ads", grid="auto", resources=given), SETTINGS)
+    assert needs_plan(job("ads", resources={"limits": {"cpu": "1"}}), SETTINGS)
+    assert not needs_plan(job("ads", resources=given), SETTINGS)
+
+
 def test_a_namespace_changes_what_holds_for_all() -> None:
     spec = pod_of(job())["spec"]
     assert spec["priorityClassName"] == "shop"

@@ -73,6 +73,15 @@ app.kubernetes.io/component: operator
 {{- prepend .Values.worker.networkPolicy.from $operator | toJson }}
 {{- end }}
 
+{{- /* Pod templates of workers by namespace, as JSON. */}}
+{{- define "embertide.namespacePodTemplates" -}}
+{{- $found := dict }}
+{{- range $name, $values := .Values.worker.namespaces }}
+{{- $_ := set $found $name ($values.podTemplate | default dict) }}
+{{- end }}
+{{- toJson $found }}
+{{- end }}
+
 {{- define "embertide.operatorImage" -}}
 {{- $image := .Values.image }}
 {{- $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}
