@@ -70,7 +70,7 @@ app.kubernetes.io/component: operator
 {{- $namespace := dict "kubernetes.io/metadata.name" (include "embertide.namespace" .) }}
 {{- $labels := include "embertide.operatorSelector" . | fromYaml }}
 {{- $operator := dict "namespaceSelector" (dict "matchLabels" $namespace) "podSelector" (dict "matchLabels" $labels) }}
-{{- prepend .Values.worker.networkPolicy.from $operator | toJson }}
+{{- prepend (.Values.worker.networkPolicy.from | default list) $operator | toJson }}
 {{- end }}
 
 {{- /* Pod templates of workers by namespace, as JSON. */}}
@@ -80,6 +80,22 @@ app.kubernetes.io/component: operator
 {{- $_ := set $found $name ($values.podTemplate | default dict) }}
 {{- end }}
 {{- toJson $found }}
+{{- end }}
+
+{{- /* Resources of a container without amounts that are null, by which a default is taken away. */}}
+{{- define "embertide.resources" -}}
+{{- $found := dict }}
+{{- range $section, $amounts := . }}
+{{- $kept := $amounts }}
+{{- if kindIs "map" $amounts }}
+{{- $kept = dict }}
+{{- range $name, $amount := $amounts }}
+{{- if not (kindIs "invalid" $amount) }}{{ $_ := set $kept $name $amount }}{{ end }}
+{{- end }}
+{{- end }}
+{{- if $kept }}{{ $_ := set $found $section $kept }}{{ end }}
+{{- end }}
+{{- toYaml $found }}
 {{- end }}
 
 {{- define "embertide.operatorImage" -}}
