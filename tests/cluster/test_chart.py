@@ -36,6 +36,10 @@ LEFT = {
     "podSecurityContext": {"runAsUser": USER, "runAsGroup": 0},
     "priorityClassName": "system-cluster-critical",
 }
+PLATFORM = {
+    "podTemplate": {"metadata": {"annotations": {"cost.example/centre": "ml"}}},
+    "namespaces": {"other": {"podTemplate": {"spec": {"nodeSelector": {"no": "node"}}}}},
+}
 MONITORED = {
     "log": {"level": "warning", "format": "text"},
     "serviceMonitor": {"enabled": True},
@@ -61,7 +65,7 @@ class Releases:
         """Both at once; returns when their operators are ready."""
         shared = release_values(self.cluster)
         left = shared | LEFT | {"watchNamespaces": [self.a]}
-        left["worker"] = left["worker"] | {"runAsUser": USER}
+        left["worker"] = left["worker"] | {"runAsUser": USER, **PLATFORM}
         right = shared | {"watchNamespaces": [self.b, self.c], "crds": {"install": False}}
         right["rbac"] = {"aggregate": False}
         for release, namespace, values in (("left", self.a, left), ("right", self.b, right)):
@@ -124,10 +128,14 @@ def test_each_release_runs_the_jobs_of_its_namespaces(
     for jobs in places:
         assert jobs.complete("first")["attempt"] == 1
         tiny.check(f"{jobs.root}/out")
-    users = {}
+    users, centres = {}, {}
     for jobs in places:
         (found,) = cluster.get("-n", jobs.namespace, "statefulset")["items"]
-        users[jobs.namespace] = found["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
+        template = found["spec"]["template"]
+        users[jobs.namespace] = template["spec"]["securityContext"]["runAsUser"]
+        annotations = template["metadata"].get("annotations", {})
+        centres[jobs.namespace] = annotations.get("cost.example/centre")
+    assert centres == {releases.a: "ml", releases.b: None, releases.c: None}
     assert users == {releases.a: USER, releases.b: 65532, releases.c: 65532}
     assert releases.refused() == set()
 

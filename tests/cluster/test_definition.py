@@ -10,7 +10,7 @@ import pytest
 from embertide.spec import naming
 from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Jobs, find_condition
-from tests.support.crd_cases import BASE, FROZEN, THAWED, Case
+from tests.support.crd_cases import BASE, DONE, FROZEN, THAWED, Case
 from tests.support.crd_rule_cases import CASES
 
 pytestmark = pytest.mark.cluster
@@ -38,6 +38,51 @@ def test_what_is_fixed_once_the_job_is_accepted(jobs: Jobs) -> None:
     jobs.await_("products", lambda s: find_condition(s, "Accepted").get("status") == "True")
     for case in (*FROZEN, *THAWED):
         check(jobs.cluster, jobs.namespace, case, case.mutate(job))
+
+
+def test_what_is_fixed_once_the_job_has_finished(jobs: Jobs) -> None:
+    """Resources and grid too, whose contents the rules cannot look into."""
+    job = DONE_BASE
+    jobs.apply(job)
+    jobs.await_("products", lambda s: find_condition(s, "Accepted").get("status") == "True")
+    finish(jobs, "products")
+    for case in DONE:
+        check(jobs.cluster, jobs.namespace, case, case.mutate(job))
+
+
+def test_a_null_does_not_lock_a_job(jobs: Jobs) -> None:
+    """The API server drops it; kept, the job would be unequal to itself in every later rule."""
+    nodes = [BASE["spec"]["input"]["nodes"][0] | {"count": None}]
+    spec = {"input": BASE["spec"]["input"] | {"nodes": nodes}, "workers": {"count": None}}
+    jobs.apply({**BASE, "spec": BASE["spec"] | spec | {"suspend": True, "freshness": None}})
+    jobs.await_("products", lambda s: find_condition(s, "Accepted").get("status") == "True")
+    jobs.patch("products", {"backoffLimit": 7})
+    finish(jobs, "products")
+    jobs.patch("products", {"ttlSecondsAfterFinished": 3600})
+    jobs.await_("products", lambda s: s.get("observedGeneration") == 3)
+
+
+DONE_BASE = {
+    **BASE,
+    "spec": {
+        **BASE["spec"],
+        "suspend": True,
+        "workers": {"grid": {"graph": 2}, "resources": {"limits": {"memory": "20Mi"}}},
+        "inference": {"fanout": [3]},
+    },
+}
+
+
+def finish(jobs: Jobs, name: str) -> None:
+    """The job has failed, as the operator would write it."""
+    conditions = [
+        *jobs.status(name)["conditions"],
+        {"type": "Failed", "status": "True", "reason": "Input", "message": "by hand",
+         "lastTransitionTime": "2026-11-21T11:00:00Z"},
+    ]  # fmt: skip
+    status = {"phase": "Failed", "completionTime": "2026-11-21T11:00:00Z", "conditions": conditions}
+    change = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    jobs.kubectl("patch", "ej", name, *change)
 
 
 def check(cluster: KubernetesCluster, namespace: str, case: Case, job: dict[str, Any]) -> None:

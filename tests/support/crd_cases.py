@@ -264,3 +264,37 @@ THAWED = (
     Case("more patience", {"spec.backoffLimit": 9, "spec.activeDeadlineSeconds": 60}),
 )
 """Changes to ``BASE`` that are taken at any time."""
+
+
+_FINISHED = "cannot change once the job has finished"
+
+DONE = (
+    Case("resumed by hand", {"spec.suspend": False}, f"spec.suspend {_FINISHED}"),
+    Case("another grid", {"spec.workers.grid": {"graph": 3}}, f"spec.workers {_FINISHED}"),
+    Case(
+        "more memory",
+        {"spec.workers.resources": {"limits": {"memory": "1Gi"}}},
+        f"spec.workers {_FINISHED}",
+    ),
+    Case("sampled", {"spec.inference.fanout": [5]}, f"spec.inference {_FINISHED}"),
+    Case("another region", {"spec.storage.region": "eu-1"}, f"spec.storage {_FINISHED}"),
+    Case("more retries", {"spec.backoffLimit": 9}, f"spec.backoffLimit {_FINISHED}"),
+    Case(
+        "a deadline", {"spec.activeDeadlineSeconds": 9}, f"spec.activeDeadlineSeconds {_FINISHED}"
+    ),
+    Case(
+        "other patience",
+        {"spec.preRunningDeadlineSeconds": 9},
+        f"spec.preRunningDeadlineSeconds {_FINISHED}",
+    ),
+    Case(
+        "less patience",
+        {"spec.progressDeadlineSeconds": 9},
+        f"spec.progressDeadlineSeconds {_FINISHED}",
+    ),
+    Case("the same again", {"spec.storage.region": None}),
+    Case("a time to live", {"spec.ttlSecondsAfterFinished": 60}),
+    Case("an objective", {"spec.freshness": {"maxAge": "26h"}}),
+    Case("another class", {"spec.operatorClass": "staging"}),
+)
+"""Changes to a suspended ``BASE`` that has finished: what would have no effect is refused."""

@@ -50,11 +50,6 @@ ANYTHING = st.recursive(
 
 def objects(schema: Schema) -> st.SearchStrategy[Any]:
     """What types and bounds of a structural schema allow."""
-    plain = _plain(schema)
-    return st.none() | plain if schema.get("nullable") else plain
-
-
-def _plain(schema: Schema) -> st.SearchStrategy[Any]:
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     match schema.get("type"):

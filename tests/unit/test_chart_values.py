@@ -24,7 +24,9 @@ def test_the_page_is_what_the_values_say() -> None:
 
 def test_every_value_is_documented_and_in_the_schema() -> None:
     documented = {value.path for value in values()}
-    assert _paths(SCHEMA) - {"global", "enabled", "tags"} == {path for path in documented if path.count(".") < 2}
+    assert _paths(SCHEMA) - {"global", "enabled", "tags"} == {
+        path for path in documented if path.count(".") < 2
+    }
     sections = {path.partition(".")[0] for path in documented}
     assert sections == set(DEFAULTS)
 

@@ -57,15 +57,34 @@ def or_default(field: str, default: str) -> str:
 
 def unchanged_once_accepted(field: str) -> Rule:
     """A root rule: a field of the spec is immutable once the job is accepted."""
-    conditions = "oldSelf.status.conditions"
-    accepted = (
-        f"has(oldSelf.status) && has({conditions}) && "
-        f"{conditions}.exists(c, c.type == 'Accepted' && c.status == 'True')"
-    )
     return Rule(
-        rule=f"!({accepted}) || self.spec.{field} == oldSelf.spec.{field}",
+        rule=f"!({_was_true('Accepted')}) || self.spec.{field} == oldSelf.spec.{field}",
         message=f"spec.{field} cannot change once the job is accepted; create a job with "
         "another name",
         path=f".spec.{field}",
         reason="FieldValueForbidden",
+    )
+
+
+def unchanged_once_finished(field: str) -> Rule:
+    """A root rule: a field of the spec is immutable once the job has succeeded or failed."""
+    now, before = f"self.spec.{field}", f"oldSelf.spec.{field}"
+    same = f"has({now}) == has({before}) && (!has({now}) || {now} == {before})"
+    return Rule(
+        rule=f"!({_was_true('Complete', 'Failed')}) || ({same})",
+        message=f"spec.{field} cannot change once the job has finished, since nothing would come "
+        "of it; create a job with another name",
+        path=f".spec.{field}",
+        reason="FieldValueForbidden",
+    )
+
+
+def _was_true(*kinds: str) -> str:
+    """In CEL: whether one of these conditions was true before the change."""
+    conditions = "oldSelf.status.conditions"
+    known = " || ".join(f"c.type == '{kind}'" for kind in kinds)
+    known = f"({known})" if len(kinds) > 1 else known
+    return (
+        f"has(oldSelf.status) && has({conditions}) && "
+        f"{conditions}.exists(c, {known} && c.status == 'True')"
     )

@@ -1,11 +1,13 @@
 """The custom resource definition of EmbeddingJob, generated from the models.
 
-Pydantic's JSON schema is converted to a structural schema: references are inlined, "or null"
-becomes ``nullable``, and an object whose fields have defaults gets the default ``{}``, since
-Kubernetes applies defaults only inside objects that exist. Items of lists have no defaults:
-``kubectl apply`` compares lists as a whole, and would find a job changed each time where the API
-server added to them; the models fill these in. Fields of several types have an explicit schema
-(``WithJsonSchema``); validation rules are defined next to the checks (``cel``).
+Pydantic's JSON schema is converted to a structural schema: references are inlined, and an object
+whose fields have defaults gets the default ``{}``, since Kubernetes applies defaults only inside
+objects that exist. "Or null" is left out: the API server then drops a null, as if the field were
+unset. A null that it kept (``nullable``) would make an object unequal to itself in a rule (CEL).
+Items of lists have no defaults: ``kubectl apply`` compares lists as a whole, and would find a job
+changed each time where the API server added to them; the models fill these in. Fields of several
+types have an explicit schema (``WithJsonSchema``); validation rules are defined next to the checks
+(``cel``).
 """
 
 from __future__ import annotations
@@ -158,10 +160,8 @@ def _structural(root: Schema) -> Schema:
 
 
 def _convert(schema: Schema, definitions: dict[str, Schema]) -> Schema:
-    plain, nullable = _resolve(schema, definitions)
+    plain, _ = _resolve(schema, definitions)
     result = {key: value for key, value in plain.items() if key not in _UNWANTED}
-    if nullable:
-        result["nullable"] = True
     if plain.get("default") is not None:
         result["default"] = plain["default"]
     if result.get("type") == "integer":
@@ -178,7 +178,9 @@ def _convert(schema: Schema, definitions: dict[str, Schema]) -> Schema:
     if "properties" in plain:
         required = plain.get("required", ())
         result["properties"] = {
-            name: _with_default(_convert(field, definitions), name in required)
+            name: _with_default(
+                _convert(field, definitions), name in required or _resolve(field, definitions)[1]
+            )
             for name, field in plain["properties"].items()
         }
     elif result.get("type") == "object":
@@ -201,9 +203,13 @@ def _resolve(schema: Schema, definitions: dict[str, Schema]) -> tuple[Schema, bo
     return schema, nullable
 
 
-def _with_default(field: Schema, required: bool) -> Schema:
-    """An object whose fields have defaults defaults to ``{}``, so that they are applied."""
-    if required or field.get("nullable") or "default" in field or "properties" not in field:
+def _with_default(field: Schema, as_is: bool) -> Schema:
+    """An object whose fields have defaults defaults to ``{}``, so that they are applied.
+
+    Args:
+        as_is: whether the field is required, or may be unset.
+    """
+    if as_is or "default" in field or "properties" not in field:
         return field
     return _in_order(field | {"default": {}})
 
@@ -229,7 +235,7 @@ def _drop_defaults(schema: Schema) -> None:
 
 def _in_order(schema: Schema) -> Schema:
     """Keywords ordered for readers: description and type, bounds, fields, rules."""
-    first = ("description", "type", "format", "nullable", "default", "enum")
+    first = ("description", "type", "format", "default", "enum")
     last = ("required", "properties", "items", "x-kubernetes-validations")
     middle = sorted(key for key in schema if key not in first + last)
     return {key: schema[key] for key in (*first, *middle, *last) if key in schema}

@@ -19,7 +19,12 @@ from embertide.spec.base import (
     normalise_uri,
     raise_problems,
 )
-from embertide.spec.cel import Rule, or_default, unchanged_once_accepted
+from embertide.spec.cel import (
+    Rule,
+    or_default,
+    unchanged_once_accepted,
+    unchanged_once_finished,
+)
 from embertide.spec.edge_columns import EdgeColumns, EdgeFeatures
 from embertide.spec.edges import EdgeFormat, EdgeInput
 from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
@@ -181,6 +186,18 @@ class JobSpec(SpecModel):
         return self
 
 
+_WITHOUT_EFFECT_AT_THE_END = (
+    "workers",
+    "inference",
+    "storage",
+    "suspend",
+    "backoffLimit",
+    "activeDeadlineSeconds",
+    "preRunningDeadlineSeconds",
+    "progressDeadlineSeconds",
+)
+"""Fields that nothing reads once a job has finished; freshness, operatorClass and the time to live
+are read until it is deleted."""
 _ROOT_RULES = (
     Rule(
         f"self.metadata.name.size() <= {MAX_NAME}",
@@ -193,6 +210,7 @@ _ROOT_RULES = (
         ".metadata.name",
     ),
     *(unchanged_once_accepted(field) for field in ("input", "model", "output")),
+    *(unchanged_once_finished(field) for field in _WITHOUT_EFFECT_AT_THE_END),
     Rule(
         "has(self.spec.managedBy) == has(oldSelf.spec.managedBy) && "
         "(!has(self.spec.managedBy) || self.spec.managedBy == oldSelf.spec.managedBy)",

@@ -1,0 +1,78 @@
+"""A job of a thousand workers, none of which finds a node: it waits for room, and goes away fast."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
+
+pytestmark = pytest.mark.cluster
+
+THOUSAND = 1000
+_NOWHERE = {"spec": {"nodeSelector": {"no-such-node": "true"}}}
+"""So that no kubelet has to start a thousand pods."""
+
+
+def many(inputs: Inputs, jobs: Jobs, name: str, graph: int = THOUSAND) -> dict[str, Any]:
+    place = workers(graph, 1, podTemplate=_NOWHERE)
+    return inputs.job(name, f"{jobs.root}/{name}", workers=place)
+
+
+def count(cluster: KubernetesCluster, namespace: str) -> int:
+    """How many pods a namespace has, without reading them all."""
+    page = cluster.read(f"/api/v1/namespaces/{namespace}/pods?limit=1")
+    return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
+
+
+def await_thousand(cluster: KubernetesCluster, namespace: str) -> None:
+    def are_there() -> bool:
+        return count(cluster, namespace) >= THOUSAND
+
+    cluster.wait_for(are_there, 400, "a thousand pods", pause=2.0)
+
+
+@pytest.mark.timeout(900)
+def test_a_thousand_pods_of_a_deleted_job_are_gone_in_seconds(
+    cluster: KubernetesCluster, tiny: Inputs, jobs: Jobs
+) -> None:
+    """The garbage collector alone takes minutes, and other jobs of the cluster wait for it."""
+    jobs.apply(many(tiny, jobs, "many"))
+    await_thousand(cluster, jobs.namespace)
+    jobs.kubectl("delete", "ej", "many", "--wait=false")
+    began = time.monotonic()
+    cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, 90, "all pods are gone")
+    print(f"{THOUSAND} pods were gone after {time.monotonic() - began:.1f} s")
+
+
+@pytest.mark.timeout(900)
+def test_a_thousand_pods_of_a_suspended_job_are_gone_in_seconds(
+    cluster: KubernetesCluster, tiny: Inputs, jobs: Jobs
+) -> None:
+    """Its StatefulSet is scaled to zero, and then makes no new ones."""
+    jobs.apply(many(tiny, jobs, "many"))
+    await_thousand(cluster, jobs.namespace)
+    jobs.patch("many", {"suspend": True})
+    began = time.monotonic()
+    cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, 90, "all pods are gone")
+    print(f"{THOUSAND} pods were gone after {time.monotonic() - began:.1f} s")
+    jobs.await_("many", lambda status: status.get("phase") == "Suspended", 60)
+
+
+def test_workers_beyond_the_limit_wait(tiny: Inputs, jobs: Jobs) -> None:
+    """The release of the tests lets 1,400 workers run."""
+    jobs.apply(many(tiny, jobs, "first", 1000))
+    jobs.await_("first", lambda status: status.get("phase") == "Starting")
+    jobs.apply(many(tiny, jobs, "second", 401))
+    status = jobs.await_("second", lambda s: find_condition(s, "Progressing"))
+    assert find_condition(status, "Progressing")["message"] == (
+        "waiting for room: it takes 401 workers, and at most 1400 workers run at once;"
+        " position 1 of 1"
+    )
+    jobs.kubectl("delete", "ej", "first", "--wait=false")
+    jobs.await_("second", lambda status: status.get("phase") == "Starting", 120)
+    jobs.kubectl("delete", "ej", "second", "--wait=false")
+    jobs.await_no_pods()

@@ -1,0 +1,49 @@
+"""A quota of CPU and memory limits: what the platform makes passes it, and a job says what it lacks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.cluster.jobs import Inputs, Jobs, find_condition
+
+pytestmark = pytest.mark.cluster
+
+HARD = "limits.cpu=4,limits.memory=8Gi,requests.cpu=2,requests.memory=8Gi,pods=10"
+
+
+@pytest.fixture
+def quota(jobs: Jobs) -> Jobs:
+    """A namespace with the quota of a managed cluster."""
+    jobs.kubectl("create", "quota", "q", f"--hard={HARD}")
+    hard = f"/api/v1/namespaces/{jobs.namespace}/resourcequotas/q"
+    jobs.cluster.wait_for(lambda: jobs.cluster.read(hard)["status"].get("hard"), 30, "the quota")
+    return jobs
+
+
+def test_a_job_with_the_default_grid_is_planned_and_runs(tiny: Inputs, quota: Jobs) -> None:
+    limits = {"cpu": "500m", "memory": "2Gi"}
+    resources = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": limits}
+    quota.apply(tiny.job("auto", f"{quota.root}/auto", workers={"resources": resources}))
+    assert quota.complete("auto")["attempt"] == 1
+    assert "Planned" in quota.reasons("auto"), "with resources alone a planner runs"
+
+
+def test_a_job_without_a_limit_of_cpu_says_what_to_set(tiny: Inputs, quota: Jobs) -> None:
+    quota.apply(tiny.job("silent", f"{quota.root}/silent"))
+    status = quota.await_("silent", lambda s: s.get("stage") == "PodsRefused")
+    said = find_condition(status, "WorkersReady")["message"]
+    assert "must specify limits.cpu for: worker" in said
+    assert "; set limits.cpu in spec.workers.resources, or for all jobs in worker.podT" in said
+    quota.kubectl("delete", "ej", "silent")
+
+
+def test_an_exceeded_quota_says_what_to_do(tiny: Inputs, quota: Jobs) -> None:
+    limits = {"cpu": "5", "memory": "1Gi"}
+    resources = {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": limits}
+    place = {"grid": {"graph": 1}, "resources": resources}
+    quota.apply(tiny.job("large", f"{quota.root}/large", workers=place))
+    status = quota.await_("large", lambda s: s.get("stage") == "PodsRefused")
+    assert "; lower spec.workers.resources, use fewer workers" in json.dumps(status)
+    quota.kubectl("delete", "ej", "large")
