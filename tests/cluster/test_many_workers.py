@@ -1,4 +1,4 @@
-"""A job of a thousand workers, none of which finds a node: it waits for room, and goes away fast."""
+"""A job of a thousand workers that find no node: it waits for room, and goes away fast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quota of CPU and memory limits: what the platform makes passes it, and a job says what it lacks."""
+"""A quota of CPU and memory limits: what is made here passes it, a job says what it lacks."""
 
 from __future__ import annotations
 

@@ -65,6 +65,21 @@ A release that finds a definition of another owner is refused (`invalid ownershi
 `crds.install: false`, or let it take over with `helm upgrade --install --take-ownership` (Helm 3.17
 or later), which is right for a definition that was applied by `kubectl`.
 
+## In an umbrella chart
+
+```yaml
+# Chart.yaml
+dependencies:
+  - {name: embertide, version: 0.1.0, repository: oci://registry.example/charts,
+     condition: embertide.enabled, tags: [ml]}
+```
+
+`condition`, `tags` and `global` are accepted; the chart itself does not read their values. A `null`
+takes a default away, also that of a single amount (`resources: {limits: {memory: null}}`). Values
+that templates need, such as numbers and switches, may not be null: helm then reports a
+`missing property`. `helm lint --with-subcharts` checks subcharts against the values of the
+umbrella, which no chart with a schema passes; lint without it.
+
 ## OpenShift
 
 ```yaml
@@ -85,6 +100,11 @@ leaves all user ids to the cluster.
 The conditions `Ready` and `Stalled` of an EmbeddingJob follow the convention that Flux, kpt and
 Helm 4 read (kstatus). For Argo CD, `files/argocd-health.lua` says when a job is healthy: put it
 into the ConfigMap `argocd-cm` under `resource.customizations.health.embertide.dev_EmbeddingJob`.
+
+A job is one run, and its fields are fixed once they have no effect: what it reads and writes when
+it is accepted, nearly all else when it has finished (`docs/kubernetes.md`). A tool that applies a
+changed manifest of such a job is told, and shows a failed sync instead of a green job that never
+ran this way. Give each run a name of its own, or let a schedule make the jobs.
 """
 
 

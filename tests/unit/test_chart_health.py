@@ -116,3 +116,31 @@ def test_a_failed_job_says_why(tmp_path: Path) -> None:
     assert status == "Degraded"
     assert "activeDeadlineSeconds" in message
     assert kstatus(world.job) == "Failed"
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Waiting"])
+def test_a_job_that_waits_says_what_for(tmp_path: Path, phase: str) -> None:
+    world = World()
+    world.reconcile(queued="it takes 2 workers, and at most 1 workers run at once")
+    world.status["phase"] = phase
+    status, message = health(world.job, tmp_path)
+    assert (status, message) == (
+        "Progressing",
+        f"{phase}: waiting for room: it takes 2 workers, and at most 1 workers run at once",
+    )
+    assert kstatus(world.job) == "InProgress"
+
+
+def test_a_job_with_too_many_workers_is_degraded(tmp_path: Path) -> None:
+    world = World(workers={"grid": {"graph": 300}, "resources": {"limits": {"memory": "1Gi"}}})
+    world.reconcile()
+    status, message = health(world.job, tmp_path)
+    assert (status, "asks for 300 workers" in message) == ("Degraded", True)
+    assert kstatus(world.job) == "Failed"
+
+
+def test_a_job_that_has_not_been_looked_at_is_in_progress(tmp_path: Path) -> None:
+    """A status without conditions, as of a phase that a later release adds."""
+    world = World()
+    world.job["status"] = {"phase": "Pending", "observedGeneration": 1}
+    assert health(world.job, tmp_path) == ("Progressing", "Pending: not started")

@@ -65,7 +65,8 @@ def test_every_object_of_the_schema_refuses_unknown_keys() -> None:
 def _objects(schema: Any, place: str) -> list[tuple[str, dict[str, Any]]]:
     if not isinstance(schema, dict):
         return []
-    found = [(place, schema)] if schema.get("type") == "object" else []
+    is_object = schema.get("type") in ("object", ["object", "null"])
+    found = [(place, schema)] if is_object else []
     for key, inner in schema.items():
         below = place if key == "properties" else f"{place}.{key}".strip(".")
         found += _objects(inner, below)
@@ -111,7 +112,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"worker": {"planner": {"resources": {"limits": {"cpu": "lots"}}}}}, "limits/cpu'"),
     ({"submit": {"podLabels": {"app.kubernetes.io/name": "x"}}}, "'app.kubernetes.io/name'"),
     ({"watchNamespace": "a b"}, "additional properties 'watchNamespace' not allowed"),
-    ({"watchNamespaces": "shop"}, "'/watchNamespaces': got string, want array"),
+    ({"watchNamespaces": "shop"}, "'/watchNamespaces': got string, want null or array"),
     ({"watchNamespaces": ["a b"]}, "'/watchNamespaces/0': 'a b' does not match"),
     ({"watchNamespaces": ["a", "a"]}, "'/watchNamespaces'"),
     ({"podLabels": {"app.kubernetes.io/name": "x"}}, "propertyName 'app.kubernetes.io/name'"),

@@ -22,6 +22,9 @@ local function progress(status)
   local inputs = condition(status, "InputsReady")
   if inputs.status == "False" then
     text = text .. ": " .. inputs.message
+  elseif status.phase == "Pending" or status.phase == "Waiting" then
+    -- What a job waits for before it has pods: room, or its output.
+    return text .. ": " .. (condition(status, "Progressing").message or "not started")
   end
   local ready = condition(status, "WorkersReady")
   if ready.status == "False" and ready.message ~= nil and ready.message ~= "" then
