@@ -31,9 +31,10 @@ def template(
     release: str = "embertide",
     chart: Path = CHART,
     namespace: str = "tools",
+    helm: str = "helm",
 ) -> subprocess.CompletedProcess[str]:
-    """``helm template`` with a file of values, however it ends."""
-    command = ("helm", "template", release, str(chart), "--namespace", namespace, *_KUBERNETES)
+    """``helm template`` with a file of values, however it ends; ``helm`` is the program."""
+    command = (helm, "template", release, str(chart), "--namespace", namespace, *_KUBERNETES)
     return run(*command, "--values", "-", input=json.dumps(values))
 
 
@@ -42,9 +43,10 @@ def render(
     release: str = "embertide",
     chart: Path = CHART,
     namespace: str = "tools",
+    helm: str = "helm",
 ) -> list[Object]:
     """Every object of a release."""
-    made = template(values or {}, release, chart, namespace)
+    made = template(values or {}, release, chart, namespace, helm)
     assert made.returncode == 0, made.stderr
     # In C where it is there: a release is half a megabyte.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

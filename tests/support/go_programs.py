@@ -76,6 +76,7 @@ MODULES = {
         Module(_CLUSTER / "kubernetes", _KUBERNETES, "4 minutes"),
         Module(_CLUSTER / "coredns", ("coredns",), "1 minute"),
         Module(_CLUSTER / "helm", ("helm",), "1 minute"),
+        Module(_CLUSTER / "helm4", ("helm4",), "2 minutes", "helm.sh/helm/v4/cmd/helm"),
         Module(_CLUSTER / "charts", ("glua", "kubeconform"), "1 minute"),
         Module(_CLUSTER / "kstatus", ("kstatus",), "1 minute", "."),
         Module(_CLUSTER / "kueue", ("kueue",), "3 minutes"),

@@ -27,7 +27,7 @@ def with_workers(**workers: Any) -> dict[str, Any]:
 @seed(20261126)
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(jobs())
-@example(raw_job(workers={"grid": {"graph": LARGEST, "feature": 2}}))
+@example(with_workers(grid={"graph": LARGEST, "feature": 2}))
 @example(raw_job(freshness={"maxAge": "9" * 18 + "d"}))
 @example(raw_job(activeDeadlineSeconds=LARGEST, ttlSecondsAfterFinished=LARGEST))
 @example(with_workers(resources={"limits": {"memory": "1e30"}}))

@@ -1,4 +1,4 @@
-"""The chart as a dependency of another chart, by the real helm: conditions, tags, globals, nulls.
+"""The chart as a dependency of another chart, by helm 3 and 4: conditions, tags, globals, nulls.
 
 A null in the values of an umbrella chart takes a default away.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import yaml
 
 from tests.support import chart
 from tests.support.chart_page import CHART, values
+
+pytestmark = pytest.mark.needs("helm", "helm4")
 
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -29,38 +32,47 @@ UMBRELLA = {
 }
 
 
-@pytest.fixture(scope="module")
-def umbrella(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A chart whose one dependency is ours."""
+@dataclass(frozen=True)
+class Umbrella:
+    """A chart whose one dependency is ours, in the hands of one helm."""
+
+    folder: Path
+    helm: str
+
+
+@pytest.fixture(scope="module", params=["helm", "helm4"])
+def umbrella(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Umbrella:
     folder = tmp_path_factory.mktemp("umbrella")
     (folder / "Chart.yaml").write_text(yaml.safe_dump(UMBRELLA))
+    (folder / "values.yaml").write_text("{}")
+    (folder / "templates").mkdir()
     shutil.copytree(CHART, folder / "charts" / "embertide")
-    return folder
+    return Umbrella(folder, request.param)
 
 
-def rendered(umbrella: Path, values: dict[str, Any]) -> list[chart.Object]:
-    return chart.render(values, chart=umbrella)
+def rendered(umbrella: Umbrella, values: dict[str, Any]) -> list[chart.Object]:
+    return chart.render(values, chart=umbrella.folder, helm=umbrella.helm)
 
 
 def has_operator(objects: list[chart.Object]) -> bool:
     return any(item["kind"] == "Deployment" for item in objects)
 
 
-def test_a_condition_switches_it_on_and_off(umbrella: Path) -> None:
+def test_a_condition_switches_it_on_and_off(umbrella: Umbrella) -> None:
     assert has_operator(rendered(umbrella, {"embertide": {"enabled": True}}))
     assert rendered(umbrella, {"embertide": {"enabled": False}}) == []
 
 
-def test_tags_switch_it_off(umbrella: Path) -> None:
+def test_tags_switch_it_off(umbrella: Umbrella) -> None:
     assert rendered(umbrella, {"tags": {"ml": False}}) == []
     assert has_operator(rendered(umbrella, {"tags": {"ml": True}}))
-    tagged = chart.template({"tags": {"ml": False}, "enabled": True})
+    tagged = chart.template({"tags": {"ml": False}, "enabled": True}, helm=umbrella.helm)
     assert tagged.returncode == 0, "the chart by itself takes the same values"
 
 
-def test_lint_takes_a_condition(umbrella: Path) -> None:
+def test_lint_takes_a_condition(umbrella: Umbrella) -> None:
     linted = chart.run(
-        *("helm", "lint", "--strict", str(umbrella), "--values", "-"),
+        *(umbrella.helm, "lint", "--strict", str(umbrella.folder), "--values", "-"),
         *("--kube-version", "1.36.3"),
         input=json.dumps({"embertide": {"enabled": True}, "global": {"region": "eu"}}),
     )
@@ -106,7 +118,7 @@ def _nulls(paths: list[tuple[str, ...]]) -> dict[str, Any]:
     return found
 
 
-def test_what_is_optional_may_be_null(umbrella: Path) -> None:
+def test_what_is_optional_may_be_null(umbrella: Umbrella) -> None:
     """All of it at once; where the default is empty the outcome is the same."""
     paths = list(optional())
     assert len(paths) > 30
@@ -114,7 +126,7 @@ def test_what_is_optional_may_be_null(umbrella: Path) -> None:
     assert rendered(umbrella, {"embertide": _nulls(empty)}) == rendered(umbrella, {})
     whole = [path for path in paths if not any(path[:n] in paths for n in range(1, len(path)))]
     assert has_operator(rendered(umbrella, {"embertide": _nulls(whole)}))
-    assert has_operator(chart.render(_nulls(whole)))
+    assert has_operator(chart.render(_nulls(whole), helm=umbrella.helm))
 
 
 def _default(path: tuple[str, ...]) -> Any:
@@ -139,13 +151,14 @@ def test_every_other_value_is_required() -> None:
 @pytest.mark.parametrize(
     "path", ["worker", "resyncSeconds", "maxRunningJobs", "rbac.create", "leaderElection"]
 )
-def test_what_is_required_may_not_be_null(umbrella: Path, path: str) -> None:
-    found = chart.template({"embertide": _nulls([tuple(path.split("."))])}, chart=umbrella)
+def test_what_is_required_may_not_be_null(umbrella: Umbrella, path: str) -> None:
+    nulls = {"embertide": _nulls([tuple(path.split("."))])}
+    found = chart.template(nulls, chart=umbrella.folder, helm=umbrella.helm)
     assert found.returncode != 0
     assert f"missing property '{path.rpartition('.')[2]}'" in found.stderr
 
 
-def test_a_null_takes_an_amount_away(umbrella: Path) -> None:
+def test_a_null_takes_an_amount_away(umbrella: Umbrella) -> None:
     resources = {"limits": {"cpu": None, "memory": None}, "requests": {"cpu": "1"}}
     changed = {"embertide": {"resources": resources, "submit": {"resources": resources}}}
     objects = rendered(umbrella, changed)
@@ -155,7 +168,7 @@ def test_a_null_takes_an_amount_away(umbrella: Path) -> None:
         assert "limits" not in container["resources"]
 
 
-def test_a_null_within_the_workers_template_reaches_the_operator(umbrella: Path) -> None:
+def test_a_null_within_the_workers_template_reaches_the_operator(umbrella: Umbrella) -> None:
     template = {"spec": {"tolerations": None, "nodeSelector": {"pool": "batch"}}}
     objects = rendered(umbrella, {"embertide": {"worker": {"podTemplate": template}}})
     (container,) = chart.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
