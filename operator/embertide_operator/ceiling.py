@@ -1,4 +1,4 @@
-"""The most workers that one job may have on this operator."""
+"""The most workers that a job may have on this operator."""
 
 from __future__ import annotations
 

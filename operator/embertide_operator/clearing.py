@@ -33,18 +33,18 @@ def clear_deleted_job(api: KubernetesApi, cache: Cache, key: Key, identity: str)
         if statefulset is not None:
             if not _is_ours(statefulset, uid, identity):
                 continue
-            if statefulset["spec"]["replicas"] > 0:  # else it would make them anew
+            if statefulset["spec"]["replicas"] > 0:  # else it would create them again
                 api.scale(statefulset, 0)
         api.delete_pods(namespace, uid)
 
 
 def _by_job(pods: list[Object]) -> dict[str, list[Object]]:
     """Pods that have an owner, by the UID of their job."""
-    found: dict[str, list[Object]] = {}
+    pods_of: dict[str, list[Object]] = {}
     for pod in pods:
         if owners(pod):
-            found.setdefault(label(pod, LABEL_JOB_UID), []).append(pod)
-    return found
+            pods_of.setdefault(label(pod, LABEL_JOB_UID), []).append(pod)
+    return pods_of
 
 
 def _is_ours(statefulset: Object, uid: str, identity: str) -> bool:

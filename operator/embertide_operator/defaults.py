@@ -45,9 +45,9 @@ def memory_of(job: EmbeddingJob, settings: Settings) -> Any:
     """The memory quantity of each worker; None where it has to be planned."""
     resources = resources_of(job, settings)
     for section in ("limits", "requests"):
-        found = (resources.get(section) or {}).get("memory")
-        if found is not None:
-            return found
+        amount = (resources.get(section) or {}).get("memory")
+        if amount is not None:
+            return amount
     return None
 
 

@@ -15,11 +15,11 @@ _SECTIONS = ("limits", "requests")
 def parse_peers(text: str) -> tuple[dict[str, Any], ...]:
     """NetworkPolicyPeers as a list; "" for none."""
     allowed = "a JSON list of NetworkPolicyPeers"
-    found = _parse(text or "[]", allowed)
+    value = _parse(text or "[]", allowed)
     # A peer without any selector would be an error of the API server, for every job.
-    if not isinstance(found, list) or not all(isinstance(item, dict) and item for item in found):
+    if not isinstance(value, list) or not all(isinstance(item, dict) and item for item in value):
         raise ValueError(allowed)
-    return tuple(found)
+    return tuple(value)
 
 
 def parse_template(text: str) -> dict[str, Any]:
@@ -31,27 +31,27 @@ def parse_template(text: str) -> dict[str, Any]:
 def parse_templates(text: str) -> dict[str, dict[str, Any]]:
     """A pod template by namespace; "" for none."""
     allowed = "pod templates by namespace as a JSON object"
-    found = _mapping(text, allowed)
+    value = _mapping(text, allowed)
     return {
         name: _checked(template, f"worker.namespaces.{name}.podTemplate", allowed)
-        for name, template in found.items()
+        for name, template in value.items()
     }
 
 
 def parse_resources(text: str) -> dict[str, Any]:
     """The resources of a container; "" for none."""
     allowed = "resources of a container as a JSON object with limits and requests"
-    found = _mapping(text, allowed)
-    if wrong := _wrong_resources(found, "resources"):
+    value = _mapping(text, allowed)
+    if wrong := _wrong_resources(value, "resources"):
         raise ValueError(f"{allowed}; {wrong}")
-    return found
+    return value
 
 
 def _mapping(text: str, allowed: str) -> dict[str, Any]:
-    found = _parse(text or "{}", allowed)
-    if not isinstance(found, dict):
+    value = _parse(text or "{}", allowed)
+    if not isinstance(value, dict):
         raise ValueError(allowed)
-    return found
+    return value
 
 
 def _parse(text: str, allowed: str) -> Any:
@@ -64,16 +64,16 @@ def _parse(text: str, allowed: str) -> Any:
 def _checked(template: Any, at: str, allowed: str) -> dict[str, Any]:
     if not isinstance(template, dict):
         raise ValueError(f"{allowed}; {at}: must be a mapping")
-    found = [f"{path}: {message}" for path, message in problems(template, at)]
-    if not found:
+    wrong = [f"{path}: {message}" for path, message in problems(template, at)]
+    if not wrong:
         containers = (template.get("spec") or {}).get("containers") or []
         worker: dict[str, Any] = next((c for c in containers if c["name"] == CONTAINER), {})
         if "image" in worker:
-            found.append(f"{at}: set the worker's image by worker.image and worker.imageCuda")
-        if wrong := _wrong_resources(worker.get("resources") or {}, f"{at} resources"):
-            found.append(wrong)
-    if found:
-        raise ValueError(f"{allowed}; {'; '.join(found)}")
+            wrong.append(f"{at}: set the worker's image by worker.image and worker.imageCuda")
+        if resources := _wrong_resources(worker.get("resources") or {}, f"{at} resources"):
+            wrong.append(resources)
+    if wrong:
+        raise ValueError(f"{allowed}; {'; '.join(wrong)}")
     return template
 
 

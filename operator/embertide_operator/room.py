@@ -141,7 +141,7 @@ def first_in_line(line: Iterable[Entry], running: Running, limits: Limits) -> li
     that waits for room in all lets none pass: else small jobs would keep a large one waiting.
     """
     taken, full = running.copy(), set[str]()
-    found: list[Entry] = []
+    startable: list[Entry] = []
     for entry in line:
         namespace = entry.key[0]
         if namespace in full or limits.never(entry):
@@ -152,8 +152,8 @@ def first_in_line(line: Iterable[Entry], running: Running, limits: Limits) -> li
             break
         else:
             taken.add(entry)
-            found.append(entry)
-    return found
+            startable.append(entry)
+    return startable
 
 
 def workers_of_job(job: Object) -> int:

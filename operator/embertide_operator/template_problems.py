@@ -34,31 +34,31 @@ def problems(template: Object, at: str = "spec.workers.podTemplate") -> Problems
     Args:
         at: the path of the template.
     """
-    found = [
+    wrong = [
         (f"{at}.{key}", "unknown field; allowed: metadata, spec")
         for key in template
         if key not in ("metadata", "spec")
     ]
     for key in ("metadata", "spec"):
         if not isinstance(template.get(key, {}), dict):
-            found.append((f"{at}.{key}", "must be a mapping"))
-            return found
+            wrong.append((f"{at}.{key}", "must be a mapping"))
+            return wrong
     if shapes := _wrong_shapes(template, at):
-        return [*found, *shapes]
+        return [*wrong, *shapes]
     spec = template.get("spec", {})
-    found += [
+    wrong += [
         (f"{at}.spec.{key}", f"cannot be set: {why}")
         for key, why in _FORBIDDEN.items()
         if key in spec
     ]
-    found += [
+    wrong += [
         (f"{at}.spec.volumes[{i}]", f"{volume['name']!r} is the operator's own; name it otherwise")
         for i, volume in enumerate(spec.get("volumes") or [])
         if volume.get("name") in _OWN_VOLUMES
     ]
     for i, container in enumerate(spec.get("containers") or []):
-        found += _of_container(container, f"{at}.spec.containers[{i}]")
-    return found
+        wrong += _of_container(container, f"{at}.spec.containers[{i}]")
+    return wrong
 
 
 def _of_container(container: Object, at: str) -> Problems:
@@ -88,12 +88,12 @@ def _of_list(items: Any, at: str, key: str | None) -> Problems:
         return []
     if not isinstance(items, list):
         return [(at, "must be a list")]
-    found: Problems = []
+    wrong: Problems = []
     for i, item in enumerate(items):
         if not isinstance(item, dict):
-            found.append((f"{at}[{i}]", "must be a mapping"))
+            wrong.append((f"{at}[{i}]", "must be a mapping"))
         elif key in item and not isinstance(item[key], str | int):
-            found.append((f"{at}[{i}].{key}", "must be a name or a number"))
+            wrong.append((f"{at}[{i}].{key}", "must be a name or a number"))
         else:
-            found += _wrong_shapes(item, f"{at}[{i}]")
-    return found
+            wrong += _wrong_shapes(item, f"{at}[{i}]")
+    return wrong

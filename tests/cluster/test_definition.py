@@ -58,7 +58,7 @@ def test_a_null_does_not_lock_a_job(jobs: Jobs) -> None:
     jobs.await_("products", lambda s: find_condition(s, "Accepted").get("status") == "True")
     jobs.patch("products", {"backoffLimit": 7})
     finish(jobs, "products")
-    jobs.patch("products", {"ttlSecondsAfterFinished": 3600})
+    jobs.patch("products", {"freshness": {"maxAge": "26h"}})
     jobs.await_("products", lambda s: s.get("observedGeneration") == 3)
 
 

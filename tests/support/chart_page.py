@@ -102,8 +102,8 @@ Helm 4 read (kstatus). For Argo CD, `files/argocd-health.lua` says when a job is
 into the ConfigMap `argocd-cm` under `resource.customizations.health.embertide.dev_EmbeddingJob`.
 
 A job is one run, and its fields are fixed once they have no effect: what it reads and writes when
-it is accepted, nearly all else when it has finished (`docs/kubernetes.md`). A tool that applies a
-changed manifest of such a job is told, and shows a failed sync instead of a green job that never
+it is accepted, nearly all else when it has finished (`docs/kubernetes.md`). The API server refuses
+a changed manifest of such a job, and a tool shows a failed sync instead of a green job that never
 ran this way. Give each run a name of its own, or let a schedule make the jobs.
 """
 

@@ -113,18 +113,18 @@ def _untyped(schema: Schema) -> st.SearchStrategy[Any]:
 def spec_schema() -> Schema:
     """That of ``spec``."""
     (version,) = crd()["spec"]["versions"]
-    found: Schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    return found
+    schema: Schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return schema
 
 
 def fields(schema: Schema, path: tuple[str | int, ...] = ()) -> list[tuple[Any, Schema]]:
     """Every field below a schema with its path, the first items of lists included."""
-    found = []
+    schemas = []
     for name, field in schema.get("properties", {}).items():
-        found += [((*path, name), field), *fields(field, (*path, name))]
+        schemas += [((*path, name), field), *fields(field, (*path, name))]
     if "items" in schema:
-        found += fields(schema["items"], (*path, 0))
-    return found
+        schemas += fields(schema["items"], (*path, 0))
+    return schemas
 
 
 @st.composite

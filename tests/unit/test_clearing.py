@@ -28,8 +28,8 @@ COLLECTION = ("deletecollection", "pods")
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    with api_server() as found:
-        yield found
+    with api_server() as started_server:
+        yield started_server
 
 
 def owned_pods(server: ApiServer, count: int) -> None:

@@ -49,13 +49,15 @@ SET = replace(SETTINGS, pod_template=PLATFORM, namespace_pod_templates={"shop": 
 def job(namespace: str = "shop", **workers: Any) -> EmbeddingJob:
     raw = raw_job(workers={"grid": {"graph": 2}} | workers)
     raw["metadata"]["namespace"] = namespace
-    found = read_job(raw, SET)
-    assert isinstance(found, EmbeddingJob), found
-    return found
+    spec_job = read_job(raw, SET)
+    assert isinstance(spec_job, EmbeddingJob), spec_job
+    return spec_job
 
 
-def pod_of(found: EmbeddingJob, settings: Settings = SET) -> dict[str, Any]:
-    (statefulset,) = (c for c in children(found, ATTEMPT, settings) if c["kind"] == "StatefulSet")
+def pod_of(spec_job: EmbeddingJob, settings: Settings = SET) -> dict[str, Any]:
+    (statefulset,) = (
+        c for c in children(spec_job, ATTEMPT, settings) if c["kind"] == "StatefulSet"
+    )
     template: dict[str, Any] = statefulset["spec"]["template"]
     return template
 
@@ -76,10 +78,10 @@ def test_a_job_that_says_nothing_has_all_of_it() -> None:
 
 def test_only_with_a_grid_and_a_memory_no_planner_runs() -> None:
     """As GKE Autopilot's paragraph of install.md says it."""
-    given = {"limits": {"cpu": "1", "memory": "1Gi"}}
-    assert needs_plan(job("ads", grid="auto", resources=given), SETTINGS)
+    limits = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    assert needs_plan(job("ads", grid="auto", resources=limits), SETTINGS)
     assert needs_plan(job("ads", resources={"limits": {"cpu": "1"}}), SETTINGS)
-    assert not needs_plan(job("ads", resources=given), SETTINGS)
+    assert not needs_plan(job("ads", resources=limits), SETTINGS)
 
 
 def test_a_namespace_changes_what_holds_for_all() -> None:
@@ -122,10 +124,10 @@ def test_a_resource_that_the_job_names_is_the_jobs_alone() -> None:
 
 
 def test_the_planner_has_the_platforms_placement_and_not_its_workers_resources() -> None:
-    found = job(grid="auto", device="cuda", image="w:cuda", podTemplate={
+    spec_job = job(grid="auto", device="cuda", image="w:cuda", podTemplate={
         "spec": {"nodeSelector": {"gpu": "h200"}, "tolerations": [{"key": "gpu"}]},
     })  # fmt: skip
-    spec = planner(found, ATTEMPT, SET)["spec"]
+    spec = planner(spec_job, ATTEMPT, SET)["spec"]
     assert spec["nodeSelector"] == {"pool": "shop", "disk": "ssd"}
     assert [item["key"] for item in spec["tolerations"]][:2] == ["gpu", "batch"]
     assert spec["containers"][0]["resources"] == SETTINGS.planner_resources
@@ -138,8 +140,8 @@ def test_the_planner_keeps_the_platforms_affinity_beside_its_own() -> None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = {"nodeAffinity": {required: terms}, "podAntiAffinity": {}}
     settings = replace(SET, pod_template={"spec": {"affinity": affinity}})
-    found = job(grid="auto", device="cuda", image="w:cuda")
-    spec = planner(found, ATTEMPT, settings)["spec"]
+    spec_job = job(grid="auto", device="cuda", image="w:cuda")
+    spec = planner(spec_job, ATTEMPT, settings)["spec"]
     (term,) = spec["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"]
     assert term["matchExpressions"][0] == arm
     assert len(term["matchExpressions"]) == 1 + len(SETTINGS.gpu_node_labels)

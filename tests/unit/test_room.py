@@ -18,9 +18,9 @@ AUTO: dict[str, Any] = {"grid": "auto"}
 
 
 def with_workers(name: str, second: int, workers: int, namespace: str = "shop") -> dict[str, Any]:
-    found = job(name, second, namespace=namespace)
-    found["spec"]["workers"] = {"grid": {"graph": workers, "feature": 1}}
-    return found
+    item = job(name, second, namespace=namespace)
+    item["spec"]["workers"] = {"grid": {"graph": workers, "feature": 1}}
+    return item
 
 
 def limited(*jobs: dict[str, Any], **limits: int) -> Admission:
@@ -106,8 +106,8 @@ def test_a_job_between_two_attempts_has_room_for_as_many_as_before() -> None:
 def test_how_many_workers_a_job_takes(
     workers: dict[str, Any], plan: dict[str, Any], expected: int
 ) -> None:
-    found = job("a", workers=workers) | {"status": {"plan": plan}}
-    assert workers_of_job(found) == expected
+    item = job("a", workers=workers) | {"status": {"plan": plan}}
+    assert workers_of_job(item) == expected
 
 
 # The operator's decision

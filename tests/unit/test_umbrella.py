@@ -89,12 +89,12 @@ def optional() -> Iterator[tuple[str, ...]]:
 
 
 def _schema(path: tuple[str, ...]) -> dict[str, Any] | None:
-    found: dict[str, Any] = SCHEMA
+    result: dict[str, Any] = SCHEMA
     for key in path:
-        if key not in found.get("properties", {}):
+        if key not in result.get("properties", {}):
             return None
-        found = _resolved(found["properties"][key])
-    return found
+        result = _resolved(result["properties"][key])
+    return result
 
 
 def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
@@ -109,13 +109,13 @@ def _takes_null(schema: dict[str, Any]) -> bool:
 
 
 def _nulls(paths: list[tuple[str, ...]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for *outer, last in paths:
-        at = found
+        at = result
         for key in outer:
             at = at.setdefault(key, {})
         at[last] = None
-    return found
+    return result
 
 
 def test_what_is_optional_may_be_null(umbrella: Umbrella) -> None:
@@ -130,10 +130,10 @@ def test_what_is_optional_may_be_null(umbrella: Umbrella) -> None:
 
 
 def _default(path: tuple[str, ...]) -> Any:
-    found: Any = DEFAULTS
+    result: Any = DEFAULTS
     for key in path:
-        found = found[key]
-    return found
+        result = result[key]
+    return result
 
 
 def test_every_other_value_is_required() -> None:
@@ -153,9 +153,9 @@ def test_every_other_value_is_required() -> None:
 )
 def test_what_is_required_may_not_be_null(umbrella: Umbrella, path: str) -> None:
     nulls = {"embertide": _nulls([tuple(path.split("."))])}
-    found = chart.template(nulls, chart=umbrella.folder, helm=umbrella.helm)
-    assert found.returncode != 0
-    assert f"missing property '{path.rpartition('.')[2]}'" in found.stderr
+    result = chart.template(nulls, chart=umbrella.folder, helm=umbrella.helm)
+    assert result.returncode != 0
+    assert f"missing property '{path.rpartition('.')[2]}'" in result.stderr
 
 
 def test_a_null_takes_an_amount_away(umbrella: Umbrella) -> None:
