@@ -19,7 +19,9 @@ _NOWHERE = {"spec": {"nodeSelector": {"no-such-node": "true"}}}
 
 def many(inputs: Inputs, jobs: Jobs, name: str, graph: int = THOUSAND) -> dict[str, Any]:
     place = workers(graph, 1, podTemplate=_NOWHERE)
-    return inputs.job(name, f"{jobs.root}/{name}", workers=place)
+    job = inputs.job(name, f"{jobs.root}/{name}", workers=place)
+    del job["spec"]["input"]["nodes"][0]["count"]  # more workers than nodes would be refused
+    return job
 
 
 def count(cluster: KubernetesCluster, namespace: str) -> int:
@@ -28,11 +30,15 @@ def count(cluster: KubernetesCluster, namespace: str) -> int:
     return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
 
 
-def await_thousand(cluster: KubernetesCluster, namespace: str) -> None:
-    def are_there() -> bool:
-        return count(cluster, namespace) >= THOUSAND
+def await_thousand(jobs: Jobs) -> None:
+    """Until job ``many`` has its pods; one that was refused never has."""
 
-    cluster.wait_for(are_there, 400, "a thousand pods", pause=2.0)
+    def are_there() -> bool:
+        accepted = find_condition(jobs.status("many"), "Accepted")
+        assert accepted.get("status") != "False", accepted
+        return count(jobs.cluster, jobs.namespace) >= THOUSAND
+
+    jobs.cluster.wait_for(are_there, 400, "a thousand pods", pause=2.0)
 
 
 @pytest.mark.timeout(900)
@@ -41,7 +47,7 @@ def test_a_thousand_pods_of_a_deleted_job_are_gone_in_seconds(
 ) -> None:
     """The garbage collector alone takes minutes, and other jobs of the cluster wait for it."""
     jobs.apply(many(tiny, jobs, "many"))
-    await_thousand(cluster, jobs.namespace)
+    await_thousand(jobs)
     jobs.kubectl("delete", "ej", "many", "--wait=false")
     began = time.monotonic()
     cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, 90, "all pods are gone")
@@ -54,7 +60,7 @@ def test_a_thousand_pods_of_a_suspended_job_are_gone_in_seconds(
 ) -> None:
     """Its StatefulSet is scaled to zero, and then makes no new ones."""
     jobs.apply(many(tiny, jobs, "many"))
-    await_thousand(cluster, jobs.namespace)
+    await_thousand(jobs)
     jobs.patch("many", {"suspend": True})
     began = time.monotonic()
     cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, 90, "all pods are gone")
