@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from embertide.spec.naming import CONTAINER, planner_name
+from embertide.spec.naming import CONTAINER, looker_name, planner_name
 
 _NOT_SET = "must specify "
 _ONE = re.compile(r"([\w./-]+)(?: for: ([\w,.-]+))?")
@@ -20,7 +20,7 @@ def with_advice(why: str, job: str) -> str:
         job: the name of the job whose pod is refused.
     """
     pod = _POD.search(why)
-    planner = pod is not None and pod[1] == planner_name(job)
+    planner = pod is not None and pod[1] in (planner_name(job), looker_name(job))
     _, not_set, missing = why.partition(_NOT_SET)
     if not_set:
         return f"{why}; {_what_to_set(_ONE.findall(missing), planner=planner)}"

@@ -44,19 +44,27 @@ def _json_schema(schema: Schema) -> Schema:
     # In OpenAPI a bound has a sign that it is not included; in JSON schema that is the bound.
     if schema.get("exclusiveMinimum") is True:
         found["exclusiveMinimum"] = found.pop("minimum")
-    if schema.get("nullable"):
-        found["type"] = [found["type"], "null"]
-        if "enum" in found:
-            found["enum"] = [*found["enum"], None]
     if "items" in schema:
         found["items"] = _json_schema(schema["items"])
     if schema.get("x-kubernetes-list-type") == "set":
         found["uniqueItems"] = True
     if "properties" in schema:
+        required = schema.get("required", ())
         found["properties"] = {
-            name: _json_schema(field) for name, field in schema["properties"].items()
+            name: _json_schema(field) if name in required else _or_null(field)
+            for name, field in schema["properties"].items()
         }
         found["additionalProperties"] = False
+    return found
+
+
+def _or_null(schema: Schema) -> Schema:
+    """The schema of a field that may be null, which the API server takes for unset."""
+    found = _json_schema(schema)
+    if isinstance(found.get("type"), str) and "default" not in schema:
+        found["type"] = [found["type"], "null"]
+        if "enum" in found:
+            found["enum"] = [*found["enum"], None]
     return found
 
 
