@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 
+from embertide.spec.naming import CONTAINER, LABEL_ROLE, ROLE_WORKER
 from embertide.spec.reports import Ending, OutputReport
 from embertide_operator.containers import other_trouble
 from embertide_operator.disruptions import was_stopped, why_disrupted
-from embertide_operator.observe import condition, container_status, pod_title
+from embertide_operator.observe import condition, container_status, label, pod_title
+from embertide_operator.quantities import size_text
 from embertide_operator.routes import Object
 from embertide_operator.status import parse_time
 
@@ -17,6 +19,9 @@ _SETTLE_SECONDS = 5.0
 _TIME_UNKNOWN = datetime.max.replace(tzinfo=UTC)
 """Sorts after every known time."""
 _NORMAL_WAITING_REASONS = ("ContainerCreating", "PodInitializing")
+OUT_OF_MEMORY = "OutOfMemory"
+KILLED = "OOMKilled"
+"""What the kubelet calls the end of a container of which the kernel killed any process."""
 _SIGNAL_EXIT_CODE = 128
 """A container killed by signal n exits with 128 + n."""
 
@@ -41,7 +46,14 @@ class Failure:
 
 
 def reported_failure(pod: Object, end: Object, ending: Ending) -> Failure:
-    """The failure that a container reported through its termination message."""
+    """The failure that a container reported through its termination message.
+
+    Where the kernel killed one of its processes for memory, the others report what that did to
+    them, such as a connection that broke. So memory is the cause, unless no retry can succeed.
+    """
+    killed = end.get("reason") == KILLED and ending.reason != OUT_OF_MEMORY
+    if killed and not ending.permanent:
+        return out_of_memory(pod, end)
     return Failure(
         ending.reason,
         ending.message,
@@ -51,9 +63,36 @@ def reported_failure(pod: Object, end: Object, ending: Ending) -> Failure:
     )
 
 
+def out_of_memory(pod: Object, end: Object) -> Failure:
+    """The failure of a container that the kernel killed, or a process of it, for its memory."""
+    limit = memory_limit(pod)
+    used = f"all of its memory limit, {limit}" if limit else "all of the memory that it may use"
+    advice = (
+        "use more workers, or raise spec.workers.resources.limits.memory"
+        if label(pod, LABEL_ROLE) == ROLE_WORKER
+        else "set spec.workers.grid and resources.limits.memory, then nothing is left to plan"
+    )
+    return Failure(
+        OUT_OF_MEMORY,
+        f"{pod_title(pod)} ran out of memory: its container used {used}, and was killed; {advice}",
+        worker=pod["metadata"]["name"],
+        exit_code=end["exitCode"],
+    )
+
+
+def memory_limit(pod: Object) -> str:
+    """The memory limit of a pod's container ``worker``, as Kubernetes writes it; "" for none."""
+    containers = (pod.get("spec") or {}).get("containers") or []
+    ours = next((item for item in containers if item["name"] == CONTAINER), {})
+    limits = (ours.get("resources") or {}).get("limits") or {}
+    return size_text(limits["memory"]) if "memory" in limits else ""
+
+
 def exit_text(end: Object) -> str:
     """How a container exited that reported no :class:`Ending`, with the output that it left."""
     code, output = end["exitCode"], (end.get("message") or "").strip()
+    if end.get("reason") == KILLED:
+        return "ran out of memory and was killed"
     if code > _SIGNAL_EXIT_CODE:
         text = f"was killed by signal {code - _SIGNAL_EXIT_CODE}"
         return f"{text}: {output}" if output else text
@@ -106,22 +145,17 @@ def _ended(pod: Object) -> tuple[bool, datetime, Failure] | None:
         return _evicted(pod)
     if ending is None:
         name, code = pod["metadata"]["name"], end["exitCode"]
+        if end.get("reason") == KILLED:
+            return False, at, out_of_memory(pod, end)
         return False, at, Failure(*_unreported(pod, end), worker=name, exit_code=code)
     failure = reported_failure(pod, end, ending)
-    if end.get("reason") == "OOMKilled":
-        failure = replace(failure, reason="OutOfMemory")
-    return ending.peer, at, failure
+    return ending.peer and failure.reason != OUT_OF_MEMORY, at, failure
 
 
 def _unreported(pod: Object, end: Object) -> tuple[str, str]:
     """(reason, message) for a container that exited without reporting an error."""
     worker = pod_title(pod)
     match end.get("reason"):
-        case "OOMKilled":
-            return "OutOfMemory", (
-                f"{worker} exceeded its container's memory limit and was killed; use more"
-                " workers, or raise spec.workers.resources.limits.memory"
-            )
         case "StartError" | "ContainerCannotRun":
             output = (end.get("message") or "").strip()
             return "CannotStart", f"the container of {worker} cannot start: {output}"

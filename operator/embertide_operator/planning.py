@@ -20,9 +20,11 @@ from embertide_operator.decision import Decision, pod_deletion
 from embertide_operator.defaults import memory_of
 from embertide_operator.disruptions import was_stopped
 from embertide_operator.failures import (
+    KILLED,
     Failure,
     disruption_of,
     exit_text,
+    out_of_memory,
     reported_failure,
     why_not_running,
 )
@@ -161,7 +163,7 @@ def _read_plan(pod: Object) -> PlanResult | Failure | None:
     ending = Ending.parse(text)
     if ending is not None:
         return reported_failure(pod, end, ending)
-    reason, message = "PlannerFailed", f"the planner {exit_text(end)}"
-    if end.get("reason") == "OOMKilled":
-        reason, message = "OutOfMemory", "the planner exceeded its memory limit and was killed"
-    return Failure(reason, message, worker=name, exit_code=end["exitCode"])
+    if end.get("reason") == KILLED:
+        return out_of_memory(pod, end)
+    message = f"the planner {exit_text(end)}"
+    return Failure("PlannerFailed", message, worker=name, exit_code=end["exitCode"])

@@ -25,3 +25,12 @@ def quantity(value: Any) -> float:
         ValueError: ``value`` is not a quantity.
     """
     return float(parse_quantity(value))
+
+
+def size_text(value: Any) -> str:
+    """A size for people: one with a unit as it is, a number of bytes in Mi."""
+    text = str(value)
+    if not text.isdecimal():
+        return text
+    size = int(text)
+    return f"{size / (1 << 20):.4g}Mi" if size >= 1 << 20 else text

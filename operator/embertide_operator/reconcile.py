@@ -229,7 +229,8 @@ def _end_attempt(
     if draft["failures"] > limit:
         attempts = f"{draft['failures']} attempt{'s' if draft['failures'] != 1 else ''}"
         message = f"{attempts} failed, spec.backoffLimit is {limit}; last failure: "
-        return fail_job(seen, draft, Failure("BackoffLimitExceeded", message + failure.message))
+        message += f"{failure.reason}: {failure.message}"
+        return fail_job(seen, draft, Failure("BackoffLimitExceeded", message))
     if failure.counts:
         draft["disruptions"] = None
         backoff = settings.backoff_seconds * 2 ** max(0, draft["failures"] - 1)

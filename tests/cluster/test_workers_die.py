@@ -40,13 +40,18 @@ def test_a_container_killed_as_a_whole(big: Inputs, jobs: Jobs) -> None:
     jobs.complete("target")
 
 
-def test_out_of_memory_is_told_as_such(big: Inputs, jobs: Jobs) -> None:
-    small_limit = {"requests": {"cpu": "50m"}, "limits": {"memory": "450Mi"}}
+@pytest.mark.parametrize("limit", ["20Mi", "200Mi", "450Mi"])
+def test_out_of_memory_is_told_as_such(limit: str, big: Inputs, jobs: Jobs) -> None:
+    """Whichever process the kernel kills: the container's first, the fork server, the worker."""
+    small_limit = {"requests": {"cpu": "50m", "memory": "20Mi"}, "limits": {"memory": limit}}
     hungry = workers(1, 1, resources=small_limit)
     jobs.apply(big.job("hungry", f"{jobs.root}/out", workers=hungry, backoffLimit=0))
     status = jobs.fail("hungry")
     assert status["lastFailure"]["reason"] == "OutOfMemory"
-    assert "memory" in status["lastFailure"]["message"]
+    assert "ran out of memory" in status["lastFailure"]["message"]
+    assert limit in status["lastFailure"]["message"]
+    (failed,) = [item for item in status["conditions"] if item["type"] == "Failed"]
+    assert "OutOfMemory: worker 0" in failed["message"]
     assert big.versions(f"{jobs.root}/out") == []
 
 

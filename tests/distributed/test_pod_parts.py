@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import embertide
-from embertide.errors import AccessDenied, InputError, ManifestError, WorkerFailed
+from embertide.errors import AccessDenied, InputError, ManifestError, ProcessDied, WorkerFailed
 from embertide.launch.failure import Cause
 from embertide.launch.run_folder import RunFolder, write_text
 from embertide.launch.signals import StopRequest
@@ -17,9 +17,15 @@ from embertide.planning.sizing import container_bytes
 from embertide.pod import work
 from embertide.pod.attempt import WorkerAttempt
 from embertide.pod.board import Board
-from embertide.pod.endings import INTERNAL, AttemptFailed, ending_of, out_of_memory
+from embertide.pod.endings import (
+    INTERNAL,
+    AttemptFailed,
+    ending_of,
+    explains_itself,
+    out_of_memory,
+)
 from embertide.pod.http import Page
-from embertide.pod.memory import oom_kills, usable_cores
+from embertide.pod.memory import oom_kills, peak_memory, usable_cores
 from embertide.pod.progress import ProgressReporter
 from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
 from embertide.spec.grid import GridShape
@@ -111,12 +117,36 @@ def test_endings_tell_what_the_operator_needs() -> None:
 
 
 def test_running_out_of_memory_says_what_to_do() -> None:
-    ending = out_of_memory(read_settings(ENV), "infer")
+    ending = out_of_memory(read_settings(ENV), "infer", 5 << 29)
     assert ending.message == (
-        "worker 4 of 6 (graph 2, feature 0) ran out of memory during infer: its container may use"
-        " 2.5Gi; use more workers or raise spec.workers.resources.limits.memory"
+        "worker 4 of 6 (graph 2, feature 0) ran out of memory during infer: its container used"
+        " 2.5Gi, its memory limit is 2.5Gi; use more workers or raise"
+        " spec.workers.resources.limits.memory"
     )
+    unknown = out_of_memory(read_settings(ENV), "", None).message
+    assert "ran out of memory while it started: its memory limit is 2.5Gi; use" in unknown
     assert (ending.reason, ending.permanent, ending.exit_code) == ("OutOfMemory", False, 8)
+
+
+@pytest.mark.parametrize(
+    ("error", "explains"),
+    [
+        (EOFError("unexpected EOF"), False),
+        (BrokenPipeError(), False),
+        (ProcessDied("the launcher"), False),
+        (AttemptFailed(Cause(WorkerFailed("killed"), 2, silent=True)), False),
+        (AttemptFailed(Cause(WorkerFailed("KeyError"), 2, internal=True)), False),
+        (AttemptFailed(Cause(InputError("row 3"), 2)), True),
+        (InputError("row 3"), True),
+    ],
+)
+def test_only_an_error_without_a_cause_may_be_memory(error: Exception, explains: bool) -> None:
+    assert explains_itself(error) is explains
+
+
+def test_an_allocation_that_fails_is_out_of_memory() -> None:
+    failed = AttemptFailed(Cause(WorkerFailed("no room"), 2, internal=True, memory=True))
+    assert ending_of(failed) == Ending(reason="OutOfMemory", message="no room", exit_code=8, rank=2)
 
 
 def test_control_groups_of_both_versions_are_read(tmp_path: Path) -> None:
@@ -128,6 +158,10 @@ def test_control_groups_of_both_versions_are_read(tmp_path: Path) -> None:
     (one / "memory" / "memory.oom_control").write_text(
         "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"
     )
+    (one / "memory" / "memory.max_usage_in_bytes").write_text("4096\n")
+    (two / "memory.peak").write_text("8192\n")
+    assert peak_memory(tmp_path) is None
+    assert (peak_memory(one), peak_memory(two)) == (4096, 8192)
     (two / "memory.events").write_text("low 0\nmax 11\noom 1\noom_kill 1\noom_group_kill 0\n")
     assert (oom_kills(one), oom_kills(two)) == (2, 1)
     (one / "cpu" / "cpu.cfs_quota_us").write_text("50000\n")

@@ -42,6 +42,7 @@ class Cause:
         peer: only that another worker was lost, which some other launcher knows more about.
         internal: an exception that is no message for users; the log has its traceback.
         silent: the worker died without reporting an error, killed by a signal.
+        memory: an allocation failed, of the machine's memory or the GPU's.
     """
 
     error: EmbertideError
@@ -49,6 +50,7 @@ class Cause:
     peer: bool = False
     internal: bool = False
     silent: bool = False
+    memory: bool = False
 
 
 def first_cause(folder: RunFolder, grid: GridShape, exits: Iterable[Exit]) -> Cause | None:
@@ -68,7 +70,8 @@ def first_cause(folder: RunFolder, grid: GridShape, exits: Iterable[Exit]) -> Ca
             return Cause(EmbertideError.from_json(report.error), report.rank)
     if own:
         text = f"{grid.describe(own[0].rank)} failed {when}: {_unexpected(own[0])}"
-        return Cause(WorkerFailed(text), own[0].rank, internal=True)
+        memory = _is_memory(own[0].message.splitlines()[0])
+        return Cause(WorkerFailed(text), own[0].rank, internal=True, memory=memory)
     reported = {report.rank for report in reports}
     for ended in exits:
         if ended.rank not in reported:
@@ -83,9 +86,13 @@ def first_cause(folder: RunFolder, grid: GridShape, exits: Iterable[Exit]) -> Ca
 
 def _unexpected(report: WorkerError) -> str:
     message = report.message.splitlines()[0]
-    if any(hint in message for hint in _MEMORY_WORDS):
+    if _is_memory(message):
         return f"{message}. Use more workers, or machines with more memory"
     return f"{message}. EMBERTIDE_DEBUG=1 shows where"
+
+
+def _is_memory(message: str) -> bool:
+    return any(word in message for word in _MEMORY_WORDS)
 
 
 def _died(folder: RunFolder, ended: Exit, when: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from embertide.errors import EmbertideError, WorkerFailed
+from embertide.errors import EmbertideError, ProcessDied, WorkerFailed
 from embertide.launch.failure import Cause
 from embertide.pod.memory import human_bytes
 from embertide.pod.settings import WorkSettings
@@ -29,6 +29,9 @@ def ending_of(error: BaseException, rank: int | None = None) -> Ending:
     """What to report of an exception; one that is no message for users goes to the log whole."""
     if isinstance(error, AttemptFailed):
         cause = error.cause
+        if cause.memory:
+            code = WorkerFailed.exit_code
+            return Ending(reason=OUT_OF_MEMORY, message=str(error), exit_code=code, rank=cause.rank)
         if cause.internal:
             return Ending(reason=INTERNAL, message=str(error), exit_code=1, rank=cause.rank)
         return _described(cause.error, cause.rank, peer=cause.peer)
@@ -50,18 +53,37 @@ def _described(error: EmbertideError, rank: int | None, *, peer: bool = False) -
     )
 
 
-def out_of_memory(settings: WorkSettings, stage: str) -> Ending:
-    """The system killed the worker process because the container had no memory left."""
+def explains_itself(error: BaseException) -> bool:
+    """Whether an error names its cause; not where a process was killed or met a broken pipe.
+
+    The kernel kills one process of a container that has no memory left, seldom the one that
+    reports it: such as the fork server, whose end is an EOFError to the process that asks it.
+    """
+    if isinstance(error, AttemptFailed):
+        return not (error.cause.silent or error.cause.internal)
+    return isinstance(error, EmbertideError) and not isinstance(error, ProcessDied)
+
+
+def out_of_memory(settings: WorkSettings, stage: str, used: int | None) -> Ending:
+    """The system killed a process because the container had no memory left.
+
+    Args:
+        used: the most bytes that the container has used; None where that is not known.
+    """
     when = f"during {stage}" if stage else "while it started"
-    limit = settings.memory_limit
-    had = f"its container may use {human_bytes(limit)}" if limit else "its container has a limit"
     return Ending(
         reason=OUT_OF_MEMORY,
-        message=f"{settings.description} ran out of memory {when}: {had}; use more workers or raise"
+        message=f"{settings.description} ran out of memory {when}:"
+        f" {_memory_of(settings.memory_limit, used)}; use more workers or raise"
         " spec.workers.resources.limits.memory",
         exit_code=WorkerFailed.exit_code,
         rank=settings.rank,
     )
+
+
+def _memory_of(limit: int | None, used: int | None) -> str:
+    may = f"its memory limit is {human_bytes(limit)}" if limit else "its container has a limit"
+    return f"its container used {human_bytes(used)}, {may}" if used else may
 
 
 def write_termination_message(path: Path, text: str) -> None:

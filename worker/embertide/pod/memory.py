@@ -1,4 +1,4 @@
-"""The container's control group: whether memory ran out, how many cores it may use."""
+"""The container's control group: its memory and whether that ran out, its usable cores."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def oom_kills(root: Path = _ROOT) -> int:
                 if word == "oom_kill":
                     return int(count)
     return 0
+
+
+def peak_memory(root: Path = _ROOT) -> int | None:
+    """The most bytes that this container has used; None where the system does not count them."""
+    for name in ("memory.peak", "memory/memory.max_usage_in_bytes"):  # cgroup v2, v1
+        path = root / name
+        if path.exists():
+            return int(path.read_text())
+    return None
 
 
 def usable_cores(root: Path = _ROOT) -> int:

@@ -30,14 +30,14 @@ from embertide.launch.signals import StopRequest
 from embertide.pod.attempt import Stopping, WorkerAttempt
 from embertide.pod.board import Board
 from embertide.pod.endings import (
-    AttemptFailed,
     ending_of,
+    explains_itself,
     out_of_memory,
     write_termination_message,
 )
 from embertide.pod.http import serve, text_page
 from embertide.pod.logs import log_to_stderr
-from embertide.pod.memory import oom_kills
+from embertide.pod.memory import oom_kills, peak_memory
 from embertide.pod.metrics import CONTENT_TYPE, WorkerCollector, render
 from embertide.pod.progress import ProgressReporter
 from embertide.pod.restart import begun_path, earlier_status, ended_path
@@ -194,10 +194,9 @@ class Worker:
             write_termination_message(self._files.termination_log, ending.to_text())
 
     def _ending(self, error: BaseException) -> Ending:
-        # The worker itself, or its launcher or the fork server, whose end is the worker's.
-        killed = isinstance(error, AttemptFailed) and error.cause.silent
-        if killed and oom_kills() > self._kills:
-            return out_of_memory(self._settings, self._folder.last_stage())
+        if not explains_itself(error) and oom_kills() > self._kills:
+            _log.error("unexpected", exc_info=error)
+            return out_of_memory(self._settings, self._folder.last_stage(), peak_memory())
         return ending_of(error, self._settings.rank)
 
     def _remember(self) -> bool:
