@@ -2,8 +2,8 @@
 
 Most obstacles may go by themselves: a node gets room, a registry answers again. Those last until
 ``preRunningDeadlineSeconds``. A mistake does not: a Secret, a key or an image that does not exist,
-an object that the API server refuses. Somebody may be about to mend it, so it is given
-``mistakeSeconds`` of the operator's settings, and then ends the job.
+an object or a pod that the API server refuses for good. Somebody may be about to mend it, so it is
+given ``mistakeSeconds`` of the operator's settings, and then ends the job.
 
 ``status.obstacle`` remembers what was told and since when, so that it is one Event however often
 the kubelet tries.
@@ -14,11 +14,14 @@ from __future__ import annotations
 import re
 
 from embertide_operator.failures import Failure
+from embertide_operator.refusals import cause_of, is_full, never_heals
 from embertide_operator.settings import Settings
 from embertide_operator.status import LONGEST_MESSAGE, Draft, timestamp
 
 REFUSED = "ChildRefused"
 """Reason of ``WorkersReady=False`` while the API server rejects a child object."""
+PODS_REFUSED = "PodsRefused"
+"""Reason of ``WorkersReady=False`` while the StatefulSet cannot create its pods."""
 GATED = "SchedulingGated"
 """Reason of ``WorkersReady=False`` while a queue holds the pods."""
 NO_OBSTACLE = ("Starting", "Planning")
@@ -62,15 +65,26 @@ def note_refusal(draft: Draft, why: str) -> None:
 def _remember(draft: Draft, reason: str, message: str) -> tuple[str, str]:
     """Set ``status.obstacle``, with an Event for a new one; returns the reason and the message."""
     old = draft["obstacle"] or {}
-    known = old.get("reason") == reason and (reason not in _MISTAKES or _same_cause(old, message))
+    same = old.get("reason") == reason
     if reason == _IMAGE:
         message = _BACK_OFF.sub("", message)
-        message = old["message"] if known and _NO_CAUSE.search(message) else message
+        message = old["message"] if same and _NO_CAUSE.search(message) else message
+    known = same and _is_as_before(old, message, draft)
     since = old["since"] if known else timestamp(draft.now)
     draft["obstacle"] = {"reason": reason, "message": message, "since": since}
     if not known:
         draft.add_event(reason, message, warning=reason != GATED)
     return reason, message
+
+
+def _is_as_before(old: dict[str, str], message: str, draft: Draft) -> bool:
+    """Whether an obstacle is the one before of its reason; a mistake has its own patience."""
+    if old["reason"] == _IMAGE and _NO_CAUSE.search(old["message"]):
+        return True
+    mistake = _is_mistake(old["reason"], message, draft)
+    if mistake != _is_mistake(old["reason"], old["message"], draft):
+        return False
+    return not mistake or old["reason"] == _IMAGE or cause_of(old["message"]) == cause_of(message)
 
 
 def clear_obstacle(draft: Draft) -> None:
@@ -81,7 +95,9 @@ def clear_obstacle(draft: Draft) -> None:
 def check_obstacle(draft: Draft, settings: Settings) -> Failure | None:
     """The failure of a job whose workers cannot start by a mistake that nobody mends."""
     found = draft["obstacle"]
-    if found is None or draft["phase"] == "Running" or not _is_mistake(found):
+    if found is None or draft["phase"] == "Running":
+        return None
+    if not _is_mistake(found["reason"], found["message"], draft):
         return None
     limit = settings.mistake_seconds
     if draft.seconds_since_time(found["since"]) <= limit:
@@ -90,13 +106,10 @@ def check_obstacle(draft: Draft, settings: Settings) -> Failure | None:
     return Failure(found["reason"], message, retryable=False)
 
 
-def _is_mistake(obstacle: dict[str, str]) -> bool:
+def _is_mistake(reason: str, message: str, draft: Draft) -> bool:
     """Whether an obstacle stays until somebody mends it."""
-    if obstacle["reason"] == _IMAGE:
-        return _NO_SUCH_IMAGE.search(obstacle["message"]) is not None
-    return obstacle["reason"] in _MISTAKES
-
-
-def _same_cause(old: dict[str, str], message: str) -> bool:
-    """Whether two messages differ at most in the pod that they name first."""
-    return old["message"].partition(": ")[2] == message.partition(": ")[2]
+    if reason == _IMAGE:
+        return _NO_SUCH_IMAGE.search(message) is not None
+    if reason == PODS_REFUSED:
+        return never_heals(message, (draft["plan"] or {}).get("replicas", 1))
+    return reason in _MISTAKES and not (reason == REFUSED and is_full(message, 1))

@@ -181,6 +181,79 @@ def test_a_refusal_does_not_end_workers_that_run() -> None:
     assert world.events.count("ChildRefused") == 1
 
 
+def refused(world: World, why: str, seconds: float = 2, ready: int = 0) -> None:
+    """The StatefulSet cannot create all of its pods; its Event names another one each time."""
+    pod = f"products-{world.now.second % 2}"
+    text = f'create Pod {pod} in StatefulSet products failed error: pods "{pod}" is forbidden: '
+    pods = world.pods(*[world.running()] * ready)
+    world.reconcile(seconds, pods=pods, pod_creation_error=text + why)
+
+
+QUOTA = "exceeded quota: q, requested: limits.cpu=1,pods=1, used: limits.cpu={},pods=3, limited: "
+# Why pods are refused -> whether that stays until somebody mends it; the job has two workers.
+REFUSALS: list[tuple[str, bool]] = [
+    ('error looking up service account shop/nope: serviceaccount "nope" not found', True),
+    ("no PriorityClass with name nope was found", True),
+    ('violates PodSecurity "restricted:latest": privileged (container "worker" must not)', True),
+    ("failed quota: q: must specify limits.cpu for: worker", True),
+    ("maximum memory usage per Container is 512Mi, but limit is 1Gi", True),
+    ('admission webhook "policy.example" denied the request: no owner', True),
+    (QUOTA + "limits.cpu=500m,pods=9", True),
+    (QUOTA + "limits.cpu=1500m,pods=9", True),
+    (QUOTA + "limits.cpu=9,pods=1", True),
+    (QUOTA + "limits.cpu=2,pods=9", False),
+    ('failed calling webhook "policy.example": context deadline exceeded', False),
+]
+
+
+@pytest.mark.parametrize(("why", "lasts"), REFUSALS)
+def test_pods_that_are_refused_for_good_end_the_job(why: str, lasts: bool) -> None:
+    world = starting()
+    told = len(world.events)
+    for i in range(42):
+        refused(world, why.format(f"{i % 7}50m"), 3)
+    assert world.events[told : told + 1] == ["PodsRefused"]
+    assert world.status["phase"] == ("Failed" if lasts else "Starting")
+    if lasts:
+        assert world.condition("Failed") == ("True", "PodsRefused")
+        failed = world.status["lastFailure"]["message"]
+        assert failed.startswith("0 of 2 pods are created: create Pod products-")
+        assert failed.endswith("; it was not mended within 120 s")
+    assert world.events.count("PodsRefused") == 1
+
+
+def test_another_refusal_has_a_patience_of_its_own() -> None:
+    world = starting()
+    for why in (REFUSALS[9][0].format("9"), REFUSALS[0][0], REFUSALS[1][0]):
+        refused(world, why)
+        refused(world, why, PATIENCE - 1)
+        assert world.status["phase"] == "Starting"
+
+
+def test_a_registry_that_was_away_does_not_take_the_patience_with_a_name() -> None:
+    world = starting()
+    for message in (NO_REGISTRY, NO_IMAGE):
+        world.reconcile(2, pods=world.pods(world.waiting("ErrImagePull", message)))
+        world.reconcile(PATIENCE - 1, pods=world.pods(world.waiting("ErrImagePull", message)))
+        assert world.status["phase"] == "Starting"
+
+
+def test_a_quota_that_is_full_keeps_the_planner_waiting() -> None:
+    """And one that is smaller than the planner does not."""
+    for limit, phase in (("4Gi", "Planning"), ("1Gi", "Failed")):
+        world = World(workers={"grid": "auto"})
+        world.reconcile()
+        for i in range(30):
+            requested = f"requested: limits.memory=2Gi, used: limits.memory={i}Mi"
+            refuse(
+                world,
+                f"is forbidden: exceeded quota: q, {requested}, limited: limits.memory={limit}",
+            )
+            world.reconcile(5)
+        assert world.status["phase"] == phase
+        assert world.events.count("ChildRefused") == 1
+
+
 def test_what_a_job_waits_for_stands_in_the_place_of_the_stage() -> None:
     world = World()
     world.reconcile(competing_job="shop/first is publishing to s3://shop/embeddings")
