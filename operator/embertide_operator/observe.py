@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Protocol
 
 from embertide.spec.base import normalise_uri
@@ -81,6 +81,10 @@ class Observed:
         """The pod of rank 0 of an attempt."""
         found = (pod for pod in self.workers if rank_of(pod) == 0 and attempt_of(pod) == attempt)
         return next(found, None)
+
+    def before_answers(self) -> Observed:
+        """The same for an attempt that starts now: what rank 0 said is of the one before."""
+        return replace(self, report=None, unreachable_seconds=0.0, unreachable_why="")
 
     def planners(self) -> list[Object]:
         """The planner's pods of all attempts."""

@@ -120,7 +120,7 @@ def _spec_is_new(seen: Observed) -> bool:
 def _reject(seen: Observed, draft: Draft, reason: str, message: str) -> Decision:
     if draft.set("Accepted", False, reason, message):
         draft.add_event("Rejected", message, warning=True)
-    draft["attemptStartTime"] = draft["plan"] = draft["obstacle"] = None
+    draft["attemptStartTime"] = draft["plan"] = draft["obstacle"] = draft["progress"] = None
     if not seen.pods:
         draft["phase"] = "Pending"  # releases the output to competing jobs
     draft.drop("Progressing")
@@ -189,7 +189,7 @@ def _start_attempt(seen: Observed, job: EmbeddingJob, settings: Settings, draft:
     )
     draft.set("Progressing", True, "AttemptStarted", f"attempt {number} has started")
     draft.add_event("AttemptStarted", f"attempt {number} writes version {draft['versions'][-1]}")
-    outcome = advance(seen, job, settings, draft)
+    outcome = advance(seen.before_answers(), job, settings, draft)
     assert isinstance(outcome, Decision), "an attempt without pods cannot have failed"
     return outcome
 
@@ -217,7 +217,7 @@ def _end_attempt(
     """An attempt has failed: retry after a back-off, or fail the job."""
     forget_settled(draft)
     if failure.reason == "SpecChanged":
-        draft["attemptStartTime"] = draft["plan"] = draft["obstacle"] = None
+        draft["attemptStartTime"] = draft["plan"] = draft["obstacle"] = draft["progress"] = None
         draft["phase"] = "Restarting"
         draft.add_event("SpecChanged", failure.message)
         return stop_pods(seen, draft)
