@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from embertide.spec import metric_names as names
 from embertide.spec.metric_names import Metric
 from embertide.spec.status import Phase
-from embertide_operator.observe import output_of
+from embertide_operator.observe import condition, output_of
 from embertide_operator.outputs import OutputRecord
 from embertide_operator.routes import Object
 from embertide_operator.status import parse_time
@@ -88,6 +88,9 @@ def _add_job(series: Series, job: Object, status: Object, phase: str) -> None:
     series.add(names.JOB_BACKOFF_LIMIT, who, spec["backoffLimit"])
     reason = (status.get("lastFailure") or {}).get("reason")
     series.add(names.JOB_LAST_FAILURE, (*who, reason or ""), 1 if reason else None)
+    if phase == "Failed":
+        at = seconds(status.get("completionTime"))
+        series.add(names.JOB_FAILED, (*who, output_of(job), cause_of(status)), at)
     for state in ("desired", "ready", "failed"):
         series.add(names.JOB_WORKERS, (*who, state), (status.get("workers") or {}).get(state, 0))
     progress = status.get("progress") or {}
@@ -95,6 +98,14 @@ def _add_job(series: Series, job: Object, status: Object, phase: str) -> None:
     series.add(names.JOB_PROGRESS_RATIO, who, None if percent is None else percent / 100)
     running = 1 if phase == "Running" and progress else None
     series.add(names.JOB_STAGE, (*who, progress.get("stage", "")), running)
+
+
+def cause_of(status: Object) -> str:
+    """Why a job has failed: the reason of its last attempt's failure where too many failed."""
+    reason = condition({"status": status}, "Failed").get("reason")
+    if reason in (None, "BackoffLimitExceeded"):
+        reason = (status.get("lastFailure") or {}).get("reason")
+    return str(reason or "")
 
 
 def _add_conditions(series: Series, job: Object, status: Object) -> None:

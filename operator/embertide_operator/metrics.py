@@ -23,6 +23,7 @@ from prometheus_client.core import GaugeMetricFamily
 from embertide.spec import metric_names as names
 from embertide.spec.metric_names import Metric
 from embertide_operator.job_series import (
+    cause_of,
     essentials,
     job_series,
     output_series,
@@ -147,7 +148,7 @@ class Metrics:
         namespace, new = job["metadata"]["namespace"], draft.fields
         self._attempts.labels(namespace).inc(max(0, new["attempt"] - old.get("attempt", 0)))
         if any(event.reason in ("AttemptFailed", "Failed") for event in draft.events):
-            self._failures.labels(namespace, _failure_reason(draft)).inc()
+            self._failures.labels(namespace, cause_of(draft.fields)).inc()
         result = _RESULTS.get(new["phase"])
         began, ended = seconds(new.get("startTime")), seconds(new.get("completionTime"))
         if result and old.get("phase") != new["phase"] and began and ended:
@@ -164,14 +165,6 @@ class Metrics:
         yield from job_series(list(self._jobs.values())).families()
         yield from output_series(self._outputs()).families()
         yield from schedule_series(self._schedules()).families()
-
-
-def _failure_reason(draft: Draft) -> str:
-    """Why the attempt failed, also where that made the job fail for too many failures."""
-    reason = draft.condition("Failed").get("reason")
-    if reason in (None, "BackoffLimitExceeded"):
-        reason = draft["lastFailure"]["reason"]
-    return str(reason)
 
 
 def _key(job: Object) -> tuple[str, str]:

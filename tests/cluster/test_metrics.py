@@ -144,6 +144,8 @@ def test_a_failed_job_is_stalled_and_counted(tiny: Inputs, jobs: Jobs) -> None:
     assert failures(jobs) == before | {reason: 1.0}
     place = {"job_namespace": jobs.namespace, "output": output}
     assert seen.one(names.OUTPUT_LAST_FAILURE, **place) == seen.one(names.JOB_COMPLETED, **who)
+    at = seen.one(names.JOB_COMPLETED, **who)
+    assert seen.one(names.JOB_FAILED, **who, output=output, reason=reason) == at
     assert not seen.all(names.OUTPUT_LAST_SUCCESS, **place)
 
 

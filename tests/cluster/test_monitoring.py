@@ -44,7 +44,7 @@ _WAITS = {
 }
 _RANGES = {"5m": "10s", "10m": "20s"}
 _FAULTS = {
-    "EmbertideJobFailed": {"job_name": "broken"},
+    "EmbertideJobFailed": {"output": "broken"},
     "EmbertideOutputNeverSucceeded": {"output": "broken"},
     "EmbertideOutputStale": {"output": "stale"},
     "EmbertideJobRejected": {"job_name": "taken", "reason": "NameConflict"},

@@ -245,6 +245,26 @@ def test_jobs_are_counted_by_phase_and_described() -> None:
     assert value(metrics, names.JOB_LAST_FAILURE, **failed, reason="Input") == 1
 
 
+@pytest.mark.parametrize(
+    ("failed", "last", "cause"),
+    [
+        ("BackoffLimitExceeded", "OutOfMemory", "OutOfMemory"),
+        ("TooManyDisruptions", "WorkerDisrupted", "TooManyDisruptions"),
+        ("DeadlineExceeded", "OutOfMemory", "DeadlineExceeded"),
+        ("Input", "Input", "Input"),
+    ],
+)
+def test_a_failed_job_has_its_cause(failed: str, last: str, cause: str) -> None:
+    job = failed_job()
+    (item,) = [item for item in job["status"]["conditions"] if item["type"] == "Failed"]
+    item["reason"], job["status"]["lastFailure"]["reason"] = failed, last
+    metrics = Metrics()
+    metrics.resynced([job], 1.0)
+    who = {"job_namespace": "shop", "job_name": "failed", "output": "s3://shop/embeddings"}
+    at = datetime.fromisoformat(job["status"]["completionTime"]).timestamp()
+    assert value(metrics, names.JOB_FAILED, **who, reason=cause) == at
+
+
 def test_failures_and_durations_are_counted_once() -> None:
     metrics = exported()
     where = {"job_namespace": "shop"}

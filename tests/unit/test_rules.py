@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS
-from tests.support.monitoring.alert_cases import CASES, SILENT, Case
+from tests.support.monitoring.alert_cases import CASES, FIRINGS, SILENT, Case
 from tests.support.monitoring.healthy import healthy
 from tests.support.monitoring.panels import FILES as DASHBOARDS
 from tests.support.monitoring.panels import load, queries
@@ -61,6 +62,19 @@ def test_what_is_no_fault_fires_nothing(case: Case, tmp_path: Path) -> None:
 
 def test_a_healthy_cluster_fires_nothing(tmp_path: Path) -> None:
     _run(tmp_path, healthy(), dict.fromkeys(range(0, 121, 5)))
+
+
+def test_a_page_names_the_newest_job_that_failed(tmp_path: Path) -> None:
+    labels = {"job_namespace": "shop", "output": "s3://shop/products", "reason": "OutOfMemory"}
+    annotations = dict(alerts()["EmbertideJobFailed"]["annotations"])
+    annotations["summary"] = "Jobs for s3://shop/products in shop fail: OutOfMemory"
+    annotations["description"] = (
+        "EmbeddingJob nightly-5 in shop failed for good with reason OutOfMemory, and nothing was"
+        " published at s3://shop/products since. Readers still see the version before it."
+    )
+    expected = {"exp_labels": labels | {"severity": "critical"}, "exp_annotations": annotations}
+    test = {"alertname": "EmbertideJobFailed", "eval_time": "40m", "exp_alerts": [expected]}
+    _promtool_test(tmp_path, FIRINGS, alert_rule_test=[test])
 
 
 def test_every_alert_has_a_fault() -> None:
@@ -135,16 +149,20 @@ def _run(folder: Path, series: dict[str, str], moments: dict[int, Case | None]) 
             found = ", ".join(f'{name}="{value}"' for name, value in case.labels.items())
             wanted = [{"labels": f"{{{found}}}", "value": 1}]
             tests.append(_expect(f"count by ({labels}) ({firing})", minute, wanted))
+    _promtool_test(folder, series, promql_expr_test=tests)
+
+
+def _promtool_test(folder: Path, series: Mapping[str, str], **tests: list[dict[str, Any]]) -> None:
+    """Run promtool's tests of one kind on these series."""
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": s, "values": v} for s, v in series.items()],
+        **tests,
+    }
     content = {
         "rule_files": [str(path) for path in FILES],
         "evaluation_interval": "1m",
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": s, "values": v} for s, v in series.items()],
-                "promql_expr_test": tests,
-            }
-        ],
+        "tests": [test],
     }
     path = folder / "test.yaml"
     path.write_text(yaml.safe_dump(content))

@@ -26,8 +26,8 @@ class Case:
     """A fault, in words and as series that replace or join the healthy ones; "" removes one.
 
     Attributes:
-        alert: the only one that fires, at the minute ``at`` and with ``labels`` among its labels;
-            at ``silent_at``, when its ``for`` is not over yet, nothing fires.
+        alert: the only one that fires, once, at the minute ``at`` and with ``labels`` among its
+            labels; at ``silent_at``, when its ``for`` is not over yet, nothing fires.
         gone: every healthy series whose text contains one of these is removed.
     """
 
@@ -56,13 +56,39 @@ _RUNNING = f'embertide_job_phase{{{JOB}, phase="Running"}}'
 _SUCCESS = f"embertide_output_last_success_timestamp_seconds{{{OUTPUT}}}"
 _FAILURE = f"embertide_output_last_failure_timestamp_seconds{{{OUTPUT}}}"
 _OBJECTIVE = f"embertide_output_freshness_objective_seconds{{{OUTPUT}}}"
+
+
+def _failed(job: str, reason: str) -> str:
+    """The series of a job that failed for good."""
+    who = f'job_namespace="shop", job_name="{job}", output="s3://shop/products"'
+    return f'embertide_job_failure_timestamp_seconds{{{who}, reason="{reason}"}}'
+
+
+def _failed_firing(job: str, reason: str, at: int) -> dict[str, int]:
+    """What there is of a schedule's job that failed for good, with values."""
+    who = f'job_namespace="shop", job_name="{job}"'
+    condition = 'condition="Failed", reason="BackoffLimitExceeded"'
+    return {
+        _failed(job, reason): at,
+        f"embertide_job_condition{{{who}, {condition}}}": 1,
+        f'embertide_job_info{{{who}, output="s3://shop/products"}}': 1,
+    }
+
+
 _FAILED: Series = {
     _RUNNING: "",
     f'embertide_job_phase{{{JOB}, phase="Failed"}}': "1x120",
     f'embertide_job_condition{{{JOB}, condition="Failed", reason="Input"}}': "1x120",
     f'embertide_job_workers{{{JOB}, state="ready"}}': "0x120",
     _FAILURE: "60x120",
+    _failed("products", "Input"): "60x120",
 }
+FIRINGS: Series = {
+    series: f"_x{1 + number * 5} {value}x120"
+    for number, reason in enumerate(["Input", *["OutOfMemory"] * 5])
+    for series, value in _failed_firing(f"nightly-{number}", reason, 60 + number * 300).items()
+}
+"""Six of one schedule, five minutes apart; they fail for two causes."""
 _IDLE: Series = {
     f"{metric}{{{worker(rank)}{more}}}": "5000x120"
     for rank in range(len(PLACES))
@@ -107,8 +133,14 @@ CASES = (
         "EmbertideJobFailed",
         "a job fails for good on an input error",
         _FAILED,
-        {**_NAME, "reason": "Input", "output": "s3://shop/products"},
+        {**_PLACE, "reason": "Input"},
         at=3,
+    ),
+    Case(
+        "EmbertideJobFailed",
+        "six firings of a schedule run out of memory one after the other",
+        FIRINGS,
+        {**_PLACE, "reason": "OutOfMemory"},
     ),
     Case(
         "EmbertideJobRejected",

@@ -224,6 +224,9 @@ JOB_FAILURES = _job("failures", "", "Failed attempts that count against spec.bac
 JOB_BACKOFF_LIMIT = _job("backoff_limit", "", "Number of retries that spec.backoffLimit allows.")
 JOB_LAST_FAILURE = _job("last_failure_info", "",
     "1 where an attempt failed; the label gives the reason of the newest failure.", "reason")
+JOB_FAILED = _job("failure_timestamp_seconds", "seconds",
+    "When the job failed without further retries; the labels give its output and the cause: that "
+    "of the last attempt where too many failed.", "output", "reason")
 JOB_WORKERS = _job("workers", "",
     "Workers of the current attempt by state: desired, ready or failed.", "state")
 JOB_PROGRESS_RATIO = _job("progress_ratio", "ratio",
