@@ -22,6 +22,8 @@ _NORMAL_WAITING_REASONS = ("ContainerCreating", "PodInitializing")
 OUT_OF_MEMORY = "OutOfMemory"
 KILLED = "OOMKilled"
 """What the kubelet calls the end of a container of which the kernel killed any process."""
+_MOST_LINES, _MOST_BYTES = 40, 4096
+"""Of a log, in the status."""
 _SIGNAL_EXIT_CODE = 128
 """A container killed by signal n exits with 128 + n."""
 
@@ -34,6 +36,7 @@ class Failure:
         worker: the name of the pod that failed; "" where no single one did.
         retryable: False ends the job at once.
         counts: whether it counts against ``backoffLimit``; disruptions do not.
+        log: the last lines of the container's log, where it left some.
     """
 
     reason: str
@@ -43,6 +46,7 @@ class Failure:
     exit_code: int | None = None
     retryable: bool = True
     counts: bool = True
+    log: str = ""
 
 
 def reported_failure(pod: Object, end: Object, ending: Ending) -> Failure:
@@ -60,6 +64,7 @@ def reported_failure(pod: Object, end: Object, ending: Ending) -> Failure:
         worker=pod["metadata"]["name"],
         exit_code=end["exitCode"],
         retryable=not ending.permanent,
+        log=log_of(end),
     )
 
 
@@ -77,6 +82,7 @@ def out_of_memory(pod: Object, end: Object) -> Failure:
         f"{pod_title(pod)} ran out of memory: its container used {used}, and was killed; {advice}",
         worker=pod["metadata"]["name"],
         exit_code=end["exitCode"],
+        log=log_of(end),
     )
 
 
@@ -89,8 +95,8 @@ def memory_limit(pod: Object) -> str:
 
 
 def exit_text(end: Object) -> str:
-    """How a container exited that reported no :class:`Ending`, with the output that it left."""
-    code, output = end["exitCode"], (end.get("message") or "").strip()
+    """How a container exited that reported no :class:`Ending`, with the last line of its output."""
+    code, output = end["exitCode"], (end.get("message") or "").strip().rpartition("\n")[2]
     if end.get("reason") == KILLED:
         return "ran out of memory and was killed"
     if code > _SIGNAL_EXIT_CODE:
@@ -98,6 +104,20 @@ def exit_text(end: Object) -> str:
         return f"{text}: {output}" if output else text
     text = f"exited with code {code}"
     return f"{text}: {output}" if output else f"{text} without reporting an error"
+
+
+def log_of(end: Object) -> str:
+    """The last lines that a container has left: in its Ending, or what the kubelet took of its log.
+
+    At most 40 lines of 4096 bytes in all; control characters, which terminals obey, are left out.
+    """
+    text = end.get("message") or ""
+    ending = Ending.parse(text)
+    lines = (text if ending is None else ending.log).splitlines()[-_MOST_LINES:]
+    lines = ["".join(filter(str.isprintable, line.expandtabs())) for line in lines]
+    while lines and len("\n".join(lines).encode()) > _MOST_BYTES:
+        del lines[0]
+    return "\n".join(lines)
 
 
 def published_by(pod: Object) -> OutputReport | None:
@@ -147,7 +167,8 @@ def _ended(pod: Object) -> tuple[bool, datetime, Failure] | None:
         name, code = pod["metadata"]["name"], end["exitCode"]
         if end.get("reason") == KILLED:
             return False, at, out_of_memory(pod, end)
-        return False, at, Failure(*_unreported(pod, end), worker=name, exit_code=code)
+        reason, message = _unreported(pod, end)
+        return False, at, Failure(reason, message, worker=name, exit_code=code, log=log_of(end))
     failure = reported_failure(pod, end, ending)
     return ending.peer and failure.reason != OUT_OF_MEMORY, at, failure
 

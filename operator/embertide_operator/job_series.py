@@ -50,7 +50,7 @@ def essentials(job: Object) -> Object:
             "workers": {"device": workers.get("device", "cpu")},
             "backoffLimit": spec.get("backoffLimit", 0),
         },
-        "status": job.get("status") or {},
+        "status": {key: v for key, v in (job.get("status") or {}).items() if key != "failureLog"},
     }
 
 

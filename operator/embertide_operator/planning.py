@@ -24,6 +24,7 @@ from embertide_operator.failures import (
     Failure,
     disruption_of,
     exit_text,
+    log_of,
     out_of_memory,
     reported_failure,
     why_not_running,
@@ -149,21 +150,22 @@ def _read_plan(pod: Object) -> PlanResult | Failure | None:
     """The result of the planner's pod; None while it runs."""
     end = (container_status(pod).get("state") or {}).get("terminated")
     name = pod["metadata"]["name"]
+    text = (end or {}).get("message") or ""
+    plan, ending = PlanResult.parse(text), Ending.parse(text)
     disruption = disruption_of(pod)
-    if disruption and (end is None or (was_stopped(end) and not end.get("message"))):
+    if disruption and (end is None or (was_stopped(end) and plan is None and ending is None)):
         return disruption
     if end is None:
         if (pod.get("status") or {}).get("phase") == "Failed":
             _, message = other_trouble(pod) or ("", "its node terminated the pod")
             return Failure("PlannerFailed", f"the planner: {message}", worker=name)
         return None
-    text = end.get("message") or ""
-    if end["exitCode"] == 0 and (plan := PlanResult.parse(text)) is not None:
+    if end["exitCode"] == 0 and plan is not None:
         return plan
-    ending = Ending.parse(text)
     if ending is not None:
         return reported_failure(pod, end, ending)
     if end.get("reason") == KILLED:
         return out_of_memory(pod, end)
     message = f"the planner {exit_text(end)}"
-    return Failure("PlannerFailed", message, worker=name, exit_code=end["exitCode"])
+    code, log = end["exitCode"], log_of(end)
+    return Failure("PlannerFailed", message, worker=name, exit_code=code, log=log)

@@ -179,6 +179,8 @@ def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
             "capabilities": {"drop": ["ALL"]},
         },
         "terminationMessagePath": naming.TERMINATION_LOG,
+        # Of a container that is killed before it can write one.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "job", "mountPath": naming.JOB_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": naming.SCRATCH_FOLDER},

@@ -250,11 +250,11 @@ def _end_attempt(
 
 
 def _set_last_failure(draft: Draft, failure: Failure) -> None:
-    """Set ``status.lastFailure``."""
+    """Set ``status.lastFailure`` and ``failureLog``, which outlives the pod."""
     last = {"reason": failure.reason, "message": failure.message}
     if failure.worker:
         last["worker"] = failure.worker
-    draft["lastFailure"] = last
+    draft["lastFailure"], draft["failureLog"] = last, failure.log or None
     if failure.exit_code is not None:
         draft["lastFailure"]["exitCode"] = failure.exit_code
 

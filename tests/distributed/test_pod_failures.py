@@ -272,6 +272,10 @@ def test_bad_input_is_permanent_and_names_the_file(tmp_path: Path) -> None:
         ending = pod.ending()
         assert (ending.reason, ending.permanent, ending.rank) == ("Input", True, 0)
         assert str(job.features) in ending.message
+        # kubectl logs would show the same, as long as there is a pod.
+        logged = pod.log.read_text().splitlines()
+        assert ending.log.splitlines() == logged[-40:]
+        assert logged[-1].endswith(f"failed: Input: {ending.message}")
         assert files(job.folder / "embeddings") == []
 
 

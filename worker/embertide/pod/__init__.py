@@ -19,7 +19,8 @@ message, and SIGTERM ends it all.
     progress.py    from rank 0's progress to percent, forecast and log lines
     endings.py     from any exception to an Ending; the termination message
     memory.py      the container's memory limit: whether it killed, how much a job needs
-    logs.py        one line for each event, for kubectl logs
+    logs.py        one line for each event, for kubectl logs; the last ones for an Ending
+    redact.py      no credentials in log and termination message
     settings.py    the environment
 
 Of all this only the planner imports torch; a worker's main process leaves that to its fork server.

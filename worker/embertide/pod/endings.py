@@ -7,7 +7,9 @@ from pathlib import Path
 
 from embertide.errors import EmbertideError, ProcessDied, WorkerFailed
 from embertide.launch.failure import Cause
+from embertide.pod.logs import last_lines
 from embertide.pod.memory import human_bytes
+from embertide.pod.redact import redact
 from embertide.pod.settings import WorkSettings
 from embertide.spec.reports import Ending
 
@@ -86,9 +88,14 @@ def _memory_of(limit: int | None, used: int | None) -> str:
     return f"its container used {human_bytes(used)}, {may}" if used else may
 
 
+def write_ending(path: Path, ending: Ending) -> None:
+    """Leave an Ending as the termination message, with the last lines of the log."""
+    write_termination_message(path, ending.model_copy(update={"log": last_lines()}).to_text())
+
+
 def write_termination_message(path: Path, text: str) -> None:
     """Kubernetes reads it when the container has ended; outside of it there is no such file."""
     try:
-        path.write_text(text)
+        path.write_text(redact(text))
     except OSError as error:
         _log.warning("no termination message was left at %s: %s", path, error.strerror)

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable
 
 from embertide.launch.signals import StopRequest
-from embertide.pod.endings import ending_of, write_termination_message
+from embertide.pod.endings import ending_of, write_ending, write_termination_message
 from embertide.pod.logs import log_to_stderr
 from embertide.pod.settings import ContainerFiles
-from embertide.spec.reports import ReportModel
+from embertide.spec.reports import Ending, ReportModel
 
 _TICK_SECONDS = 0.1
 _STOPPED = 143
@@ -27,7 +27,7 @@ def answer_once(stop: StopRequest, make: Callable[[ContainerFiles], ReportModel]
     """
     log_to_stderr()
     files = ContainerFiles.of(os.environ)
-    found: list[tuple[str, int]] = []
+    ended: list[ReportModel] = []
 
     def answer() -> None:
         try:
@@ -35,18 +35,21 @@ def answer_once(stop: StopRequest, make: Callable[[ContainerFiles], ReportModel]
         except BaseException as error:
             ending = ending_of(error)
             _log.error("failed: %s: %s", ending.reason, ending.message)
-            found.append((ending.to_text(), ending.exit_code))
+            ended.append(ending)
         else:
             _log.info("%s", result.to_text())
-            found.append((result.to_text(), 0))
+            ended.append(result)
 
     # In a thread, so that a signal is answered while a library is busy.
     thread = threading.Thread(target=answer, name="answer", daemon=True)
     thread.start()
     while thread.is_alive() and not stop.asked:
         thread.join(_TICK_SECONDS)
-    if not found:
+    if not ended:
         return _STOPPED
-    message, code = found[0]
-    write_termination_message(files.termination_log, message)
-    return code
+    (last,) = ended
+    if isinstance(last, Ending):
+        write_ending(files.termination_log, last)
+        return last.exit_code
+    write_termination_message(files.termination_log, last.to_text())
+    return 0

@@ -33,6 +33,7 @@ from embertide.pod.endings import (
     ending_of,
     explains_itself,
     out_of_memory,
+    write_ending,
     write_termination_message,
 )
 from embertide.pod.http import serve, text_page
@@ -67,7 +68,7 @@ def work(stop: StopRequest) -> int:
     except Exception as error:
         ending = ending_of(error)
         _log.error("%s: %s", ending.reason, ending.message)
-        write_termination_message(files.termination_log, ending.to_text())
+        write_ending(files.termination_log, ending)
         return ending.exit_code
     return worker.run()
 
@@ -191,7 +192,7 @@ class Worker:
         elif self._board.failed(ending):
             self._remember()
             _log.error("failed: %s: %s", ending.reason, ending.message)
-            write_termination_message(self._files.termination_log, ending.to_text())
+            write_ending(self._files.termination_log, ending)
 
     def _ending(self, error: BaseException) -> Ending:
         if not explains_itself(error) and oom_kills() > self._kills:

@@ -47,6 +47,7 @@ class Ending(ReportModel):
             ``StoreUnavailable``, ``Grid``, ``WorkerFailed``, ...), or ``OutOfMemory``.
         permanent: non-retryable; running the same job again cannot succeed.
         peer: the process only lost a peer; another worker knows the cause.
+        log: the last lines of the container's log, in the termination message only.
     """
 
     reason: str
@@ -55,12 +56,15 @@ class Ending(ReportModel):
     rank: int | None = None
     permanent: bool = False
     peer: bool = False
+    log: str = ""
 
     def to_text(self) -> str:
-        """Compact JSON of at most 4000 bytes; the message is shortened to fit."""
+        """Compact JSON of at most 4000 bytes; the oldest lines, then the message give way."""
         text = super().to_text()
         if len(text.encode()) <= _LONGEST_BYTES:
             return text
+        if self.log:
+            return self.model_copy(update={"log": self.log.partition("\n")[2]}).to_text()
         short = self.message[: len(self.message) * 3 // 4].removesuffix(" ...") + " ..."
         return self.model_copy(update={"message": short}).to_text()
 

@@ -307,3 +307,9 @@ class JobStatus(StatusModel):
     last_failure: FailureStatus | None = Field(
         default=None, description="The cause of the most recent failed attempt."
     )
+    failure_log: str | None = Field(
+        default=None,
+        max_length=4096,
+        description="The last lines of the log of the container that failed, as embertide logs "
+        "shows them.",
+    )
