@@ -106,7 +106,7 @@ lint: $(STAMP)
 	@echo "[lint] ruff check"
 	@$(BIN)/ruff check
 	@echo "[lint] mypy"
-	@$(BIN)/mypy --cache-dir $(HOME)/.cache/embertide/mypy
+	@$(BIN)/mypy
 	@echo "[lint] lint-imports"
 	@$(BIN)/lint-imports --no-logo
 	@echo "[lint] hadolint docker/*.Dockerfile"

@@ -110,7 +110,7 @@ EARLY = {
     "empty prefix": Case(
         lambda job: job.edges.rename(job.edges.with_name("_part.parquet")),
         STORAGE,
-        ("{job}/edges/", "without files", "check the path"),
+        ("{job}/edges/", "has no objects but hidden ones", "check the uri"),
     ),
     "missing model": Case(
         lambda job: shutil.rmtree(job.model), STORAGE, ("{job}/model/model.yaml", "does not exist")
