@@ -35,6 +35,7 @@ class ApiServer:
         refuse: HTTP status by verb and resource, for those that are refused.
         slow_seconds: how long every write takes.
         hold: writes by verb and resource that wait for an event before anything is written.
+        logs: what pods have logged, by name.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,7 @@ class ApiServer:
         self.refuse: dict[tuple[str, str], int] = {}
         self.slow_seconds = 0.0
         self.hold: dict[tuple[str, str], threading.Event] = {}
+        self.logs: dict[str, str] = {}
         self._objects: dict[tuple[str, str, str], Object] = {}
         self._history: list[tuple[int, str, str, Object]] = []  # version, plural, type, object
         self._version, self._oldest = 10, 0
@@ -152,6 +154,9 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             address = urlsplit(self.path)
             query = dict(parse_qsl(address.query))
+            if address.path.endswith("/log"):
+                self.say_log(address.path.split("/")[-2], int(query["tailLines"]))
+                return
             plural, namespace, name = self.target("GET", "watch" in query)
             if self.refused:
                 return
@@ -160,7 +165,8 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
                 self.stream(plural, namespace, labels, query)
             elif name:
                 found = server.find(plural, namespace, name)
-                self.say(200 if found else 404, found or {"message": "not found"})
+                missing = {"message": "not found", "details": {"name": name}}
+                self.say(200 if found else 404, found or missing)
             else:
                 items, version = server.listed(plural, namespace, labels)
                 answer = {"items": items, "metadata": {"resourceVersion": str(version)}}
@@ -239,9 +245,19 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             except OSError:
                 self.close_connection = True
 
+        def say_log(self, pod: str, tail: int) -> None:
+            if pod not in server.logs:
+                details = {"name": pod, "kind": "pods"}
+                self.say(404, {"message": f'pods "{pod}" not found', "details": details})
+                return
+            lines = server.logs[pod].splitlines(keepends=True)[-tail:]
+            self.say_text(200, "".join(lines).encode())
+
         def say(self, code: int, body: Object, *, cut: bool = False) -> None:
             data = json.dumps(body).encode()
-            data = data[: len(data) // 2] if cut else data
+            self.say_text(code, data[: len(data) // 2] if cut else data)
+
+        def say_text(self, code: int, data: bytes) -> None:
             self.send_response(code)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

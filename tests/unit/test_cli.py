@@ -31,7 +31,7 @@ from tests.support.patience import WAIT_SECONDS
 
 COMMANDS = [
     *("run", "plan", "check", "versions", "rollback", "neighbors"),
-    *("export", "show", "submit", "synth", "crd"),
+    *("export", "show", "submit", "logs", "synth", "crd"),
 ]
 
 

@@ -15,6 +15,7 @@ from embertide.cli.check import check
 from embertide.cli.crd import crd
 from embertide.cli.export import export
 from embertide.cli.help import exit_code_help, help_of
+from embertide.cli.logs import logs
 from embertide.cli.neighbors import neighbors
 from embertide.cli.plan import plan
 from embertide.cli.report import report
@@ -64,13 +65,14 @@ def _root(
       embertide neighbors job.yaml ID      # look at it
       embertide rollback job.yaml previous # go back
       embertide submit job.yaml --at now   # on Kubernetes
+      embertide logs products              # why it failed
     """
 
 
 app.callback(help=help_of(_root, *exit_code_help()))(_root)
 _COMMANDS = (
     *(run, plan, check, versions, report, rollback, neighbors),
-    *(export, show, submit, synth, crd),
+    *(export, show, submit, logs, synth, crd),
 )
 for _command in _COMMANDS:
     app.command(help=help_of(_command))(_command)

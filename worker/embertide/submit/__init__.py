@@ -1,4 +1,4 @@
-"""Creating the jobs of a schedule: fill in the date, name by the minute, create once.
+"""Jobs on a cluster: create those of a schedule, once for a minute, and read their logs.
 
 Runs in the operator's image and on laptops, so nothing here imports torch; only ``cluster``
 imports Kubernetes' client.

@@ -21,6 +21,11 @@ Object = dict[str, Any]
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TIMEOUT_SECONDS = 15.0
+_SUBMIT_RIGHTS = "docs/schedules.md lists the rights that submit needs"
+_LOG_RIGHTS = (
+    "embertide logs needs those to get embeddingjobs, list pods and get pods/log, which the role"
+    " view has"
+)
 
 
 class NameTaken(Exception):
@@ -32,13 +37,14 @@ class NotThere(Exception):
 
 
 class Cluster:
-    """EmbeddingJobs of one namespace. Every method raises ClusterError."""
+    """EmbeddingJobs of one namespace and their pods. Every method raises ClusterError."""
 
     def __init__(self, client: ApiClient, namespace: str) -> None:
         self._client, self.namespace = client, namespace
         place = f"namespaces/{namespace}"
         self._jobs = f"/apis/{naming.GROUP}/{naming.API_VERSION_NAME}/{place}/{naming.PLURAL}"
         self._kubernetes_jobs = f"/apis/batch/v1/{place}/jobs"
+        self._pods = f"/api/v1/{place}/pods"
 
     @classmethod
     def connect(cls, namespace: str | None) -> Self:
@@ -106,12 +112,45 @@ class Cluster:
         except NotThere as error:
             raise ClusterError(str(error)) from None
 
+    def pods(self, job: str) -> list[Object]:
+        """The pods of an EmbeddingJob, by name."""
+        query = urlencode({"labelSelector": f"{naming.LABEL_JOB}={job}"})
+        data = self._ask("GET", f"{self._pods}?{query}", "list pods", rights=_LOG_RIGHTS)
+        items: list[Object] = _parsed(data).get("items") or []
+        return sorted(items, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def pod_log(self, pod: str, tail: int) -> str:
+        """The last lines of the log of a pod of an EmbeddingJob.
+
+        Raises:
+            NotThere: the pod is gone.
+        """
+        query = urlencode({"container": naming.CONTAINER, "tailLines": tail})
+        path = f"{self._pods}/{pod}/log?{query}"
+        data = self._ask("GET", path, f"read the log of pod {pod}", rights=_LOG_RIGHTS)
+        return data.decode(errors="replace")
+
     def _call(self, method: str, path: str, action: str, body: Object | None = None) -> Object:
-        """One request; ``action`` says in messages what it was for."""
+        """One request for an object; ``action`` says in messages what it was for."""
+        return _parsed(self._ask(method, path, action, body))
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        action: str,
+        body: Object | None = None,
+        rights: str = _SUBMIT_RIGHTS,
+    ) -> bytes:
+        """The body of the answer to one request.
+
+        Raises:
+            Exception: what :func:`refusal` makes of an answer that is none of 2xx.
+        """
         prepared = self._client.param_serialize(
             method,
             path,
-            header_params={"Accept": "application/json", "Content-Type": "application/json"},
+            header_params={"Accept": "application/json, */*", "Content-Type": "application/json"},
             body=body,
             auth_settings=["BearerToken"],
         )
@@ -123,18 +162,20 @@ class Cluster:
             raise ClusterError(f"cannot {action}: {error.reason}") from None
         except (HTTPError, OSError) as error:
             raise ClusterError(f"cannot {action}: no answer: {error}") from None
-        found = _parsed(data)
         if status >= 400:
-            raise refusal(status, found, f"cannot {action}")
-        return found
+            raise refusal(status, _parsed(data), f"cannot {action}", rights)
+        return bytes(data)
 
 
-def refusal(status: int, answer: Mapping[str, Any], cannot: str) -> Exception:
+def refusal(
+    status: int, answer: Mapping[str, Any], cannot: str, rights: str = _SUBMIT_RIGHTS
+) -> Exception:
     """The error for an answer that is none of 2xx.
 
     Args:
         answer: the API's Status object, {} where the body was none.
         cannot: what was asked for, such as ``cannot create EmbeddingJob x in namespace y``.
+        rights: which ones it takes, or where that is written.
     """
     said = str(answer.get("message") or f"HTTP {status}").strip()
     message = f"{cannot}: {said}"
@@ -148,7 +189,7 @@ def refusal(status: int, answer: Mapping[str, Any], cannot: str) -> Exception:
     if status in (400, 422):
         return ManifestError([("", said)], "the API server says that the job")
     if status == 403:
-        return ClusterError(f"{message}; docs/schedules.md lists the rights that submit needs")
+        return ClusterError(f"{message}; {rights}")
     if status == 401:
         return ClusterError(f"{message}; the credentials are not valid (any more)")
     return ClusterError(message)
