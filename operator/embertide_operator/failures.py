@@ -89,7 +89,7 @@ def out_of_memory(pod: Object, end: Object) -> Failure:
 def memory_limit(pod: Object) -> str:
     """The memory limit of a pod's container ``worker``, as Kubernetes writes it; "" for none."""
     containers = (pod.get("spec") or {}).get("containers") or []
-    ours = next((item for item in containers if item["name"] == CONTAINER), {})
+    ours: Object = next((item for item in containers if item["name"] == CONTAINER), {})
     limits = (ours.get("resources") or {}).get("limits") or {}
     return size_text(limits["memory"]) if "memory" in limits else ""
 

@@ -20,9 +20,7 @@ _last: deque[str] = deque(maxlen=MOST_LINES)
 
 
 class _Formatter(logging.Formatter):
-    """Times in UTC, and no credentials."""
-
-    converter = time.gmtime
+    """Without credentials."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
@@ -39,6 +37,7 @@ def log_to_stderr() -> None:
     """Send our own log to stderr, and remember its last lines."""
     log = logging.getLogger("embertide")
     formatter = _Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
     handlers: Iterable[logging.Handler] = (logging.StreamHandler(sys.stderr), _LastLines())
     for handler in handlers:
         handler.setFormatter(formatter)
