@@ -111,7 +111,7 @@ def test_a_worker_that_dies_ends_the_others(killed: str) -> None:
 def _meet_nobody() -> list[int]:
     """Ids of the worker's process and of those that stay when a second launcher does not come."""
     waiting = start_waiting(1, time.sleep, (LONG_SECONDS,), None)
-    options = {"is_host": True, "join_seconds": 2, "heartbeat_seconds": 1}
+    options = {"rank": 0, "is_host": True, "join_seconds": 2, "heartbeat_seconds": 1}
     rendezvous = Rendezvous(
         run_id="test", launchers=2, address="127.0.0.1", backend=ONCE, options=options
     )

@@ -329,7 +329,7 @@ def test_a_node_that_is_lost_ends_the_attempt(made: LocalPods) -> None:
     assert pods[0].ended(SOON_SECONDS) == 8
     ending = pods[0].ending()
     assert (ending.reason, ending.peer) == ("WorkerFailed", True)
-    assert "1 of 2 stopped answering" in ending.message
+    assert "worker 1 of 2 stopped answering" in ending.message
     # Those would go on to wait for whoever comes.
     pods[1].kill()
     replacement.kill()

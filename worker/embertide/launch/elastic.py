@@ -11,6 +11,8 @@ tell sooner.
 
 from __future__ import annotations
 
+import os
+import socket
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -29,6 +31,7 @@ from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     DynamicRendezvousHandler,
     RendezvousTimeout,
+    _NodeDesc,
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
@@ -160,17 +163,34 @@ class _OnceHandler(DynamicRendezvousHandler):
             LauncherLost: where torch would start over, or wait.
         """
         waiting = super().num_nodes_waiting()
-        missing = self.settings.max_nodes - len(self._state_holder.state.participants)
+        # A launcher has its worker's rank as the number of its node; see _OfRank.
+        present = {node.local_id for node in self._state_holder.state.participants}
+        missing = [str(rank) for rank in range(self.settings.max_nodes) if rank not in present]
         if missing:
-            raise LauncherLost(f"{missing} of {self.settings.max_nodes} stopped answering")
+            who = f"worker{'s' * (len(missing) > 1)} {', '.join(missing)}"
+            raise LauncherLost(f"{who} of {self.settings.max_nodes} stopped answering")
         if waiting:
             raise LauncherLost("another pod joined in the place of one")
         return 0
 
 
+class _OfRank:
+    """Names a launcher's node by its worker's rank, where torch counts the nodes of a process."""
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    def generate(self, address: str | None = None) -> _NodeDesc:
+        return _NodeDesc(address or socket.getfqdn(), os.getpid(), self._rank)
+
+
 def _create_once(params: RendezvousParameters) -> DynamicRendezvousHandler:
     backend, store = create_backend(params)
-    handler: DynamicRendezvousHandler = _OnceHandler.from_backend(
+
+    class OfThisRank(_OnceHandler):
+        _node_desc_generator = _OfRank(params.get("rank"))
+
+    handler: DynamicRendezvousHandler = OfThisRank.from_backend(
         params.run_id,
         store,
         JsonBackend(backend),

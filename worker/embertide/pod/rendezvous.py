@@ -75,6 +75,7 @@ def rendezvous_of(settings: WorkSettings, address: str) -> Rendezvous:
         endpoint=f"{host}:{port}",
         address=address,
         options={
+            "rank": settings.rank,
             "is_host": settings.rank == 0,
             "read_timeout": _STORE_SECONDS,
             "join_seconds": settings.join_seconds,
