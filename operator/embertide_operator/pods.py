@@ -17,6 +17,8 @@ from embertide_operator.settings import Settings
 
 _VERSION = importlib.metadata.version("embertide")
 _GRACE_SECONDS = 30
+_STARTUP_SECONDS = 3
+"""After which a worker's container serves, on a node that is not busy."""
 _LOST_NODE_SECONDS = 60
 """How long pods tolerate a lost node; the default of 5 minutes would delay the retry."""
 _LOOK_SECONDS = 300
@@ -74,6 +76,9 @@ def worker_template(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> 
         {"name": "rendezvous", "containerPort": naming.RENDEZVOUS_PORT},
     ]
     probe = {"httpGet": {"path": "/healthz", "port": "http"}, "timeoutSeconds": 5}
+    # Every probe that fails is a Warning, so none is made before the server can be there.
+    start = {"initialDelaySeconds": _STARTUP_SECONDS, "periodSeconds": 2, "failureThreshold": 60}
+    container["startupProbe"] = {**probe, **start}
     container["readinessProbe"] = {**probe, "periodSeconds": 2}
     container["livenessProbe"] = {**probe, "periodSeconds": 20, "failureThreshold": 6}
     given = job.spec.workers.pod_template or {}

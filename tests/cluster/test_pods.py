@@ -175,7 +175,8 @@ def instead_of_work(template: dict[str, Any], code: str) -> dict[str, Any]:
     (container,) = template["spec"]["containers"]
     container["command"], container["args"] = ["python", "-c"], [code]
     del container["resources"]["limits"]["nvidia.com/gpu"]
-    del container["livenessProbe"], container["readinessProbe"]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        del container[probe]
     spec = template["spec"] | {"restartPolicy": "Never"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "instead"}, "spec": spec}
 

@@ -42,6 +42,23 @@ def test_workers_meet_the_restricted_pod_security_standard() -> None:
         }
 
 
+def test_no_probe_is_made_before_the_worker_can_serve() -> None:
+    """Each one that fails is a Warning; until the first succeeds there are no others."""
+    (container,) = pod_of(job())["spec"]["containers"]
+    startup, liveness = container["startupProbe"], container["livenessProbe"]
+    assert startup["httpGet"] == liveness["httpGet"] == container["readinessProbe"]["httpGet"]
+    assert startup["initialDelaySeconds"] >= 3
+    assert "startupProbe" not in planner(job(), ATTEMPT, SETTINGS)["spec"]["containers"][0]
+    patience = [probe["periodSeconds"] * probe["failureThreshold"] for probe in (startup, liveness)]
+    assert patience == [120, 120]
+
+
+def test_a_container_that_is_killed_leaves_the_end_of_its_log() -> None:
+    for template in (pod_of(job()), planner(job(), ATTEMPT, SETTINGS)):
+        (container,) = template["spec"]["containers"]
+        assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 @pytest.mark.parametrize("user", [1000660000, None])
 def test_workers_run_as_the_user_of_the_settings_or_as_the_clusters_choice(
     user: int | None,
