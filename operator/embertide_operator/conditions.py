@@ -1,4 +1,4 @@
-"""The conditions that follow from the others: Ready and Stalled, and Fresh.
+"""What follows from the other conditions: Ready and Stalled, Fresh, and the failure to show.
 
 Ready and Stalled are what GitOps tools wait for (kstatus): Ready is True once the job is complete;
 Stalled is there, and True, only once it has failed or its spec is refused.
@@ -34,6 +34,16 @@ def set_ready(draft: Draft) -> None:
         return
     draft.set("Ready", False, draft["phase"], f"phase {draft['phase']}; see the other conditions")
     draft.drop("Stalled")
+
+
+def set_failure(draft: Draft) -> None:
+    """Set ``status.failure``, which people see first; a job that has succeeded shows none."""
+    failed, last = draft.condition("Failed"), draft["lastFailure"] or {}
+    if draft.is_true("Complete"):
+        draft["failure"] = draft["failureLog"] = None
+        return
+    shown = last if failed.get("reason") in (None, "BackoffLimitExceeded") else failed
+    draft["failure"] = f"{shown['reason']}: {shown['message']}"[:LONGEST_MESSAGE] if shown else None
 
 
 def objective_of(job: Object) -> int | None:

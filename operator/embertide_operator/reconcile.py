@@ -22,7 +22,7 @@ from embertide.spec.version_names import new_version
 from embertide_operator.advance import advance
 from embertide_operator.ceiling import TOO_MANY, too_many_workers
 from embertide_operator.children import needs_plan
-from embertide_operator.conditions import set_fresh, set_ready
+from embertide_operator.conditions import set_failure, set_fresh, set_ready
 from embertide_operator.deadlines import check_active, note_held, start_attempt_clock
 from embertide_operator.decision import Decision, Deletion, is_terminating, stop_pods
 from embertide_operator.disruptions import count_disruption, pause_seconds, too_many
@@ -58,6 +58,7 @@ def decide(seen: Observed, settings: Settings, now: datetime) -> Decision:
     decision = _decide(seen, settings, draft)
     set_ready(draft)
     set_stage(draft)
+    set_failure(draft)
     stale_after = set_fresh(draft, seen.job, seen.last_success)
     if stale_after is not None:
         sooner = [item for item in (stale_after, decision.requeue_after) if item is not None]

@@ -193,6 +193,33 @@ def test_a_container_that_published_is_no_failure_of_the_attempt() -> None:
     assert (world.status["phase"], world.status["failures"]) == ("Running", 0)
 
 
+def test_the_failure_that_is_shown_goes_with_success() -> None:
+    world = running(backoffLimit=1)
+    crash = CRASH.model_copy(update={"log": "the last line"})
+    world.reconcile(1, pods=world.pods(world.running(), world.ended(crash)))
+    assert world.status["failure"] == "WorkerFailed: worker 1 died"
+    for _ in range(20):
+        world.reconcile(2, pods=[], report=None)
+    world.reconcile(1, pods=world.pods(world.running(), world.running()))
+    assert (world.status["attempt"], world.status["failure"]) == (2, "WorkerFailed: worker 1 died")
+    world.reconcile(1, report=world.report("succeeded", 100))
+    assert world.status["phase"] == "Succeeded"
+    assert {"failure", "failureLog"}.isdisjoint(world.status)
+    assert world.status["lastFailure"]["message"] == "worker 1 died"
+
+
+def test_the_failure_that_is_shown_is_why_the_job_failed() -> None:
+    world = running(backoffLimit=0)
+    world.reconcile(1, pods=world.pods(world.running(), world.ended(CRASH)))
+    assert world.status["failure"] == "WorkerFailed: worker 1 died"
+    late = running(backoffLimit=3)
+    late.reconcile(1, pods=late.pods(late.running(), late.ended(CRASH)))
+    late.reconcile(90, pods=[], report=None)
+    assert late.status["failure"] == (
+        "DeadlineExceeded: the job exceeded spec.activeDeadlineSeconds, 60 s"
+    )
+
+
 def test_no_stage_starts_after_the_end() -> None:
     """Events have times in seconds, so those of one second are sorted by name."""
     world = running()

@@ -43,7 +43,7 @@ _COLUMNS = (
     ("Output", "string", ".status.output.version", 1),
     ("Embeddings", "string", ".status.output.summary", 1),
     ("Operator", "string", ".status.operator", 1),
-    ("Failure", "string", ".status.lastFailure.message", 1),
+    ("Failure", "string", ".status.failure", 1),
 )
 
 

@@ -307,6 +307,11 @@ class JobStatus(StatusModel):
     last_failure: FailureStatus | None = Field(
         default=None, description="The cause of the most recent failed attempt."
     )
+    failure: str | None = Field(
+        default=None,
+        description="For display: why the job failed, or its last attempt; unset once the job has "
+        "succeeded.",
+    )
     failure_log: str | None = Field(
         default=None,
         max_length=4096,
