@@ -32,6 +32,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import (
     DynamicRendezvousHandler,
     RendezvousTimeout,
     _NodeDesc,
+    _NodeDescGenerator,
 )
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
@@ -174,14 +175,16 @@ class _OnceHandler(DynamicRendezvousHandler):
         return 0
 
 
-class _OfRank:
+class _OfRank(_NodeDescGenerator):
     """Names a launcher's node by its worker's rank, where torch counts the nodes of a process."""
 
     def __init__(self, rank: int) -> None:
+        super().__init__()
         self._rank = rank
 
-    def generate(self, address: str | None = None) -> _NodeDesc:
-        return _NodeDesc(address or socket.getfqdn(), os.getpid(), self._rank)
+    def generate(self, local_addr: str | None = None) -> _NodeDesc:
+        """The description of our node."""
+        return _NodeDesc(local_addr or socket.getfqdn(), os.getpid(), self._rank)
 
 
 def _create_once(params: RendezvousParameters) -> DynamicRendezvousHandler:
