@@ -1,7 +1,8 @@
 """The pods of a deleted job, where they are many, are deleted by one request.
 
 The garbage collector deletes one after another, at 20 requests a second for all that the controller
-manager does: a thousand pods take minutes. The API server deletes a collection in seconds.
+manager does: a thousand pods take a minute, and longer where others wait too. The API server
+deletes a collection in seconds.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ from tests.support.cluster.jobs import Inputs, Jobs, find_condition, workers
 pytestmark = pytest.mark.cluster
 
 THOUSAND = 1000
+GONE_SECONDS = 40
+"""The controllers, at 20 requests a second, take 50 and more."""
 _NOWHERE = {"spec": {"nodeSelector": {"no-such-node": "true"}}}
 """So that no kubelet has to start a thousand pods."""
 
@@ -45,12 +47,12 @@ def await_thousand(jobs: Jobs) -> None:
 def test_a_thousand_pods_of_a_deleted_job_are_gone_in_seconds(
     cluster: KubernetesCluster, tiny: Inputs, jobs: Jobs
 ) -> None:
-    """The garbage collector alone takes minutes, and other jobs of the cluster wait for it."""
+    """The garbage collector alone takes a minute where nothing else is to be deleted."""
     jobs.apply(many(tiny, jobs, "many"))
     await_thousand(jobs)
     jobs.kubectl("delete", "ej", "many", "--wait=false")
     began = time.monotonic()
-    cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, 90, "all pods are gone")
+    cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, GONE_SECONDS, "all gone")
     print(f"{THOUSAND} pods were gone after {time.monotonic() - began:.1f} s")
 
 
@@ -63,7 +65,7 @@ def test_a_thousand_pods_of_a_suspended_job_are_gone_in_seconds(
     await_thousand(jobs)
     jobs.patch("many", {"suspend": True})
     began = time.monotonic()
-    cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, 90, "all pods are gone")
+    cluster.wait_for(lambda: count(cluster, jobs.namespace) == 0, GONE_SECONDS, "all gone")
     print(f"{THOUSAND} pods were gone after {time.monotonic() - began:.1f} s")
     jobs.await_("many", lambda status: status.get("phase") == "Suspended", 60)
 
