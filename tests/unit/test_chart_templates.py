@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from embertide.spec.crd import crd, schedule_crd
-from embertide_operator.settings import Settings
 from tests.support import chart, chart_schemas
 from tests.support.chart_page import CHART
+from tests.support.chart_platform import PLATFORM
 from tests.support.operator_world import raw_job
 
 pytestmark = pytest.mark.needs("helm", "charts", "chart-sources")
@@ -51,27 +51,6 @@ ALL_ON: dict[str, Any] = {
                       "apiServerCidrs": ["10.0.0.1/32", "fd00::1/128"],
                       "extraEgress": [{"ports": [{"port": 443}]}]},
 }  # fmt: skip
-PLATFORM: dict[str, Any] = {
-    "worker": {
-        "podTemplate": {
-            "metadata": {"annotations": {"mesh.example/inject": "false"}},
-            "spec": {
-                "imagePullSecrets": [{"name": "registry"}],
-                "tolerations": [{"key": "batch", "operator": "Exists"}],
-                "containers": [{"name": "worker", "resources": {"limits": {"cpu": 2}}}],
-            },
-        },
-        "namespaces": {"shop": {"podTemplate": {"spec": {"priorityClassName": "shop"}}}},
-        "planner": {"resources": {"limits": {"cpu": 2, "memory": "1Gi"}}},
-    },
-    "submit": {
-        "resources": {"limits": {"cpu": "1", "memory": "300Mi"}},
-        "priorityClassName": "high",
-        "affinity": {"nodeAffinity": {}},
-        "podAnnotations": {"mesh.example/inject": "false"},
-        "podLabels": {"team": "ml"},
-    },
-}
 MATRIX: dict[str, dict[str, Any]] = {
     "defaults": {},
     "all on": ALL_ON,
@@ -366,40 +345,3 @@ def test_workers_are_scraped_where_jobs_are_watched() -> None:
         spec = chart.only(chart.render(values), "PodMonitor")["spec"]
         assert spec["namespaceSelector"] == selector
         assert spec["podMetricsEndpoints"][0]["port"] == "http"
-
-
-def test_what_the_platform_sets_reaches_the_operator() -> None:
-    """As the operator reads it; the schema and the operator agree on what is right."""
-    deployment = chart.only(chart.render(PLATFORM), "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    settings = Settings.from_environment({v["name"]: v.get("value", "") for v in container["env"]})
-    worker = PLATFORM["worker"]
-    assert settings.pod_template == worker["podTemplate"]
-    assert settings.namespace_pod_templates == {"shop": worker["namespaces"]["shop"]["podTemplate"]}
-    limits = {"cpu": 2, "memory": "1Gi"}
-    assert settings.planner_resources == {"requests": {"cpu": "100m"}, "limits": limits}
-
-
-def test_the_chart_and_the_operator_have_the_same_defaults() -> None:
-    deployment = chart.only(chart.render(), "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    settings = Settings.from_environment({v["name"]: v.get("value", "") for v in container["env"]})
-    for name in ("planner_resources", "pod_template", "max_workers_per_job", "max_running_workers"):
-        assert getattr(settings, name) == getattr(Settings(), name), name
-
-
-def test_pods_that_submit_pass_a_quota_of_cpu_and_memory() -> None:
-    test = chart.only(chart.render(), "Pod")["spec"]["containers"][0]
-    assert set(test["resources"]["limits"]) == {"cpu", "memory"}
-    job = _test_job(chart.render())
-    workers = job["spec"]["workers"]
-    for pod in (workers, *workers["podTemplate"]["spec"]["initContainers"]):
-        assert set(pod["resources"]["limits"]) == {"cpu", "memory"}
-
-
-def test_pods_that_submit_have_what_the_values_say() -> None:
-    pod = chart.only(chart.render(PLATFORM), "Pod")
-    assert pod["metadata"]["annotations"]["mesh.example/inject"] == "false"
-    assert pod["metadata"]["labels"]["team"] == "ml"
-    assert pod["spec"]["priorityClassName"] == "high"
-    assert pod["spec"]["containers"][0]["resources"]["limits"]["memory"] == "300Mi"
