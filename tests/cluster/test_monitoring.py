@@ -197,6 +197,7 @@ def test_every_query_of_every_panel_has_data(path: Path, faults: Watch) -> None:
         "job": "healthy",
         "attempt": "1",
         "__range": "10m",
+        "__interval": "2s",
         "__rate_interval": "15s",
     }
     asked = list(queries(dashboard))

@@ -39,7 +39,7 @@ def test_promtool_finds_nothing_to_mend() -> None:
 def test_promtool_understands_every_query_of_a_panel(tmp_path: Path) -> None:
     """Variables are replaced as Grafana does it."""
     values = {"namespace": "shop", "job": "products", "attempt": "1"}
-    values |= {"__range": "6h", "__rate_interval": "1m"}
+    values |= {"__range": "6h", "__interval": "15s", "__rate_interval": "1m"}
     asked = [query for path in DASHBOARDS for query in queries(load(path))]
     found = [
         {"record": f"panel:query:number_{number}", "expr": query.expression(values)}

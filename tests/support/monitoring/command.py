@@ -64,6 +64,7 @@ def draw_pictures(folder: Path) -> None:
                 "job": _JOB,
                 "attempt": "1",
                 "__range": "10m",
+                "__interval": "2s",
                 "__rate_interval": "8s",
             }
             _draw(path, page(load(path), prometheus, variables, begin, end))

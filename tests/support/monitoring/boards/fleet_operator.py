@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.support.monitoring.boards.grafana import GREEN, ORANGE, RED, YELLOW, Query, graph
 from tests.support.monitoring.boards.layout import Board
 
+_RESYNC = "embertide_operator_last_resync_timestamp_seconds"
+
 
 def add_operator(board: Board) -> None:
     """The section and its panels."""
@@ -55,14 +57,16 @@ def add_operator(board: Board) -> None:
     board.add(
         graph(
             "Lateness",
-            "Time since the most overdue job was due, and since all jobs were last listed.",
+            "Time since the most overdue job was due, and since all jobs were last listed, by "
+            "whichever process: one that was just started has listed none.",
             "s",
             Query(
                 "max by (namespace) (embertide_operator_queue_lateness_seconds)",
                 "overdue, {{namespace}}",
             ),
             Query(
-                "time() - max by (namespace) (embertide_operator_last_resync_timestamp_seconds)",
+                f"time() - (max by (namespace) (max_over_time({_RESYNC}[1d])) > 0) "
+                "and on (namespace) embertide_operator_info",
                 "since a resync, {{namespace}}",
             ),
             minimum=0,

@@ -14,7 +14,7 @@ from tests.support.monitoring.boards.grafana import (
     timeline,
 )
 from tests.support.monitoring.boards.job_exchange import add_exchange, add_groups
-from tests.support.monitoring.boards.job_queries import JOB, RUN, last, rate
+from tests.support.monitoring.boards.job_queries import JOB, last, over_time, rate, run_total
 from tests.support.monitoring.boards.job_resources import add_last_run, add_memory, add_storage
 from tests.support.monitoring.boards.layout import Board, choice, link
 
@@ -84,14 +84,14 @@ def _overview(board: Board) -> None:
         (
             "Nodes",
             "Nodes of the whole graph.",
-            now(f"max({last('embertide_graph_nodes')})", "nodes"),
+            now(f"max({run_total('nodes')} or {last('embertide_graph_nodes')})", "nodes"),
             {},
             "short",
         ),
         (
             "Edges",
             "Edges of the whole graph.",
-            now(f"max({last('embertide_graph_edges')})", "edges"),
+            now(f"max({run_total('edges')} or {last('embertide_graph_edges')})", "edges"),
             {},
             "short",
         ),
@@ -106,7 +106,7 @@ def _stages(board: Board) -> None:
         timeline(
             "Stages over time",
             "In which stages workers are; a stage is marked while at least one worker is in it.",
-            Query(f"max by (stage) (embertide_stage_current{{{RUN}}})", "{{stage}}"),
+            Query(f"max by (stage) ({over_time('embertide_stage_current')})", "{{stage}}"),
         ),
         12,
     )
@@ -116,7 +116,9 @@ def _stages(board: Board) -> None:
             "Seconds of the worker that was longest in a stage.",
             "s",
             now(
-                f"sort_desc(max by (stage) ({last('embertide_stage_seconds_total')}))", "{{stage}}"
+                f"sort_desc(max by (stage) ({run_total('stage_seconds')}) "
+                f"or max by (stage) ({last('embertide_stage_seconds_total')}))",
+                "{{stage}}",
             ),
         ),
         6,
@@ -126,8 +128,8 @@ def _stages(board: Board) -> None:
             "Progress of workers",
             "Share of the run that the first and the last worker have done.",
             "percentunit",
-            Query(f"max(embertide_progress_ratio{{{RUN}}})", "first"),
-            Query(f"min(embertide_progress_ratio{{{RUN}}})", "last"),
+            Query(f"max({over_time('embertide_progress_ratio')})", "first"),
+            Query(f"min({over_time('embertide_progress_ratio')})", "last"),
             minimum=0,
             maximum=1,
         ),
@@ -140,5 +142,8 @@ def _stages(board: Board) -> None:
         query = Query(
             f"sum by (stage) ({rate(f'embertide_processed_{metric}_total')})", "{{stage}}"
         )
-        text = f"{what}, per second, by all workers together."
+        text = (
+            f"{what}, per second, by all workers together; of a worker that was scraped once, its "
+            "average since it began."
+        )
         board.add(graph(f"{title} per second", text, unit, query, minimum=0), 12, 7)

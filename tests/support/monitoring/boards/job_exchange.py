@@ -15,9 +15,16 @@ from tests.support.monitoring.boards.grafana import (
     rows,
     table,
 )
-from tests.support.monitoring.boards.job_queries import RANKS, RUN, last, rate
+from tests.support.monitoring.boards.job_queries import (
+    RANKS,
+    RUN,
+    last,
+    over_time,
+    rate,
+)
 from tests.support.monitoring.boards.layout import Board
 
+_INFO = f"embertide_worker_info{{{RUN}}}"
 _EXCHANGE = "by (axis, primitive, layer)"
 
 
@@ -79,7 +86,7 @@ def add_groups(board: Board) -> None:
                 "percentunit",
                 Query(
                     f"sum by ({rank}) ({rate(waited, _along(axis))}) "
-                    f"/ count by ({rank}) (embertide_worker_info{{{RUN}}})",
+                    f"/ count by ({rank}) (last_over_time({_INFO}[$__rate_interval]))",
                     name,
                 ),
                 minimum=0,
@@ -123,7 +130,7 @@ def add_exchange(board: Board) -> None:
     )
     sent = last("embertide_exchange_sent_bytes_total")
     overlapped, waited = (
-        f"sum by (primitive) (embertide_exchange_{metric}{{{RUN}}})"
+        f"sum by (primitive) ({over_time(f'embertide_exchange_{metric}')})"
         for metric in ("overlapped_compute_seconds_total", "wait_seconds_sum")
     )
     board.add(

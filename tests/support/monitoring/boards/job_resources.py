@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.monitoring.boards.grafana import Query, bars, graph, now, rows, stat, table
-from tests.support.monitoring.boards.job_queries import JOB, RANKS, RUN, last, rate
+from tests.support.monitoring.boards.job_queries import JOB, RANKS, last, over_time, rate
 from tests.support.monitoring.boards.layout import Board
 
 _AT = "({{graph_rank}}, {{feature_rank}})"
@@ -12,17 +12,17 @@ _AT = "({{graph_rank}}, {{feature_rank}})"
 def add_memory(board: Board) -> None:
     """The section and its panels."""
     board.section("Memory")
-    baseline = f"max by ({RANKS}) (embertide_memory_baseline_bytes{{{RUN}}})"
-    planned = f"max by ({RANKS}) (embertide_memory_planned_bytes{{{RUN}}})"
+    baseline = f"max by ({RANKS}) ({over_time('embertide_memory_baseline_bytes')})"
+    planned = f"max by ({RANKS}) ({over_time('embertide_memory_planned_bytes')})"
     board.add(
         graph(
             "Memory of workers",
             "Resident memory of each worker, the fullest worker's plan with its imports, and the "
             "limit of the containers.",
             "bytes",
-            Query(f"max by ({RANKS}) (embertide_memory_resident_bytes{{{RUN}}})", _AT),
+            Query(f"max by ({RANKS}) ({over_time('embertide_memory_resident_bytes')})", _AT),
             Query(f"max({baseline} + {planned})", "planned"),
-            Query(f"min(embertide_memory_limit_bytes{{{RUN}}})", "limit"),
+            Query(f"min({over_time('embertide_memory_limit_bytes')})", "limit"),
             minimum=0,
         ),
         16,
