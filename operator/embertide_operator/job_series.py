@@ -8,6 +8,7 @@ from typing import Any, get_args
 from prometheus_client.core import GaugeMetricFamily
 
 from embertide.spec import metric_names as names
+from embertide.spec.grid import GridShape
 from embertide.spec.metric_names import Metric
 from embertide.spec.status import Phase
 from embertide_operator.observe import condition, output_of
@@ -128,6 +129,7 @@ def _add_run(series: Series, job: Object, report: Object) -> None:
         (names.RUN_EDGES, report.get("edges")),
         (names.RUN_MEMORY_PEAK_BYTES, memory.get("peakBytes")),
         (names.RUN_MEMORY_PLANNED_BYTES, memory.get("plannedBytes")),
+        (names.RUN_CONTAINER_PEAK_BYTES, memory.get("containerPeakBytes")),
         (names.RUN_S3_READ_BYTES, s3.get("readBytes")),
         (names.RUN_S3_WRITTEN_BYTES, s3.get("writtenBytes")),
         (names.RUN_S3_REQUESTS, s3.get("requests")),
@@ -139,6 +141,8 @@ def _add_run(series: Series, job: Object, report: Object) -> None:
         series.add(names.RUN_STAGE_SECONDS, (*run, stage["name"]), stage["seconds"])
     for item in report.get("exchange") or []:
         _add_exchange(series, run, item, str(report.get("grid", "1x1")))
+    for item in report.get("workers") or []:
+        _add_worker(series, run, item, str(report.get("grid", "1x1")))
 
 
 _EXCHANGE = (
@@ -162,6 +166,16 @@ def _add_exchange(series: Series, run: Labels, item: Mapping[str, Any], grid: st
     graph, _, feature = grid.partition("x")
     mean = item["bytes"] / (int(graph) * int(feature))
     series.add(names.RUN_IMBALANCE_RATIO, labels, item["mostBytes"] / mean if mean else None)
+
+
+def _add_worker(series: Series, run: Labels, item: Mapping[str, Any], grid: str) -> None:
+    place = GridShape.parse(grid).coordinates(item["rank"])
+    labels = (*run, str(item["rank"]), *map(str, place))
+    for axis in ("graph", "feature"):
+        series.add(names.RUN_WORKER_SENT_BYTES, (*labels, axis), item[f"{axis}Bytes"])
+    series.add(names.RUN_WORKER_WAIT_SECONDS, labels, item["waitSeconds"])
+    series.add(names.RUN_WORKER_PEAK_BYTES, labels, item["peakBytes"])
+    series.add(names.RUN_WORKER_PLANNED_BYTES, labels, item["plannedBytes"])
 
 
 def output_series(records: Iterable[OutputRecord]) -> Series:

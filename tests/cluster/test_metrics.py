@@ -87,7 +87,14 @@ def check_last_run(jobs: Jobs, report: Manifest) -> None:
         assert seen.one(names.RUN_SENT_BYTES, **of) == item["bytes"]
         assert item["bytes"] / 4 <= item["mostBytes"] <= item["bytes"]
     assert seen.one(names.RUN_S3_READ_BYTES, **run) == report["s3"]["readBytes"] > 0
-    assert report["memory"]["plannedBytes"] > 0
+    memory = report["memory"]
+    assert memory["plannedBytes"] > 0
+    # Imports and the processes beside the worker, which are in the container as well.
+    assert memory["containerPeakBytes"] > memory["peakBytes"] + (100 << 20)
+    assert seen.one(names.RUN_CONTAINER_PEAK_BYTES, **run) == memory["containerPeakBytes"]
+    sent = {item["rank"]: item["graphBytes"] + item["featureBytes"] for item in report["workers"]}
+    assert sent.keys() == {0, 1, 2, 3}
+    assert all(sent.values())
 
 
 def test_freshness_outlives_the_job_and_the_operator(

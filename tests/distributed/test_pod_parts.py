@@ -34,6 +34,8 @@ from embertide.spec.manifest import EmbeddingJob, load_manifest
 from embertide.spec.reports import Ending, PlanResult, WorkerStatus
 from embertide.spec.version_names import new_version
 from embertide.storage.opening import open_storage
+from embertide.telemetry.container import working_set_bytes
+from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import Progress
 from embertide.versions.catalog import latest
 from embertide.versions.publish import publish
@@ -169,6 +171,28 @@ def test_control_groups_of_both_versions_are_read(tmp_path: Path) -> None:
     (two / "cpu.max").write_text("max 100000\n")
     assert usable_cores(one) == 1
     assert usable_cores(two) == usable_cores(tmp_path) >= 1
+
+
+def test_memory_of_a_container_is_without_file_pages_that_can_go(tmp_path: Path) -> None:
+    assert working_set_bytes(tmp_path) == 0
+    one, two = tmp_path / "one", tmp_path / "two"
+    (one / "memory").mkdir(parents=True)
+    two.mkdir()
+    (one / "memory" / "memory.usage_in_bytes").write_text("1000\n")
+    (one / "memory" / "memory.stat").write_text("inactive_file 1\ntotal_inactive_file 300\n")
+    (two / "memory.current").write_text("1000\n")
+    (two / "memory.stat").write_text("anon 500\ninactive_file 200\nactive_file 300\n")
+    assert (working_set_bytes(one), working_set_bytes(two)) == (700, 800)
+
+
+def test_the_peak_of_a_container_is_kept() -> None:
+    sizes = iter([100, 900, 200])
+    with MemoryWatch(period_seconds=60, container=lambda: next(sizes)) as watch:
+        watch.look_at_container()
+    assert watch.container_peak == 900
+    with MemoryWatch(period_seconds=60) as alone:
+        pass
+    assert alone.container_peak == 0
 
 
 def test_progress_becomes_percent_and_never_goes_back() -> None:

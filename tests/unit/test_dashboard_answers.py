@@ -13,12 +13,14 @@ import yaml
 
 from tests.support.monitoring.made_up_runs import (
     COUNTED,
+    LAST_RUN,
     RUNS,
     STEP_SECONDS,
     WORKERS,
     MadeUpRun,
 )
 from tests.support.monitoring.panels import FILES, PanelQuery, load, queries
+from tests.support.monitoring.promql import metrics_in
 from tests.support.monitoring.promtool import promtool
 from tests.support.monitoring.rules import FILES as RULES
 
@@ -54,7 +56,38 @@ def test_rates_are_of_all_workers_also_of_those_scraped_once(length: str, tmp_pa
     query = _query("job", "Rows per second")
     highest = f"max(max_over_time(({query.expression(_VARIABLES)})[{_RANGE}:{_STEP}]))"
     is_right = f"abs({highest} / {wanted} - 1) < bool 0.05"
-    _evaluate(tmp_path, run.series(), [_expect(is_right, run, 1)])
+    _evaluate(tmp_path, run.series(metrics_in(is_right)), [_expect(is_right, run, 1)])
+
+
+_COMPARED = (
+    "Sent along the graph axis",
+    "Sent along the feature axis",
+    "Waited for others",
+    "Imbalance",
+)
+
+
+@pytest.mark.parametrize("length", RUNS)
+@pytest.mark.parametrize("title", _COMPARED)
+def test_workers_that_do_the_same_look_the_same(title: str, length: str, tmp_path: Path) -> None:
+    """Whenever they were scraped, and also where their attempt never published."""
+    run = RUNS[length]
+    text = f"({_query('job', title).expression(_VARIABLES)})"
+    is_even = f"max({text}) / min({text}) < bool 1.05"
+    if title == "Imbalance":
+        is_even = f"max({text}) < bool 1.05"
+    series = run.series(metrics_in(is_even))
+    _evaluate(tmp_path, series, [_expect(is_even, run, 1)])
+    failed = {name: s for name, s in series.items() if "_last_run_" not in name}
+    live = [_expect(is_even, run, 1)] if length == "2 h" else [_nothing(text, run)]
+    _evaluate(tmp_path, failed, live)
+
+
+def test_totals_of_a_short_run_are_those_of_its_last_snapshot(tmp_path: Path) -> None:
+    run = RUNS["25 s"]
+    text = _query("job", "What moved").expression(_VARIABLES)
+    series = run.series(metrics_in(text))
+    _evaluate(tmp_path, series, [_expect(f"max({text})", run, LAST_RUN)])
 
 
 def test_lateness_is_counted_across_a_restart_of_the_operator(tmp_path: Path) -> None:
@@ -90,6 +123,10 @@ def _answer(query: PanelQuery) -> str:
 def _expect(expr: str, run: MadeUpRun, value: float) -> dict[str, Any]:
     samples = [{"labels": "{}", "value": value}]
     return {"expr": expr, "eval_time": f"{run.moment - 1}s", "exp_samples": samples}
+
+
+def _nothing(expr: str, run: MadeUpRun) -> dict[str, Any]:
+    return {"expr": expr, "eval_time": f"{run.moment - 1}s", "exp_samples": []}
 
 
 def _evaluate(folder: Path, series: dict[str, str], tests: list[dict[str, Any]]) -> None:

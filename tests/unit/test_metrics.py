@@ -15,7 +15,7 @@ from embertide.spec import metric_names as names
 from embertide.spec.grid import GridShape
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS, Metric
 from embertide.spec.status import JobStatus
-from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic
+from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic, WorkerReport
 from embertide.telemetry.transfers import OperationStats, TransferStats
 from embertide_operator.metrics import Metrics
 from embertide_operator.outputs import follow
@@ -114,7 +114,14 @@ def report() -> RunReport:
         ingest_edges_per_second=32.0,
         infer_edges_per_second=40.0,
         traffic=[spmm, shuffle],
-        memory=[RankMemory(0, 100, 160, 70), RankMemory(1, 100, 150, 70)],
+        memory=[
+            RankMemory(0, 100, 160, 70, container_peak_bytes=400),
+            RankMemory(1, 100, 150, 70, container_peak_bytes=410),
+        ],
+        workers=[
+            WorkerReport(0, 32, 20, 225, 100, 0.5, 0.5, 1, sent_by_axis={"graph": 200}),
+            WorkerReport(1, 32, 20, 125, 250, 1.6, 0.5, 1, sent_by_axis={"graph": 100}),
+        ],
         kernels="native",
         planned_traffic=[
             PlannedTraffic("graph", "spmm", 0, 60, 1),
@@ -213,6 +220,13 @@ def test_a_run_stays_when_its_workers_are_gone() -> None:
     assert value(metrics, names.RUN_SENT_BYTES, **shuffle) == 50
     assert value(metrics, names.RUN_PLANNED_BYTES, **shuffle) is None
     assert value(metrics, names.RUN_MEMORY_PEAK_BYTES, **run) == 60
+    assert value(metrics, names.RUN_CONTAINER_PEAK_BYTES, **run) == 410
+    second = {**run, "rank": "1", "graph_rank": "1", "feature_rank": "0"}
+    assert value(metrics, names.RUN_WORKER_SENT_BYTES, **second, axis="graph") == 100
+    assert value(metrics, names.RUN_WORKER_SENT_BYTES, **second, axis="feature") == 0
+    assert value(metrics, names.RUN_WORKER_WAIT_SECONDS, **second) == 1.6
+    assert value(metrics, names.RUN_WORKER_PEAK_BYTES, **second) == 50
+    assert value(metrics, names.RUN_WORKER_PLANNED_BYTES, **second) == 70
     assert value(metrics, names.RUN_S3_REQUESTS, **run) == 5
     metrics.job_gone("shop", "products")
     assert value(metrics, names.RUN_SENT_BYTES, **spmm) is None

@@ -6,12 +6,13 @@ their series end with the run; the operator's go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from itertools import product
 
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS, Metric
 from tests.support.monitoring.healthy import PLACES, Series
+from tests.support.monitoring.promql import exposed
 
 SCRAPE_SECONDS = 15
 STEP_SECONDS = 5
@@ -34,6 +35,8 @@ _VALUES = {
 _BOUNDS = ("0.001", "1", "+Inf")
 COUNTED = 1000
 """What every counter of a worker has reached at the end."""
+LAST_RUN = 7000
+"""What every total in the job's status says."""
 WORKERS = len(PLACES)
 _OBJECTIVE_SECONDS = 86400
 
@@ -54,14 +57,16 @@ class MadeUpRun:
         """When somebody looks: some minutes after its end."""
         return self.end + AFTER_SECONDS
 
-    def series(self) -> Series:
-        """All of them."""
+    def series(self, asked: Container[str] | None = None) -> Series:
+        """All of them, or those of some metrics by the names of their series."""
         found: Series = {}
         for metric in WORKER_METRICS:
-            for rank in range(len(PLACES)):
-                found |= self._of_worker(metric, rank)
+            if asked is None or any(name in asked for name in exposed(metric)):
+                for rank in range(len(PLACES)):
+                    found |= self._of_worker(metric, rank)
         for metric in OPERATOR_METRICS:
-            found |= self._of_operator(metric)
+            if asked is None or any(name in asked for name in exposed(metric)):
+                found |= self._of_operator(metric)
         found['ALERTS{alertname="EmbertideJobFailed", alertstate="firing"}'] = "0x10"
         return found
 
@@ -97,6 +102,8 @@ class MadeUpRun:
             return str(moment if "resync" in metric.name else BEFORE_SECONDS)
         if metric.name == "embertide_output_freshness_objective_seconds":
             return str(_OBJECTIVE_SECONDS)
+        if metric.name.startswith("embertide_last_run_"):
+            return "1" if metric.unit == "ratio" else str(LAST_RUN)
         if metric.kind == "gauge":
             return "1"
         if metric.name == "embertide_stage_seconds_total":

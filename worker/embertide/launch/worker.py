@@ -34,9 +34,11 @@ from embertide.pipeline import run
 from embertide.planning.order import WorkOrder
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.objects import broadcast_object
+from embertide.spec import naming
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.telemetry.clock import Clock
+from embertide.telemetry.container import working_set_bytes
 from embertide.telemetry.memory import MemoryWatch, count_shared
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder
@@ -109,7 +111,8 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
         Work(),
     )
     pulse = Pulse(on_progress, partial(_counts, recorder, work, storage))
-    clock = Clock(MemoryWatch(), pulse, recorder)
+    container = working_set_bytes if naming.ENV_IN_POD in os.environ else None
+    clock = Clock(MemoryWatch(container=container), pulse, recorder)
     ctx = RunContext(
         job,
         Exchange(Grid(settings.grid, rank), device, recorder, settings.timeout_seconds),

@@ -23,6 +23,7 @@ from embertide.pod.settings import WorkSettings
 from embertide.spec import metric_names as names
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.metric_names import Metric
+from embertide.telemetry.container import working_set_bytes
 from embertide.telemetry.report import WAIT_BUCKETS, PlannedTraffic, Traffic
 from embertide.telemetry.snapshot import Snapshot
 from embertide.telemetry.transfers import OperationStats, TransferStats
@@ -97,6 +98,9 @@ class _Families:
         yield self._of(names.GRID_SIZE, {("graph",): grid.graph, ("feature",): grid.feature})
         yield self._of(names.GROUP_LIMIT_BYTES, {(): inference.group_bytes})
         yield self._of(names.DEPTH_LIMIT, {(): inference.depth})
+        container = working_set_bytes()
+        if container:
+            yield self._of(names.CONTAINER_BYTES, {(): container})
         if settings.memory_limit:
             yield self._of(names.MEMORY_LIMIT_BYTES, {(): settings.memory_limit})
         if status.progress is not None:
@@ -120,6 +124,7 @@ class _Families:
             (names.MEMORY_BASELINE_BYTES, memory.baseline_bytes),
             (names.MEMORY_PEAK_BYTES, memory.used_bytes),
             (names.MEMORY_PLANNED_BYTES, memory.planned_bytes),
+            (names.CONTAINER_PEAK_BYTES, memory.container_peak_bytes),
         ):
             if value:
                 yield self._of(metric, {(): value})

@@ -15,6 +15,7 @@ from embertide.spec.run_status import (
     StageReport,
     TypeOutput,
     TypeReport,
+    WorkerTotals,
 )
 from embertide.telemetry.recorder import MOST_RELATIONS, OTHER
 from embertide.telemetry.report import PlannedTraffic, RelationCount, RunReport, Traffic
@@ -43,7 +44,12 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         relations=_relations(report.relations),
         stages=stages[:MAX_ENTRIES],
         exchange=_exchange(report)[:MAX_ENTRIES],
-        memory=MemoryReport(peak_bytes=fullest.used_bytes, planned_bytes=fullest.planned_bytes),
+        workers=_workers(report),
+        memory=MemoryReport(
+            peak_bytes=fullest.used_bytes,
+            planned_bytes=fullest.planned_bytes,
+            container_peak_bytes=max(item.container_peak_bytes for item in report.memory) or None,
+        ),
         s3=S3Report(
             read_bytes=s3.bytes_read,
             written_bytes=s3.bytes_written,
@@ -84,6 +90,24 @@ def _relations(counts: list[RelationCount]) -> list[RelationReport] | None:
     if rest:
         found.append(RelationReport(name=OTHER, edges=sum(count.edges for count in rest)))
     return found
+
+
+def _workers(report: RunReport) -> list[WorkerTotals] | None:
+    """None where a status has no room for all: a part would be compared as if it were the whole."""
+    if not 0 < len(report.workers) <= MAX_ENTRIES:
+        return None
+    memory = {item.rank: item for item in report.memory}
+    return [
+        WorkerTotals(
+            rank=worker.rank,
+            graph_bytes=worker.sent_by_axis.get("graph", 0),
+            feature_bytes=worker.sent_by_axis.get("feature", 0),
+            wait_seconds=_seconds(worker.wait_seconds),
+            peak_bytes=memory[worker.rank].used_bytes,
+            planned_bytes=memory[worker.rank].planned_bytes,
+        )
+        for worker in report.workers
+    ]
 
 
 def _exchange(report: RunReport) -> list[ExchangeReport]:

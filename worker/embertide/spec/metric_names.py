@@ -36,7 +36,8 @@ class Metric:
 
 
 JOB_LABELS = ("job_namespace", "job_name")
-WORKER_LABELS = (*JOB_LABELS, "attempt", "rank", "graph_rank", "feature_rank")
+_PLACE = ("rank", "graph_rank", "feature_rank")
+WORKER_LABELS = (*JOB_LABELS, "attempt", *_PLACE)
 RUN_LABELS = (*JOB_LABELS, "attempt")
 OUTPUT_LABELS = ("job_namespace", "output")
 SCHEDULE_LABELS = ("job_namespace", "schedule")
@@ -146,6 +147,11 @@ MEMORY_PEAK_BYTES = _worker("memory_peak_bytes", "gauge", "bytes",
     "Measured peak memory of the run above the baseline, in bytes.")
 MEMORY_PLANNED_BYTES = _worker("memory_planned_bytes", "gauge", "bytes",
     "Estimated peak memory of the run above the baseline, in bytes.")
+CONTAINER_BYTES = _worker("memory_container_bytes", "gauge", "bytes",
+    "Memory of the worker's container as its limit counts it: all processes and files in memory, "
+    "without file pages that the kernel can drop, in bytes; absent where it is not counted.")
+CONTAINER_PEAK_BYTES = _worker("memory_container_peak_bytes", "gauge", "bytes",
+    "Measured peak memory of the worker's container, in bytes; absent where it is not counted.")
 MEMORY_LIMIT_BYTES = _worker("memory_limit_bytes", "gauge", "bytes",
     "Memory limit of the worker's container, in bytes; absent without one.")
 STAGE_MEMORY_BYTES = _worker("stage_memory_peak_bytes", "gauge", "bytes",
@@ -274,6 +280,18 @@ RUN_MEMORY_PEAK_BYTES = _run("memory_peak_bytes", "bytes",
     "Measured peak memory above the baseline of the last run's fullest worker, in bytes.")
 RUN_MEMORY_PLANNED_BYTES = _run("memory_planned_bytes", "bytes",
     "Estimated peak memory above the baseline of the last run's fullest worker, in bytes.")
+RUN_CONTAINER_PEAK_BYTES = _run("memory_container_peak_bytes", "bytes",
+    "Measured peak memory of the last run's fullest container, with imports and all its processes, "
+    "in bytes.")
+RUN_WORKER_SENT_BYTES = _run("worker_sent_bytes", "bytes",
+    "Bytes that a worker sent along an axis of the grid in the last run; of at most 64 workers.",
+    *_PLACE, "axis")
+RUN_WORKER_WAIT_SECONDS = _run("worker_wait_seconds", "seconds",
+    "Time that a worker was blocked waiting in the last run, in seconds.", *_PLACE)
+RUN_WORKER_PEAK_BYTES = _run("worker_memory_peak_bytes", "bytes",
+    "Measured peak memory of a worker above its baseline in the last run, in bytes.", *_PLACE)
+RUN_WORKER_PLANNED_BYTES = _run("worker_memory_planned_bytes", "bytes",
+    "Estimated peak memory of a worker above its baseline in the last run, in bytes.", *_PLACE)
 RUN_S3_READ_BYTES = _run("s3_read_bytes", "bytes",
     "Bytes of objects that all workers read from S3 in the last run.")
 RUN_S3_WRITTEN_BYTES = _run("s3_written_bytes", "bytes",

@@ -1,8 +1,8 @@
 """``status.report``: what an attempt that published did, kept after its workers are gone.
 
 Rank 0 sends it with its last ``/status``, the operator copies it. It has one entry for each axis
-and primitive, one for each stage, and a bounded number for node types and relations, so its size
-does not grow with the graph or the grid. A graph of one node type or relation has no list of them.
+and primitive, one for each stage, and a bounded number for node types, relations and workers, so
+its size does not grow with the graph. A graph of one node type or relation has no list of them.
 """
 
 from __future__ import annotations
@@ -98,6 +98,22 @@ class MemoryReport(StatusModel):
 
     peak_bytes: int = Field(description="Measured peak, in bytes.")
     planned_bytes: int = Field(description="Estimated peak, in bytes.")
+    container_peak_bytes: int | None = Field(
+        default=None,
+        description="Measured peak of the fullest container, with imports and all its processes, "
+        "in bytes: what a memory limit must hold.",
+    )
+
+
+class WorkerTotals(StatusModel):
+    """What one worker sent, waited and took in the whole run."""
+
+    rank: int = Field(description="Rank of the worker.")
+    graph_bytes: int = Field(description="Bytes that it sent along the graph axis.")
+    feature_bytes: int = Field(description="Bytes that it sent along the feature axis.")
+    wait_seconds: float = Field(description="Time that it was blocked waiting, in seconds.")
+    peak_bytes: int = Field(description="Measured peak memory above the baseline, in bytes.")
+    planned_bytes: int = Field(description="Estimated peak memory above the baseline, in bytes.")
 
 
 class S3Report(StatusModel):
@@ -141,6 +157,11 @@ class RunStatus(StatusModel):
         default_factory=list,
         max_length=MAX_ENTRIES,
         description="What moved between workers, by axis and primitive.",
+    )
+    workers: list[WorkerTotals] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="Each worker's totals, where there are at most 64.",
     )
     memory: MemoryReport | None = Field(
         default=None, description="Memory of the fullest worker above its baseline."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -196,18 +197,22 @@ def beyond_plan(memory: list[RankMemory]) -> list[str]:
 
 def _worker(ctx: RunContext, clock: Clock) -> WorkerReport:
     """What this rank did, by its own clock."""
-    totals = clock.recorder.totals.values()
+    totals = clock.recorder.totals
     waited, computed = clock.recorder.seconds()
+    sent: defaultdict[str, int] = defaultdict(int)
+    for (axis, *_), entry in totals.items():
+        sent[axis] += entry.bytes_sent
     return WorkerReport(
         rank=ctx.grid.rank,
         nodes=clock.own_nodes,
         edges=clock.own_edges,
-        bytes_sent=sum(entry.bytes_sent for entry in totals),
-        bytes_received=sum(entry.bytes_received for entry in totals),
+        bytes_sent=sum(sent.values()),
+        bytes_received=sum(entry.bytes_received for entry in totals.values()),
         wait_seconds=waited,
         compute_seconds=computed,
         peers_on_host=len(ctx.exchange.links),
         spans=sorted(clock.spans, key=lambda span: (span.start, -span.end)),
+        sent_by_axis=dict(sent),
     )
 
 

@@ -106,7 +106,8 @@ class Clock:
     def rank_memory(self, rank: int, planned_bytes: int) -> RankMemory:
         """What was planned beside what was used."""
         watch = self.memory
-        return RankMemory(rank, watch.baseline, watch.peak, planned_bytes, dict(watch.peaks))
+        stages, container = dict(watch.peaks), watch.container_peak
+        return RankMemory(rank, watch.baseline, watch.peak, planned_bytes, stages, container)
 
     def snapshot(
         self,

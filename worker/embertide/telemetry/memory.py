@@ -10,7 +10,7 @@ import ctypes
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,8 @@ _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 4 << 20
 """More than a batch, whose memory is used again at once."""
 
+_LOOKS_PER_CONTAINER = 10
+"""The kernel sums up what it answers about a container."""
 _BLOCK_BYTES = 512
 """Of st_blocks."""
 _SHARED: dict[int, int] = {}
@@ -95,10 +97,17 @@ class MemoryWatch:
         peak: largest sample so far.
         stage: what the samples are counted under from now on.
         peaks: stage -> largest sample beyond the baseline.
+        container_peak: largest sample of the container's memory; 0 outside one.
+
+    Args:
+        container: the memory of the container that the process has for itself; None outside one.
     """
 
-    def __init__(self, period_seconds: float = 0.02) -> None:
-        self.baseline = self.peak = 0
+    def __init__(
+        self, period_seconds: float = 0.02, container: Callable[[], int] | None = None
+    ) -> None:
+        self.baseline = self.peak = self.container_peak = 0
+        self._container = container
         self.stage = "start"
         self.peaks: dict[str, int] = {}
         self._period = period_seconds
@@ -108,6 +117,7 @@ class MemoryWatch:
     def __enter__(self) -> MemoryWatch:
         self.peak = allocated_bytes()
         self.baseline = self.peak - _shared_bytes()
+        self.look_at_container()
         self._thread.start()
         return self
 
@@ -120,6 +130,7 @@ class MemoryWatch:
         self._stop.set()
         self._thread.join()
         self._look()
+        self.look_at_container()
 
     @property
     def used_bytes(self) -> int:
@@ -127,8 +138,17 @@ class MemoryWatch:
         return allocated_bytes() - self.baseline
 
     def _sample(self) -> None:
+        looks = 0
         while not self._stop.wait(self._period):
             self._look()
+            looks += 1
+            if looks % _LOOKS_PER_CONTAINER == 0:
+                self.look_at_container()
+
+    def look_at_container(self) -> None:
+        """Take a sample of the container's memory; any thread may call."""
+        if self._container is not None:
+            self.container_peak = max(self.container_peak, self._container())
 
     def _look(self) -> None:
         now = allocated_bytes()

@@ -51,7 +51,8 @@ class RankMemory:
     """Memory of one rank in bytes; ``planned_bytes`` and the use are beyond the baseline.
 
     The baseline is the process after its imports, before it read anything; ``stage_bytes`` is
-    each stage's peak beyond it.
+    each stage's peak beyond it. ``container_peak_bytes`` is all that its container held, imports
+    and further processes included; 0 outside a pod, and where the system does not count it.
     """
 
     rank: int
@@ -59,6 +60,7 @@ class RankMemory:
     peak_bytes: int
     planned_bytes: int
     stage_bytes: dict[str, int] = field(default_factory=dict)
+    container_peak_bytes: int = 0
 
     @property
     def used_bytes(self) -> int:
@@ -94,7 +96,8 @@ class WorkerReport:
     """What one worker held, sent and did when.
 
     ``nodes`` and ``edges`` are those of its sub-range: its rows, and the edges into them.
-    ``peers_on_host`` are those whose memory it could read directly.
+    ``peers_on_host`` are those whose memory it could read directly; ``sent_by_axis`` maps an axis
+    of the grid to its share of ``bytes_sent``.
     """
 
     rank: int
@@ -106,6 +109,7 @@ class WorkerReport:
     compute_seconds: float
     peers_on_host: int
     spans: list[Span] = field(default_factory=list)
+    sent_by_axis: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> WorkerReport:

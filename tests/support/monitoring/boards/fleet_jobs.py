@@ -135,7 +135,7 @@ def add_last_runs(board: Board) -> None:
     board.section("Last runs")
     memory = [
         f"max {_JOB} (embertide_last_run_memory_{kind}_bytes{{{_HERE}}})"
-        for kind in ("peak", "planned")
+        for kind in ("container_peak", "peak", "planned")
     ]
     sent = [
         f"sum {_JOB} (embertide_last_run_exchange_{kind}{{{_HERE}}})"
@@ -144,17 +144,19 @@ def add_last_runs(board: Board) -> None:
     board.add(
         table(
             "Last run of every job",
-            "What the last run that published took, beside what the plan expected. Memory is the "
-            "fullest worker's above its imports; waiting is summed over all workers.",
+            "What the last run that published took, beside what the plan expected. A limit must "
+            "hold the container's memory; beyond imports is the fullest worker's own work, which "
+            "the plan estimates; waiting is summed over all workers.",
             {
                 "job_namespace": ("Namespace", "string"),
                 "job_name": ("Job", "string"),
                 "Value #A": ("Duration", "s"),
-                "Value #B": ("Memory", "bytes"),
-                "Value #C": ("Planned memory", "bytes"),
-                "Value #D": ("Sent", "bytes"),
-                "Value #E": ("Planned to send", "bytes"),
-                "Value #F": ("Waited", "s"),
+                "Value #B": ("Container memory", "bytes"),
+                "Value #C": ("Beyond imports", "bytes"),
+                "Value #D": ("Planned beyond imports", "bytes"),
+                "Value #E": ("Sent", "bytes"),
+                "Value #F": ("Planned to send", "bytes"),
+                "Value #G": ("Waited", "s"),
             },
             rows(f"max {_JOB} (embertide_last_run_duration_seconds{{{_HERE}}})"),
             *map(rows, memory),

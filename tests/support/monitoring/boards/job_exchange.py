@@ -19,18 +19,27 @@ from tests.support.monitoring.boards.job_queries import (
     RANKS,
     RUN,
     last,
+    once_long,
     over_time,
+    published_soon,
     rate,
+    run_total,
 )
 from tests.support.monitoring.boards.layout import Board
 
 _INFO = f"embertide_worker_info{{{RUN}}}"
+_WHEN = "Once the attempt has published, or each worker has spent 5 minutes in infer."
 _EXCHANGE = "by (axis, primitive, layer)"
 
 
 def add_groups(board: Board) -> None:
     """The section and its panels."""
     board.section("Communication groups: rows are graph ranks p, columns are feature ranks m")
+    _add_maps(board)
+    _add_rates(board)
+
+
+def _add_maps(board: Board) -> None:
     sent = "embertide_exchange_sent_bytes_total"
     waited = "embertide_exchange_wait_seconds_sum"
     for title, text, unit, expr in (
@@ -39,31 +48,39 @@ def add_groups(board: Board) -> None:
             "Bytes that each worker sent to its group (., m): the workers of its column. Here "
             "features of neighbours move.",
             "bytes",
-            f"sum by ({RANKS}) ({last(sent, _along('graph'))})",
+            _by_place("sent_bytes", "graph", f"sum by ({RANKS}) ({last(sent, _along('graph'))})"),
         ),
         (
             "Sent along the feature axis",
             "Bytes that each worker sent to its group (p, .): the workers of its row. Here columns "
             "turn into rows and back around every matrix product.",
             "bytes",
-            f"sum by ({RANKS}) ({last(sent, _along('feature'))})",
+            _by_place(
+                "sent_bytes", "feature", f"sum by ({RANKS}) ({last(sent, _along('feature'))})"
+            ),
         ),
         (
             "Waited for others",
             "Seconds that each worker was blocked waiting for data. The worker that waits least "
             "is the one that the others wait for.",
             "s",
-            f"sum by ({RANKS}) ({last(waited)})",
+            _by_place("wait_seconds", "", f"sum by ({RANKS}) ({last(waited)})"),
         ),
         (
             "Peak memory over plan",
             "Each worker's measured peak above the baseline over the planned one.",
             "percentunit",
-            f"max by ({RANKS}) ({last('embertide_memory_peak_bytes')}) "
-            f"/ max by ({RANKS}) ({last('embertide_memory_planned_bytes')})",
+            f"max by ({RANKS}) ({run_total('worker_memory_peak_bytes')} "
+            f"or {last('embertide_memory_peak_bytes')}) "
+            f"/ max by ({RANKS}) ({run_total('worker_memory_planned_bytes')} "
+            f"or {last('embertide_memory_planned_bytes')})",
         ),
     ):
-        board.add(grid_map(title, text, unit, expr, decimals=1), 6, 7)
+        board.add(grid_map(title, f"{text} {_WHEN}", unit, expr, decimals=1), 6, 7)
+
+
+def _add_rates(board: Board) -> None:
+    sent, waited = "embertide_exchange_sent_bytes_total", "embertide_exchange_wait_seconds_sum"
     for axis, rank, name in (
         ("graph", "feature_rank", "(., {{feature_rank}})"),
         ("feature", "graph_rank", "({{graph_rank}}, .)"),
@@ -114,21 +131,19 @@ def add_exchange(board: Board) -> None:
         f"Value #{'ABCDEFGHIJ'[n]}": (heading, unit)
         for n, (_, _, heading, unit) in enumerate(metrics)
     }
-    queries = [
-        rows(f"{how} {_EXCHANGE} ({last(f'embertide_{metric}')})") for how, metric, _, _ in metrics
-    ]
+    queries = [rows(_moved(how, metric)) for how, metric, _, _ in metrics]
     board.add(
         table(
             "What moved",
             "Totals of all workers, and what the plan expected of them; the layer is empty outside "
-            "the layers. Largest group and depth are those of one worker.",
+            "the layers, and of an attempt that published within minutes. Largest group and depth "
+            "are those of one worker.",
             columns | values,
             *queries,
         ),
         24,
         10,
     )
-    sent = last("embertide_exchange_sent_bytes_total")
     overlapped, waited = (
         f"sum by (primitive) ({over_time(f'embertide_exchange_{metric}')})"
         for metric in ("overlapped_compute_seconds_total", "wait_seconds_sum")
@@ -157,14 +172,16 @@ def add_exchange(board: Board) -> None:
         ),
         12,
     )
-    worker = f"sum by (axis, primitive, {RANKS}) ({sent})"
+    worker = f"sum by (axis, primitive, {RANKS}) ({last('embertide_exchange_sent_bytes_total')})"
+    imbalance = f"max by (axis, primitive) ({worker}) / (avg by (axis, primitive) ({worker}) > 0)"
     board.add(
         bars(
             "Imbalance",
-            "Bytes of the worker that sends most over the mean of all; 1 is balanced.",
+            f"Bytes of the worker that sends most over the mean of all; 1 is balanced. {_WHEN}",
             "none",
             now(
-                f"max by (axis, primitive) ({worker}) / (avg by (axis, primitive) ({worker}) > 0)",
+                f"max by (axis, primitive) ({run_total('exchange_imbalance_ratio')}) "
+                f"or {once_long(imbalance)}",
                 "{{axis}}, {{primitive}}",
             ),
             decimals=2,
@@ -178,7 +195,8 @@ def add_exchange(board: Board) -> None:
             "Largest number of groups under way at the same time, and the configured depth.",
             "none",
             now(
-                f"max by (axis, primitive) ({last('embertide_exchange_depth')})",
+                f"max by (axis, primitive) ({run_total('exchange_depth')} "
+                f"or {last('embertide_exchange_depth')})",
                 "{{axis}}, {{primitive}}",
             ),
             now(f"max({last('embertide_exchange_depth_limit')})", "configured"),
@@ -191,13 +209,31 @@ def add_exchange(board: Board) -> None:
             "Largest group that a worker received, and the configured size.",
             "bytes",
             now(
-                f"max by (axis, primitive) ({last('embertide_exchange_group_largest_bytes')})",
+                f"max by (axis, primitive) ({run_total('exchange_group_largest_bytes')} "
+                f"or {last('embertide_exchange_group_largest_bytes')})",
                 "{{axis}}, {{primitive}}",
             ),
             now(f"max({last('embertide_exchange_group_limit_bytes')})", "configured"),
         ),
         8,
     )
+
+
+def _moved(how: str, metric: str) -> str:
+    """Live by layer; of a short attempt that published, in total."""
+    published = run_total(metric.removesuffix("_total").removesuffix("_sum"))
+    live = f"{how} {_EXCHANGE} ({last(f'embertide_{metric}')})"
+    return (
+        f"{live} unless on () ({published_soon()}) "
+        f"or max by (axis, primitive) ({published}) and on () ({published_soon()})"
+    )
+
+
+def _by_place(metric: str, axis: str, live: str) -> str:
+    """Totals of each worker: of the run that published, else live ones."""
+    labels = f'{RUN}, axis="{axis}"' if axis else RUN
+    published = f"max by ({RANKS}) (embertide_last_run_worker_{metric}{{{labels}}})"
+    return f"{published} or {once_long(live)}"
 
 
 def _along(axis: str) -> str:

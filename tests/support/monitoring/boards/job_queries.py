@@ -49,11 +49,14 @@ def once_long(expression: str) -> str:
 
     Before that, workers would be compared at different moments of their work.
     """
-    return f"({expression} and on () ({_shortest()} >= {_LONG_SECONDS}))"
+    return f"({expression} and on () ({_is_long()}))"
 
 
-def _shortest() -> str:
-    return f"min({last('embertide_stage_seconds_total', _IN_INFER)})"
+def published_soon() -> str:
+    """A series where the attempt published before live totals could be compared."""
+    return f"{run_total('info')} unless on () ({_is_long()})"
 
 
-_IN_INFER = f'{RUN}, stage="infer"'
+def _is_long() -> str:
+    stage = f'{RUN}, stage="infer"'
+    return f"min({last('embertide_stage_seconds_total', stage)}) >= {_LONG_SECONDS}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.monitoring.boards.grafana import Query, bars, graph, now, rows, stat, table
-from tests.support.monitoring.boards.job_queries import JOB, RANKS, last, over_time, rate
+from tests.support.monitoring.boards.job_queries import JOB, RANKS, last, over_time, rate, run_total
 from tests.support.monitoring.boards.layout import Board
 
 _AT = "({{graph_rank}}, {{feature_rank}})"
@@ -17,21 +17,26 @@ def add_memory(board: Board) -> None:
     board.add(
         graph(
             "Memory of workers",
-            "Resident memory of each worker, the fullest worker's plan with its imports, and the "
-            "limit of the containers.",
+            "The fullest container as its limit counts it, the resident memory of each worker's "
+            "process, the fullest worker's plan with its imports, and the containers' limit.",
             "bytes",
             Query(f"max by ({RANKS}) ({over_time('embertide_memory_resident_bytes')})", _AT),
+            Query(f"max({over_time('embertide_memory_container_bytes')})", "fullest container"),
             Query(f"max({baseline} + {planned})", "planned"),
             Query(f"min({over_time('embertide_memory_limit_bytes')})", "limit"),
             minimum=0,
         ),
         16,
     )
+    peak = f"{run_total('memory_container_peak_bytes')} or "
+    peak += last("embertide_memory_container_peak_bytes")
     board.add(
         bars(
             "Peak of each stage",
-            "Measured peak above the baseline, of the fullest worker.",
+            "Measured peak of the fullest container, which is what a memory limit must hold, and "
+            "that of each stage above a worker's baseline (its imports).",
             "bytes",
+            now(f"max({peak})", "whole container"),
             now(f"max by (stage) ({last('embertide_stage_memory_peak_bytes')})", "{{stage}}"),
         ),
         8,
