@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from grafana_foundation_sdk.models.common import BigValueTextMode
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
 from tests.support.monitoring.boards.fleet_jobs import add_jobs, add_last_runs
 from tests.support.monitoring.boards.fleet_operator import add_operator
 from tests.support.monitoring.boards.grafana import (
     ORANGE,
     RED,
-    Json,
     Query,
     bars,
     graph,
@@ -27,8 +29,8 @@ _FRESH = levels((0.8, ORANGE), (1.0, RED))
 _ANY_IS_BAD = levels((1, RED))
 
 
-def fleet() -> Json:
-    """Grafana's JSON."""
+def fleet() -> Dashboard:
+    """The whole dashboard."""
     board = Board(
         UID,
         "Embertide / Fleet",
@@ -48,7 +50,7 @@ def fleet() -> Json:
     add_jobs(board)
     add_last_runs(board)
     add_operator(board)
-    return board.to_json()
+    return board.build()
 
 
 def _overview(board: Board) -> None:
@@ -119,7 +121,7 @@ def _overview(board: Board) -> None:
             "Version of every operator that is scraped.",
             "none",
             now("count by (version) (embertide_operator_info)", "{{version}}"),
-            text_mode="name",
+            text_mode=BigValueTextMode.NAME,
         ),
         4,
         4,

@@ -1,4 +1,4 @@
-"""Panels of a Grafana dashboard.
+"""Panels of a Grafana dashboard, of the types that Grafana's own SDK generates from its schema.
 
 Every panel is made by one of the functions below, which all take a title, a description, a unit
 by Grafana's name and the queries; so no panel can be without them.
@@ -8,13 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict, Unpack
 
-Json = dict[str, Any]
+from grafana_foundation_sdk.models import (
+    bargauge,
+    common,
+    dashboard,
+    heatmap,
+    statetimeline,
+    timeseries,
+)
+from grafana_foundation_sdk.models import (
+    stat as stats,
+)
+from grafana_foundation_sdk.models import (
+    table as tables,
+)
+from grafana_foundation_sdk.models.dashboard import (
+    DataTransformerConfig,
+    FieldColor,
+    FieldColorModeId,
+    FieldConfig,
+    FieldConfigSource,
+    Panel,
+    Threshold,
+    ThresholdsConfig,
+    ThresholdsMode,
+)
+from grafana_foundation_sdk.models.prometheus import Dataquery, PromQueryFormat, QueryEditorMode
 
-SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+SOURCE = common.DataSourceRef("prometheus", "${datasource}")
 BLUE, GREEN, ORANGE, RED = "semi-dark-blue", "green", "orange", "red"
 YELLOW, PURPLE, GRAY = "yellow", "purple", "#8e8e8e"
+
+_NEWEST = common.ReduceDataOptions(calcs=["lastNotNull"], fields="", values=False)
 
 
 @dataclass(frozen=True)
@@ -24,7 +51,16 @@ class Query:
     expr: str
     legend: str = ""
     instant: bool = False
-    format: str = "time_series"
+    format: PromQueryFormat = PromQueryFormat.TIME_SERIES
+
+
+class FieldOptions(TypedDict, total=False):
+    """How values are shown."""
+
+    minimum: float
+    maximum: float
+    decimals: int
+    thresholds: ThresholdsConfig
 
 
 def now(expr: str, legend: str = "") -> Query:
@@ -34,22 +70,26 @@ def now(expr: str, legend: str = "") -> Query:
 
 def rows(expr: str) -> Query:
     """A query whose series become rows of a table."""
-    return Query(expr, instant=True, format="table")
+    return Query(expr, instant=True, format=PromQueryFormat.TABLE)
 
 
-def stat(title: str, text: str, unit: str, query: Query, **field_options: Any) -> Json:
+def stat(
+    title: str,
+    text: str,
+    unit: str,
+    query: Query,
+    text_mode: common.BigValueTextMode = common.BigValueTextMode.AUTO,
+    **field_options: Unpack[FieldOptions],
+) -> Panel:
     """One number, or one number a series."""
-    panel = _panel("stat", title, text, unit, [query], **field_options)
-    reduce = {"calcs": ["lastNotNull"], "fields": "", "values": False}
-    panel["options"] = {
-        "colorMode": "value" if "thresholds" in field_options else "none",
-        "graphMode": "none",
-        "justifyMode": "auto",
-        "orientation": "auto",
-        "reduceOptions": reduce,
-        "textMode": field_options.get("text_mode", "auto"),
-    }
-    return panel
+    colored = "thresholds" in field_options
+    options = stats.Options(
+        color_mode=common.BigValueColorMode.VALUE if colored else common.BigValueColorMode.NONE,
+        graph_mode=common.BigValueGraphMode.NONE,
+        reduce_options=_NEWEST,
+        text_mode=text_mode,
+    )
+    return _panel("stat", title, text, _fields(unit, **field_options), [query], options)
 
 
 def graph(
@@ -59,79 +99,91 @@ def graph(
     *queries: Query,
     stacked: bool = False,
     colors: Mapping[str, str] | None = None,
-    **field_options: Any,
-) -> Json:
+    **field_options: Unpack[FieldOptions],
+) -> Panel:
     """Lines over time; ``stacked`` ones are filled and add up. ``colors`` are by legend."""
-    panel = _panel("timeseries", title, text, unit, list(queries), **field_options)
-    panel["fieldConfig"]["overrides"] = [
-        _override(name, color={"fixedColor": color, "mode": "fixed"})
-        for name, color in (colors or {}).items()
-    ]
-    panel["fieldConfig"]["defaults"]["custom"] = {
-        "drawStyle": "line",
-        "fillOpacity": 45 if stacked else 6,
-        "lineInterpolation": "linear",
-        "lineWidth": 1,
-        "showPoints": "auto",
-        "spanNulls": False,
-        "stacking": {"group": "A", "mode": "normal" if stacked else "none"},
-        **({"thresholdsStyle": {"mode": "dashed"}} if "thresholds" in field_options else {}),
-    }
-    panel["options"] = {
-        "legend": {"calcs": ["lastNotNull"], "displayMode": "list", "placement": "bottom"},
-        "tooltip": {"mode": "multi", "sort": "desc"},
-    }
+    fields = _fields(unit, **field_options)
+    fields.custom = timeseries.FieldConfig(
+        draw_style=common.GraphDrawStyle.LINE,
+        fill_opacity=45 if stacked else 6,
+        line_interpolation=common.LineInterpolation.LINEAR,
+        line_width=1,
+        show_points=common.VisibilityMode.AUTO,
+        span_nulls=False,
+        stacking=common.StackingConfig(
+            common.StackingMode.NORMAL if stacked else common.StackingMode.NONE, "A"
+        ),
+    )
+    options = timeseries.Options(
+        legend=_legend(["lastNotNull"]),
+        tooltip=common.VizTooltipOptions(
+            common.TooltipDisplayMode.MULTI, common.SortOrder.DESCENDING
+        ),
+    )
+    panel = _panel("timeseries", title, text, fields, list(queries), options)
+    for name, color in (colors or {}).items():
+        _override(panel, name, color=FieldColor(FieldColorModeId.FIXED, color))
     return panel
 
 
-def bars(title: str, text: str, unit: str, *queries: Query, **field_options: Any) -> Json:
+def bars(
+    title: str, text: str, unit: str, *queries: Query, **field_options: Unpack[FieldOptions]
+) -> Panel:
     """A horizontal bar for each series."""
-    panel = _panel("bargauge", title, text, unit, list(queries), **{"minimum": 0, **field_options})
-    panel["options"] = {
-        "displayMode": "basic",
-        "orientation": "horizontal",
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "showUnfilled": True,
-        "valueMode": "color",
-    }
-    return panel
+    fields = _fields(unit, **field_options)
+    fields.min_val = fields.min_val or 0
+    if "thresholds" not in field_options:
+        fields.color = FieldColor(FieldColorModeId.FIXED, BLUE)
+    options = bargauge.Options(
+        display_mode=common.BarGaugeDisplayMode.BASIC,
+        orientation=common.VizOrientation.HORIZONTAL,
+        reduce_options=_NEWEST,
+        show_unfilled=True,
+        value_mode=common.BarGaugeValueMode.COLOR,
+        legend=_legend([], shown=False),
+    )
+    return _panel("bargauge", title, text, fields, list(queries), options)
 
 
-def grid_map(title: str, text: str, unit: str, expr: str, **field_options: Any) -> Json:
+def grid_map(
+    title: str, text: str, unit: str, expr: str, **field_options: Unpack[FieldOptions]
+) -> Panel:
     """A heat map over the P x M grid: rows are graph ranks, columns feature ranks.
 
     ``expr`` gives one series for each ``graph_rank`` and ``feature_rank``.
     """
-    panel = _panel("table", title, text, unit, [rows(expr)], **field_options)
-    defaults = panel["fieldConfig"]["defaults"]
-    defaults["color"] = {"mode": "continuous-YlRd"}
-    cell = {"type": "color-background", "mode": "basic"}
-    defaults["custom"] = {"align": "center", "cellOptions": cell}
+    fields = _fields(unit, **field_options)
+    fields.color = FieldColor(FieldColorModeId.CONTINUOUS_YL_RD)
+    cell = common.TableColoredBackgroundCellOptions(common.TableCellBackgroundDisplayMode.BASIC)
+    fields.custom = common.TableFieldOptions(
+        align=common.FieldTextAlignment.CENTER, cell_options=cell
+    )
+    options = tables.Options(cell_height=common.TableCellHeight.MD)
+    panel = _panel("table", title, text, fields, [rows(expr)], options)
     corner = "graph_rank\\feature_rank"
-    panel["fieldConfig"]["overrides"] = [
-        _override(corner, custom__cellOptions={"type": "auto"}, unit="string")
-    ]
+    _override(panel, corner, custom__cellOptions=common.TableAutoCellOptions(), unit="string")
     matrix = {"columnField": "feature_rank", "rowField": "graph_rank", "valueField": "Value"}
-    panel["transformations"] = [{"id": "groupingToMatrix", "options": matrix}]
-    panel["options"] = {"cellHeight": "md", "showHeader": True}
+    panel.transformations = [DataTransformerConfig("groupingToMatrix", options=matrix)]
     return panel
 
 
-def bucket_map(title: str, text: str, unit: str, expr: str) -> Json:
+def bucket_map(title: str, text: str, unit: str, expr: str) -> Panel:
     """A heat map of a histogram over time; ``expr`` gives the rate of each bucket by ``le``."""
-    query = Query(expr, "{{le}}", format="heatmap")
-    panel = _panel("heatmap", title, text, unit, [query])
-    panel["options"] = {
-        "calculate": False,
-        "cellGap": 1,
-        "color": {"mode": "scheme", "scheme": "YlOrRd", "steps": 64, "fill": "dark-orange"},
-        "filterValues": {"le": 1e-9},
-        "legend": {"show": True},
-        "rowsFrame": {"layout": "auto"},
-        "tooltip": {"mode": "single", "yHistogram": False},
-        "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit},
-    }
-    return panel
+    query = Query(expr, "{{le}}", format=PromQueryFormat.HEATMAP)
+    options = heatmap.Options(
+        calculate=False,
+        cell_gap=1,
+        color=heatmap.HeatmapColorOptions(
+            heatmap.HeatmapColorMode.SCHEME, "YlOrRd", "dark-orange", exponent=0.5, steps=64
+        ),
+        filter_values=heatmap.FilterValueRange(le=1e-9),
+        legend=heatmap.HeatmapLegend(show=True),
+        rows_frame=heatmap.RowsHeatmapOptions(layout=common.HeatmapCellLayout.AUTO),
+        show_value=common.VisibilityMode.NEVER,
+        tooltip=heatmap.HeatmapTooltip(common.TooltipDisplayMode.SINGLE, y_histogram=False),
+        y_axis=heatmap.YAxisConfig(unit, False, axis_placement=common.AxisPlacement.LEFT),
+    )
+    return _panel("heatmap", title, text, _fields(unit), [query], options)
 
 
 def table(
@@ -140,103 +192,125 @@ def table(
     columns: dict[str, tuple[str, str]],
     *queries: Query,
     hidden: tuple[str, ...] = (),
-) -> Json:
+) -> Panel:
     """Series side by side, one row for each set of labels.
 
     ``columns`` maps a label, or ``Value #A`` for the first query, to its heading and unit, from
     left to right. ``hidden`` names columns that are not shown.
     """
-    panel = _panel("table", title, text, "short", list(queries))
-    panel["fieldConfig"]["defaults"]["custom"] = {"align": "auto", "filterable": True}
-    panel["fieldConfig"]["overrides"] = [
-        _override(heading, unit=unit) for heading, unit in columns.values()
-    ]
+    fields = _fields("short")
+    fields.custom = common.TableFieldOptions(
+        align=common.FieldTextAlignment.AUTO,
+        cell_options=common.TableAutoCellOptions(),
+        filterable=True,
+    )
+    options = tables.Options(cell_height=common.TableCellHeight.SM)
+    panel = _panel("table", title, text, fields, list(queries), options)
+    for heading, unit in columns.values():
+        _override(panel, heading, unit=unit)
     organize = {
         "excludeByName": dict.fromkeys(("Time", *hidden), True),
         "indexByName": {name: number for number, name in enumerate(columns)},
         "renameByName": {name: heading for name, (heading, _) in columns.items()},
     }
-    panel["transformations"] = [
-        {"id": "merge", "options": {}},
-        {"id": "organize", "options": organize},
+    panel.transformations = [
+        DataTransformerConfig("merge", options={}),
+        DataTransformerConfig("organize", options=organize),
     ]
-    panel["options"] = {"cellHeight": "sm", "showHeader": True}
     return panel
 
 
-def timeline(title: str, text: str, query: Query) -> Json:
+def timeline(title: str, text: str, query: Query) -> Panel:
     """A band for each series, coloured where its value is 1."""
-    panel = _panel("state-timeline", title, text, "none", [query])
-    panel["fieldConfig"]["defaults"]["custom"] = {"fillOpacity": 80, "lineWidth": 0}
-    shown = {"0": {"color": "transparent", "text": " "}, "1": {"color": BLUE, "text": " "}}
-    panel["fieldConfig"]["defaults"]["mappings"] = [{"options": shown, "type": "value"}]
-    panel["options"] = {
-        "alignValue": "left",
-        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": False},
-        "mergeValues": True,
-        "rowHeight": 0.8,
-        "showValue": "never",
-        "tooltip": {"mode": "single", "sort": "none"},
+    fields = _fields("none")
+    fields.custom = statetimeline.FieldConfig(fill_opacity=80, line_width=0)
+    shown = {
+        value: dashboard.ValueMappingResult(text=" ", color=color)
+        for value, color in (("0", "transparent"), ("1", BLUE))
     }
-    return panel
+    fields.mappings = [dashboard.ValueMap(shown)]
+    options = statetimeline.Options(
+        align_value=common.TimelineValueAlignment.LEFT,
+        legend=_legend([], shown=False),
+        merge_values=True,
+        row_height=0.8,
+        show_value=common.VisibilityMode.NEVER,
+        tooltip=common.VizTooltipOptions(common.TooltipDisplayMode.SINGLE, common.SortOrder.NONE),
+    )
+    return _panel("state-timeline", title, text, fields, [query], options)
 
 
-def levels(*steps: tuple[float, str], base: str = GREEN) -> Json:
+def levels(*steps: tuple[float, str], base: str = GREEN) -> ThresholdsConfig:
     """Colours by value: ``base`` below the first step."""
-    first: list[Json] = [{"color": base, "value": None}]
-    return {
-        "mode": "absolute",
-        "steps": first + [{"color": color, "value": value} for value, color in steps],
-    }
+    higher = [Threshold(value, color) for value, color in steps]
+    return ThresholdsConfig(ThresholdsMode.ABSOLUTE, [Threshold(None, base), *higher])
 
 
-def _panel(
-    kind: str,
-    title: str,
-    text: str,
+def _fields(
     unit: str,
-    queries: list[Query],
     *,
     minimum: float | None = None,
     maximum: float | None = None,
     decimals: int | None = None,
-    thresholds: Json | None = None,
-    text_mode: str | None = None,
-) -> Json:
-    defaults: Json = {
-        "color": {"mode": "thresholds" if thresholds else "palette-classic"},
-        "mappings": [],
-        "noValue": "none",
-        "thresholds": thresholds or levels(base=BLUE),
-        "unit": unit,
-    }
-    if kind in ("bargauge",) and not thresholds:
-        defaults["color"] = {"fixedColor": BLUE, "mode": "fixed"}
-    given = {"min": minimum, "max": maximum, "decimals": decimals}
-    defaults |= {name: value for name, value in given.items() if value is not None}
-    return {
-        "type": kind,
-        "title": title,
-        "description": text,
-        "datasource": SOURCE,
-        "fieldConfig": {"defaults": defaults, "overrides": []},
-        "targets": [_target(query, "ABCDEFGHIJ"[n]) for n, query in enumerate(queries)],
-    }
+    thresholds: ThresholdsConfig | None = None,
+) -> FieldConfig:
+    by_value, by_series = FieldColorModeId.THRESHOLDS, FieldColorModeId.PALETTE_CLASSIC
+    return FieldConfig(
+        color=FieldColor(by_value if thresholds else by_series),
+        decimals=decimals,
+        mappings=[],
+        max_val=maximum,
+        min_val=minimum,
+        no_value="none",
+        thresholds=thresholds or levels(base=BLUE),
+        unit=unit,
+    )
 
 
-def _target(query: Query, letter: str) -> Json:
-    return {
-        "datasource": SOURCE,
-        "editorMode": "code",
-        "expr": query.expr,
-        "format": query.format,
-        "instant": query.instant,
-        "legendFormat": query.legend or "__auto",
-        "range": not query.instant,
-        "refId": letter,
-    }
+def _panel(
+    kind: str, title: str, text: str, fields: FieldConfig, queries: list[Query], options: object
+) -> Panel:
+    return Panel(
+        kind,
+        title=title,
+        description=text,
+        datasource=SOURCE,
+        field_config=FieldConfigSource(fields, []),
+        options=options,
+        targets=[_target(query, "ABCDEFGHIJ"[n]) for n, query in enumerate(queries)],
+    )
 
 
-def _override(heading: str, **properties: Any) -> Json:
-    values = [{"id": name.replace("__", "."), "value": v} for name, v in properties.items()]
-    return {"matcher": {"id": "byName", "options": heading}, "properties": values}
+def _target(query: Query, letter: str) -> Dataquery:
+    return Dataquery(
+        datasource=SOURCE,
+        editor_mode=QueryEditorMode.CODE,
+        expr=query.expr,
+        format_val=query.format,
+        instant=query.instant,
+        legend_format=query.legend or "__auto",
+        range_val=not query.instant,
+        ref_id=letter,
+    )
+
+
+def _legend(calculations: list[str], *, shown: bool = True) -> common.VizLegendOptions:
+    return common.VizLegendOptions(
+        display_mode=common.LegendDisplayMode.LIST,
+        placement=common.LegendPlacement.BOTTOM,
+        show_legend=shown,
+        calcs=calculations,
+    )
+
+
+def _override(panel: Panel, heading: str, **properties: object) -> None:
+    """Set properties of the field with this name; ``__`` stands for a dot."""
+    override = dashboard.DashboardFieldConfigSourceOverrides(
+        matcher=dashboard.MatcherConfig("byName", heading),
+        properties=[
+            dashboard.DynamicConfigValue(name.replace("__", "."), value)
+            for name, value in properties.items()
+        ],
+    )
+    assert panel.field_config is not None
+    panel.field_config.overrides = [*(panel.field_config.overrides or []), override]

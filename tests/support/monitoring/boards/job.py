@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from grafana_foundation_sdk.models.common import BigValueTextMode
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
 from tests.support.monitoring.boards.grafana import (
     ORANGE,
-    Json,
     Query,
     bars,
     graph,
@@ -21,8 +23,8 @@ from tests.support.monitoring.boards.layout import Board, choice, link
 UID = "embertide-job"
 
 
-def job() -> Json:
-    """Grafana's JSON."""
+def job() -> Dashboard:
+    """The whole dashboard."""
     chosen = 'job_namespace="$namespace"'
     board = Board(
         UID,
@@ -47,57 +49,53 @@ def job() -> Json:
     add_memory(board)
     add_storage(board)
     add_last_run(board)
-    return board.to_json()
+    return board.build()
 
 
 def _overview(board: Board) -> None:
     board.section("Overview")
-    numbers: tuple[tuple[str, str, Query, Json, str], ...] = (
-        (
+    for panel in (
+        stat(
             "Phase",
             "Phase of the job, as kubectl get ej shows it.",
-            now(f"max by (phase) (embertide_job_phase{{{JOB}}}) == 1", "{{phase}}"),
-            {"text_mode": "name"},
             "none",
+            now(f"max by (phase) (embertide_job_phase{{{JOB}}}) == 1", "{{phase}}"),
+            text_mode=BigValueTextMode.NAME,
         ),
-        (
+        stat(
             "Progress",
             "Share of the current attempt that is done.",
-            now(f"max(embertide_job_progress_ratio{{{JOB}}})", "progress"),
-            {"decimals": 0},
             "percentunit",
+            now(f"max(embertide_job_progress_ratio{{{JOB}}})", "progress"),
+            decimals=0,
         ),
-        (
+        stat(
             "Workers ready",
             "Workers of the current attempt that are ready; none once they are stopped.",
-            now(f'max(embertide_job_workers{{{JOB}, state="ready"}})', "ready"),
-            {},
             "none",
+            now(f'max(embertide_job_workers{{{JOB}, state="ready"}})', "ready"),
         ),
-        (
+        stat(
             "Failed attempts",
             "Failed attempts that count against spec.backoffLimit.",
-            now(f"max(embertide_job_failures{{{JOB}}})", "failures"),
-            {"thresholds": levels((1, ORANGE))},
             "none",
+            now(f"max(embertide_job_failures{{{JOB}}})", "failures"),
+            thresholds=levels((1, ORANGE)),
         ),
-        (
+        stat(
             "Nodes",
             "Nodes of the whole graph.",
-            now(f"max({run_total('nodes')} or {last('embertide_graph_nodes')})", "nodes"),
-            {},
             "short",
+            now(f"max({run_total('nodes')} or {last('embertide_graph_nodes')})", "nodes"),
         ),
-        (
+        stat(
             "Edges",
             "Edges of the whole graph.",
-            now(f"max({run_total('edges')} or {last('embertide_graph_edges')})", "edges"),
-            {},
             "short",
+            now(f"max({run_total('edges')} or {last('embertide_graph_edges')})", "edges"),
         ),
-    )
-    for title, text, query, options, unit in numbers:
-        board.add(stat(title, text, unit, query, **options), 4, 4)
+    ):
+        board.add(panel, 4, 4)
 
 
 def _stages(board: Board) -> None:

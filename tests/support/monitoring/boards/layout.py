@@ -4,10 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.support.monitoring.boards.grafana import SOURCE, Json
+from grafana_foundation_sdk.models.dashboard import (
+    AnnotationContainer,
+    Dashboard,
+    DashboardCursorSync,
+    DashboardDashboardTemplating,
+    DashboardDashboardTime,
+    DashboardLink,
+    DashboardLinkType,
+    GridPos,
+    Panel,
+    RowPanel,
+    VariableHide,
+    VariableModel,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
+    VariableType,
+)
+
+from tests.support.monitoring.boards.grafana import SOURCE
 
 _COLUMNS = 24
-_REFRESH_ON_RANGE = 2
+_SCHEMA = 39
+"""Of Grafana 10.3 and later, which convert it to their own when they read it."""
 
 
 @dataclass
@@ -17,9 +37,9 @@ class Board:
     uid: str
     title: str
     description: str
-    variables: list[Json]
-    links: list[Json] = field(default_factory=list)
-    _panels: list[Json] = field(default_factory=list)
+    variables: list[VariableModel]
+    links: list[DashboardLink] = field(default_factory=list)
+    _panels: list[Panel | RowPanel] = field(default_factory=list)
     _x: int = 0
     _y: int = 0
     _height: int = 0
@@ -27,90 +47,97 @@ class Board:
     def section(self, title: str) -> None:
         """A heading over the panels that follow."""
         self._break()
-        place = {"h": 1, "w": _COLUMNS, "x": 0, "y": self._y}
-        self._append({"type": "row", "title": title, "collapsed": False, "panels": []}, place)
+        self._append(RowPanel(title=title, panels=[]), GridPos(1, _COLUMNS, 0, self._y))
         self._y += 1
 
-    def add(self, panel: Json, width: int, height: int = 8) -> None:
+    def add(self, panel: Panel, width: int, height: int = 8) -> None:
         """Place a panel beside the last one, or below where there is no room."""
         if self._x + width > _COLUMNS:
             self._break()
-        self._append(panel, {"h": height, "w": width, "x": self._x, "y": self._y})
+        self._append(panel, GridPos(height, width, self._x, self._y))
         self._x, self._height = self._x + width, max(self._height, height)
 
     def _break(self) -> None:
         self._x, self._y, self._height = 0, self._y + self._height, 0
 
-    def _append(self, panel: Json, place: Json) -> None:
-        self._panels.append({"id": len(self._panels) + 1, "gridPos": place, **panel})
+    def _append(self, panel: Panel | RowPanel, place: GridPos) -> None:
+        panel.id_val, panel.grid_pos = len(self._panels) + 1, place
+        self._panels.append(panel)
 
-    def to_json(self) -> Json:
+    def build(self) -> Dashboard:
         """The dashboard as Grafana imports it."""
-        return {
-            "annotations": {"list": []},
-            "description": self.description,
-            "editable": False,
-            "graphTooltip": 1,
-            "links": self.links,
-            "panels": self._panels,
-            "refresh": "30s",
-            "schemaVersion": 39,
-            "tags": ["embertide"],
-            "templating": {"list": [_source_variable(), *self.variables]},
-            "time": {"from": "now-6h", "to": "now"},
-            "timezone": "utc",
-            "title": self.title,
-            "uid": self.uid,
-            "version": 1,
-        }
+        return Dashboard(
+            uid=self.uid,
+            title=self.title,
+            description=self.description,
+            annotations=AnnotationContainer([]),
+            editable=False,
+            graph_tooltip=DashboardCursorSync.CROSSHAIR,
+            links=self.links,
+            panels=self._panels,
+            refresh="30s",
+            schema_version=_SCHEMA,
+            tags=["embertide"],
+            templating=DashboardDashboardTemplating([_source_variable(), *self.variables]),
+            time=DashboardDashboardTime("now-6h", "now"),
+            timezone="utc",
+            version=1,
+        )
 
 
 def choice(
     name: str, label: str, values: str, *, several: bool = False, newest: bool = False
-) -> Json:
+) -> VariableModel:
     """A variable with the values of a ``label_values(...)`` query; ``several`` offers All."""
-    return {
-        **({"allValue": ".+"} if several else {}),
-        "current": {"selected": True, "text": ["All"], "value": ["$__all"]} if several else {},
-        "datasource": SOURCE,
-        "definition": values,
-        "hide": 0,
-        "includeAll": several,
-        "label": label,
-        "multi": several,
-        "name": name,
-        "query": {"query": values, "refId": name},
-        "refresh": _REFRESH_ON_RANGE,
-        "sort": 4 if newest else 1,
-        "type": "query",
-    }
+    return VariableModel(
+        VariableType.QUERY,
+        name,
+        label,
+        VariableHide.DONT_HIDE,
+        all_value=".+" if several else None,
+        current=VariableOption(True, ["All"], ["$__all"]) if several else None,
+        datasource=SOURCE,
+        definition=values,
+        include_all=several,
+        multi=several,
+        query={"query": values, "refId": name},
+        refresh=VariableRefresh.ON_TIME_RANGE_CHANGED,
+        sort=VariableSort.NUMERICAL_DESC if newest else VariableSort.ALPHABETICAL_ASC,
+    )
 
 
-def link(title: str, uid: str, variables: str = "") -> Json:
+class VisibleLink(DashboardLink):
+    """A link over the panels, where releases before 12 have it.
+
+    The SDK writes each link into the menu of controls.
+    """
+
+    def to_json(self) -> dict[str, object]:
+        """The link as Grafana imports it."""
+        written = super().to_json()
+        del written["placement"]
+        return written
+
+
+def link(title: str, uid: str, variables: str = "") -> DashboardLink:
     """A link to another dashboard."""
-    return {
-        "asDropdown": False,
-        "icon": "dashboard",
-        "includeVars": False,
-        "keepTime": True,
-        "tags": [],
-        "targetBlank": False,
-        "title": title,
-        "type": "link",
-        "url": f"/d/{uid}{variables}",
-    }
+    return VisibleLink(
+        title=title,
+        type_val=DashboardLinkType.LINK,
+        icon="dashboard",
+        keep_time=True,
+        tags=[],
+        url=f"/d/{uid}{variables}",
+    )
 
 
-def _source_variable() -> Json:
-    return {
-        "current": {},
-        "hide": 0,
-        "includeAll": False,
-        "label": "Data source",
-        "multi": False,
-        "name": "datasource",
-        "query": "prometheus",
-        "refresh": 1,
-        "regex": "",
-        "type": "datasource",
-    }
+def _source_variable() -> VariableModel:
+    return VariableModel(
+        VariableType.DATASOURCE,
+        "datasource",
+        "Data source",
+        VariableHide.DONT_HIDE,
+        query="prometheus",
+        refresh=VariableRefresh.ON_DASHBOARD_LOAD,
+        regex="",
+    )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.support.monitoring.boards.fleet import fleet
 from tests.support.monitoring.boards.job import job
@@ -13,14 +15,14 @@ from tests.support.paths import ROOT
 FOLDER = ROOT / "charts" / "embertide" / "dashboards"
 
 
-def dashboards() -> dict[Path, dict[str, Any]]:
+def dashboards() -> dict[Path, Dashboard]:
     """Every dashboard by its file."""
     return {FOLDER / "fleet.json": fleet(), FOLDER / "job.json": job()}
 
 
-def to_text(dashboard: dict[str, Any]) -> str:
+def to_text(dashboard: Dashboard) -> str:
     """A file's content; keys are sorted as Grafana's export sorts them."""
-    return json.dumps(dashboard, indent=2, sort_keys=True) + "\n"
+    return json.dumps(dashboard, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
 
 
 def write() -> None:
