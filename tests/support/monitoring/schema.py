@@ -14,8 +14,8 @@ from jsonschema.exceptions import ValidationError
 from tests.support.monitoring.panels import Json, panels
 
 _FOLDER = Path(__file__).parent / "schemas"
-OLDEST, NEWEST = "10.4", "12.3"
-RELEASES = (OLDEST, NEWEST)
+OLDEST, NEWEST = "10.4", "13.2"
+RELEASES = (OLDEST, "12.3", NEWEST)
 
 _QUERY = ("Dataquery", "dataquery")
 _CUSTOM = ("FieldConfig", "TableFieldOptions")
