@@ -38,8 +38,14 @@ def unknown(dashboard: Json, release: str) -> set[str]:
         f"{where.partition(' ')[0]} {name}"
         for where, error in _errors(dashboard, release)
         if error.validator == "additionalProperties"
-        for name in error.instance.keys() - error.schema["properties"].keys()
+        for name in _extra(error)
     }
+
+
+def _extra(error: ValidationError) -> set[str]:
+    value: Any = error.instance
+    schema: Any = error.schema
+    return set(value) - set(schema["properties"])
 
 
 def _errors(dashboard: Json, release: str) -> Iterator[tuple[str, ValidationError]]:
