@@ -10,7 +10,7 @@ import pytest
 from embertide.telemetry import clock as clock_module
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
-from embertide.telemetry.recorder import CountingRecorder, Label
+from embertide.telemetry.recorder import CountingRecorder, Label, Moved
 
 SPMM = Label("graph", "spmm", 0)
 
@@ -64,5 +64,5 @@ def test_meetings_are_waits_of_no_transfer() -> None:
     recorder = CountingRecorder()
     recorder.met(1.5)
     recorder.waited(SPMM, 0.5)
-    assert recorder.seconds() == (2.0, 0.0)
+    assert recorder.moved() == Moved(2.0, 0.0, 0, 0, 0, 0)
     assert [item.wait_seconds for item in recorder.traffic()] == [0.5]

@@ -175,6 +175,7 @@ def gather_report(
         facts=facts,
         types=clock.types,
         relations=clock.relations,
+        began=time.time() - longest,
     )
 
 
@@ -197,19 +198,18 @@ def beyond_plan(memory: list[RankMemory]) -> list[str]:
 
 def _worker(ctx: RunContext, clock: Clock) -> WorkerReport:
     """What this rank did, by its own clock."""
-    totals = clock.recorder.totals
-    waited, computed = clock.recorder.seconds()
+    moved = clock.recorder.moved()
     sent: defaultdict[str, int] = defaultdict(int)
-    for (axis, *_), entry in totals.items():
+    for (axis, *_), entry in clock.recorder.totals.items():
         sent[axis] += entry.bytes_sent
     return WorkerReport(
         rank=ctx.grid.rank,
         nodes=clock.own_nodes,
         edges=clock.own_edges,
-        bytes_sent=sum(sent.values()),
-        bytes_received=sum(entry.bytes_received for entry in totals.values()),
-        wait_seconds=waited,
-        compute_seconds=computed,
+        bytes_sent=moved.bytes_sent,
+        bytes_received=moved.bytes_received,
+        wait_seconds=moved.wait_seconds,
+        compute_seconds=moved.compute_seconds,
         peers_on_host=len(ctx.exchange.links),
         spans=sorted(clock.spans, key=lambda span: (span.start, -span.end)),
         sent_by_axis=dict(sent),

@@ -12,7 +12,7 @@ import psutil
 
 from embertide.telemetry.memory import MemoryWatch
 from embertide.telemetry.progress import OnProgress, Progress
-from embertide.telemetry.recorder import CountingRecorder
+from embertide.telemetry.recorder import CountingRecorder, Moved
 from embertide.telemetry.report import (
     PlannedTraffic,
     RankMemory,
@@ -81,22 +81,16 @@ class Clock:
             return
         before, last = self.spans[-2:]
         if (before.stage, before.layer) == (last.stage, last.layer):
-            joined = replace(
-                last,
-                start=before.start,
-                wait_seconds=before.wait_seconds + last.wait_seconds,
-                compute_seconds=before.compute_seconds + last.compute_seconds,
-            )
-            self.spans[-2:] = [joined]
+            added = {name: getattr(before, name) + getattr(last, name) for name in Moved._fields}
+            self.spans[-2:] = [replace(last, start=before.start, **added)]
 
     @contextmanager
     def _span(self, stage: str, layer: int = -1) -> Iterator[None]:
-        """Note when the body began and ended, and how long it waited meanwhile."""
-        start, (waited, computed) = self.elapsed, self.recorder.seconds()
+        """Note when the body began and ended, and what it waited and moved meanwhile."""
+        start, before = self.elapsed, self.recorder.moved()
         yield
-        waited_now, computed_now = self.recorder.seconds()
-        waits = waited_now - waited, computed_now - computed
-        self.spans.append(Span(stage, layer, start, self.elapsed, *waits))
+        moved = self.recorder.moved().since(before)
+        self.spans.append(Span(stage, layer, start, self.elapsed, *moved))
 
     @property
     def elapsed(self) -> float:
@@ -136,4 +130,7 @@ class Clock:
             rows_done=dict(work.rows),
             edges_done=dict(work.edges),
             s3=s3.copy(),
+            began=time.time() - (now - self.began),
+            spans=list(self.spans),
+            under_way={name: at - self.began for name, at in under_way.items()},
         )

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from embertide.telemetry.report import WAIT_BUCKETS, Traffic
 
@@ -175,6 +175,28 @@ class Totals:
         self.depth = max(self.depth, other.depth)
 
 
+class Moved(NamedTuple):
+    """What a worker waited, computed beside transfers and moved; fields as in :class:`Span`."""
+
+    wait_seconds: float
+    compute_seconds: float
+    bytes_sent: int
+    bytes_received: int
+    messages: int
+    groups: int
+
+    def since(self, before: Moved) -> Moved:
+        """What was added to an earlier count."""
+        return Moved(
+            self.wait_seconds - before.wait_seconds,
+            self.compute_seconds - before.compute_seconds,
+            self.bytes_sent - before.bytes_sent,
+            self.bytes_received - before.bytes_received,
+            self.messages - before.messages,
+            self.groups - before.groups,
+        )
+
+
 class CountingRecorder:
     """Keeps totals in memory. ``messages`` counts messages sent.
 
@@ -238,11 +260,17 @@ class CountingRecorder:
         self.edges += edges
         self.steps += 1
 
-    def seconds(self) -> tuple[float, float]:
-        """Seconds waited, meetings included, and computed while data travelled, all together."""
+    def moved(self) -> Moved:
+        """All totals together so far; the seconds waited include meetings."""
         entries = self.totals.values()
-        waited = self.met_seconds + sum(entry.wait_seconds for entry in entries)
-        return waited, sum(entry.compute_seconds for entry in entries)
+        return Moved(
+            self.met_seconds + sum(entry.wait_seconds for entry in entries),
+            sum((entry.compute_seconds for entry in entries), 0.0),
+            sum(entry.bytes_sent for entry in entries),
+            sum(entry.bytes_received for entry in entries),
+            sum(entry.messages for entry in entries),
+            sum(entry.groups for entry in entries),
+        )
 
     def traffic(self) -> list[Traffic]:
         """All totals, in a stable order; any thread may call."""

@@ -75,7 +75,8 @@ class Span:
     ``layer`` is -1 for a whole stage; the conversion of the last layer's result has the number of
     layers. ``start`` and ``end`` are seconds since the first worker began, on all workers' common
     clock. ``wait_seconds`` of them were blocked on peers, ``compute_seconds`` were computed while
-    data travelled.
+    data travelled. ``bytes_sent``, ``bytes_received``, ``messages`` (sent) and ``groups``
+    (received) moved meanwhile; they are 0 in reports of earlier releases.
     """
 
     stage: str
@@ -84,6 +85,10 @@ class Span:
     end: float
     wait_seconds: float
     compute_seconds: float
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    messages: int = 0
+    groups: int = 0
 
     @property
     def seconds(self) -> float:
@@ -216,7 +221,8 @@ class RunReport:
     ``total_seconds`` begin when workers do, ``start_seconds`` are those before: from the start of
     the command, or of the attempt in a pod (0: unknown).
     ``types`` and ``relations`` are what the run read of the graph; ``nodes`` and ``edges`` are of
-    all of them, and ``dim`` is the width of the widest embeddings.
+    all of them, and ``dim`` is the width of the widest embeddings. ``began`` is when the first
+    worker began, in seconds since the epoch by rank 0's clock (0: unknown); spans count from it.
     """
 
     version: str
@@ -244,6 +250,7 @@ class RunReport:
     types: list[TypeCount] = field(default_factory=list)
     relations: list[RelationCount] = field(default_factory=list)
     start_seconds: float = 0.0
+    began: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from embertide.telemetry.report import PlannedTraffic, RankMemory, Traffic
+from embertide.telemetry.report import PlannedTraffic, RankMemory, Span, Traffic
 from embertide.telemetry.transfers import TransferStats
 
 
@@ -16,7 +16,9 @@ class Snapshot:
 
     ``stage`` is the one under way, "" between them; ``stages`` maps each to its seconds so far.
     ``nodes`` and ``edges`` of the whole graph are 0 until they are known; ``rows_done`` and
-    ``edges_done`` are what this worker has processed, by stage.
+    ``edges_done`` are what this worker has processed, by stage. ``began`` is when its run began, in
+    seconds since the epoch; ``spans`` are its stages and layers that are over, and ``under_way``
+    maps each stage that is not to its start, in seconds since then.
     """
 
     rank: int
@@ -31,6 +33,9 @@ class Snapshot:
     rows_done: dict[str, int] = field(default_factory=dict)
     edges_done: dict[str, int] = field(default_factory=dict)
     s3: TransferStats = field(default_factory=TransferStats)
+    began: float = 0.0
+    spans: list[Span] = field(default_factory=list)
+    under_way: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the snapshot as JSON-able data; `from_json` is the way back."""
@@ -46,5 +51,6 @@ class Snapshot:
                 "traffic": [Traffic(**item) for item in data["traffic"]],
                 "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
                 "s3": TransferStats.from_json(data["s3"]),
+                "spans": [Span(**span) for span in data["spans"]],
             }
         )
