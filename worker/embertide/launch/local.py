@@ -22,6 +22,7 @@ from embertide.launch.signals import Stopped, interruptible
 from embertide.launch.stage_reporter import StageReporter
 from embertide.launch.stocking import Stocking
 from embertide.launch.together import HERE
+from embertide.launch.traced import Noted, snapshot_period, traced
 from embertide.planning.sizing import asked_grid, machine_problem, this_machine
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
@@ -103,24 +104,26 @@ def _run_ready(
         from embertide.storage.opening import open_storage
 
         storage, version = open_storage(job.spec.storage, reporter.waits), new_version()
-        estimate = prepare(
-            folder,
-            job,
-            storage,
-            version=version,
-            grid=grid,
-            workers=workers,
-            began=began,
-            on_progress=reporter,
-            on_listed=begin_stock,
-            on_planned=lambda plan: _check_machine(job, plan),
-        )
-        stock = stocking.end(estimate.memory_per_worker_bytes)
-        settings = _settings(job, folder, estimate.grid, threads, stock)
-        try:
-            return _run_workers(folder, settings, estimate, reporter)
-        except BaseException as error:
-            raise _clean_up(error, storage, job.spec.output.uri, version) from None
+        with traced(folder, job, version, began) as noted:
+            estimate = prepare(
+                folder,
+                job,
+                storage,
+                version=version,
+                grid=grid,
+                workers=workers,
+                began=began,
+                on_progress=reporter,
+                on_listed=begin_stock,
+                on_planned=lambda plan: _check_machine(job, plan),
+            )
+            stock = stocking.end(estimate.memory_per_worker_bytes)
+            noted.grid = estimate.grid
+            settings = _settings(job, folder, estimate.grid, threads, stock)
+            try:
+                return _run_workers(folder, settings, estimate, reporter, noted)
+            except BaseException as error:
+                raise _clean_up(error, storage, job.spec.output.uri, version) from None
 
 
 def _settings(
@@ -133,11 +136,16 @@ def _settings(
         device=job.spec.workers.device,
         interface=interface_of(HERE),
         stock=stock,
+        snapshot_seconds=snapshot_period(),
     )
 
 
 def _run_workers(
-    folder: RunFolder, settings: WorkerSettings, estimate: Estimate, on_progress: OnProgress
+    folder: RunFolder,
+    settings: WorkerSettings,
+    estimate: Estimate,
+    on_progress: OnProgress,
+    noted: Noted,
 ) -> RunReport:
     """The workers, to the version that they published."""
     pace = Pace(estimate.edges)
@@ -145,7 +153,7 @@ def _run_workers(
     def with_pace(event: Progress) -> None:
         on_progress(replace(event, edges_per_second=pace.note(event)))
 
-    cause = launch_workers(folder, settings, None, with_pace)
+    noted.cause = cause = launch_workers(folder, settings, None, with_pace)
     if cause is not None:
         raise cause.error
     report = folder.read_report()

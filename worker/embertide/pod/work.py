@@ -43,6 +43,8 @@ from embertide.pod.metrics import CONTENT_TYPE, WorkerCollector, render
 from embertide.pod.progress import ProgressReporter
 from embertide.pod.restart import begun_path, earlier_status, ended_path
 from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
+from embertide.pod.traced import PodTrace
+from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, OutputReport
 
 _TICK_SECONDS = 0.1
@@ -82,6 +84,8 @@ class Worker:
         self._board = Board(settings)
         self._reporter = ProgressReporter(self._board)
         self._metrics = WorkerCollector(settings, self._board, self._folder)
+        self._trace = PodTrace(settings, self._folder)
+        self._job: EmbeddingJob | None = None
         self._attempt: WorkerAttempt | None = None
         self._thread = threading.Thread(target=self._run_attempt, name="attempt", daemon=True)
         self._kills = oom_kills()
@@ -124,7 +128,8 @@ class Worker:
 
     def _exit_code(self) -> int | None:
         """With which the container ends by itself; None while it works or holds."""
-        status, over = self._board.status, not self._thread.is_alive()
+        status = self._board.status
+        over = not self._thread.is_alive() and not self._trace.under_way
         if status.failure is not None:
             return status.failure.exit_code if over else None
         if self._published_at is None:
@@ -148,8 +153,7 @@ class Worker:
     def _run_attempt(self) -> None:
         """The attempt, in its thread: ends on the board, or because we were asked to stop."""
         try:
-            job = self._files.read_job()
-            self._metrics.job = job
+            self._job = self._metrics.job = job = self._files.read_job()
             self._attempt = WorkerAttempt(
                 self._settings, job, self._folder, self._reporter, self._check
             )
@@ -176,6 +180,8 @@ class Worker:
             write_termination_message(self._files.termination_log, output.to_text())
             # A container that does not know how the one before it ended would say that it failed.
             self._published_at = time.monotonic() if remembered else None
+        if self._job is not None:
+            self._trace.published(self._job, output)
 
     def _fail(self, error: BaseException) -> None:
         """Unless the version turns out to be complete: say why, remove what was written."""
@@ -193,6 +199,8 @@ class Worker:
             self._remember()
             _log.error("failed: %s: %s", ending.reason, ending.message)
             write_ending(self._files.termination_log, ending)
+            if self._job is not None:
+                self._trace.failed(self._job, ending)
 
     def _ending(self, error: BaseException) -> Ending:
         if not explains_itself(error) and oom_kills() > self._kills:
@@ -216,6 +224,7 @@ class Worker:
         self._board.stopped()
         end_children()
         if over or self._attempt is None:
+            self._trace.wait()
             return
         if not self._attempt.interruptible:
             self._thread.join(_PATIENCE_SECONDS)
@@ -223,6 +232,9 @@ class Worker:
             self._attempt.clean_up()
         except EmbertideError as error:
             _log.warning("%s", error)
+        if self._job is not None:
+            self._trace.stopped(self._job)
+            self._trace.wait()
         _log.info("stopped")
 
     def _healthz(self) -> tuple[HTTPStatus, str, bytes]:

@@ -1,0 +1,1 @@
+"""The trace of a run: what its clocks recorded, as spans for an OpenTelemetry collector."""
