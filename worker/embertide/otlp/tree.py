@@ -138,7 +138,9 @@ def _worker(grid: GridShape, worker: WorkerReport, zero: float, layers: list[Lay
 def _unfinished(grid: GridShape, snapshot: Snapshot, failure: Failure) -> Node:
     """A worker of a run that failed; the stage that was under way ends with the run."""
     zero, stages = snapshot.began, snapshot.under_way
-    open_ones = [Span(name, -1, start, failure.at - zero, 0.0, 0.0) for name, start in stages.items()]
+    open_ones = [
+        Span(name, -1, start, failure.at - zero, 0.0, 0.0) for name, start in stages.items()
+    ]
     spans = _nested([*snapshot.spans, *open_ones], zero, [])
     last = Node("", zero, zero)
     for last in _innermost(spans, set(stages)):
