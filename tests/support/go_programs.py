@@ -78,6 +78,7 @@ MODULES = {
         Module(_CLUSTER / "helm", ("helm",), "1 minute"),
         Module(_CLUSTER / "helm4", ("helm4",), "2 minutes", "helm.sh/helm/v4/cmd/helm"),
         Module(_CLUSTER / "charts", ("glua", "kubeconform"), "1 minute"),
+        Module(_CLUSTER / "argo", ("argo-condition",), "1 minute", "."),
         Module(_CLUSTER / "kstatus", ("kstatus",), "1 minute", "."),
         Module(_CLUSTER / "kueue", ("kueue",), "3 minutes"),
         Module(_CLUSTER / "publishing", ("actionlint", "crane", "registry"), "1 minute"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tests.support import chart_sources
+from tests.support import chart_sources, orchestrators
 from tests.support.cluster.programs import CLUSTER_PROGRAMS
 from tests.support.cluster.requirements import missing
 from tests.support.go_programs import MODULES, build
@@ -53,8 +53,10 @@ def provide(names: Iterable[str], say: Say = print) -> None:
 def _provider(name: str) -> Callable[[Say], object]:
     if name == chart_sources.NAME:
         return chart_sources.fetch_all
+    if name in orchestrators.NAMES:
+        return lambda say: orchestrators.environment_of(name, say)
     if name not in MODULES:
-        known = ", ".join(sorted([*MODULES, chart_sources.NAME]))
+        known = ", ".join(sorted([*MODULES, *orchestrators.NAMES, chart_sources.NAME]))
         raise RuntimeError(f"pytest.mark.needs({name!r}): nothing has that name; known: {known}")
     return lambda say: build(MODULES[name], say)
 

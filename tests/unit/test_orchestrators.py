@@ -1,0 +1,167 @@
+"""The programs of docs/orchestrators.md, as they stand, with real Airflow and real Dagster.
+
+The API server is that of ``api_server.py``, and the test is the operator: it sets the statuses.
+``tests/cluster/test_orchestrators.py`` has the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from embertide.spec.manifest import EmbeddingJob
+from tests.support.api_server import ApiServer, api_server
+from tests.support.go_programs import program
+from tests.support.orchestrators import block, run_dag, run_dagster
+
+VERSION = "20261121T041922Z-3fa9c1"
+OUTPUT = {"version": VERSION, "uri": "s3://shop/e", "rows": 64, "dim": 8}
+SUCCEEDED = {
+    "phase": "Succeeded",
+    "conditions": [{"type": "Complete", "status": "True", "reason": "Published"}],
+    "output": OUTPUT,
+}
+FAILED = {
+    "phase": "Failed",
+    "conditions": [
+        {"type": "Complete", "status": "False", "reason": "Input", "message": ""},
+        {"type": "Stalled", "status": "True", "reason": "Input", "message": "row 3 is NaN"},
+    ],
+}
+GOOD, BAD = "2026-11-20", "2026-11-21"
+JOB: dict[str, Any] = yaml.safe_load(block("products.yaml"))
+DRIVER = """
+import json, dagster as dg, products as p
+p.POLL_SECONDS = 0.2
+i = dg.DagsterInstance.ephemeral()
+good = dg.materialize([p.products], partition_key="2026-11-20", instance=i)
+again = dg.materialize([p.products], partition_key="2026-11-20", instance=i)
+index = dg.materialize([p.products, p.index], selection=[p.index], instance=i)
+loaded = index.asset_materializations_for_node("index")[0].metadata["version"].value
+bad = dg.materialize([p.products], partition_key="2026-11-21", instance=i, raise_on_error=False)
+(step,) = bad.get_step_failure_events()
+seen = p.nightly(dg.build_sensor_context(instance=i))
+later = p.nightly(dg.build_sensor_context(instance=i, cursor=seen.cursor))
+print(json.dumps({
+    "good": good.success, "again": again.success, "loaded": loaded, "bad": bad.success,
+    "why": step.event_specific_data.error.message + str(
+        step.event_specific_data.user_failure_data.description),
+    "seen": [e.metadata["version"].value for e in seen.asset_events], "later": later.asset_events,
+}))
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    """Every job that is created succeeds within a second, but for the bad day's."""
+    over = threading.Event()
+
+    def operate() -> None:
+        while not over.wait(0.1):
+            for job in running.listed("embeddingjobs", "", "")[0]:
+                if "status" not in job:
+                    bad = job["metadata"]["name"].endswith(BAD.replace("-", ""))
+                    running.put("embeddingjobs", {**job, "status": FAILED if bad else SUCCEEDED})
+
+    with api_server() as running:
+        thread = threading.Thread(target=operate)
+        thread.start()
+        yield running
+        over.set()
+        thread.join()
+
+
+@pytest.fixture
+def kubeconfig(server: ApiServer, tmp_path: Path) -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.port}"}}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_templates_are_jobs() -> None:
+    text = block("products.yaml").replace("{{ ds_nodash }}", "20261120").replace("{{ ds }}", GOOD)
+    EmbeddingJob.model_validate(yaml.safe_load(text))
+    workflow = yaml.safe_load(block("workflow.yaml"))
+    (refresh,) = (t for t in workflow["spec"]["templates"] if t["name"] == "refresh")
+    job = yaml.safe_load(refresh["resource"]["manifest"])
+    assert job["metadata"].pop("generateName") == "products-"
+    EmbeddingJob.model_validate(job | {"metadata": {"name": "products-x"}})
+    (output,) = refresh["outputs"]["parameters"]
+    assert output["valueFrom"]["jsonPath"] == "{.status.output.version}"
+
+
+@pytest.mark.needs("airflow")
+def test_airflow_waits_and_hands_the_version_on(
+    server: ApiServer, kubeconfig: Path, tmp_path: Path
+) -> None:
+    code, output = run_dag(tmp_path / "airflow", JOB, kubeconfig, GOOD)
+    assert (code, f"loading version {VERSION}" in output) == (0, True), output[-5000:]
+    job = server.find("embeddingjobs", "shop", "products-20261120")
+    assert job is not None
+    assert job["spec"]["input"]["edges"][0]["uri"] == "s3://shop/edges/dt=2026-11-20/"
+
+
+@pytest.mark.needs("airflow")
+def test_airflow_fails_at_once_with_the_reason_of_the_job(
+    server: ApiServer, kubeconfig: Path, tmp_path: Path
+) -> None:
+    code, output = run_dag(tmp_path / "airflow", JOB, kubeconfig, BAD)
+    assert code != 0
+    assert "Input: row 3 is NaN" in output, output[-5000:]
+    assert "loading version" not in output
+
+
+@pytest.mark.needs("dagster")
+def test_dagster_materializes_fails_and_senses(
+    server: ApiServer, kubeconfig: Path, tmp_path: Path
+) -> None:
+    labels = {"embertide.dev/schedule": "products"}
+    place = {"name": "products-20261119-0300", "namespace": "shop", "labels": labels}
+    server.put("embeddingjobs", {"metadata": place})
+    time.sleep(1)
+    code, output, errors = run_dagster(tmp_path / "dagster", JOB, kubeconfig, DRIVER)
+    assert code == 0, errors[-5000:]
+    found = json.loads(output.splitlines()[-1])
+    assert "Input: row 3 is NaN" in found.pop("why")
+    assert found == {
+        "good": True,
+        "again": True,
+        "loaded": VERSION,
+        "bad": False,
+        "seen": [VERSION],
+        "later": [],
+    }
+
+
+@pytest.mark.needs("argo")
+def test_argos_conditions_tell_the_ends_of_a_job_apart() -> None:
+    (refresh,) = (
+        t for t in yaml.safe_load(block("workflow.yaml"))["spec"]["templates"] if "resource" in t
+    )
+    resource = refresh["resource"]
+    statuses = [{}, {"phase": "Pending"}, {"phase": "Running"}, SUCCEEDED, FAILED]
+    text = "".join(json.dumps({"status": status}) + "\n" for status in statuses)
+
+    def holds(condition: str) -> list[bool]:
+        command = [str(program("argo-condition")), condition]
+        lines = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+        return [line == "true" for line in lines.stdout.splitlines()]
+
+    assert holds(resource["successCondition"]) == [False, False, False, True, False]
+    assert holds(resource["failureCondition"]) == [False, False, False, False, True]
