@@ -31,7 +31,7 @@ find its keys in the Secret s3; a terminal needs:
   export AWS_ACCESS_KEY_ID={s3.access_key} AWS_DEFAULT_REGION={s3.region}
   export AWS_SECRET_ACCESS_KEY={s3.secret_key}
 
-Ctrl-C ends it all."""
+Ctrl-C ends it all, and removes the S3 objects."""
 
 
 def up() -> None:

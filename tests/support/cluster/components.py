@@ -34,14 +34,13 @@ class Component:
 def stores(settings: Settings) -> list[Component]:
     """What needs nothing else: etcd, the API server (it waits for etcd) and S3."""
     layout, programs, s3 = settings.layout, settings.programs, settings.s3
-    objects = layout.state / "s3"
-    (objects / s3["bucket"]).mkdir(parents=True)
+    (layout.objects / s3["bucket"]).mkdir(parents=True)
     keys = {"ROOT_ACCESS_KEY": s3["access_key"], "ROOT_SECRET_KEY": s3["secret_key"]}
     address = ("--port", f"{NODE}:{S3_PORT}", "--region", s3["region"])
     return [
         Component("etcd", (programs["etcd"], *_etcd_options(layout))),
         Component("apiserver", (programs["kube-apiserver"], *_api_options(layout))),
-        Component("s3", (programs["versitygw"], *address, "posix", str(objects)), keys),
+        Component("s3", (programs["versitygw"], *address, "posix", str(layout.objects)), keys),
     ]
 
 

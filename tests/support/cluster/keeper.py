@@ -32,8 +32,12 @@ def main() -> None:
             network.check_free()
             shutil.rmtree(layout.state, ignore_errors=True)
             layout.logs.mkdir(parents=True)
-            with cgroups.own_groups():
-                _run_node()
+            try:
+                with cgroups.own_groups():
+                    _run_node()
+            finally:
+                # By then its server has ended. Jobs may have left gigabytes, which nobody reads.
+                shutil.rmtree(layout.objects, ignore_errors=True)
     except RuntimeError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         sys.exit(1)

@@ -42,7 +42,7 @@ SECOND = Machine("node-2", "198.18.0.2", "198.18.192.0/18")
 class Layout:
     """Files of one cluster under ``root``.
 
-    ``state`` is made anew at every start and left for reading afterwards.
+    ``state`` is made anew at every start and left for reading afterwards, without ``objects``.
     """
 
     root: Path = CACHE
@@ -71,6 +71,11 @@ class Layout:
     def logs(self) -> Path:
         """One file a component, and audit.log."""
         return self.state / "log"
+
+    @property
+    def objects(self) -> Path:
+        """What is in the S3 server; removed when the cluster ends."""
+        return self.state / "s3"
 
     @property
     def certificates(self) -> Path:
