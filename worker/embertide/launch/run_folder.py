@@ -116,7 +116,9 @@ class RunFolder:
 
     def last_stage(self) -> str:
         """The stage of the last event, "" before there is one."""
-        lines = self._progress.read_text().splitlines() if self._progress.exists() else []
+        text = self._progress.read_text() if self._progress.exists() else ""
+        # A process that was killed may have left half a line.
+        lines = text[: text.rfind("\n") + 1].splitlines()
         return str(json.loads(lines[-1])["stage"]) if lines else ""
 
     @property

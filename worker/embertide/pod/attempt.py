@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from embertide.versions.catalog import VersionInfo
 
 SNAPSHOT_SECONDS = 2.0
+_UNDER_WAY_SECONDS = 2.0
+"""How long a request may be on its way to the store when the process that sent it is killed."""
 
 _log = logging.getLogger("embertide.pod")
 
@@ -241,15 +243,25 @@ class WorkerAttempt:
             return None
         if settings.rank > 0:
             if not self._folder.is_delivered(settings.rank):
-                self._discard(settings.version)
+                self._discard_own()
             return None
         from embertide.versions.objects import is_complete, objects_of
 
         storage = self._storage()
         if is_complete(objects_of(storage, self._job.spec.output.uri, settings.version)):
             return self._finish(storage, settings.version)
-        self._discard(settings.version)
+        self._discard_own()
         return None
+
+    def _discard_own(self) -> None:
+        """Remove what there is of our version, also what our killed worker has begun just now.
+
+        A request that was under way may begin an upload, or add an object, after the first look.
+        """
+        self._discard(self._settings.version)
+        if self._folder.last_stage() == "publish" and self._job.spec.output.uri.startswith("s3:"):
+            time.sleep(_UNDER_WAY_SECONDS)
+            self._discard(self._settings.version)
 
     def _discard(self, version: str) -> None:
         from embertide.versions.publish import discard

@@ -155,6 +155,10 @@ class LocalStore:
                 path.unlink()
             self._remove_empty(path.parent)
 
+    def unfinished(self, folder: str) -> list[str]:
+        """None: hidden files are listed."""
+        return []
+
     def sweep(self, folder: str) -> None:
         """Remove hidden files that `create` left, and the directory if it becomes empty."""
         path = to_path(folder)

@@ -110,6 +110,11 @@ class Stores:
         uri = as_uri(uri)
         return self._store(uri).write_if(uri, data, expected)
 
+    def unfinished(self, folder: str) -> list[str]:
+        """See :meth:`Storage.unfinished`."""
+        folder = as_uri(folder)
+        return self._store(folder).unfinished(folder)
+
     def sweep(self, folder: str) -> None:
         """See :meth:`Storage.sweep`."""
         folder = as_uri(folder)

@@ -142,5 +142,11 @@ class Storage(Protocol):
     def delete(self, uris: Iterable[str]) -> None:
         """Remove objects; those that do not exist are ignored."""
 
+    def unfinished(self, folder: str) -> list[str]:
+        """URIs of what writers have begun below a folder and not finished, if no listing shows it.
+
+        That is multipart uploads; files that are being written are hidden files, which `list` has.
+        """
+
     def sweep(self, folder: str) -> None:
         """Remove what killed writers left unfinished in a folder: hidden files, open uploads."""

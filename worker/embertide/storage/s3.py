@@ -234,6 +234,19 @@ class S3Store:
             for first in range(0, len(keys), _DELETE_AT_ONCE):
                 self._delete(bucket, keys[first : first + _DELETE_AT_ONCE])
 
+    def unfinished(self, folder: str) -> list[str]:  # type: ignore[valid-type]
+        """URIs of the objects of multipart uploads that were neither completed nor aborted."""
+        bucket, key = bucket_and_key(folder)
+        uris: list[str] = []  # type: ignore[valid-type]
+        after: dict[str, str] = {}
+        while True:
+            page = self._client.call("list_multipart_uploads", folder, Prefix=_folder(key), **after)
+            uris += [f"s3://{bucket}/{upload['Key']}" for upload in page.get("Uploads", [])]
+            if not page.get("IsTruncated"):
+                return uris
+            # With the key alone, the page after it begins with the next key, in every store.
+            after = {"KeyMarker": page["NextKeyMarker"]}
+
     def sweep(self, folder: str) -> None:
         """Abort the multipart uploads below the folder that were not completed."""
         bucket, key = bucket_and_key(folder)

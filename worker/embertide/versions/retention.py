@@ -6,16 +6,19 @@ which readers ignore and a later run removes, never a complete one with parts mi
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime, timedelta
 
-from embertide.errors import ObjectMissing
-from embertide.spec.version_names import begun, version_uri
+from embertide.errors import ObjectMissing, StorageError
+from embertide.spec.version_names import begun, is_version, version_uri
 from embertide.storage.protocol import ObjectInfo, Storage
 from embertide.versions.objects import is_complete, manifest_in, objects_by_version
 from embertide.versions.pointer import read_pointer
 
 ABANDONED_AFTER = timedelta(hours=24)
 """Age of an incomplete version, from its run's begin, at which no run can be at work on it."""
+
+_log = logging.getLogger("embertide")
 
 
 def remove_old(storage: Storage, output_uri: str, keep: int, now: datetime | None = None) -> None:
@@ -37,6 +40,24 @@ def remove_old(storage: Storage, output_uri: str, keep: int, now: datetime | Non
         if abandoned and not _is_current(storage, output_uri, version):
             storage.delete(info.uri for info in objects)
             storage.sweep(version_uri(output_uri, version))
+    _abort_lost_uploads(storage, output_uri, oldest)
+
+
+def _abort_lost_uploads(storage: Storage, output_uri: str, oldest: datetime) -> None:
+    """Abort uploads of runs that were killed; no listing shows a version that has nothing else.
+
+    The new version is current by now. So a store that does not let us look is a warning: parts that
+    stay cost money and harm no reader.
+    """
+    folder = f"{output_uri.rstrip('/')}/versions/"
+    try:
+        uris = storage.unfinished(folder)
+        names = {uri.removeprefix(folder).partition("/")[0] for uri in uris}
+        for version in sorted(filter(is_version, names)):
+            if begun(version) < oldest:
+                storage.sweep(version_uri(output_uri, version))
+    except StorageError as error:
+        _log.warning("uploads that killed runs left below %s are not removed: %s", folder, error)
 
 
 def _remove_complete(
