@@ -61,6 +61,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "rbac": {"create": False, "aggregate": False},
         "serviceAccount": {"create": False, "name": "prepared"},
         "service": {"enabled": False},
+        "networkPolicy": {"ingress": False},
     },
     "other names": {
         "nameOverride": "ember",
@@ -323,6 +324,7 @@ def test_without_values_nothing_needs_a_definition_of_others() -> None:
     assert groups == {
         "v1",
         "apps",
+        "networking.k8s.io",
         "policy",
         "rbac.authorization.k8s.io",
         "apiextensions.k8s.io",
@@ -330,8 +332,10 @@ def test_without_values_nothing_needs_a_definition_of_others() -> None:
 
 
 def test_the_operator_is_reached_and_reaches_only_what_it_needs() -> None:
-    spec = chart.only(chart.render({"networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]
+    values = {"networkPolicy": {"enabled": True, "ingress": False}}
+    spec = chart.only(chart.render(values), "NetworkPolicy")["spec"]
     assert spec["ingress"] == [{"ports": [{"protocol": "TCP", "port": 8080}]}]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
     dns, api, workers = spec["egress"]
     assert {port["port"] for port in dns["ports"]} == {53}
     assert {port["port"] for port in api["ports"]} == {443, 6443}

@@ -164,3 +164,40 @@ def test_without_peers_only_workers_remain() -> None:
 def settings_of(objects: list[dict[str, Any]]) -> Settings:
     (container,) = chart.only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     return Settings.from_environment({item["name"]: item["value"] for item in container["env"]})
+
+
+# The operator's own
+
+
+def metrics_read_by(values: dict[str, Any], source: PodAt) -> bool:
+    """Whether a pod reaches ``/metrics`` of the operator of a release with these values."""
+    objects = chart.render(values)
+    labels = chart.only(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    policies = [item for item in objects if item["kind"] == "NetworkPolicy"]
+    return allows(policies, source, PodAt("tools", labels), HTTP)
+
+
+WEB = PodAt("shop", {"app.kubernetes.io/name": "web"})
+PROMETHEUS = PodAt("monitoring", {"app.kubernetes.io/name": "prometheus"})
+
+
+def test_metrics_of_the_operator_are_for_monitors_alone() -> None:
+    """They name the jobs and outputs of all tenants."""
+    assert not metrics_read_by({}, WEB)
+    assert metrics_read_by({}, PROMETHEUS)
+    (policy,) = [item for item in chart.render() if item["kind"] == "NetworkPolicy"]
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert "egress" not in policy["spec"], "the API server's ports differ between clusters"
+
+
+def test_values_say_who_reads_the_operators_metrics() -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "metrics"}}}
+    for values in (
+        {"networkPolicy": {"from": [peer]}},
+        {"worker": {"networkPolicy": {"from": [peer]}}},
+    ):
+        assert metrics_read_by(values, PodAt("metrics"))
+        assert not metrics_read_by(values, PROMETHEUS)
+    nobody: dict[str, Any] = {"worker": {"networkPolicy": {"from": []}}}
+    assert not metrics_read_by(nobody, PROMETHEUS)
+    assert metrics_read_by({"networkPolicy": {"ingress": False}}, WEB)
