@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.naming import LABEL_ATTEMPT
-from embertide_operator.children import SPEC_HASH, children, spec_hash
-from embertide_operator.deadlines import check_progress
-from embertide_operator.decision import Decision, is_stuck, pod_deletion, stop_pods
+from embertide_operator.children import BUDGET, SPEC_HASH, children, spec_hash
+from embertide_operator.deadlines import blocks_evictions, check_progress
+from embertide_operator.decision import (
+    Decision,
+    child_deletion,
+    is_stuck,
+    is_terminating,
+    pod_deletion,
+    stop_pods,
+)
 from embertide_operator.failures import Failure, first_failure
 from embertide_operator.identity import find_lost, remember, workers_of
 from embertide_operator.observe import Observed, attempt_of, label
@@ -44,7 +51,12 @@ def advance(
     planned = plan_attempt(seen, job, settings, draft)
     if not isinstance(planned, Attempt):
         return planned
-    wanted = [c for c in children(job, planned, settings) if needs_apply(c, seen)]
+    unwanted = [] if blocks_evictions(settings, draft) else [BUDGET]
+    wanted = [
+        child
+        for child in children(job, planned, settings)
+        if child["kind"] not in unwanted and needs_apply(child, seen)
+    ]
     workers = workers_of(seen, planned)
     lost = find_lost(seen, planned, draft)
     if (failure := first_failure(workers, draft.now, lost)) is not None:
@@ -55,7 +67,14 @@ def advance(
     if failure is not None:
         return failure
     stuck = [pod_deletion(pod, force=True) for pod in workers if is_stuck(pod, seen, draft)]
-    decision = Decision(draft, apply=wanted, delete=stuck, requeue_after=_requeue_seconds(draft))
+    outlived = [
+        child_deletion(kind, seen.children[kind])
+        for kind in unwanted
+        if kind in seen.children and not is_terminating(seen.children[kind])
+    ]
+    decision = Decision(
+        draft, apply=wanted, delete=stuck + outlived, requeue_after=_requeue_seconds(draft)
+    )
     decision.reset_ports = [
         c for c in wanted if c["kind"] == "Service" and "Service" in seen.children
     ]

@@ -33,6 +33,7 @@ SPEC_HASH = f"{naming.GROUP}/spec-hash"
 """On the StatefulSet: hash of the part of the spec that its workers were started with."""
 APPLIED_HASH = f"{naming.GROUP}/applied-hash"
 """On every child: hash of what was applied, so that it is applied again only if it differs."""
+BUDGET = "PodDisruptionBudget"
 _NOT_THE_WORKERS: Any = {
     "status": True,
     "spec": {
@@ -63,7 +64,7 @@ def spec_hash(job: EmbeddingJob) -> str:
 
 def child_kinds(settings: Settings) -> tuple[str, ...]:
     """The kinds of all objects that :func:`children` may make, the StatefulSet first."""
-    kinds = ["StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget"]
+    kinds = ["StatefulSet", "ConfigMap", "Service", BUDGET]
     if settings.network_policy:
         kinds.append("NetworkPolicy")
     if settings.pod_groups:
@@ -121,11 +122,11 @@ def service(job: EmbeddingJob, uid: str) -> Object:
 def disruption_budget(job: EmbeddingJob, uid: str) -> Object:
     """Blocks voluntary evictions of workers that run: losing one ends the attempt of all.
 
-    It stays when the workers are gone, and is satisfied without them. A worker that is not ready
-    protects nothing, so it may be evicted.
+    It is there for as long as the settings say (:func:`deadlines.blocks_evictions`), and satisfied
+    without workers. A worker that is not ready protects nothing, so it may be evicted.
     """
     return {
-        **_head("policy/v1", "PodDisruptionBudget", job, uid),
+        **_head("policy/v1", BUDGET, job, uid),
         "spec": {
             "maxUnavailable": 0,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",

@@ -12,6 +12,7 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide_operator.failures import Failure, is_ready
 from embertide_operator.observe import Observed, condition
 from embertide_operator.obstacles import GATED
+from embertide_operator.settings import Settings
 from embertide_operator.status import Draft, parse_time, timestamp
 from embertide_operator.tracking import UNREACHABLE
 
@@ -75,11 +76,26 @@ def _is_not_asked_yet(seen: Observed, draft: Draft) -> bool:
     return seen.report is None and not seen.unreachable_why and pod is not None and is_ready(pod)
 
 
+def attempt_seconds(draft: Draft) -> float:
+    """For how long the attempt has lasted, without the time for which a queue held it."""
+    return draft.seconds_since("attemptStartTime") - _held_seconds(draft, "attemptSeconds")
+
+
+def blocks_evictions(settings: Settings, draft: Draft) -> bool:
+    """Whether the attempt has a PodDisruptionBudget: not if it has lasted for too long.
+
+    A budget without an end makes a drain take as long as the longest job.
+    """
+    if not settings.disruption_budget:
+        return False
+    limit = settings.disruption_budget_seconds
+    return not limit or attempt_seconds(draft) < limit
+
+
 def check_running(job: EmbeddingJob, draft: Draft, why: str) -> Failure | None:
     """The failure of workers that do not all run in time, because of ``why``."""
     limit = job.spec.pre_running_deadline_seconds
-    held = _held_seconds(draft, "attemptSeconds")
-    if draft.seconds_since("attemptStartTime") - held <= limit:
+    if attempt_seconds(draft) <= limit:
         return None
     return Failure(
         "PreRunningDeadlineExceeded",

@@ -125,6 +125,11 @@ def pod_deletion(pod: Object, *, force: bool = False) -> Deletion:
     return Deletion("Pod", pod["metadata"]["name"], pod["metadata"]["uid"], force)
 
 
+def child_deletion(kind: str, child: Object) -> Deletion:
+    """The deletion of this child, and of no later one of the same name."""
+    return Deletion(kind, child["metadata"]["name"], child["metadata"]["uid"])
+
+
 def is_stuck(pod: Object, seen: Observed, draft: Draft) -> bool:
     """Whether no kubelet will remove a pod: its node is lost, or its grace is long over.
 

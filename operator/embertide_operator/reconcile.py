@@ -5,7 +5,7 @@ decisions are in the job's status, which is written before any other action. So 
 continues where one died.
 
     published                  the job is complete, whatever else is true (``published.py``)
-    finished                   scale to zero; delete the job after its time to live
+    finished                   scale to zero, delete its objects; the job after its time to live
     invalid spec               reject the job, stop its pods
     suspended                  stop the pods, keep the job
     no running attempt         wait for a competing job, the inputs (``waiting.py``), room, the
@@ -24,7 +24,13 @@ from embertide_operator.ceiling import TOO_MANY, too_many_workers
 from embertide_operator.children import needs_plan
 from embertide_operator.conditions import set_failure, set_fresh, set_ready
 from embertide_operator.deadlines import check_active, note_held, start_attempt_clock
-from embertide_operator.decision import Decision, Deletion, is_terminating, stop_pods
+from embertide_operator.decision import (
+    Decision,
+    Deletion,
+    child_deletion,
+    is_terminating,
+    stop_pods,
+)
 from embertide_operator.disruptions import count_disruption, pause_seconds, too_many
 from embertide_operator.earlier_versions import forget_settled, with_next
 from embertide_operator.ending_namespace import LEFT_ALONE_SECONDS, is_left_alone
@@ -129,8 +135,17 @@ def _reject(seen: Observed, draft: Draft, reason: str, message: str) -> Decision
 
 
 def _finished(seen: Observed, draft: Draft) -> Decision:
-    """Stop the workers, then delete the job itself once its time to live is over."""
+    """Stop the workers, delete their objects, and the job once its time to live is over.
+
+    All that is asked of a finished job is in its status.
+    """
     decision = stop_pods(seen, draft)
+    if not seen.pods:
+        decision.delete += [
+            child_deletion(kind, child)
+            for kind, child in seen.children.items()
+            if not is_terminating(child)
+        ]
     ttl = seen.job["spec"].get("ttlSecondsAfterFinished")
     if ttl is None:
         return decision

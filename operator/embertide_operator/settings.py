@@ -57,6 +57,10 @@ def _seconds(text: str) -> float:
     return _number(float, text, 0.001, _LONGEST_SECONDS, "a number of seconds above 0")
 
 
+def _seconds_or_none(text: str) -> float:
+    return _number(float, text, 0.0, _LONGEST_RETENTION, "a number of seconds from 0")
+
+
 def _long(text: str) -> float:
     return _number(float, text, 1.0, _LONGEST_RETENTION, "a number of seconds above 0")
 
@@ -171,6 +175,8 @@ class Settings:
         backoff_seconds: back-off before the first retry; doubles with each, up to 5 minutes.
         disruption_limit: how many attempts of a job in a row may be disrupted; each ended within
             ten minutes.
+        disruption_budget: whether evictions of workers that run are blocked.
+        disruption_budget_seconds: for how long in each attempt; 0 for all of it.
         mistake_seconds: how long a mistake that keeps workers from starting (a Secret, key or image
             that does not exist, an object that the API server refuses) may last before the job
             fails.
@@ -223,6 +229,8 @@ class Settings:
     group_scheduler: str = _setting("")
     backoff_seconds: float = _setting(10.0, _seconds)
     disruption_limit: int = _setting(20, _limit)
+    disruption_budget: bool = _setting(True, _switch)
+    disruption_budget_seconds: float = _setting(0.0, _seconds_or_none)
     mistake_seconds: float = _setting(120.0, _seconds)
     resync_seconds: float = _setting(20.0, _seconds)
     stale_seconds: float = _setting(90.0, _seconds)

@@ -77,11 +77,9 @@ def test_workers_are_guarded_while_they_run_and_nothing_is_afterwards(
         labels = peers[0]["podSelector"]["matchLabels"]
         assert labels.items() <= operator["metadata"]["labels"].items()
     jobs.complete("guarded")
-    jobs.await_no_pods()
-    after = jobs.cluster.wait_for(
-        lambda: budget(jobs) if budget(jobs)["currentHealthy"] == 0 else None, 30, "it has none"
-    )
-    assert (after["desiredHealthy"], after["expectedPods"]) == (0, 0), "nothing is missing"
+    objects = ("get", "sts,svc,cm,pdb,netpol", "-l", "embertide.dev/job", "-o", "name")
+    jobs.cluster.wait_for(lambda: not jobs.kubectl(*objects), 30, "nothing but the job is left")
+    assert jobs.status("guarded")["report"]
 
 
 SHOW = (

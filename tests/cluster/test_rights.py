@@ -20,7 +20,7 @@ Right = tuple[str, str, str]
 def test_it_has_exactly_the_rights_it_uses(tiny: Inputs, jobs: Jobs, operator: str) -> None:
     """One job is planned, runs and is removed, another cannot have its pods: that needs all."""
     planned = tiny.job("planned", f"{jobs.root}/a", workers={"grid": "auto"})
-    jobs.apply(planned | {"spec": planned["spec"] | {"ttlSecondsAfterFinished": 0}})
+    jobs.apply(planned | {"spec": planned["spec"] | {"ttlSecondsAfterFinished": 10}})
     jobs.cluster.wait_for(lambda: not jobs.statuses(), 240, "it is gone")
     jobs.kubectl("create", "quota", "none", "--hard=pods=0")
     jobs.apply(tiny.job("refused", f"{jobs.root}/b", workers=workers()))

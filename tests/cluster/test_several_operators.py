@@ -118,7 +118,7 @@ def test_a_job_that_two_operators_watch_is_written_by_one(
     }
     (mine,) = (place for place, found in writers.items() if found["statefulsets/one"])
     assert status["operator"] == f"{mine}/{RELEASE}-operator"
-    assert writers[mine]["statefulsets/one"] == 2, "applied, and scaled to zero"
+    assert writers[mine]["statefulsets/one"] == 3, "applied, scaled to zero, deleted"
     (other,) = writers.keys() - {mine}
     assert writers[other].keys() <= {"configmaps", "configmaps/operators.embertide.dev"}
     assert status["attempt"] == 1

@@ -63,6 +63,7 @@ class World:
     def __init__(self, **spec: Any) -> None:
         self.job = raw_job(**spec)
         self.seen = Observed(self.job)
+        self.settings = SETTINGS
         self.now = NOW
         self.events: list[str] = []
         self._created = 0
@@ -76,7 +77,7 @@ class World:
         """One reconciliation, some seconds later: its status is written, its children exist."""
         self.now += timedelta(seconds=seconds)
         self.seen = replace(self.seen, job=copy.deepcopy(self.job), **seen)
-        decision = decide(self.seen, SETTINGS, self.now)
+        decision = decide(self.seen, self.settings, self.now)
         self.job["status"] = decision.draft.fields
         self.events += [event.reason for event in decision.draft.events]
         children = dict(self.seen.children)

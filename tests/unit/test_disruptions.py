@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -238,3 +239,51 @@ def test_no_more_are_ready_than_are_wanted() -> None:
     assert world.status["workers"]["summary"] == "2/2"
     world.reconcile(1, report=world.report("succeeded", 100))
     assert world.status["workers"]["summary"] == "0/0"
+
+
+# How long evictions are blocked
+
+
+def budget_is_deleted(world: World, seconds: float) -> bool:
+    """Whether a reconciliation, some seconds later, deletes the budget and nothing else."""
+    kinds = [item.kind for item in world.reconcile(seconds).delete]
+    assert kinds in ([], ["PodDisruptionBudget"])
+    return bool(kinds)
+
+
+def test_evictions_are_blocked_for_as_long_as_the_settings_say() -> None:
+    world = started()
+    world.settings = replace(SETTINGS, disruption_budget_seconds=60.0)
+    assert not budget_is_deleted(world, 50)
+    assert budget_is_deleted(world, 20)
+    world.seen.children.pop("PodDisruptionBudget")
+    decision = world.reconcile(1)
+    assert (decision.delete, decision.apply) == ([], []), "it stays away, and the workers run on"
+    # The next attempt has one again.
+    world.reconcile(1, pods=with_second(world, deleted="2026-11-21T12:01:20Z"))
+    applied = [item["kind"] for item in world.reconcile(30, pods=[]).apply]
+    assert "PodDisruptionBudget" in applied
+
+
+def test_a_queue_that_holds_pods_does_not_use_up_the_time() -> None:
+    world = World()
+    world.settings = replace(SETTINGS, disruption_budget_seconds=60.0)
+    world.reconcile()
+    pods = world.pods({}, {})
+    for pod in pods:
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+        pod["status"]["conditions"].append(gated)
+    world.reconcile(1, pods=pods)
+    world.reconcile(3600)
+    world.reconcile(1, pods=world.pods(world.running(), world.running()))
+    assert not budget_is_deleted(world, 30)
+    assert budget_is_deleted(world, 60)
+
+
+def test_evictions_are_not_blocked_where_the_settings_say_so() -> None:
+    world = started()
+    world.settings = replace(SETTINGS, disruption_budget=False)
+    assert budget_is_deleted(world, 1), "that of a job which runs already"
+    fresh = World()
+    fresh.settings = world.settings
+    assert "PodDisruptionBudget" not in [item["kind"] for item in fresh.reconcile().apply]

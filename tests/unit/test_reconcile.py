@@ -80,7 +80,7 @@ def test_a_job_runs_to_its_end() -> None:
     assert world.condition("Complete") == ("True", "Published")
     assert done.scale_to_zero is not None
     rest = world.reconcile(5, pods=[], report=None)
-    assert (rest.apply, rest.scale_to_zero, rest.delete) == ([], None, [])
+    assert (rest.apply, rest.scale_to_zero) == ([], None)
     assert rest.requeue_after is None
     assert world.events[-2:] == ["Published", "Completed"]
 
@@ -248,9 +248,24 @@ def test_why_pods_do_not_run_is_said() -> None:
 def test_time_to_live() -> None:
     world = started(ttlSecondsAfterFinished=60)
     world.reconcile(1, report=world.report("succeeded", 100))
-    assert world.reconcile(30, pods=[]).delete == []
+    world.reconcile(30, pods=[])
+    world.seen.children.clear()
     (removed,) = world.reconcile(40).delete
     assert (removed.kind, removed.uid) == ("EmbeddingJob", UID)
+
+
+def test_a_finished_job_keeps_none_of_its_objects() -> None:
+    world = started()
+    pods = world.seen.pods
+    assert world.reconcile(1, report=world.report("succeeded", 100)).scale_to_zero is not None
+    assert world.reconcile(1, pods=pods).delete == [], "its pods need them until they are gone"
+    uids = {item["metadata"]["uid"] for item in world.seen.children.values()}
+    removed = world.reconcile(1, pods=[]).delete
+    kinds = {"StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget"}
+    assert {item.kind for item in removed} == kinds
+    assert {item.uid for item in removed} == uids
+    world.seen.children.clear()
+    assert world.reconcile(1).delete == []
 
 
 def test_a_wrong_spec_is_rejected_and_may_be_mended() -> None:
