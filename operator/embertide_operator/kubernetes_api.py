@@ -77,6 +77,11 @@ class KubernetesApi:
         name = kind.partition(".")[0]
         return [{"apiVersion": api_version, "kind": name, **item} for item in items], version
 
+    def of_name(self, kind: str, name: str) -> list[Object]:
+        """The objects of this name in all namespaces; a right to the name alone is enough."""
+        selector = {"fieldSelector": f"metadata.name={name}"}
+        return self._transport.pages(path_of(kind, ""), selector)[0]
+
     def watch(
         self, kind: str, namespace: str, version: str, seconds: int, *, labels: str = ""
     ) -> Iterator[tuple[str, Object]]:

@@ -246,6 +246,19 @@ def _with_new_field(folder: Path) -> Path:
     return copy
 
 
+def left_in(cluster: KubernetesCluster, releases: Releases) -> list[str]:
+    """What operators, ``helm test`` and the hook of uninstall have made, but users' jobs."""
+    found = []
+    for namespace in (releases.a, releases.b, releases.c):
+        place = ("-n", namespace, "get", "-o", "name")
+        kinds = "lease,role,rolebinding,serviceaccount,job.batch,pod,configmap"
+        listed = cluster.kubectl(*place, kinds).split()
+        found += [name for name in listed if "embertide" in name]
+        found += cluster.kubectl(*place, "ej", "-l", "app.kubernetes.io/component=test").split()
+    roles = cluster.kubectl("get", "clusterrole,clusterrolebinding", "-o", "name").split()
+    return found + [name for name in roles if name.endswith("-uninstall")]
+
+
 def test_after_uninstall_jobs_are_still_there_and_can_be_deleted(
     cluster: KubernetesCluster, releases: Releases
 ) -> None:
@@ -254,6 +267,7 @@ def test_after_uninstall_jobs_are_still_there_and_can_be_deleted(
         label = f"app.kubernetes.io/instance={release}"
         found = ("get", KINDS, "--all-namespaces", "-l", label, "-o", "name")
         cluster.wait_for(lambda ask=found: not cluster.kubectl(*ask), 60, "all of it is gone")
+    assert left_in(cluster, releases) == []
     jobs = Jobs(cluster, releases.a)
     assert {"first", "through"} <= set(jobs.statuses())
     jobs.kubectl("delete", "ej", "first", "--timeout=30s")

@@ -349,3 +349,24 @@ def test_workers_are_scraped_where_jobs_are_watched() -> None:
         spec = chart.only(chart.render(values), "PodMonitor")["spec"]
         assert spec["namespaceSelector"] == selector
         assert spec["podMetricsEndpoints"][0]["port"] == "http"
+
+
+def test_uninstall_has_the_rights_to_what_is_left_alone() -> None:
+    """Rights to change or delete are to objects by name, but for the test's jobs."""
+    for watched, verb in (([], "list"), (["shop", "search"], "get")):
+        hooks = [o for o in chart.render({"watchNamespaces": watched}) if _is_uninstall(o)]
+        rules = [rule for o in hooks for rule in o.get("rules", ())]
+        named = {tuple(rule["resourceNames"]) for rule in rules if "resourceNames" in rule}
+        assert named == {("operators.embertide.dev",), ("embertide-operator",)}
+        verbs = {rule["resources"][0]: rule["verbs"] for rule in rules}
+        assert verbs == {
+            "configmaps": [verb, "patch", "delete"],
+            "leases": ["get", "delete"],
+            "embeddingjobs": ["list", "delete"],
+        }
+        assert ("ClusterRole" in {o["kind"] for o in hooks}) is (not watched)
+    assert not [o for o in chart.render({"uninstall": {"cleanUp": False}}) if _is_uninstall(o)]
+
+
+def _is_uninstall(item: chart.Object) -> bool:
+    return item["metadata"].get("annotations", {}).get("helm.sh/hook") == "post-delete"
