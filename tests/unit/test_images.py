@@ -159,7 +159,7 @@ def requirements(text: str) -> dict[str, str]:
 def test_cuda_requirements_are_the_lock(tmp_path: Path) -> None:
     say(DOCKER / "export-requirements", "cuda", tmp_path)
     found = requirements((tmp_path / "locked.txt").read_text())
-    assert {"torch", "triton", "numpy"} <= set(found)
+    assert {"torch", "triton", "numpy", "opentelemetry-sdk"} <= set(found)
     assert all("--hash=sha256:" in line for line in found.values())
     assert [path.name for path in tmp_path.iterdir()] == ["locked.txt"]
 

@@ -22,6 +22,8 @@ from tests.support.api_server import ApiServer, api_server
 from tests.support.go_programs import program
 from tests.support.orchestrators import block, run_dag, run_dagster
 
+pytestmark = pytest.mark.distributed
+
 VERSION = "20261121T041922Z-3fa9c1"
 OUTPUT = {"version": VERSION, "uri": "s3://shop/e", "rows": 64, "dim": 8}
 SUCCEEDED = {
