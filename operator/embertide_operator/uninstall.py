@@ -1,8 +1,8 @@
 """``python -m embertide_operator.uninstall``: what the chart runs after ``helm uninstall``.
 
-Helm deletes what it has installed. The operator has written more: its Lease, and its sign of life in
-every namespace with jobs, where no owner could be named that would take it along. It cannot remove
-them itself as it ends, since it does not know whether it ends for good, and has no rights any more.
+Helm deletes what it has installed. The operator has written more: its Lease, and its sign of life
+in every namespace with jobs, where no owner could be named that would take it along. It cannot
+remove them itself as it ends: it does not know whether it ends for good, and has no rights by then.
 """
 
 from __future__ import annotations

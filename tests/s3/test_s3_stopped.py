@@ -1,4 +1,4 @@
-"""Pods that are stopped while they publish leave no multipart uploads, nor do killed ones for long."""
+"""Pods that are stopped while they publish leave no multipart uploads; killed ones not for long."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_more_uploads_than_a_page_are_listed(s3: S3Server, storage: Storage, roo
     uris = [f"{root}/{number:04d}" for number in range(UPLOADS_OF_A_PAGE + 1)]
     for uri in uris:
         client.create_multipart_upload(Bucket=s3.bucket, Key=uri.removeprefix(s3.uri("")))
-    listed = storage.unfinished(root)
+    listed = list(storage.unfinished(root))
     storage.sweep(root)
     assert listed == uris
     assert storage.unfinished(root) == []

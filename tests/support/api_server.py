@@ -141,10 +141,12 @@ def api_server() -> Iterator[ApiServer]:
 
 
 def _has(item: Object, labels: str) -> bool:
-    """Whether an object has a label, or a label with a value."""
-    name, equals, value = labels.partition("=")
+    """Whether an object has all of these labels, each alone or with a value."""
     found = item["metadata"].get("labels") or {}
-    return not name or (found.get(name) == value if equals else name in found)
+    pairs = (text.partition("=") for text in labels.split(",") if text)
+    return all(
+        found.get(name) == value if equals else name in found for name, equals, value in pairs
+    )
 
 
 def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:

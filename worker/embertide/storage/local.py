@@ -155,9 +155,9 @@ class LocalStore:
                 path.unlink()
             self._remove_empty(path.parent)
 
-    def unfinished(self, folder: str) -> list[str]:
-        """None: hidden files are listed."""
-        return []
+    def unfinished(self, folder: str) -> Sequence[str]:
+        """Hidden files that `create` left, or is writing."""
+        return sorted(_uri(path) for path in to_path(folder).rglob(f".*{UNFINISHED}"))
 
     def sweep(self, folder: str) -> None:
         """Remove hidden files that `create` left, and the directory if it becomes empty."""

@@ -110,7 +110,7 @@ class Stores:
         uri = as_uri(uri)
         return self._store(uri).write_if(uri, data, expected)
 
-    def unfinished(self, folder: str) -> list[str]:
+    def unfinished(self, folder: str) -> Sequence[str]:
         """See :meth:`Storage.unfinished`."""
         folder = as_uri(folder)
         return self._store(folder).unfinished(folder)

@@ -142,10 +142,11 @@ class Storage(Protocol):
     def delete(self, uris: Iterable[str]) -> None:
         """Remove objects; those that do not exist are ignored."""
 
-    def unfinished(self, folder: str) -> list[str]:
-        """URIs of what writers have begun below a folder and not finished, if no listing shows it.
+    def unfinished(self, folder: str) -> Sequence[str]:
+        """What writers have begun below a folder and not finished: hidden files, open uploads.
 
-        That is multipart uploads; files that are being written are hidden files, which `list` has.
+        Returns:
+            URIs; an upload's is that of the object that it would become.
         """
 
     def sweep(self, folder: str) -> None:

@@ -234,11 +234,11 @@ class S3Store:
             for first in range(0, len(keys), _DELETE_AT_ONCE):
                 self._delete(bucket, keys[first : first + _DELETE_AT_ONCE])
 
-    def unfinished(self, folder: str) -> list[str]:  # type: ignore[valid-type]
+    def unfinished(self, folder: str) -> Sequence[str]:
         """URIs of the objects of multipart uploads that were neither completed nor aborted."""
         bucket, key = bucket_and_key(folder)
-        uris: list[str] = []  # type: ignore[valid-type]
-        after: dict[str, str] = {}
+        uris: list[str] = []
+        after: dict[str, Any] = {}
         while True:
             page = self._client.call("list_multipart_uploads", folder, Prefix=_folder(key), **after)
             uris += [f"s3://{bucket}/{upload['Key']}" for upload in page.get("Uploads", [])]
