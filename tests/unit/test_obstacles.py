@@ -8,6 +8,8 @@ import pytest
 
 from embertide.spec.status import JobStatus
 from embertide_operator.obstacles import note_refusal
+from embertide_operator.quota_advice import with_advice
+from embertide_operator.refusals import is_full, never_heals
 from embertide_operator.status import Draft
 from tests.support.operator_world import SETTINGS, World
 
@@ -220,6 +222,16 @@ def test_pods_that_are_refused_for_good_end_the_job(why: str, lasts: bool) -> No
         assert failed.startswith("0 of 2 pods are created: create Pod products-")
         assert failed.endswith("; it was not mended within 120 s")
     assert world.events.count("PodsRefused") == 1
+
+
+def test_what_a_quota_says_is_read_with_the_advice_that_follows() -> None:
+    """As the operator tells it; the API server's words alone have no advice."""
+    for limit, lasts in (("pods=1", True), ("pods=2", False)):
+        full = f'pods "products-0" is forbidden: {QUOTA.format(1)}limits.cpu=9,{limit}'
+        advised = with_advice(full, "products")
+        assert advised != full
+        assert never_heals(advised, 2) is lasts
+        assert is_full(advised, 2) is not lasts
 
 
 def test_another_refusal_has_a_patience_of_its_own() -> None:
