@@ -109,6 +109,9 @@ def test_workers_add_up_to_the_run(ran: tuple[JobFiles, RunReport]) -> None:
     assert total("bytes_sent") == sum(item.bytes_sent for item in report.traffic)
     assert total("bytes_received") == sum(item.bytes_received for item in report.traffic)
     assert total("bytes_sent") == total("bytes_received")
+    for axis in {item.axis for item in report.traffic}:
+        sent = sum(worker.sent_by_axis.get(axis, 0) for worker in report.workers)
+        assert sent == sum(item.bytes_sent for item in report.traffic if item.axis == axis)
 
 
 def test_plans_and_facts_are_those_of_the_run(ran: tuple[JobFiles, RunReport]) -> None:

@@ -245,6 +245,20 @@ def test_the_summary_does_not_grow_with_layers_or_groups() -> None:
     assert len(run_status(deep, 1).exchange) == len(run_status(small, 1).exchange) == 2
 
 
+def test_workers_are_summed_up_all_or_none() -> None:
+    """A part of them would be compared as if it were the whole."""
+    first = report().workers[0]
+    memory = [RankMemory(rank, 100, 160, 70) for rank in range(65)]
+    workers = [replace(first, rank=rank) for rank in range(65)]
+    large = replace(report(), grid=GridShape.of(65, 1), workers=workers, memory=memory)
+    assert run_status(large, 1).workers is None
+    fits = replace(large, grid=GridShape.of(64, 1), workers=workers[:64], memory=memory[:64])
+    totals = run_status(fits, 1).workers
+    assert totals is not None
+    assert [item.rank for item in totals] == list(range(64))
+    assert run_status(fits, 1).memory.container_peak_bytes is None, "not counted"
+
+
 def test_jobs_are_counted_by_phase_and_described() -> None:
     metrics = exported()
     counts = {phase: value(metrics, names.JOBS, phase=phase) for phase in ("Running", "Failed")}

@@ -14,6 +14,7 @@ from embertide.pod.metrics import WorkerCollector, render
 from embertide.pod.settings import WorkSettings
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EmbeddingJob
+from embertide.telemetry.container import working_set_bytes
 from embertide.telemetry.report import PlannedTraffic, RankMemory, Traffic
 from embertide.telemetry.snapshot import Snapshot
 from tests.support.operator_world import raw_job
@@ -53,6 +54,15 @@ def test_s3_counts_from_zero_where_the_output_is(tmp_path: Path) -> None:
 def snapshot(traffic: list[Traffic], planned: list[PlannedTraffic]) -> Snapshot:
     memory = RankMemory(0, 100, 160, 70)
     return Snapshot(0, "plan", {}, memory, 160, 64, 512, traffic, planned)
+
+
+def test_memory_of_the_container_is_beside_that_of_the_process(tmp_path: Path) -> None:
+    now = snapshot([], [])
+    peak = replace(now, memory=replace(now.memory, container_peak_bytes=500))
+    found = Scrape(tmp_path, peak)
+    assert found("memory_container_peak_bytes", "rank") == {"0": 500}
+    assert bool(found("memory_container_bytes", "rank")) == (working_set_bytes() > 0)
+    assert Scrape(tmp_path, now)("memory_container_peak_bytes", "rank") == {}, "not counted"
 
 
 class Scrape:
