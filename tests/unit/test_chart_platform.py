@@ -1,4 +1,4 @@
-"""What a platform sets for all jobs by the chart, as it reaches the operator and pods that submit."""
+"""What a platform sets in the chart for all: umbrella charts, room, templates, pods that submit."""
 
 from __future__ import annotations
 
