@@ -17,6 +17,7 @@ together.py        all workers of one machine, to their end
 elastic.py         a pod's one worker, under torch's elastic agent and rendezvous
 rendezvous_state.py  what the launchers' rendezvous keeps in its store, as JSON
 worker.py          one worker process
+traced.py          the trace of a run, where a collector is named
 settings.py        what launchers and workers are given
 run_folder.py      every file through which they talk
 pulse.py           what happens between two reports of a stage, as progress

@@ -16,6 +16,7 @@ message, and SIGTERM ends it all.
     http.py        /healthz, /status, /metrics
     metrics.py     the worker's numbers as Prometheus text
     summary.py     a run's report, as much of it as the job's status keeps
+    traced.py      the trace of an attempt, where a collector is named
     progress.py    from rank 0's progress to percent, forecast and log lines
     endings.py     from any exception to an Ending; the termination message
     memory.py      the container's memory limit: whether it killed, how much a job needs
