@@ -233,6 +233,7 @@ def test_pods_of_an_attempt_that_fails_share_its_trace(
 ) -> None:
     job.write_features(list(range(NODES)), [[float("nan")] * 4] * NODES)
     env = {ENDPOINT: collecting.endpoint, "TRACEPARENT": f"00-{TRACE}-{PARENT}-01"}
+    env["AWS_SECRET_ACCESS_KEY"] = "feature rows"  # a part of the message
     running = pods.attempt("2x1", **env)
     codes = [pod.ended(60) for pod in running]
     assert 0 not in codes
@@ -242,6 +243,8 @@ def test_pods_of_an_attempt_that_fails_share_its_trace(
     assert {span.name for span in root.children} >= {"worker 0", "worker 1"}
     for rank, ending in enumerate(endings):
         assert root.named(f"worker {rank}").failed == (not ending.peer)
+    assert "[redacted]" in collecting.text
+    assert "feature rows" not in collecting.text
     assert root.failed
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from embertide.launch.run_folder import RunFolder
 from embertide.otlp.send import asked, send
 from embertide.otlp.tree import Failure, Node, TracedRun, of_earlier, of_failure, of_report
+from embertide.pod.redact import redact
 from embertide.pod.settings import WorkSettings
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.reports import Ending, OutputReport
@@ -47,7 +48,7 @@ class PodTrace:
         """Begin to send what our worker did until it failed."""
         # Of a lost peer another pod knows why.
         rank = None if ending.peer else ending.rank
-        self._unfinished(job, "failed", ending.reason, ending.message, rank)
+        self._unfinished(job, "failed", ending.reason, redact(ending.message), rank)
 
     def stopped(self, job: EmbeddingJob) -> None:
         """Begin to send what our worker did until this pod was asked to stop."""
