@@ -26,14 +26,22 @@ log = logging.getLogger("embertide")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Remove it all; returns the exit code: 1 where something could not be removed."""
+    """Remove it all, with the account of this pod.
+
+    Returns:
+        The exit code: 2 for invalid settings, 1 where something could not be removed.
+    """
     parser = argparse.ArgumentParser(prog="embertide_operator.uninstall", description=__doc__)
     parser.add_argument("--test-namespace", required=True, help="where `helm test` makes its job")
     parser.add_argument("--release", required=True, help="the release's name, of that job's label")
     options = parser.parse_args(arguments)
-    settings = Settings.from_environment(os.environ)
+    try:
+        settings = Settings.from_environment(os.environ)
+        config.load_incluster_config()
+    except (ValueError, config.ConfigException) as error:
+        print(f"embertide_operator.uninstall: {error}", file=sys.stderr)
+        return 2
     logs.configure(settings)
-    config.load_config()
     api = KubernetesApi(ApiClient())
     try:
         remove_signs(api, settings)
