@@ -57,4 +57,3 @@ def test_pods_that_run_are_asked(big: Inputs, jobs: Jobs) -> None:
         assert f"[pod/busy-{rank}/worker]" in shown
     assert text.count("all workers joined; running") == 2
     jobs.complete("busy")
-    print(jobs.kubectl("get", "events", "--field-selector=reason=Unhealthy"))
