@@ -17,6 +17,7 @@ from embertide.spec import metric_names
 from embertide.spec.job_digest import job_digest
 from embertide.spec.reports import Ending, OutputReport, WorkerStatus
 from embertide.storage.opening import open_storage
+from embertide.telemetry.container import working_set_bytes
 from embertide.versions.catalog import latest
 from embertide.versions.manifest import read_manifest
 from tests.support.commands import members
@@ -68,6 +69,8 @@ def check_metrics(text: str, rank: int) -> None:
     # Outside a container there is no limit; after the work no stage; without s3:// no S3.
     lacking = {metric_names.MEMORY_LIMIT_BYTES.name, metric_names.STAGE_CURRENT.name}
     lacking |= {name for name in known if name.startswith("embertide_s3_")}
+    if not working_set_bytes():
+        lacking |= {name for name in known if "_memory_container_" in name}
     assert known.keys() - filled == lacking
     for name in filled:
         metric = known[name]
@@ -151,6 +154,14 @@ def check_summary(pods: list[Pod]) -> None:
     assert (report.attempt, report.grid, report.nodes) == (1, "2x1", NODES)
     assert report.memory is not None
     assert report.memory.planned_bytes > 0
+    # These pods share the control group of the tests.
+    container, process = report.memory.container_peak_bytes, report.memory.peak_bytes
+    counted = working_set_bytes() > 0
+    assert ((container or 0) > process) == (container is not None) == counted
+    assert report.workers is not None
+    assert [item.rank for item in report.workers] == [0, 1]
+    along = sum(item.bytes for item in report.exchange if item.axis == "graph")
+    assert sum(item.graph_bytes for item in report.workers) == along > 0
 
 
 def test_an_attempt_publishes_and_tells(tmp_path: Path, job: JobFiles) -> None:
