@@ -20,6 +20,11 @@ _MARKS = pytest.StashKey[Marks]()
 _IMAGES = pytest.StashKey[dict[str, str]]()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run tests first that start clusters themselves: a machine has one at a time."""
+    items.sort(key=lambda item: item.path.name != "test_begin_and_end.py")
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build images that are not there yet, which takes longer than a test may take."""
     wanted = any(item.get_closest_marker("cluster") for item in session.items)
