@@ -147,9 +147,7 @@ def test_a_planned_job_with_room_starts_at_once() -> None:
     assert world.status["phase"] == "Starting"
 
 
-def test_a_job_over_the_ceiling_is_rejected_and_goes_on_once_it_is_raised(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_job_over_the_ceiling_is_rejected_and_goes_on_once_it_is_raised() -> None:
     world = World(workers={"grid": {"graph": 300}, "resources": {"limits": {"memory": "1Gi"}}})
     assert world.reconcile().apply == []
     assert world.condition("Accepted") == ("False", "TooManyWorkers")
@@ -160,17 +158,17 @@ def test_a_job_over_the_ceiling_is_rejected_and_goes_on_once_it_is_raised(
     )
     assert world.events == ["Rejected"]
     higher = Settings(image=SETTINGS.image, max_workers_per_job=300)
-    monkeypatch.setattr("tests.support.operator_world.SETTINGS", higher)
+    world.settings = higher
     assert world.reconcile(20).apply[-1]["spec"]["replicas"] == 300
 
 
-def test_a_lower_ceiling_stops_no_workers_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lower_ceiling_stops_no_workers_that_run() -> None:
     world = World()
     world.reconcile()
     pods = world.pods(world.running(), world.running())
     world.reconcile(3, pods=pods)
     lower = Settings(image=SETTINGS.image, max_workers_per_job=1)
-    monkeypatch.setattr("tests.support.operator_world.SETTINGS", lower)
+    world.settings = lower
     world.reconcile(3, report=world.report())
     assert world.status["phase"] == "Running"
 
