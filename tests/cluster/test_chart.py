@@ -125,18 +125,20 @@ def test_each_release_runs_the_jobs_of_its_namespaces(
     places = [Jobs(cluster, name) for name in (releases.a, releases.b, releases.c)]
     for jobs in places:
         jobs.apply(tiny.job("first", f"{jobs.root}/out", workers=workers()))
-    for jobs in places:
-        assert jobs.complete("first")["attempt"] == 1
-        tiny.check(f"{jobs.root}/out")
     users, centres = {}, {}
     for jobs in places:
-        (found,) = cluster.get("-n", jobs.namespace, "statefulset")["items"]
-        template = found["spec"]["template"]
+        path = f"/apis/apps/v1/namespaces/{jobs.namespace}/statefulsets"
+        # They are gone soon after the job has finished.
+        (workers_of,) = cluster.wait_for(lambda at=path: cluster.read(at)["items"], 60, "workers")
+        template = workers_of["spec"]["template"]
         users[jobs.namespace] = template["spec"]["securityContext"]["runAsUser"]
         annotations = template["metadata"].get("annotations", {})
         centres[jobs.namespace] = annotations.get("cost.example/centre")
     assert centres == {releases.a: "ml", releases.b: None, releases.c: None}
     assert users == {releases.a: USER, releases.b: 65532, releases.c: 65532}
+    for jobs in places:
+        assert jobs.complete("first")["attempt"] == 1
+        tiny.check(f"{jobs.root}/out")
     assert releases.refused() == set()
 
 
