@@ -169,9 +169,9 @@ def test_a_pod_template_that_is_none(small: Inputs, jobs: Jobs) -> None:
     template = {"spec": {"nodeSelector": "big"}}
     jobs.apply(small.job("typo", f"{jobs.root}/out", workers=workers(podTemplate=template)))
     status = jobs.await_(
-        "typo", lambda s: find_condition(s, "WorkersReady").get("reason") == "ChildRefused"
+        "typo", lambda s: find_condition(s, "Accepted").get("reason") == "InvalidSpec"
     )
-    assert "nodeSelector" in find_condition(status, "WorkersReady")["message"]
+    assert "nodeSelector: must be a mapping" in find_condition(status, "Accepted")["message"]
 
 
 def test_somebody_elses_service_is_left_alone(small: Inputs, jobs: Jobs) -> None:
