@@ -75,7 +75,9 @@ def test_a_plan_says_how_much_is_written_and_how_long_it_takes(
     assert plan["output_bytes"] == NODES * (4 * WIDTH + 8)
     assert plan["output_problem"] == ""
     low, high = plan["seconds"]
-    assert 0 < low < high
+    assert 0 <= low < high
+    begin, end = plan["start_seconds"]
+    assert 0 <= begin < end
     assert f"each of {os.cpu_count()} cores" in plan["seconds_basis"]
 
 

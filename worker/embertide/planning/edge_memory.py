@@ -39,22 +39,22 @@ def _files(graph: PlannedGraph) -> list[tuple[PlannedRelation, Size]]:
     return list(reversed(found.values()))
 
 
-def _read_edges(relation: PlannedRelation, size: Size) -> float:
-    """Edges that are read by the worker that reads the most of them."""
-    return max(edge_loads(relation, size).edges)
+def _read_edges(relation: PlannedRelation, size: Size, worker: int) -> float:
+    """Edges that a worker reads."""
+    return edge_loads(relation, size).edges[worker]
 
 
-def _chunks(relation: PlannedRelation, size: Size) -> float:
-    """Bytes of the edges as they were read, of the worker that reads the most."""
-    return _read_edges(relation, size) * (size.end_bytes + relation.carried_bytes)
+def _chunks(relation: PlannedRelation, size: Size, worker: int) -> float:
+    """Bytes of the edges as a worker has read them."""
+    return _read_edges(relation, size, worker) * (size.end_bytes + relation.carried_bytes)
 
 
-def ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
+def ingesting(graph: PlannedGraph, worker: int, threads: int, buffers: int) -> float:
     """Edge types are read one after another; what is being read or mapped is in the buffers."""
     kinds = {of_type.node.name: of_type.node.ids for of_type in graph.types.values()}
     peak = before = 0.0
     for relation, size in _files(graph):
-        before += _chunks(relation, size)
+        before += _chunks(relation, size, worker)
         ends = (relation.relation.source, relation.relation.destination)
         # Alone, each reader looks up a small batch of its own.
         hashed = size.workers > 1 and any(kinds[name] != "dense" for name in ends)
@@ -63,7 +63,9 @@ def ingesting(graph: PlannedGraph, threads: int, buffers: int) -> float:
         coming: float = coming_from_afar(relation.splits, held) + text * min(_TEXT_AFAR_BYTES, held)
         if hashed:
             # Readers wait while ids are looked up.
-            coming = _mapping(_read_edges(relation, size), text=text)
+            # Who reads more than others takes more rounds, not larger ones (measured).
+            even = max(size.edges / size.workers, float(BATCH_ROWS))
+            coming = _mapping(min(_read_edges(relation, size, worker), even), text=text)
         beside = coming + max(_reading(relation, size, threads), float(held))
         peak = max(peak, before + max(beside, buffers))
     return peak
@@ -108,17 +110,17 @@ def _mapping(edges: float, *, text: bool) -> float:
     return held + round_bytes * 2 * min(batch, edges)
 
 
-def sorting(graph: PlannedGraph) -> float:
+def sorting(graph: PlannedGraph, worker: int) -> float:
     """Relations are sorted one after another, each from its edges to its CSR."""
     of_all = relations(graph)
     peak = done = 0.0
     for number, (relation, size) in enumerate(of_all):
         later = of_all[number + 1 :]
         shared = any(one.edge.relation == relation.edge.relation for one, _ in later)
-        files = {one.edge.relation: _chunks(one, of) for one, of in later}
+        files = {one.edge.relation: _chunks(one, of, worker) for one, of in later}
         packing, sorting = _sorting_one(relation, size)
         # A reverse that is still to be sorted keeps the edges.
-        packed = packing + (0.0 if shared else _chunks(relation, size))
+        packed = packing + (0.0 if shared else _chunks(relation, size, worker))
         peak = max(peak, done + sum(files.values()) + max(packed, sorting))
         done += csr_bytes(relation, size)
     return peak

@@ -19,7 +19,7 @@ from embertide.planning.edge_memory import (
 )
 from embertide.planning.graph import PlannedGraph, PlannedType
 from embertide.planning.layer_memory import layers_bytes, partition_bytes
-from embertide.planning.loads import node_loads
+from embertide.planning.loads import edge_loads, node_loads
 from embertide.primitives.directory import LOCATED_ROWS
 from embertide.readers.pool import are_afar, coming_from_afar, held_afar, readers
 from embertide.steps.program import Program
@@ -80,7 +80,34 @@ def planned_memory(
             stage them are pinned from the first of them on.
         uploads: parts go to a store that is far away.
     """
-    held = [_type_bytes(name, graph, program) for name in graph.types]
+    each = [
+        _planned_of_worker(graph, program, fanout, worker, threads, gpu, uploads)
+        for worker in _fullest_readers(graph)
+    ]
+    return {name: max(stages[name] for stages in each) for name in each[0]}
+
+
+def _fullest_readers(graph: PlannedGraph) -> list[int]:
+    """The workers that read the most of a node type or of a relation."""
+    size = graph.size
+    loads: list[list[float]] = [
+        [*map(float, node_loads(of_type, size.workers).rows)] for of_type in graph.types.values()
+    ]
+    loads += [edge_loads(relation, of).edges for relation, of in relations(graph)]
+    return sorted({load.index(max(load)) for load in loads})
+
+
+def _planned_of_worker(
+    graph: PlannedGraph,
+    program: Program,
+    fanout: Sequence[int] | None,
+    worker: int,
+    threads: int,
+    gpu: bool,
+    uploads: bool,
+) -> dict[str, int]:
+    """As :func:`planned_memory`, of the worker of that rank."""
+    held = [_type_bytes(name, graph, program, worker) for name in graph.types]
     loaded = sum(of_type.loaded for of_type in held)
     inputs = [of_type for of_type in held if of_type.is_input]
     csrs = sum(csr_bytes(relation, size) for relation, size in relations(graph))
@@ -99,8 +126,8 @@ def planned_memory(
     kept_by_readers = left if _is_afar(graph) else buffers
     stages = {
         "features": _loading(held) + max(float(buffers), _fetched_rows(graph, threads)),
-        "ingest": loaded + ingesting(graph, threads, buffers),
-        "csr": loaded + max(sorting(graph), csrs) + max(own, _locating(graph)) + left,
+        "ingest": loaded + ingesting(graph, worker, threads, buffers),
+        "csr": loaded + max(sorting(graph, worker), csrs) + max(own, _locating(graph)) + left,
         "infer": kept + max(gathering, layers.beside_gpu if gpu else layers.on_cpu) + left,
         "publish": own
         + (0.0 if gpu else sum(results))
@@ -118,7 +145,7 @@ def planned_gpu_memory(graph: PlannedGraph, program: Program, fanout: Sequence[i
 
     What CUDA, NCCL and torch's allocator take beside them is not counted.
     """
-    held = [_type_bytes(name, graph, program) for name in graph.types]
+    held = [_type_bytes(name, graph, program, worker=0) for name in graph.types]
     return int(layers_bytes(graph, program, fanout, placed=_placed(held)).on_gpu)
 
 
@@ -147,12 +174,12 @@ class _TypeBytes:
     own: float
 
 
-def _type_bytes(name: str, graph: PlannedGraph, program: Program) -> _TypeBytes:
+def _type_bytes(name: str, graph: PlannedGraph, program: Program, worker: int) -> _TypeBytes:
     of_type, size = graph.types[name], graph.size.of_type(name)
     ids, nodes = _id_bytes(of_type, size), size.nodes / size.workers
     has = of_type.node.features is not None
     # Rows stay with the worker that read them, ids go to the owners of their hashes.
-    rows = float(max(node_loads(of_type, size.workers).rows)) if has else nodes
+    rows = float(node_loads(of_type, size.workers).rows[worker]) if has else nodes
     values = float(FLOAT_BYTES) * of_type.splits.width * rows
     dense = ID_BYTES * rows if has else 0.0
     looking_up = max(ids.built, ids.table + (ID_BYTES if has else 0))
