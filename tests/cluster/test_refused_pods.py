@@ -30,14 +30,6 @@ def test_what_never_heals_ends_within_mistake_seconds(tiny: Inputs, jobs: Jobs) 
         assert "it was not mended within 120 s" in status["lastFailure"]["message"]
 
 
-def test_a_quota_that_is_smaller_than_the_job_ends_it(tiny: Inputs, jobs: Jobs) -> None:
-    jobs.kubectl("create", "quota", "small", "--hard=pods=1")
-    jobs.apply(tiny.job("large", f"{jobs.root}/out", workers=workers(2, 1)))
-    status = jobs.fail("large")
-    assert find_condition(status, "Failed")["reason"] == "PodsRefused"
-    assert "exceeded quota: small" in status["lastFailure"]["message"]
-
-
 def test_a_quota_that_is_full_is_waited_for(big: Inputs, tiny: Inputs, jobs: Jobs) -> None:
     jobs.kubectl("create", "quota", "small", "--hard=pods=3")
     jobs.apply(big.job("first", f"{jobs.root}/first", workers=workers(2, 1)))
