@@ -112,6 +112,8 @@ def test_a_job_that_two_operators_watch_is_written_by_one(
     """Before there were claims, the two applied the StatefulSet in turns, every two seconds."""
     shared.apply(tiny.job("one", f"{shared.root}/one", workers=workers()))
     status = shared.complete("one")
+    sets = f"/apis/apps/v1/namespaces/{shared.namespace}/statefulsets"
+    shared.cluster.wait_for(lambda: not shared.cluster.read(sets)["items"], 60, "no children")
     writers = {
         NAMESPACE: second.writes(NAMESPACE),
         second.namespace: second.writes(second.namespace),
