@@ -7,8 +7,8 @@ from __future__ import annotations
 
 WAIT_SECONDS = 300.0
 """Until a program has started or answers, or a condition is true."""
-SOON_SECONDS = 120.0
-"""For what must happen without waiting for a timeout of the product, such as the half hour that
-workers wait for each other: far less than those."""
+SOON_SECONDS = 30.0
+"""For what must happen without waiting for a timeout of the product: as long as Kubernetes gives a
+pod to end before it is killed."""
 BUSY = 4.0
 """Times what a wait takes at most on a quiet machine."""
