@@ -24,8 +24,9 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Arguments for pytest: make test ARGS="tests/unit -k csr"
 ARGS ?=
-# Test files run in parallel, one process per core; JOBS= runs them sequentially.
-JOBS ?= -n auto --maxprocesses 4 --dist loadfile
+# Test files run in parallel, one process per core, in the order of tests/conftest.py; JOBS= runs them
+# sequentially.
+JOBS ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-hetero test lint format lock clean cluster cluster-packages sanitize sanitize-anew

@@ -8,15 +8,17 @@ from __future__ import annotations
 import multiprocessing.forkserver
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.support.cluster.requirements import missing
-from tests.support.needs import QUICK, needed, provide, speaker
+from tests.support.needs import QUICK, in_turn, needed, provide, speaker
 from tests.support.s3.server import AMBIENT, S3Server, server_program
+
+_FAILED_BUILD = pytest.StashKey[str]()
 
 _preload = multiprocessing.forkserver.set_forkserver_preload
 
@@ -95,7 +97,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen = [item for item in items if _is_chosen(config, item)]
     config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
-    items[:] = chosen
+    items[:] = in_turn(chosen)
 
 
 def _is_chosen(config: pytest.Config, item: pytest.Item) -> bool:
@@ -105,14 +107,21 @@ def _is_chosen(config: pytest.Config, item: pytest.Item) -> bool:
     return of_cluster or config.option.builds == "all" or set(needed([item])) <= QUICK
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build what the tests name, before the first one's time limit runs."""
-    if session.config.getoption("collectonly"):
-        return
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Build what the test names before its time limit begins, which is another wrapper's."""
     try:
-        provide(needed(session.items), speaker(session.config))
+        provide(needed([item]), speaker(item.config))
     except RuntimeError as error:
-        pytest.exit(str(error), returncode=1)
+        item.stash[_FAILED_BUILD] = str(error)
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test that has not what it needs; the others run."""
+    if _FAILED_BUILD in item.stash:
+        pytest.fail(item.stash[_FAILED_BUILD], pytrace=False)
 
 
 @pytest.fixture(scope="session")

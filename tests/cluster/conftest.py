@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import pytest
 
@@ -17,22 +18,36 @@ from tests.support.cluster.telling import Marks, mark, tell
 from tests.support.needs import speaker
 
 _MARKS = pytest.StashKey[Marks]()
-_IMAGES = pytest.StashKey[dict[str, str]]()
+_IMAGES = pytest.StashKey[Future[dict[str, str]]]()
+_IMAGE_LINES: list[str] = []
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests first that start clusters themselves: a machine has one at a time."""
-    items.sort(key=lambda item: item.path.name != "test_begin_and_end.py")
+    """Run tests first that start clusters themselves, since a machine has one at a time, and last
+    the one that looks at which rights all others used."""
+    places = {"test_begin_and_end.py": 0, "test_rights.py": 2}
+    items.sort(key=lambda item: places.get(item.path.name, 1))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build images that are not there yet, which takes longer than a test may take."""
+    """Begin with the images, beside the programs that the first test's marks name."""
     wanted = any(item.get_closest_marker("cluster") for item in session.items)
     if wanted and missing() is None and not session.config.getoption("collectonly"):
-        try:
-            session.config.stash[_IMAGES] = build_images(speaker(session.config))
-        except RuntimeError as error:
-            pytest.exit(str(error), returncode=1)
+        speaker(session.config)("[cluster] images: some minutes on a new machine, beside programs")
+        pool = ThreadPoolExecutor(1)
+        session.config.stash[_IMAGES] = pool.submit(build_images, _IMAGE_LINES.append)
+        pool.shutdown(wait=False)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Wait for the images before a test's time limit begins: building them takes longer."""
+    if item.get_closest_marker("cluster") and _IMAGES in item.config.stash:
+        wait([item.config.stash[_IMAGES]])
+        while _IMAGE_LINES:  # not from the other thread: output is captured in this one
+            speaker(item.config)(_IMAGE_LINES.pop(0))
+    return (yield)
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +61,7 @@ def cluster_can_run() -> None:
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config, cluster_can_run: None) -> Iterator[KubernetesCluster]:
     """A running cluster; this process's AWS credentials are those of its S3 server."""
-    found = KubernetesCluster(build_all(), pytestconfig.stash[_IMAGES])
+    found = KubernetesCluster(build_all(), pytestconfig.stash[_IMAGES].result())
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
             patch.delenv(name, raising=False)

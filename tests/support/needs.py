@@ -1,12 +1,15 @@
 """``pytest.mark.needs``: what tests need that is built or downloaded once for a machine.
 
-All of it is there before the first test begins, outside of every time limit (``once.py``).
+All of it is there before the test begins, outside of every time limit (``once.py``). Tests that
+need nothing run first.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +17,19 @@ from tests.support import chart_sources, orchestrators
 from tests.support.cluster.programs import CLUSTER_PROGRAMS
 from tests.support.cluster.requirements import missing
 from tests.support.go_programs import MODULES, build
-from tests.support.once import Say, add_named
+from tests.support.once import Say, name_needs
 
 _OF_MARKS = {"s3": ("s3",), "cluster": CLUSTER_PROGRAMS}
 """What every test with a mark needs."""
 _OF_FIXTURES = {"s3_server": ("s3",)}
 QUICK = frozenset({"s3"})
 """What is built on every machine; the rest is for those who work on the chart, rules and images."""
+
+_COMMON = QUICK | set(CLUSTER_PROGRAMS)
+"""What is built first: most tests that need anything need these."""
+
+_outcomes: dict[str, str] = {}
+"""By name, what :func:`_try` returned: a build is tried once in a process."""
 
 
 def needed(items: Iterable[pytest.Item]) -> list[str]:
@@ -39,15 +48,43 @@ def needed(items: Iterable[pytest.Item]) -> list[str]:
     return sorted(names)
 
 
+def in_turn(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The tests by files: on a new machine those that need nothing run while others' needs are
+    built; among these, large files come first, so that no process ends long after the others."""
+    files = defaultdict[Path, list[pytest.Item]](list)
+    for item in items:
+        files[item.path].append(item)
+    return [item for tests in sorted(files.values(), key=_turn) for item in tests]
+
+
+def _turn(tests: list[pytest.Item]) -> tuple[int, int]:
+    names = set(needed(tests))
+    return (2 if names - _COMMON else 1 if names else 0), -len(tests)
+
+
 def provide(names: Iterable[str], say: Say = print) -> None:
-    """Build or download what is missing.
+    """Build or download what is missing, and let the test that is next use it, and nothing else.
 
     Raises:
-        RuntimeError: a build failed, or there is nothing of that name.
+        RuntimeError: a build failed, now or earlier in this process, or there is nothing of that
+            name.
     """
+    name_needs(())
     for name in names:
+        if name not in _outcomes:
+            _outcomes[name] = _try(name, say)
+        if _outcomes[name]:
+            raise RuntimeError(_outcomes[name])
+    name_needs(names)
+
+
+def _try(name: str, say: Say) -> str:
+    """Why it could not be built, empty where it is there."""
+    try:
         _provider(name)(say)
-        add_named(name)
+    except RuntimeError as error:
+        return f"{name}: {error}"
+    return ""
 
 
 def _provider(name: str) -> Callable[[Say], object]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 Say = Callable[[str], None]
 _NAMED = "EMBERTIDE_TEST_NEEDS"
-"""Environment variable: what the collected tests named, for this process and those it starts."""
+"""Environment variable: what the running test named, for this process and those it starts."""
 
 
 def once(name: str, path: Path, make: Callable[[], None], takes: str, say: Say = print) -> Path:
@@ -30,7 +30,7 @@ def once(name: str, path: Path, make: Callable[[], None], takes: str, say: Say =
         takes: roughly how long making it takes on a new machine, for people to read.
 
     Raises:
-        RuntimeError: a test is running, and none of the collected ones named it.
+        RuntimeError: a test is running that did not name it.
     """
     if "PYTEST_CURRENT_TEST" in os.environ and name not in named():
         raise RuntimeError(
@@ -48,13 +48,13 @@ def once(name: str, path: Path, make: Callable[[], None], takes: str, say: Say =
 
 
 def named() -> set[str]:
-    """What the collected tests named."""
+    """What the running test named."""
     return set(filter(None, os.environ.get(_NAMED, "").split(",")))
 
 
-def add_named(name: str) -> None:
-    """Let tests use it; it is there."""
-    os.environ[_NAMED] = ",".join(sorted(named() | {name}))
+def name_needs(names: Iterable[str]) -> None:
+    """Let the next test use these; they are there."""
+    os.environ[_NAMED] = ",".join(sorted(names))
 
 
 @contextmanager

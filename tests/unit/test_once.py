@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import needs
 from tests.support.go_programs import MODULES
-from tests.support.needs import needed, provide
-from tests.support.once import add_named, named, once
+from tests.support.needs import in_turn, needed, provide
+from tests.support.once import name_needs, named, once
 
 
 def test_one_builds_and_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +59,7 @@ def test_a_test_that_did_not_name_it_is_refused_also_where_it_is_there(
     monkeypatch.setenv("EMBERTIDE_TEST_NEEDS", "s3")
     with pytest.raises(RuntimeError, match=r"mark the test with pytest\.mark\.needs\('thing'\)"):
         once("thing", tmp_path, tmp_path.touch, "a moment")
-    add_named("thing")
+    name_needs(["s3", "thing"])
     assert named() == {"s3", "thing"}
     assert once("thing", tmp_path, tmp_path.touch, "a moment") == tmp_path
 
@@ -75,6 +76,28 @@ def test_marks_and_fixtures_name_what_is_needed(
 def test_a_name_that_nothing_has_is_refused() -> None:
     with pytest.raises(RuntimeError, match=r"needs\('helmet'\): nothing has that name; known: "):
         provide(["helmet"])
+
+
+def test_a_failed_build_is_not_tried_again_and_leaves_the_test_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(needs, "_outcomes", {"thing": "thing: interrupted", "s3": ""})
+    monkeypatch.setenv("EMBERTIDE_TEST_NEEDS", "helm")
+    with pytest.raises(RuntimeError, match="thing: interrupted"):
+        provide(["s3", "thing"])
+    assert named() == set()
+
+
+def test_files_whose_tests_need_nothing_run_first(request: pytest.FixtureRequest) -> None:
+    def item(file: str, *needs: str) -> pytest.Item:
+        test = pytest.Function.from_parent(request.node.parent, name="test", callobj=object)
+        test.path = Path(file)
+        test.add_marker(pytest.mark.needs(*needs))
+        return test
+
+    items = [item("rare", "otelcol"), item("store", "s3"), item("small"), *(item("large"),) * 2]
+    files = [test.path.name for test in in_turn(items)]
+    assert files == ["large", "large", "small", "store", "rare"]
 
 
 def test_every_program_has_one_module() -> None:
