@@ -13,7 +13,9 @@ from embertide_operator.quantities import quantity
 _LASTING = re.compile(
     r"serviceaccount \"[^\"]*\" not found"
     r"|no PriorityClass with name"
+    r"|RuntimeClass \"[^\"]*\" not found"
     r"|violates PodSecurity"
+    r"|unable to validate against any security context constraint"  # OpenShift
     r"|failed quota: .*must specify"
     r"|(maximum|minimum) \S+ usage per|max limit to request ratio per"  # a LimitRange
     r"|is invalid:"

@@ -21,6 +21,8 @@ _PROGRESS_EVERY_SECONDS = 5.0
 """How often progress within one percent is written to the status."""
 _SHOWN = ("OutputInUse", "InputsNotReady", "Queued", UNREACHABLE)
 """Reasons of Progressing that stand in place of the run's stage."""
+_BEFORE_MEETING = ("start", "plan")
+"""Stages that rank 0 goes through before the workers have met: other pods may not exist yet."""
 _STEPS = ("stage", "layer", "layers", "percent")
 """Fields of the progress that are written at once."""
 _PACE = {"eta_seconds", "edges_per_second", "last_update_time"}
@@ -55,7 +57,10 @@ def track_workers(
         return
     if seen.unreachable_seconds >= _UNREACHABLE_SECONDS:  # the report is an old one
         return
-    draft["phase"] = "Running"
+    if ready == wanted or report.progress.stage not in _BEFORE_MEETING:
+        draft["phase"] = "Running"
+    elif draft["phase"] != "Running":
+        draft["phase"] = "Starting"
     if (draft["progress"] or {}).get("stage") != report.progress.stage:
         draft.add_event("StageStarted", report.progress.stage)
     set_progress(report.progress, draft)

@@ -85,6 +85,20 @@ def test_after_the_queue_the_deadline_counts_on() -> None:
     assert world.condition("Failed") == ("True", "PreRunningDeadlineExceeded")
 
 
+def test_a_worker_that_waits_for_another_is_not_running() -> None:
+    world = World(preRunningDeadlineSeconds=30)
+    world.reconcile()
+    for _ in range(2):
+        (first, second) = world.pods(world.running(), {})
+        no_room = {"status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+        second["status"]["conditions"] = [{"type": "PodScheduled", **no_room}]
+        waits = world.report(stage="start", percent=0)
+        world.reconcile(14, pods=[first, second], report=waits)
+        assert (world.status["phase"], world.status["stage"]) == ("Starting", "Unschedulable")
+    world.reconcile(3)
+    assert world.condition("Failed") == ("True", "PreRunningDeadlineExceeded")
+
+
 def test_the_next_attempt_has_its_own_time_in_the_queue() -> None:
     world = World(preRunningDeadlineSeconds=30)
     world.reconcile()

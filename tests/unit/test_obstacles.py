@@ -184,11 +184,15 @@ def test_a_refusal_does_not_end_workers_that_run() -> None:
 
 
 def refused(world: World, why: str, seconds: float = 2, ready: int = 0) -> None:
-    """The StatefulSet cannot create all of its pods; its Event names another one each time."""
+    """The StatefulSet cannot create all of its pods; its Event names another one each time.
+
+    Rank 0, where it is ready, waits for the others.
+    """
     pod = f"products-{world.now.second % 2}"
     text = f'create Pod {pod} in StatefulSet products failed error: pods "{pod}" is forbidden: '
     pods = world.pods(*[world.running()] * ready)
-    world.reconcile(seconds, pods=pods, pod_creation_error=text + why)
+    report = world.report(stage="start", percent=0) if ready else None
+    world.reconcile(seconds, pods=pods, pod_creation_error=text + why, report=report)
 
 
 QUOTA = "exceeded quota: q, requested: limits.cpu=1,pods=1, used: limits.cpu={},pods=3, limited: "
@@ -196,6 +200,8 @@ QUOTA = "exceeded quota: q, requested: limits.cpu=1,pods=1, used: limits.cpu={},
 REFUSALS: list[tuple[str, bool]] = [
     ('error looking up service account shop/nope: serviceaccount "nope" not found', True),
     ("no PriorityClass with name nope was found", True),
+    ('pod rejected: RuntimeClass "nope" not found', True),
+    ("unable to validate against any security context constraint: [provider restricted]", True),
     ('violates PodSecurity "restricted:latest": privileged (container "worker" must not)', True),
     ("failed quota: q: must specify limits.cpu for: worker", True),
     ("maximum memory usage per Container is 512Mi, but limit is 1Gi", True),
@@ -208,20 +214,47 @@ REFUSALS: list[tuple[str, bool]] = [
 ]
 
 
+@pytest.mark.parametrize("ready", [0, 1])
 @pytest.mark.parametrize(("why", "lasts"), REFUSALS)
-def test_pods_that_are_refused_for_good_end_the_job(why: str, lasts: bool) -> None:
+def test_pods_that_are_refused_for_good_end_the_job(why: str, lasts: bool, ready: int) -> None:
     world = starting()
     told = len(world.events)
     for i in range(42):
-        refused(world, why.format(f"{i % 7}50m"), 3)
+        refused(world, why.format(f"{i % 7}50m"), 3, ready)
     assert world.events[told : told + 1] == ["PodsRefused"]
     assert world.status["phase"] == ("Failed" if lasts else "Starting")
     if lasts:
         assert world.condition("Failed") == ("True", "PodsRefused")
         failed = world.status["lastFailure"]["message"]
-        assert failed.startswith("0 of 2 pods are created: create Pod products-")
+        assert failed.startswith(f"{ready} of 2 pods are created: create Pod products-")
         assert failed.endswith("; it was not mended within 120 s")
     assert world.events.count("PodsRefused") == 1
+
+
+def test_a_mistake_of_one_pod_ends_the_job_while_another_runs() -> None:
+    """Rank 0 lists inputs and waits for a worker that lacks a volume."""
+    world = starting()
+    why = 'worker 1 cannot start: MountVolume.SetUp failed: configmap "y" not found'
+    pods = world.pods(world.running(), {})
+    for stage in ("start", "plan"):
+        report = world.report(stage=stage, percent=0)
+        world.reconcile(PATIENCE / 2 + 1, pods=pods, mount_error=why, report=report)
+        assert (world.status["phase"], world.status["stage"]) == ("Starting", "FailedMount")
+    world.reconcile(PATIENCE / 2, report=world.report(stage="plan", percent=0))
+    assert world.condition("Failed") == ("True", "FailedMount")
+
+
+def test_a_worker_that_is_not_ready_for_a_moment_ends_no_run() -> None:
+    """All have been ready, or have met; a refused object of the job is no reason to end it."""
+    world = starting()
+    world.reconcile(2, pods=world.pods(world.running(), world.running()))
+    world.reconcile(2, report=world.report(stage="start", percent=0))
+    for stage in ("start", "start", "features", "features"):
+        world.seen.children.pop("PodDisruptionBudget", None)
+        refuse(world, "forbidden: exceeded quota")
+        pods = world.pods(world.running(), {})
+        world.reconcile(PATIENCE, pods=pods, report=world.report(stage=stage))
+        assert world.status["phase"] == "Running"
 
 
 def test_what_a_quota_says_is_read_with_the_advice_that_follows() -> None:
@@ -236,7 +269,7 @@ def test_what_a_quota_says_is_read_with_the_advice_that_follows() -> None:
 
 def test_another_refusal_has_a_patience_of_its_own() -> None:
     world = starting()
-    for why in (REFUSALS[9][0].format("9"), REFUSALS[0][0], REFUSALS[1][0]):
+    for why in (REFUSALS[11][0].format("9"), REFUSALS[0][0], REFUSALS[1][0]):
         refused(world, why)
         refused(world, why, PATIENCE - 1)
         assert world.status["phase"] == "Starting"
