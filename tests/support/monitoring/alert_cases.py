@@ -185,10 +185,18 @@ CASES = (
     ),
     Case(
         "EmbertideWorkerMemoryNearLimit",
-        "one worker's memory grows to 95% of its limit",
+        "one worker's container grows to 95% of its limit, and its process does not",
+        {f"embertide_memory_container_bytes{{{worker(0)}}}": "950x120"},
+        _FIRST,
+        at=3,
+    ),
+    Case(
+        "EmbertideWorkerMemoryNearLimit",
+        "one worker's process grows to 95% of the limit of a container that is not counted",
         {f"embertide_memory_resident_bytes{{{worker(0)}}}": "950x120"},
         _FIRST,
         at=3,
+        gone=("embertide_memory_container_bytes",),
     ),
     Case(
         "EmbertideWorkersNotScraped",
@@ -318,6 +326,12 @@ SILENT = (
             f'embertide_job_condition{{{JOB}, condition="WorkersReady",'
             ' reason="SchedulingGated"}': "0x120",
         },
+        {},
+    ),
+    Case(
+        "",
+        "a process maps memory that is charged to its peers' containers",
+        {f"embertide_memory_resident_bytes{{{worker(0)}}}": "950x120"},
         {},
     ),
     Case("", "a first run under way, not older than its objective", {_SUCCESS: ""}, {}),

@@ -32,6 +32,7 @@ def _of_worker(rank: int) -> Series:
         f"embertide_exchange_sent_bytes_total{{{who}, {SHARED}}}": "0+1000x120",
         f"embertide_exchange_wait_seconds_sum{{{who}, {SHARED}}}": "0+6x120",
         f"embertide_memory_resident_bytes{{{who}}}": "600x120",
+        f"embertide_memory_container_bytes{{{who}}}": "700x120",
         f"embertide_memory_limit_bytes{{{who}}}": "1000x120",
         f"embertide_s3_read_bytes_total{{{who}}}": "0+10x120",
         f"embertide_s3_written_bytes_total{{{who}}}": "0+10x120",
