@@ -3,6 +3,9 @@
 Helm deletes what it has installed. The operator has written more: its Lease, and its sign of life
 in every namespace with jobs, where no owner could be named that would take it along. It cannot
 remove them itself as it ends: it does not know whether it ends for good, and has no rights by then.
+
+What applies the chart's templates without Helm's hooks (``helm template | kubectl apply``) runs this
+beside the operator. While the operator's Deployment is there nothing is removed.
 """
 
 from __future__ import annotations
@@ -44,6 +47,14 @@ def main(arguments: list[str] | None = None) -> int:
     logs.configure(settings)
     api = KubernetesApi(ApiClient())
     try:
+        if is_installed(api, settings):
+            log.warning(
+                "the operator is installed (Deployment %s/%s), so nothing is removed; this Job is a"
+                " hook of helm uninstall: render the chart with helm template --no-hooks",
+                settings.own_namespace,
+                settings.own_name,
+            )
+            return 0
         remove_signs(api, settings)
         remove_lease(api, settings)
         remove_test_jobs(api, options.test_namespace, options.release)
@@ -51,6 +62,12 @@ def main(arguments: list[str] | None = None) -> int:
         log.error("%s", error)
         return 1
     return 0
+
+
+def is_installed(api: KubernetesApi, settings: Settings) -> bool:
+    """Whether the operator's Deployment is there and is not being deleted."""
+    deployment = api.get("Deployment", settings.own_namespace, settings.own_name)
+    return deployment is not None and "deletionTimestamp" not in deployment["metadata"]
 
 
 def remove_signs(api: KubernetesApi, settings: Settings) -> None:

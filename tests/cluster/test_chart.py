@@ -176,6 +176,27 @@ def test_helm_test_runs_a_tiny_job_and_leaves_nothing_but_it(
     cluster.wait_for(lambda: "left-embertide-test" not in cluster.kubectl(*own), 30, "it is gone")
 
 
+def test_the_hook_of_uninstall_removes_nothing_beside_an_operator(
+    cluster: KubernetesCluster, releases: Releases
+) -> None:
+    """As where the output of helm template goes to kubectl apply with the hooks in it."""
+    place = ("left", str(CHART), "--namespace", releases.a, "--kube-version=1.36.0")
+    values = release_values(cluster) | {"watchNamespaces": [releases.a]}
+    only = ("--show-only", "templates/uninstall.yaml")
+    hooks = cluster.helm("template", *place, *options(values), *only)
+    cluster.kubectl("apply", "-f", "-", input=hooks)
+    try:
+        job = ("-n", releases.a, "wait", "job/left-embertide-uninstall", "--for=condition=Complete")
+        cluster.kubectl(*job, "--timeout=120s")
+        log = cluster.kubectl("-n", releases.a, "logs", "job/left-embertide-uninstall")
+        assert "the operator is installed" in log
+        kept = cluster.kubectl("-n", releases.a, "get", "lease,configmap", "-o", "name").split()
+        assert "lease.coordination.k8s.io/left-embertide-operator" in kept
+        assert "configmap/operators.embertide.dev" in kept
+    finally:
+        cluster.kubectl("delete", "-f", "-", input=hooks)
+
+
 def test_who_may_edit_a_namespace_may_edit_its_jobs(
     cluster: KubernetesCluster, releases: Releases
 ) -> None:

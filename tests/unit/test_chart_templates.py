@@ -365,6 +365,7 @@ def test_uninstall_has_the_rights_to_what_is_left_alone() -> None:
         assert verbs == {
             "configmaps": [verb, "patch", "delete"],
             "leases": ["get", "delete"],
+            "deployments": ["get"],
             "embeddingjobs": ["list", "delete"],
         }
         assert ("ClusterRole" in {o["kind"] for o in hooks}) is (not watched)

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from embertide_operator.ownership import CONFIG_MAP
-from embertide_operator.uninstall import remove_lease, remove_signs, remove_test_jobs
+from embertide_operator.uninstall import (
+    is_installed,
+    remove_lease,
+    remove_signs,
+    remove_test_jobs,
+)
 from tests.support.api_server import api_server
 from tests.support.operator_world import SETTINGS, raw_job
 
@@ -36,6 +41,17 @@ def test_its_signs_of_life_go_and_those_of_others_stay(watched: tuple[str, ...])
             left = server.find("configmaps", namespace, CONFIG_MAP)
             assert left is not None
             assert left["data"].keys() == {"b.op"}
+
+
+def test_an_operator_that_is_there_is_seen() -> None:
+    """As where its templates were applied with the hooks; helm deletes it before they run."""
+    with api_server() as server:
+        assert not is_installed(server.api(), OURS)
+        server.put("deployments", {"metadata": {"name": "op", "namespace": "tools"}})
+        assert is_installed(server.api(), OURS)
+        going = {"name": "op", "namespace": "tools", "deletionTimestamp": "2026-11-21T11:00:00Z"}
+        server.put("deployments", {"metadata": going})
+        assert not is_installed(server.api(), OURS)
 
 
 def test_the_lease_goes_and_nothing_is_wrong_without_it() -> None:
