@@ -9,7 +9,7 @@ job still ends: by the version that its pod's status tells of, by a container th
 from __future__ import annotations
 
 from embertide.spec.manifest import EmbeddingJob
-from embertide_operator.failures import Failure, is_ready
+from embertide_operator.failures import Failure, bounded_log, is_ready
 from embertide_operator.observe import Observed, condition
 from embertide_operator.obstacles import GATED
 from embertide_operator.settings import Settings
@@ -64,7 +64,13 @@ def check_active(seen: Observed, job: EmbeddingJob, draft: Draft) -> Failure | N
         return None
     if draft.seconds_since("startTime") - _held_seconds(draft, "seconds") <= limit:
         return None
-    return Failure("DeadlineExceeded", f"the job exceeded spec.activeDeadlineSeconds, {limit} s")
+    message = f"the job exceeded spec.activeDeadlineSeconds, {limit} s"
+    return Failure("DeadlineExceeded", message, log=_log(seen))
+
+
+def _log(seen: Observed) -> str:
+    """The last lines of rank 0's log, as it answered; no container ends by a deadline itself."""
+    return "" if seen.report is None else bounded_log(seen.report.log)
 
 
 def _is_not_asked_yet(seen: Observed, draft: Draft) -> bool:
@@ -92,7 +98,7 @@ def blocks_evictions(settings: Settings, draft: Draft) -> bool:
     return not limit or attempt_seconds(draft) < limit
 
 
-def check_running(job: EmbeddingJob, draft: Draft, why: str) -> Failure | None:
+def check_running(seen: Observed, job: EmbeddingJob, draft: Draft, why: str) -> Failure | None:
     """The failure of workers that do not all run in time, because of ``why``."""
     limit = job.spec.pre_running_deadline_seconds
     if attempt_seconds(draft) <= limit:
@@ -101,6 +107,7 @@ def check_running(job: EmbeddingJob, draft: Draft, why: str) -> Failure | None:
         "PreRunningDeadlineExceeded",
         f"the workers were not running within spec.preRunningDeadlineSeconds, {limit} s: {why}",
         retryable=False,
+        log=_log(seen),
     )
 
 
@@ -108,7 +115,7 @@ def check_progress(seen: Observed, job: EmbeddingJob, draft: Draft) -> Failure |
     """The failure of workers that did not start running, or make no progress, in time."""
     ready, progressing = draft.condition("WorkersReady"), draft.condition("Progressing")
     if draft["phase"] != "Running" and ready["status"] == "False":
-        return check_running(job, draft, ready["message"])
+        return check_running(seen, job, draft, ready["message"])
     if progressing.get("reason") == UNREACHABLE or _is_not_asked_yet(seen, draft):
         return None
     progress = draft["progress"] or {}
@@ -120,4 +127,4 @@ def check_progress(seen: Observed, job: EmbeddingJob, draft: Draft) -> Failure |
         return None
     where = f"stage {progress['stage']}" if progress else "startup"
     message = f"no progress in {where} within spec.progressDeadlineSeconds, {limit} s"
-    return Failure("ProgressDeadlineExceeded", message)
+    return Failure("ProgressDeadlineExceeded", message, log=_log(seen))

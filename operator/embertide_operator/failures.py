@@ -107,13 +107,19 @@ def exit_text(end: Object) -> str:
 
 
 def log_of(end: Object) -> str:
-    """The last lines that a container has left: in its Ending, or what the kubelet took of its log.
-
-    At most 40 lines of 4096 bytes in all; control characters, which terminals obey, are left out.
-    """
+    """The last lines that a container has left: in its Ending, or what the kubelet took of its log;
+    bounded as :func:`bounded_log` does."""
     text = end.get("message") or ""
     ending = Ending.parse(text)
-    lines = (text if ending is None else ending.log).splitlines()[-_MOST_LINES:]
+    return bounded_log(text if ending is None else ending.log)
+
+
+def bounded_log(text: str) -> str:
+    """The last lines of a log that the status has room for: at most 40, of 4096 bytes in all.
+
+    Control characters, which terminals obey, are left out.
+    """
+    lines = text.splitlines()[-_MOST_LINES:]
     lines = ["".join(filter(str.isprintable, line.expandtabs())) for line in lines]
     while lines and len("\n".join(lines).encode()) > _MOST_BYTES:
         del lines[0]

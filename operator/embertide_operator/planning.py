@@ -111,7 +111,7 @@ def _run_planner(
     if draft.condition("WorkersReady").get("reason") != REFUSED or pods:
         note_obstacle(draft, *_planner_state(pods, seen.mount_error))
     why = draft.condition("WorkersReady")["message"]
-    failure = check_obstacle(draft, settings) or check_running(job, draft, why)
+    failure = check_obstacle(draft, settings) or check_running(seen, job, draft, why)
     if failure is not None:
         return failure
     attempt = new_attempt(seen, draft)

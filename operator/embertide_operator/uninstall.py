@@ -4,7 +4,7 @@ Helm deletes what it has installed. The operator has written more: its Lease, an
 in every namespace with jobs, where no owner could be named that would take it along. It cannot
 remove them itself as it ends: it does not know whether it ends for good, and has no rights by then.
 
-What applies the chart's templates without Helm's hooks (``helm template | kubectl apply``) runs this
+What applies the chart's templates with its hooks (``helm template | kubectl apply``) runs this
 beside the operator. While the operator's Deployment is there nothing is removed.
 """
 

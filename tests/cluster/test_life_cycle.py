@@ -191,6 +191,7 @@ def test_active_deadline(big: Inputs, jobs: Jobs) -> None:
         jobs.patch("slow", {"activeDeadlineSeconds": 1})
         status = jobs.fail("slow")
     assert find_condition(status, "Failed")["reason"] == "DeadlineExceeded"
+    assert "serving on port 8080" in status["failureLog"]
     jobs.await_no_pods()
     assert big.leftovers(f"{jobs.root}/out") == []
 

@@ -118,6 +118,31 @@ def test_the_status_is_bounded_and_for_terminals() -> None:
     assert obeyed.status["failureLog"] == "a[2Jb  c"
 
 
+def test_a_deadline_keeps_the_log_of_rank_0() -> None:
+    """No container ends by itself: the lines are in what rank 0 answered last."""
+    for name in ("active", "progress"):
+        world = World(**{f"{name}DeadlineSeconds": 60}, backoffLimit=0)
+        world.reconcile()
+        pods = world.pods(world.running(), world.running())
+        answer = world.report().model_copy(update={"log": "\n".join(LINES) + "\x1b"})
+        world.reconcile(1, pods=pods, report=answer)
+        assert "failureLog" not in world.status
+        world.reconcile(61, report=answer)
+        reason = {"active": "DeadlineExceeded", "progress": "ProgressDeadlineExceeded"}[name]
+        assert world.status["lastFailure"]["reason"] == reason
+        assert world.status["failureLog"].splitlines() == LINES[-40:]
+        assert JobStatus.model_validate(world.status).to_object() == world.status
+
+
+def test_workers_that_never_all_ran_keep_it_too() -> None:
+    world = World(preRunningDeadlineSeconds=30)
+    world.reconcile()
+    answer = world.report(stage="start", percent=0).model_copy(update={"log": LINES[0]})
+    world.reconcile(31, pods=world.pods(world.running(), {}), report=answer)
+    assert world.status["lastFailure"]["reason"] == "PreRunningDeadlineExceeded"
+    assert world.status["failureLog"] == LINES[0]
+
+
 def test_an_attempt_without_a_log_shows_none_of_the_one_before() -> None:
     world = World(backoffLimit=3)
     world.reconcile()

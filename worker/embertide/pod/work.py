@@ -37,7 +37,7 @@ from embertide.pod.endings import (
     write_termination_message,
 )
 from embertide.pod.http import serve, text_page
-from embertide.pod.logs import log_to_stderr
+from embertide.pod.logs import last_lines, log_to_stderr
 from embertide.pod.memory import oom_kills, peak_memory
 from embertide.pod.metrics import CONTENT_TYPE, WorkerCollector, render
 from embertide.pod.progress import ProgressReporter
@@ -45,7 +45,7 @@ from embertide.pod.restart import begun_path, earlier_status, ended_path
 from embertide.pod.settings import ContainerFiles, WorkSettings, read_settings
 from embertide.pod.traced import PodTrace
 from embertide.spec.manifest import EmbeddingJob
-from embertide.spec.reports import Ending, OutputReport
+from embertide.spec.reports import Ending, OutputReport, WorkerStatus
 
 _TICK_SECONDS = 0.1
 _PATIENCE_SECONDS = 5.0
@@ -100,7 +100,7 @@ class Worker:
             settings.http_port,
             {
                 "/healthz": self._healthz,
-                "/status": lambda: _json(self._board.status.to_text()),
+                "/status": lambda: _json(self._answer().to_text()),
                 "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE, render(self._metrics)),
             },
         )
@@ -236,6 +236,11 @@ class Worker:
             self._trace.stopped(self._job)
             self._trace.wait()
         _log.info("stopped")
+
+    def _answer(self) -> WorkerStatus:
+        """What ``/status`` says: the status, and rank 0's log."""
+        log = last_lines() if self._settings.rank == 0 else ""
+        return self._board.status.model_copy(update={"log": log})
 
     def _healthz(self) -> tuple[HTTPStatus, str, bytes]:
         if self._board.alive:

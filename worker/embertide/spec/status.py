@@ -315,6 +315,6 @@ class JobStatus(StatusModel):
     failure_log: str | None = Field(
         default=None,
         max_length=4096,
-        description="The last lines of the log of the container that failed, as embertide logs "
-        "shows them.",
+        description="The last lines of the log of the container that failed, or of worker 0 where "
+        "a deadline ended the job, as embertide logs shows them.",
     )

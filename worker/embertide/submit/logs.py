@@ -13,7 +13,7 @@ class PodLog:
     """The last lines of a pod's log.
 
     Attributes:
-        pod: its name; "" where the status does not name it.
+        pod: its name, or that of the worker where the status does not name the pod.
         state: what the pod does, or how it failed.
         lines: without line ends.
     """
@@ -25,7 +25,7 @@ class PodLog:
     @property
     def title(self) -> str:
         """The heading over the lines, as ``tail`` writes it for several files."""
-        return f"==> {self.pod or 'a pod'}: {self.state} <=="
+        return f"==> {self.pod}: {self.state} <=="
 
 
 def read_logs(cluster: Cluster, job: str, tail: int) -> tuple[str, list[PodLog]]:
@@ -46,12 +46,13 @@ def read_logs(cluster: Cluster, job: str, tail: int) -> tuple[str, list[PodLog]]
 
 
 def _kept(status: Object, tail: int) -> list[PodLog]:
-    """What the status keeps of the newest failure."""
+    """What the status keeps of the newest failure; a deadline, which names no worker, keeps the
+    log of worker 0."""
     failure, log = status.get("lastFailure") or {}, status.get("failureLog")
     if not log:
         return []
     state = f"failed: {failure.get('reason', '')}"
-    return [PodLog(failure.get("worker", ""), state, log.splitlines()[-tail:])]
+    return [PodLog(failure.get("worker") or "worker 0", state, log.splitlines()[-tail:])]
 
 
 def _log_of(cluster: Cluster, pod: Object, tail: int) -> PodLog | None:
