@@ -67,7 +67,11 @@ DONE_BASE = {
     "spec": {
         **BASE["spec"],
         "suspend": True,
-        "workers": {"grid": {"graph": 2}, "resources": {"limits": {"memory": "20Mi"}}},
+        "workers": {
+            "grid": {"graph": 2},
+            "resources": {"limits": {"memory": "20Mi"}},
+            "podTemplate": {"metadata": {"labels": {"team": "ml"}}},
+        },
         "inference": {"fanout": [3]},
     },
 }

@@ -276,6 +276,16 @@ DONE = (
         {"spec.workers.resources": {"limits": {"memory": "1Gi"}}},
         f"spec.workers {_FINISHED}",
     ),
+    Case(
+        "a limit becomes a request",
+        {"spec.workers.resources": {"requests": {"memory": "20Mi"}}},
+        f"spec.workers {_FINISHED}",
+    ),
+    Case(
+        "a pod's metadata becomes its spec",
+        {"spec.workers.podTemplate": {"spec": {"labels": {"team": "ml"}}}},
+        f"spec.workers {_FINISHED}",
+    ),
     Case("sampled", {"spec.inference.fanout": [5]}, f"spec.inference {_FINISHED}"),
     Case("another region", {"spec.storage.region": "eu-1"}, f"spec.storage {_FINISHED}"),
     Case("more retries", {"spec.backoffLimit": 9}, f"spec.backoffLimit {_FINISHED}"),

@@ -36,6 +36,27 @@ GridChoice = Annotated[
 ]
 
 
+def _named_fields(**descriptions: str) -> WithJsonSchema:
+    """An object of any fields, some of which have names and any content.
+
+    In a rule (CEL) an object equals another of as many fields if those that both have are equal,
+    so a field without a name here could take the place of another unseen.
+    """
+    any_content = {"x-kubernetes-preserve-unknown-fields": True}
+    fields = {name: {"description": text} | any_content for name, text in descriptions.items()}
+    return WithJsonSchema({"type": "object", **any_content, "properties": fields})
+
+
+_RESOURCES = _named_fields(
+    limits="The most that the container may use of each resource.",
+    requests="What the scheduler sets aside of each resource.",
+    claims="Claims of the pod that the container uses.",
+)
+_POD_TEMPLATE = _named_fields(
+    metadata="Labels and annotations of the pods.", spec="As the spec of a pod."
+)
+
+
 class Workers(SpecModel):
     """The workers: how many, where they run and with what resources."""
 
@@ -62,7 +83,7 @@ class Workers(SpecModel):
         description="Container image of the workers. If unset, the operator's default for this "
         "device. Ignored outside Kubernetes.",
     )
-    resources: FreeForm | None = Field(
+    resources: Annotated[FreeForm, _RESOURCES] | None = Field(
         default=None,
         description="Resource limits and requests of each worker's container, as in a pod. "
         "If memory is unset, it is planned from the size of the inputs. Ignored outside "
@@ -75,7 +96,7 @@ class Workers(SpecModel):
         description="Service account of the workers' pods, for cloud workload identity. Its token "
         "for the Kubernetes API is not mounted. Ignored outside Kubernetes.",
     )
-    pod_template: FreeForm | None = Field(
+    pod_template: Annotated[FreeForm, _POD_TEMPLATE] | None = Field(
         default=None,
         description="Pod template (metadata and spec) to merge into the workers' pods: node "
         "selectors, tolerations, volumes, environment variables. The container of the worker is "
