@@ -100,6 +100,36 @@ def test_some_types_are_published_and_what_they_do_not_need_is_not_read(
         list(iter_embeddings(open_storage(None), out, node_type="lone"))
 
 
+@pytest.mark.parametrize("grid", ["1x1", "2x2"])
+def test_text_that_the_model_does_not_read_is_counted_for_its_limits(
+    commands: Commands, tmp_path: Path, grid: str
+) -> None:
+    manifest = write_typed_job(tmp_path, attending())
+    manifest["spec"]["output"]["nodeTypes"] = ["item"]
+    follows = manifest["spec"]["input"]["edges"][1]
+    lines = ["src,dst", *(f"user-{i},user-0" for i in range(60))]
+    (tmp_path / "follows.csv").write_text("\n".join(lines))
+    follows |= {"uri": f"file://{tmp_path}/follows.csv", "format": "csv", "minEdges": 61}
+    done = run(commands, tmp_path, manifest, grid)
+    assert (done.code, "follows.csv has 60 edges" in done.message) == (3, True), done.message
+    follows["minEdges"] = 60
+    assert run(commands, tmp_path, manifest, grid).code == 0
+    storage, out = open_storage(None), f"file://{tmp_path}/out"
+    info = latest(storage, out)
+    assert info is not None
+    read = read_manifest(storage, out, info.version)[0]["read"]
+    assert read["edges"]["user:follows:user"] == 60
+    (tmp_path / "follows.csv").write_text("\n".join(lines[:31]))
+    del follows["minEdges"]
+    assert run(commands, tmp_path, manifest, grid).code == 0, "nothing limits its number"
+    (tmp_path / "follows.csv").write_text("\n".join(lines))
+    manifest["spec"]["input"]["maxShrink"] = "10%"
+    assert run(commands, tmp_path, manifest, grid).code == 0
+    (tmp_path / "follows.csv").write_text("\n".join(lines[:31]))
+    done = run(commands, tmp_path, manifest, grid)
+    assert (done.code, "50.0% fewer than the 60" in done.message) == (3, True), done.message
+
+
 def test_a_program_for_some_types_has_the_steps_that_these_need(tmp_path: Path) -> None:
     given, whole = write_typed_job(tmp_path), order_steps(relational(), 1)
     assert published(job_of(given), whole) is whole

@@ -7,7 +7,7 @@ which, and each reads its own in batches (`read_edges`): memory does not depend 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from embertide.errors import InputError
 from embertide.footprint import FLOAT_BYTES
@@ -116,6 +116,17 @@ def read_edges(
             where,
             finite_vectors(values, carried[weights:], width, where) if values else None,
         )
+
+
+def count_edges(storage: Storage, edges: EdgeInput, split: Split) -> int:
+    """Rows of a split of edges that nothing else is read of; their ids are not looked up.
+
+    Raises:
+        InputError: an object is unreadable, or a row has no source or no destination.
+    """
+    whole = _table(edges, (None, None))
+    ends = replace(whole, columns=whole.columns[:2])
+    return sum(len(arrays[0]) for arrays, _ in read_table(storage, ends, split, BATCH_ROWS))
 
 
 def splits_at_once(splits: Sequence[Split], threads: int) -> int:

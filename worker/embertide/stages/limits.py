@@ -15,6 +15,11 @@ from embertide.planning.sizes import (
     planned_rows,
 )
 from embertide.primitives.shuffle import Edges
+from embertide.readers.edges import count_edges, splits_at_once
+from embertide.readers.pool import map_splits
+from embertide.readers.splits import assign_splits
+from embertide.spec.edges import EdgeInput
+from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
 from embertide.telemetry.progress import Progress
 
@@ -22,21 +27,29 @@ from embertide.telemetry.progress import Progress
 def check_read(ctx: RunContext, inputs: Inputs, edges: Mapping[Relation, Edges]) -> ReadRows:
     """Count the edges that metadata does not tell, and refuse too few; returns what was read.
 
+    Edges that the model does not read are read for their number where the job limits it.
+
     Collective: every rank must call, and all do the same.
 
     Raises:
         InputTooSmall: on rank 0; there are fewer edges than minEdges or maxShrink allow.
+        InputError: edges that are read for their number alone are unreadable.
     """
     planned = planned_rows(ctx.job, inputs)
     texts = [
-        edge.relation
+        edge
         for edge in ctx.job.spec.input.edges
-        if edge.format in TEXT_FORMATS and edge.relation in edges
+        if edge.format in TEXT_FORMATS and (edge.relation in edges or _is_limited(ctx.job, edge))
     ]
     if not texts:
         return planned
-    gathered = ctx.exchange.all_objects([edges[relation].rows for relation in texts])
-    counts = dict(zip(map(str, texts), map(sum, zip(*gathered, strict=True)), strict=True))
+    mine = [
+        edges[edge.relation].rows if edge.relation in edges else _count(ctx, edge, inputs)
+        for edge in texts
+    ]
+    names = [str(edge.relation) for edge in texts]
+    gathered = zip(*ctx.exchange.all_objects(mine), strict=True)
+    counts = dict(zip(names, map(sum, gathered), strict=True))
     rows = ReadRows({**planned.edges, **counts}, planned.nodes)
     if ctx.grid.rank == 0:
         check_least(ctx.job, rows)
@@ -46,3 +59,16 @@ def check_read(ctx: RunContext, inputs: Inputs, edges: Mapping[Relation, Edges])
                 ctx.job, rows, last, lambda text: ctx.report(Progress("ingest", message=text))
             )
     return rows
+
+
+def _is_limited(job: EmbeddingJob, edge: EdgeInput) -> bool:
+    """Whether the job says how many edges of a type there have to be."""
+    return edge.min_edges is not None or job.spec.input.max_shrink is not None
+
+
+def _count(ctx: RunContext, edge: EdgeInput, inputs: Inputs) -> int:
+    """Rows of our share of edges that the model does not read."""
+    splits = inputs.by_edges[str(edge.relation)]
+    mine = assign_splits(splits, ctx.grid.world)[ctx.grid.rank]
+    at_once = splits_at_once(mine, ctx.threads)
+    return sum(map_splits(mine, lambda split: count_edges(ctx.storage, edge, split), at_once))
