@@ -1,6 +1,7 @@
 """Airflow and Dagster in environments of their own, and the programs of docs/orchestrators.md.
 
-``airflow.txt`` and ``dagster.txt`` pin all that they are made of.
+``airflow.txt`` and ``dagster.txt`` pin all that they are made of, with hashes; to renew those:
+``uv pip compile --no-deps --generate-hashes --no-header --no-annotate FILE -o FILE``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ PAGE = "docs/orchestrators.md"
 NAMES = ("airflow", "dagster")
 """By which tests ask for them."""
 _HERE = Path(__file__).resolve().parent
+_DATABASE = "airflow.db"
+_LOCAL = {"AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
 
 
 def environment_of(name: str, say: Say = print) -> Path:
@@ -45,14 +49,22 @@ def _make(name: str, folder: Path) -> None:
     try:
         for words in (
             ["venv", "--quiet", "--python", sys.executable, str(folder)],
-            [*install, "--requirements", str(_HERE / f"{name}.txt")],
+            [*install, "--require-hashes", "--requirements", str(_HERE / f"{name}.txt")],
         ):
-            done = subprocess.run([uv, *words], capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError(f"{name} cannot be installed:\n{done.stderr[-2000:]}")
+            _run([uv, *words])
+        if name == "airflow":  # half a minute, which no test has to wait for
+            migrate = [str(folder / "bin" / "airflow"), "db", "migrate"]
+            _run(migrate, {"AIRFLOW_HOME": str(folder / "home"), **_LOCAL})
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _run(command: list[str], env: Mapping[str, str] | None = None) -> None:
+    variables = None if env is None else _plain() | dict(env)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}:\n{done.stderr[-2000:]}")
 
 
 def written(folder: Path, program: str, job: dict[str, Any]) -> Path:
@@ -76,15 +88,15 @@ def run_dag(folder: Path, job: dict[str, Any], kubeconfig: Path, day: str) -> tu
     connection = {"conn_type": "kubernetes", "extra": {"kube_config_path": str(kubeconfig)}}
     env = _plain() | {
         "AIRFLOW_HOME": str(folder / "home"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        **_LOCAL,
         "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         "AIRFLOW_CONN_KUBERNETES_DEFAULT": json.dumps(connection),
     }
-    airflow = str(environment_of("airflow") / "airflow")
-    if not (folder / "home" / "airflow.db").exists():
-        migrate = [airflow, "db", "migrate"]
-        subprocess.run(migrate, env=env, check=True, capture_output=True, text=True)
-    command = [airflow, "dags", "test", "products", day]
+    programs = environment_of("airflow")
+    if not (folder / "home" / _DATABASE).exists():
+        (folder / "home").mkdir(parents=True)
+        shutil.copy(programs.parent / "home" / _DATABASE, folder / "home")
+    command = [str(programs / "airflow"), "dags", "test", "products", day]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
     return done.returncode, output
