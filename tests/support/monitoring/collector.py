@@ -50,17 +50,21 @@ class Received:
 
 
 class Collector:
-    """One collector over a folder: its configuration, its file of spans and its log."""
+    """One collector over a folder: its configuration, its file of spans and its log.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._port = folder, free_port()
+    Args:
+        host: the address of this machine at which it listens.
+    """
+
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
+        self._folder, self._host, self._port = folder, host, free_port()
         self._file = folder / "spans.jsonl"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
         """What OTEL_EXPORTER_OTLP_ENDPOINT has to say."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://{self._host}:{self._port}"
 
     @property
     def text(self) -> str:
@@ -69,7 +73,7 @@ class Collector:
 
     def start(self) -> None:
         """Returns when it listens; RuntimeError with its log where it ends."""
-        http = {"endpoint": f"127.0.0.1:{self._port}"}
+        http = {"endpoint": f"{self._host}:{self._port}"}
         config = {
             "receivers": {"otlp": {"protocols": {"http": http}}},
             "exporters": {"file": {"path": str(self._file), "flush_interval": "50ms"}},
@@ -124,9 +128,9 @@ class Collector:
 
 
 @contextmanager
-def collector(folder: Path) -> Iterator[Collector]:
+def collector(folder: Path, host: str = "127.0.0.1") -> Iterator[Collector]:
     """A collector that ends with the block."""
-    running = Collector(folder)
+    running = Collector(folder, host)
     running.start()
     try:
         yield running
