@@ -119,12 +119,12 @@ def read_edges(
 
 
 def count_edges(storage: Storage, edges: EdgeInput, split: Split) -> int:
-    """Rows of a split of edges that nothing else is read of; their ids are not looked up.
+    """Rows of a split of text that nothing else is read of; any ids are taken.
 
     Raises:
-        InputError: an object is unreadable, or a row has no source or no destination.
+        InputError: an object is unreadable.
     """
-    whole = _table(edges, (None, None))
+    whole = _table(edges, ("string", "string"))
     ends = replace(whole, columns=whole.columns[:2])
     return sum(len(arrays[0]) for arrays, _ in read_table(storage, ends, split, BATCH_ROWS))
 
