@@ -150,10 +150,13 @@ class Jobs:
         status: Manifest = self.cluster.read(f"{self._path}/{name}").get("status", {})
         return status
 
+    def all(self) -> dict[str, Manifest]:
+        """Every job by its name."""
+        return {job["metadata"]["name"]: job for job in self.cluster.read(self._path)["items"]}
+
     def statuses(self) -> dict[str, Manifest]:
         """Every job's status by the job's name."""
-        found = self.cluster.read(self._path)["items"]
-        return {job["metadata"]["name"]: job.get("status", {}) for job in found}
+        return {name: job.get("status", {}) for name, job in self.all().items()}
 
     def await_(
         self, name: str, condition: Callable[[Manifest], Any], seconds: float = 180.0

@@ -1,0 +1,27 @@
+"""Good jobs and wrong ones at once: each ends as it should, and the user sees why.
+
+``python -m tests.support.cluster.trial --jobs 200`` is the same with any number of jobs.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.cluster.fixture import KubernetesCluster
+from tests.support.cluster.jobs import Inputs
+from tests.support.cluster.trial import run_trial
+from tests.support.cluster.wrong_jobs import WRONG
+
+pytestmark = pytest.mark.cluster
+
+GOOD = 6
+
+
+def test_every_wrong_job_says_why_and_good_ones_are_published(
+    cluster: KubernetesCluster, operator: str, tiny: Inputs, small: Inputs, big: Inputs
+) -> None:
+    del operator  # brings the definition of the jobs
+    trial = run_trial(cluster, (tiny, small, big), GOOD, len(WRONG))
+    print(trial.table())
+    assert trial.problems == []
+    assert len(trial.ended) == GOOD + len(WRONG)
