@@ -332,8 +332,8 @@ class Evil:
         ("weights.pt", save([1, 2]), "holds a list, not a state_dict"),
         (
             "weights.pt",
-            save({"epoch": 3, "model": GCN}),
-            "holds more than parameters: epoch, model; save the state_dict itself",
+            save({"epoch": 3, "best": GCN}),
+            "holds more than parameters: epoch, best, and no state_dict under state_dict, model_",
         ),
     ],
 )

@@ -30,7 +30,9 @@ class Description(Part):
     weights: str | None = Field(
         default=None,
         description="name of the weights' file beside `model.yaml`, or its URI; without it, the"
-        " one of weights.safetensors, model.safetensors, weights.pt, model.pt that is there",
+        " one of weights.safetensors, model.safetensors, weights.pt, model.pt,"
+        " pytorch_model.bin, or an index of several such as model.safetensors.index.json, that is"
+        " there",
     )
     ignore: tuple[str, ...] = Field(
         default=(),

@@ -15,14 +15,23 @@ from embertide.models.description import Description, parse_description
 from embertide.models.folder import Exported
 from embertide.models.folder_reading import parse_folder, parse_text
 from embertide.models.tables import PROGRAM_NAME
-from embertide.models.weights import Weights, load_tensors
+from embertide.models.weight_files import read_weights
+from embertide.models.weights import Weights
 from embertide.readers.splits import map_objects
 from embertide.steps import Program
 
 if TYPE_CHECKING:
     from embertide.storage.protocol import Storage
 
-WEIGHT_NAMES = ("weights.safetensors", "model.safetensors", "weights.pt", "model.pt")
+WEIGHT_NAMES = (
+    "weights.safetensors",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "weights.pt",
+    "model.pt",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 _DESCRIPTION_NAME = "model.yaml"
 
 
@@ -177,12 +186,12 @@ def _read_described(storage: Storage, file: str) -> ModelFiles:
     text = storage.read(file)
     description = parse_description(text, file)
     weights_uri = _find_weights(storage, file.rsplit("/", 1)[0], description)
-    data = storage.read(weights_uri)
+    weights = read_weights(storage, weights_uri)
     return ModelFiles(
         description=description,
-        tensors=load_tensors(data, weights_uri),
+        tensors=weights.tensors,
         source=weights_uri,
-        digest=_digest(text, data),
+        digest=_digest(text, *weights.files),
     )
 
 

@@ -9,9 +9,6 @@ them as one error at the end.
 from __future__ import annotations
 
 import fnmatch
-import io
-import pickle
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import safetensors
@@ -19,6 +16,7 @@ import safetensors.torch
 import torch
 
 from embertide.errors import ModelError
+from embertide.models.checkpoints import load_checkpoint
 from embertide.models.leftovers import ReadLayer, explain_leftovers
 from embertide.models.shapes import shape_of
 
@@ -30,7 +28,7 @@ NOTHING = "nothing"
 
 
 def load_tensors(data: bytes, source: str) -> dict[str, torch.Tensor]:
-    """Read safetensors or a torch state_dict; pickled code is never run.
+    """Read safetensors, a torch state_dict or a checkpoint with one; pickled code is never run.
 
     Raises:
         ModelError: the file is damaged, or holds something else than named tensors.
@@ -40,30 +38,7 @@ def load_tensors(data: bytes, source: str) -> dict[str, torch.Tensor]:
             return safetensors.torch.load(data)
         except safetensors.SafetensorError as error:
             raise ModelError(f"{source} is not a readable safetensors file: {error}") from None
-    try:
-        loaded = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError):
-        # Not torch's own words: they say how to trust the file and run its code.
-        raise ModelError(
-            f"{source} is damaged, or no state_dict that can be read without running code from"
-            " it; save it with torch.save(model.state_dict(), ...), or as safetensors"
-        ) from None
-    return _state_dict(loaded, source)
-
-
-def _state_dict(loaded: object, source: str) -> dict[str, torch.Tensor]:
-    if not isinstance(loaded, Mapping):
-        raise ModelError(
-            f"{source} holds a {type(loaded).__name__}, not a state_dict; save it with"
-            " torch.save(model.state_dict(), ...)"
-        )
-    other = [str(name) for name, value in loaded.items() if not isinstance(value, torch.Tensor)]
-    if other:
-        raise ModelError(
-            f"{source} holds more than parameters: {', '.join(other[:8])}; save the"
-            " state_dict itself: torch.save(model.state_dict(), ...)"
-        )
-    return {str(name): value for name, value in loaded.items()}
+    return load_checkpoint(data, source)
 
 
 @dataclass

@@ -15,7 +15,8 @@ from embertide.models.folder_reading import parse_folder
 from embertide.models.folder_writing import folder_files
 from embertide.models.read import ExportedModel
 from embertide.models.summary import ModelSummary, summarise
-from embertide.models.weights import Weights, load_tensors
+from embertide.models.weight_files import read_weights
+from embertide.models.weights import Weights
 from embertide.storage.protocol import Storage
 from embertide.tracing.functions import lower_function
 from embertide.tracing.graph_types import named_types
@@ -136,7 +137,7 @@ def export_file(
     """
     types = None if graph is None else named_types(graph, storage)
     module = build(target, init)
-    load_weights(module, load_tensors(storage.read(weights), weights), weights)
+    load_weights(module, read_weights(storage, weights).tensors, weights)
     done = export_module(
         module,
         inputs=inputs,

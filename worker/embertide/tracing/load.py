@@ -10,7 +10,7 @@ import importlib.util
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,8 @@ from embertide.models.shapes import shape_of
 from embertide.tracing.source import place_of, refuse
 
 _SHOWN = 8
+_WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""What torch.compile, FSDP and checkpoint wrappers put into the names of parameters."""
 
 
 def build(target: str, init: Mapping[str, Any]) -> nn.Module:
@@ -104,15 +106,14 @@ def _call(make: Any, name: str, init: Mapping[str, Any]) -> Any:
 
 
 def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: str) -> None:
-    """Put stored parameters in; names may carry the ``module.`` of DataParallel.
+    """Put stored parameters in; names may have the prefix of whatever the module was part of.
 
     Raises:
-        ModelError: with every parameter that is missing, unknown or of another shape.
+        ModelError: with every parameter that is missing, unknown or of another shape, or where
+            several prefixes have all of them.
     """
-    stored = dict(tensors)
-    if stored and all(name.startswith("module.") for name in stored):
-        stored = {name.removeprefix("module."): tensor for name, tensor in stored.items()}
     expected = module.state_dict()
+    stored = _own_names(tensors, list(expected), source)
     lines = [f"{name}: missing" for name in expected if name not in stored]
     lines += [f"{name}: unknown to the module" for name in stored if name not in expected]
     lines += [
@@ -128,6 +129,39 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor], source: str) 
             + "\ngive the arguments that it was trained with by --init"
         )
     module.load_state_dict(stored)
+
+
+def _own_names(
+    tensors: Mapping[str, Tensor], expected: Sequence[str], source: str
+) -> dict[str, Tensor]:
+    """Stored parameters by the module's own names, without those of other modules beside it."""
+    if not expected or all(name in tensors for name in expected):
+        return dict(tensors)
+    plain = {_without_wrappers(name): tensor for name, tensor in tensors.items()}
+    ends = [name for name in plain if f".{name}".endswith(f".{expected[0]}")]
+    prefixes = [name.removesuffix(expected[0]) for name in ends]
+    full = [prefix for prefix in prefixes if all(f"{prefix}{name}" in plain for name in expected)]
+    if len(full) > 1 or len(plain) < len(tensors):
+        where = f": under {', '.join(map(repr, full))}" if len(full) > 1 else ", compiled and not"
+        raise ModelError(
+            f"{source} holds the module several times{where}; save the one that is meant:"
+            " torch.save(model.state_dict(), ...)"
+        )
+    prefix = full[0] if full else _common_prefix(plain)
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in plain.items()
+        if name.startswith(prefix)
+    }
+
+
+def _without_wrappers(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def _common_prefix(names: Collection[str]) -> str:
+    """The ``module.`` of DataParallel, where all names have it."""
+    return "module." if all(name.startswith("module.") for name in names) else ""
 
 
 def _fits(stored: Tensor, expected: Tensor) -> bool:

@@ -1,0 +1,131 @@
+"""State dicts out of what trainers save with ``torch.save``: nothing pickled is ever run.
+
+Lightning and many scripts save a dictionary: a state dict under a known key, and beside it the
+optimizer, hyperparameters and callbacks, of classes that may be anything. torch's own safe reader
+refuses such a file whole. Here objects of unknown classes become empty ones: neither are their
+classes imported, nor anything of theirs called.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections import OrderedDict
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from embertide.errors import ModelError
+
+_STATE_KEYS = ("state_dict", "model_state_dict", "model_state", "model", "module", "net", "weights")
+"""Under which trainers keep the state dict: Lightning, torch's tutorials, DeepSpeed and others."""
+_ZIP = b"PK"
+_SHOWN = 8
+
+
+class _Unread:
+    """The place of an object whose class is not known; it takes whatever is put into it."""
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> _Unread:
+        return super().__new__(cls)
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> _Unread:
+        return self
+
+    def _pass_over(self, *_args: Any) -> None:
+        pass
+
+    __init__ = __setstate__ = __setitem__ = append = extend = add = _pass_over
+
+
+_KNOWN = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): torch._utils._rebuild_tensor_v2,
+    ("torch._utils", "_rebuild_parameter"): torch._utils._rebuild_parameter,
+    ("torch", "Size"): torch.Size,
+}
+"""All that a file may name: what tensors and state dicts are made of."""
+
+
+class _TensorUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return _KNOWN.get((module, name), _Unread)
+
+
+def load_checkpoint(data: bytes, source: str) -> dict[str, torch.Tensor]:
+    """The state dict in a file of ``torch.save``, alone or under a key that trainers use.
+
+    Raises:
+        ModelError: the file is damaged, holds no state dict, or several.
+    """
+    return _state_dict(_load(data, source), source)
+
+
+def _load(data: bytes, source: str) -> Any:
+    loaded = None
+    if not _is_script(data):
+        try:
+            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError):
+            loaded = _load_tensors_only(data)
+    if loaded is None or isinstance(loaded, _Unread):
+        # Not torch's own words: they say how to trust the file and run its code.
+        raise ModelError(
+            f"{source} is damaged, or no state_dict that can be read without running code from"
+            " it; save it with torch.save(model.state_dict(), ...), or as safetensors"
+        )
+    return loaded
+
+
+def _is_script(data: bytes) -> bool:
+    """Whether a file is TorchScript, a program that ``torch.load`` would load as such."""
+    try:
+        reader = torch._C.PyTorchFileReader(io.BytesIO(data))
+    except RuntimeError:
+        return False  # damaged, or no zip
+    return bool(reader.has_record("constants.pkl"))
+
+
+def _load_tensors_only(data: bytes) -> Any:
+    """What a file holds, without all objects of unknown classes; None where it is damaged."""
+    if not data.startswith(_ZIP):
+        return None
+    try:
+        unpickler = SimpleNamespace(Unpickler=_TensorUnpickler, __name__=__name__)
+        return torch.load(
+            io.BytesIO(data), map_location="cpu", pickle_module=unpickler, weights_only=False
+        )
+    except Exception:
+        return None
+
+
+def _state_dict(loaded: object, source: str) -> dict[str, torch.Tensor]:
+    if not isinstance(loaded, Mapping):
+        raise ModelError(
+            f"{source} holds a {type(loaded).__name__}, not a state_dict; save it with"
+            " torch.save(model.state_dict(), ...)"
+        )
+    if _is_state(loaded):
+        return {str(name): value for name, value in loaded.items()}
+    inner = [key for key in _STATE_KEYS if loaded.get(key) and _is_state(loaded[key])]
+    if len(inner) == 1:
+        return {str(name): value for name, value in loaded[inner[0]].items()}
+    if inner:
+        raise ModelError(
+            f"{source} holds several state_dicts: {', '.join(inner)}; save the one that is meant:"
+            " torch.save(model.state_dict(), ...)"
+        )
+    other = [str(name) for name, value in loaded.items() if not isinstance(value, torch.Tensor)]
+    raise ModelError(
+        f"{source} holds more than parameters: {', '.join(other[:_SHOWN])}, and no state_dict"
+        f" under {', '.join(_STATE_KEYS)}; save the state_dict itself:"
+        " torch.save(model.state_dict(), ...)"
+    )
+
+
+def _is_state(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(item, torch.Tensor) for item in value.values()
+    )
