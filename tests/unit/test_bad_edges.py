@@ -49,7 +49,7 @@ def test_column_of_the_wrong_type(tmp_path: Path, storage: Storage) -> None:
     write_parquet(tmp_path / "e.parquet", src=["a"], dst=[1.5], w=["x"])
     edges = edge_input(tmp_path / "e.parquet", "parquet")
     assert (
-        "column 'src' (columns.source) holds string; it must hold integers (or set ids"
+        "column 'src' (columns.source) holds string; it must hold integers, or decimals"
         in refused(storage, edges)
     )
     assert "column 'dst' (columns.destination) holds double; it must hold strings" in refused(
@@ -244,16 +244,16 @@ def test_bad_npy(tmp_path: Path, storage: Storage) -> None:
         tmp_path, storage, np.zeros(7, np.int64)
     )
     assert "has no column 2 (columns.weight)" in bad_npy(tmp_path, storage, two.T, weight=2)
-    assert "column 0 (columns.source) holds float64; it must hold integers" in bad_npy(
-        tmp_path, storage, two.T.astype(float)
+    assert "column 0 (columns.source) holds <U1; it must hold integers, or floats" in bad_npy(
+        tmp_path, storage, two.T.astype("U1")
     )
     halves = np.array([[1, 2, 3], [1, 2.5, 3]])
     assert (
-        "row 1 (from 0): column 1 (columns.destination) is 2.5; ids in a float64 array"
+        "row 1 (from 0): column 1 (columns.destination) is 2.5; ids stored as float64"
         in bad_npy(tmp_path, storage, halves, weight=2)
     )
     large = np.array([[1, 2**24 + 2, 3]], np.float32)
-    assert "must be whole numbers up to 16777216" in bad_npy(tmp_path, storage, large, weight=2)
+    assert "must be whole numbers below 16777216" in bad_npy(tmp_path, storage, large, weight=2)
     assert "must be a list of rows" in bad_npy(tmp_path, storage, np.zeros((2, 2, 2), int))
 
 

@@ -138,7 +138,7 @@ MISTAKES: dict[str, tuple[Mistake, type[Exception], str]] = {
     ),
     "words in features of nodes": (
         users(lambda rows: ["a"] * len(rows)), InputError,
-        "/user/x.parquet: column 'x' (features.vectorColumn) holds string; it must hold lists",
+        "/user/x.parquet row 0 (from 0): column 'x' (features.vectorColumn) is 'a'; a vector",
     ),
     "NaN in features of nodes": (
         users(lambda rows: put(rows, 3, [NAN] * 7)), InputError,

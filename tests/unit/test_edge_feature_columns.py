@@ -150,7 +150,7 @@ def test_vectors_of_no_edges(tmp_path: Path, storage: Storage) -> None:
         ("parquet", {"columns": ["dst"]}, "names 'dst', which is columns.destination"),
         ("parquet", {"columns": [2]}, "is 2; must be a column name in parquet"),
         ("npy", {"columns": ["a"]}, "is 'a'; must be a 0-based index in npy"),
-        ("csv", {"vectorColumn": "x"}, "is for parquet, not csv; give columns"),
+        ("npy", {"vectorColumn": "x"}, "is for parquet, and csv and tsv with a header, not npy"),
     ],
 )
 def test_what_a_manifest_may_not_say(form: str, features: dict[str, Any], says: str) -> None:

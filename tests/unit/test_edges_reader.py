@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embertide.readers import text as read_text
+from embertide.readers.dialect import Dialect
 from embertide.readers.edges import split_edges
 from embertide.readers.nodes import read_nodes, split_nodes
-from embertide.readers.text_errors import is_whole
 from embertide.spec.manifest import NodeTable
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
@@ -216,8 +216,9 @@ def test_node_tables(tmp_path: Path, storage: Storage) -> None:
 def test_a_line_is_whole_when_its_quotes_end(fields: list[str]) -> None:
     written = ['"' + field.replace('"', '""') + '"' for field in fields]
     line = ",".join(written)
-    assert is_whole(line.encode(), ",")
-    assert not is_whole(line.encode()[:-1], ",")
+    dialect = Dialect(header=False, separator=",")
+    assert dialect.is_whole(line.encode())
+    assert not dialect.is_whole(line.encode()[:-1])
 
 
 @pytest.mark.parametrize(
@@ -225,8 +226,9 @@ def test_a_line_is_whole_when_its_quotes_end(fields: list[str]) -> None:
     [(b'5" pipe,x', True), (b'"a""b,c', False), (b'"a"b,"c"', True), (b',"', False), (b"", True)],
 )
 def test_quotes_count_at_the_start_of_a_field(line: bytes, whole: bool) -> None:
-    assert is_whole(line, ",") is whole
-    assert is_whole(line.replace(b",", b"|") + b"\n", "|") is whole
+    assert Dialect(header=False, separator=",").is_whole(line) is whole
+    bars = Dialect(header=False, separator="|")
+    assert bars.is_whole(line.replace(b",", b"|") + b"\n") is whole
 
 
 def test_stray_quotes_and_long_fields_beside_blank_lines(tmp_path: Path, storage: Storage) -> None:

@@ -267,8 +267,8 @@ def test_bad_npy(tmp_path: Path, storage: Storage) -> None:
         tmp_path, storage, values, ids[:2]
     )
     assert "has shape [3, 1]; it must be [3]" in bad_npy(tmp_path, storage, values, ids[:, None])
-    assert "column 0 (features.idsUri) holds float64; it must hold integers" in bad_npy(
-        tmp_path, storage, values, ids * 1.0
+    assert "column 0 (features.idsUri) holds bool; it must hold integers" in bad_npy(
+        tmp_path, storage, values, ids > 1
     )
     assert "ids/a.npy row 2 (from 0): column 0 (features.idsUri) is -1" in bad_npy(
         tmp_path, storage, values, np.array([0, 1, -1])

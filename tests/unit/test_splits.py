@@ -15,7 +15,7 @@ from embertide.errors import InputError
 from embertide.readers import text_lines
 from embertide.readers.edges import splits_at_once
 from embertide.readers.splits import Split, assign_splits, map_objects, split_ranges
-from embertide.readers.text_lines import codec_of, count_lines_before, first_line, line_blocks
+from embertide.readers.text_lines import codec_of, count_lines_before, first_lines, line_blocks
 from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo
 
@@ -116,14 +116,14 @@ def test_an_endless_line_is_refused(start: int, monkeypatch: pytest.MonkeyPatch)
 def test_an_endless_first_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_lines, "LONGEST_LINE_BYTES", 1 << 20)
     with pytest.raises(InputError, match="has no line break"):
-        first_line(io.BytesIO(b"x" * (2 << 20)), "u")
+        next(first_lines(io.BytesIO(b"x" * (2 << 20)), "u"))
 
 
 def test_first_line_and_line_counts() -> None:
     text = b"a,b\n1,2\n3,4"
-    assert first_line(io.BytesIO(text), "u") == b"a,b\n"
-    assert first_line(io.BytesIO(b"a,b"), "u") == b"a,b"
-    assert first_line(io.BytesIO(b""), "u") == b""
+    assert next(first_lines(io.BytesIO(text), "u")) == b"a,b\n"
+    assert list(first_lines(io.BytesIO(b"a,b"), "u")) == [b"a,b"]
+    assert list(first_lines(io.BytesIO(b""), "u")) == []
     assert [count_lines_before(io.BytesIO(text), n) for n in (0, 3, 4, 8, 11)] == [0, 0, 1, 2, 2]
 
 

@@ -57,12 +57,6 @@ def test_latin_1_in_a_dictionary(tmp_path: Path, storage: Storage) -> None:
     assert "not UTF-8; convert it to UTF-8 where it is written" in message
 
 
-def test_bytes_are_no_strings(tmp_path: Path, storage: Storage) -> None:
-    write_parquet(tmp_path / "e.parquet", src=[b"a"], dst=[b"b"])
-    message = refused(storage, edge_input(tmp_path / "e.parquet", "parquet"), "string")
-    assert "column 'src' (columns.source) holds binary; it must hold strings" in message
-
-
 def test_latin_1_in_nodes_features_and_reference(tmp_path: Path, storage: Storage) -> None:
     uri = f"file://{tmp_path}/n.parquet"
     write_parquet(tmp_path / "n.parquet", id=LATIN, x=[[1.0]] * 4, embedding=[[1.0]] * 4)
@@ -122,7 +116,7 @@ def test_the_name_of_a_column(tmp_path: Path, storage: Storage) -> None:
 INDICES = {"header": False, "columns": {"source": 0, "destination": 1}}
 MARK = b"\xef\xbb\xbf"
 JOINED = "begins with a byte-order mark, which would become part of an id: files were joined here"
-NUL = "contains a NUL byte: the file is UTF-16 or not text; convert it to UTF-8"
+NUL = "contains a NUL byte: the file is UTF-16 (write dialect: {encoding: utf-16})"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +127,7 @@ NUL = "contains a NUL byte: the file is UTF-16 or not text; convert it to UTF-8"
         (b"a,b\n" * 9 + b"c\0,d\n", 10, NUL),
         ("a,b\nc,d\n".encode("utf-16-le"), 1, NUL),
         ("a,b\nc,d\n".encode("utf-16-be"), 1, NUL),
-        ("a,b\n".encode("utf-16"), 1, "is not UTF-8 ("),
+        ("a,b\n".encode("utf-16"), 1, NUL),
         (b"a,b\n" * 9 + b"caf\xe9,d\n", 10, "is not UTF-8 ("),
         (b"a,b\n" * 9 + b"\xed\xa0\x80,d\n", 10, "is not UTF-8 ("),
     ],

@@ -113,7 +113,9 @@ def _why_not_ready(storage: Storage, item: WaitingInput, ready: Ready, field: st
         # The marker before the list: objects that it vouches for are then in the list.
         if ready.object is not None and storage.stat(_marker_uri(item.uri, ready.object)) is None:
             return f"{_marker_uri(item.uri, ready.object)} is not there"
-        objects = list_objects(storage, item.uri, item.recursive, f"{field}.recursive")
+        objects = list_objects(
+            storage, item.uri, item.recursive, f"{field}.recursive", item.include
+        )
     except ObjectMissing as error:
         return str(error)
     return _why_too_little(objects, ready) or _why_too_few_rows(storage, item, ready)

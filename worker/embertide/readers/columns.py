@@ -16,32 +16,29 @@ import pyarrow as pa
 
 from embertide.errors import InputError
 from embertide.kernels.arrow import to_numpy
+from embertide.readers.types import holds_integers, holds_numbers, holds_text, holds_vectors, plain
 from embertide.readers.where import Where
 
 Kind = Literal["integer", "text", "id", "number", "vector"]
 """What a column must hold; ``id`` is integer or text (the kind of ids is not known yet)."""
 
-IdKind = Literal["dense", "int64", "string"]
 Int64s = npt.NDArray[np.int64]
 Float32s = npt.NDArray[np.float32]
-Ids = Int64s | Any
-"""``np.int64 [n]``, or a ``pa.StringArray`` or ``pa.LargeStringArray`` of n strings."""
 
+_INTEGERS = "integers, or decimals or floats that are whole numbers"
+_TEXT = "strings, bytes of UTF-8 or UUIDs"
 _WANTED = {
-    "integer": "integers",
-    "text": "strings",
-    "id": "integers or strings",
+    "integer": _INTEGERS,
+    "text": _TEXT,
+    "id": f"{_INTEGERS}; or {_TEXT}",
     "number": "numbers",
-    "vector": "lists of numbers, one vector in every row",
+    "vector": "lists of numbers, one vector in every row; or text such as [0.1, 0.2], or vectors of"
+    " Spark ML",
 }
 _HINTS = {
     "integer": " (or set ids: string for nodes named by strings)",
     "text": " (or set ids: int64 for nodes named by integers)",
 }
-
-
-_SHOWN_BYTES = 80
-"""Of a string that is not UTF-8, in a message."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +51,6 @@ class Column:
 
     def __str__(self) -> str:
         return f"column {self.name!r} ({self.field})"
-
-
-def id_column(field: str, name: str | int, ids: IdKind | None) -> Column:
-    """A column of node ids of the given kind (None: not known yet)."""
-    kinds: dict[IdKind | None, Kind] = {"string": "text", None: "id"}
-    return Column(field, name, kinds.get(ids, "integer"))
 
 
 def listed(names: Sequence[str]) -> str:
@@ -77,120 +68,21 @@ def check_type(uri: str, column: Column, held: Any) -> None:
     if _fits(column.kind, held):
         return
     hint = _HINTS.get(column.kind, "")
-    raise InputError(f"{uri}: {column} holds {held}; it must hold {_WANTED[column.kind]}{hint}")
+    raise InputError(
+        f"{uri}: {column} holds {held}; it must hold {_WANTED[column.kind]}{hint}. Name another"
+        " column, or cast this one where it is written"
+    )
 
 
 def _fits(kind: Kind, held: Any) -> bool:
-    types = pa.types
+    if pa.types.is_null(held):
+        return True  # Without any value; a row of it is refused where it is read.
     if kind == "vector":
-        is_list = types.is_list(held) or types.is_large_list(held) or _is_fixed(held)
-        return is_list and _fits("number", held.value_type)
-    integer = types.is_integer(held)
-    if kind == "integer":
-        return bool(integer)
+        return holds_vectors(held)
     if kind == "number":
-        others = types.is_floating(held) or types.is_boolean(held) or types.is_decimal(held)
-        return bool(integer or others)
-    if types.is_dictionary(held):
-        held = held.value_type
-    text = types.is_string(held) or types.is_large_string(held) or types.is_string_view(held)
-    return bool(text or (kind == "id" and integer))
-
-
-def _is_fixed(held: Any) -> bool:
-    return bool(pa.types.is_fixed_size_list(held))
-
-
-def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | None = None) -> Ids:
-    """Node ids: ``int64 [n]``, perhaps read-only, or for ``string`` an array of either arrow type.
-
-    ``dense`` ids must be at least 0 and, when ``count`` is known, less than it.
-
-    Raises:
-        InputError: names the row of the first null or of the first id out of range.
-    """
-    refuse_nulls(array, column, where)
-    if ids == "string":
-        return array if pa.types.is_string(array.type) else array.cast(pa.large_string())
-    values = _to_int64(array, column, where)
-    if ids == "dense" and len(values):
-        _check_dense(values, column, where, count)
-    return values
-
-
-def to_text(array: Any, column: Column, where: Where) -> Any:
-    """A column of strings that is perhaps not UTF-8, as a ``pa.StringArray`` or its large kind.
-
-    Raises:
-        InputError: names row and bytes of the first string that is not UTF-8.
-    """
-    kinds = pa.string(), pa.large_string()
-    text = array if array.type in kinds else array.cast(pa.large_string())
-    if not _is_ascii(text):
-        try:
-            text.validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise _not_utf8(text, column, where) from error
-    return text
-
-
-def _is_ascii(text: Any) -> bool:
-    """Whether no byte of the strings has its highest bit set: one pass at the speed of memory."""
-    kind = np.int64 if pa.types.is_large_string(text.type) else np.int32
-    _, offsets, data = text.buffers()
-    if data is None or not len(text):
-        return True
-    bounds = np.frombuffer(offsets, kind)[text.offset : text.offset + len(text) + 1]
-    held = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
-    return not len(held) or int(held.max()) < 128
-
-
-def _not_utf8(text: Any, column: Column, where: Where) -> InputError:
-    """The error for the first string that is not UTF-8."""
-    is_large = pa.types.is_large_string(text.type)
-    values = text.cast(pa.large_binary() if is_large else pa.binary())
-    for i, value in enumerate(values):
-        held: bytes = value.as_py()
-        try:
-            held.decode()
-        except UnicodeDecodeError as error:
-            return InputError(
-                f"{where.row(i)}: {column} is {_around(held, error.start)}, whose byte"
-                f" {error.start} (from 0) is not UTF-8; convert the ids to UTF-8 where they are"
-                " written (often they are Latin-1)"
-            )
-    raise AssertionError(f"{where.uri}: arrow and Python disagree about UTF-8")
-
-
-def _around(held: bytes, start: int) -> str:
-    """Bytes for a message: all, or some before and after a position."""
-    first, last = max(0, start - _SHOWN_BYTES // 2), start + _SHOWN_BYTES // 2
-    before, after = "... " if first else "", " ..." if last < len(held) else ""
-    return f"{before}{held[first:last]!r}{after}"
-
-
-def _to_int64(array: Any, column: Column, where: Where) -> Int64s:
-    held = to_numpy(array)
-    if held.dtype == np.uint64 and len(held) and held.max() > np.uint64(2**63 - 1):
-        i = int(np.argmax(held > np.uint64(2**63 - 1)))
-        raise InputError(
-            f"{where.row(i)}: {column} is {held[i]}; ids must be below 2^63, renumber them"
-        )
-    return np.asarray(held.astype(np.int64, copy=False))
-
-
-def _check_dense(values: Int64s, column: Column, where: Where, count: int | None) -> None:
-    # Seen as unsigned, negative ids are huge: one pass finds both kinds of offenders.
-    limit = np.uint64(2**63 if count is None else count)
-    unsigned = values.view(np.uint64)
-    if unsigned.max() < limit:
-        return
-    i = int(np.argmax(unsigned >= limit))
-    allowed = "0 or more" if count is None else f"from 0 to {count - 1} (count is {count})"
-    raise InputError(
-        f"{where.row(i)}: {column} is {values[i]}; dense ids must be {allowed}. "
-        "Correct the row, or set ids: int64 for ids that are not row numbers"
-    )
+        return holds_numbers(held)
+    is_integer = kind != "text" and holds_integers(held)
+    return is_integer or (kind != "integer" and holds_text(held))
 
 
 def to_floats(array: Any, column: Column, where: Where) -> Float32s:
@@ -216,6 +108,7 @@ def as_float32(array: Any) -> Float32s:
 
 def as_numbers(array: Any) -> npt.NDArray[Any]:
     """Any numeric arrow array without nulls as numbers [n] of its own type; may be read-only."""
+    array = plain(array)
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64())
     return to_numpy(array)
@@ -245,6 +138,7 @@ def refuse_nulls(array: Any, column: Column, where: Where) -> None:
     Raises:
         InputError: names the first row without a value.
     """
+    array = plain(array)
     if array.null_count:
         i = int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
         raise InputError(

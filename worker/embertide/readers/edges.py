@@ -11,22 +11,15 @@ from dataclasses import dataclass, replace
 
 from embertide.errors import InputError
 from embertide.footprint import FLOAT_BYTES
-from embertide.readers.columns import (
-    Column,
-    Float32s,
-    IdKind,
-    Ids,
-    id_column,
-    to_ids,
-    to_weights,
-)
+from embertide.readers.columns import Column, Float32s, to_weights
+from embertide.readers.dialect import Dialect
 from embertide.readers.feature_schema import vector_width
+from embertide.readers.ids import IdKind, Ids, id_column, to_ids
 from embertide.readers.objects import list_objects
 from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.pool import readers
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
-from embertide.readers.text import Dialect
 from embertide.readers.vectors import finite_vectors
 from embertide.readers.where import Where
 from embertide.spec.manifest import EdgeInput
@@ -148,8 +141,7 @@ def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:
     columns = _feature_columns(edges)
     if columns[0].kind != "vector":
         return len(columns)
-    objects = list_objects(storage, edges.uri, edges.recursive, "edges.recursive")
-    width = vector_width(storage, objects, columns[0])
+    width = _vector_width(storage, edges, columns[0])
     if width is None:
         raise InputError(
             f"{edges.uri} holds no edges, and {columns[0]} does not say how long its vectors are;"
@@ -158,6 +150,19 @@ def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:
     if width == 0:
         raise InputError(f"{edges.uri}: {columns[0]} holds vectors without values")
     return width
+
+
+def _vector_width(storage: Storage, edges: EdgeInput, column: Column) -> int | None:
+    """The width of a column of vectors; None without edges that tell it."""
+    if edges.format == "parquet":
+        field = "edges.recursive"
+        objects = list_objects(storage, edges.uri, edges.recursive, field, edges.include)
+        return vector_width(storage, objects, column, field)
+    table = replace(_table(edges, (None, None)), columns=(column,))
+    for split in split_table(storage, table, TARGET_BYTES):
+        for (array,), _ in read_table(storage, table, split, 1):
+            return len(array[0])
+    return None
 
 
 def _feature_columns(edges: EdgeInput) -> list[Column]:
@@ -183,5 +188,14 @@ def _table(edges: EdgeInput, ids: tuple[IdKind | None, IdKind | None]) -> Table:
     if edges.columns.weight is not None:
         columns.append(Column("columns.weight", edges.columns.weight, "number"))
     columns += _feature_columns(edges)
-    dialect = Dialect(edges.header, edges.separator)
-    return Table("edges", edges.uri, edges.format, tuple(columns), edges.recursive, dialect)
+    written = edges.dialect.model_dump() if edges.dialect is not None else {}
+    dialect = Dialect(header=edges.header, separator=edges.separator, **written)
+    return Table(
+        "edges",
+        edges.uri,
+        edges.format,
+        tuple(columns),
+        edges.recursive,
+        dialect,
+        edges.include,
+    )

@@ -14,12 +14,16 @@ from embertide.errors import InputError
 from embertide.readers.column_patterns import patterns_of
 from embertide.readers.columns import Column, refuse_nulls
 from embertide.readers.npy import read_header
-from embertide.readers.objects import list_objects
+from embertide.readers.objects import list_objects, naming_others
 from embertide.readers.parquet import parquet_file
 from embertide.readers.scaling import Scaling, read_scaling
+from embertide.readers.types import value_type
+from embertide.readers.vector_types import as_lists
 from embertide.readers.where import Where
 from embertide.spec.manifest import FeatureInput
 from embertide.storage.protocol import ObjectInfo, Storage
+
+RECURSIVE_FIELD = "features.recursive"
 
 
 @dataclass(frozen=True)
@@ -72,32 +76,45 @@ def feature_schema(
 
 def feature_objects(storage: Storage, features: FeatureInput) -> list[ObjectInfo]:
     """The objects with the features' values, see :func:`list_objects`."""
-    return list_objects(storage, features.uri, features.recursive, "features.recursive")
+    return list_objects(
+        storage, features.uri, features.recursive, RECURSIVE_FIELD, features.include
+    )
 
 
 def _columns(storage: Storage, features: FeatureInput) -> tuple[str, ...] | None:
     patterns = patterns_of(features.columns, features.id_column)
     if patterns is None:
         return None if features.columns is None else tuple(features.columns)
-    first = feature_objects(storage, features)[0]
-    with parquet_file(storage, first, []) as file:
+    objects = feature_objects(storage, features)
+    first = objects[0]
+    with (
+        naming_others(objects, first, features.format, RECURSIVE_FIELD),
+        parquet_file(storage, first, []) as file,
+    ):
         return patterns.expand(first.uri, file.schema_arrow.names)
 
 
 def _width(storage: Storage, features: FeatureInput) -> int:
     objects = feature_objects(storage, features)
     if features.format == "npy":
-        return read_header(storage, objects[0]).width
-    width = vector_width(storage, objects, vector_column(features))
+        with naming_others(objects, objects[0], "npy", RECURSIVE_FIELD):
+            return read_header(storage, objects[0]).width
+    width = vector_width(storage, objects, vector_column(features), RECURSIVE_FIELD)
     if width is None:
         raise InputError(f"{features.uri} holds no feature rows; every node needs one")
     return width
 
 
-def vector_width(storage: Storage, objects: list[ObjectInfo], column: Column) -> int | None:
-    """The width of a list column's vectors, by its type or by the first row; None without rows."""
+def vector_width(
+    storage: Storage, objects: list[ObjectInfo], column: Column, field: str
+) -> int | None:
+    """The width of a column's vectors, by its type or by the first row; None without rows.
+
+    ``field`` of the manifest has ``recursive`` of these objects, for errors.
+    """
     for info in objects:
-        width = _list_width(storage, info, column)
+        with naming_others(objects, info, "parquet", field):
+            width = _list_width(storage, info, column)
         if width is not None:
             return width
     return None
@@ -110,11 +127,12 @@ def vector_column(features: FeatureInput) -> Column:
 
 def _list_width(storage: Storage, info: ObjectInfo, column: Column) -> int | None:
     with parquet_file(storage, info, [column]) as file:
-        held = file.schema_arrow.field(column.name).type
+        held = value_type(file.schema_arrow.field(column.name).type)
         if pa.types.is_fixed_size_list(held):
             return int(held.list_size)
         for batch in file.iter_batches(1, columns=[column.name], use_threads=False):
-            array = batch.column(column.name)
-            refuse_nulls(array, column, Where(info.uri, 0))
+            where = Where(info.uri, 0)
+            array = as_lists(batch.column(column.name), column, where)
+            refuse_nulls(array, column, where)
             return len(array[0])
     return None

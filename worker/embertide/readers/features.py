@@ -13,8 +13,9 @@ from functools import partial
 import numpy as np
 
 from embertide.readers.column_patterns import patterns_of
-from embertide.readers.columns import Column, Float32s, IdKind, Ids, id_column, to_ids
+from embertide.readers.columns import Column, Float32s
 from embertide.readers.feature_schema import FeatureSchema, feature_schema, vector_column
+from embertide.readers.ids import IdKind, Ids, id_column, to_ids
 from embertide.readers.npy_features import read_npy_features, row_numbers, split_npy_features
 from embertide.readers.scaling import Scaling
 from embertide.readers.splits import TARGET_BYTES, Split
@@ -150,6 +151,7 @@ def _table(features: FeatureInput, ids: IdKind | None, schema: FeatureSchema) ->
         features.format,
         tuple(columns),
         features.recursive,
+        include=features.include,
         check_names=partial(patterns.check, schema.columns or ()) if patterns else None,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from embertide.readers.columns import IdKind, Ids, id_column, to_ids
+from embertide.readers.ids import IdKind, Ids, id_column, to_ids
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.where import Where
@@ -55,4 +55,6 @@ def read_nodes(
 def _table(nodes: NodeTable, ids: IdKind | None) -> Table:
     name = 0 if nodes.format == "npy" else nodes.id_column
     column = id_column("table.idColumn", name, ids)
-    return Table("table", nodes.uri, nodes.format, (column,), nodes.recursive)
+    return Table(
+        "table", nodes.uri, nodes.format, (column,), nodes.recursive, include=nodes.include
+    )

@@ -20,16 +20,23 @@ import pyarrow as pa
 
 from embertide.errors import InputError
 from embertide.kernels.arrow import to_arrow
-from embertide.readers.columns import Column, to_text
+from embertide.readers.columns import Column
+from embertide.readers.ids import to_text
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.where import Where
 from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
 
 _HEADER_BYTES = 1 << 16
-_DTYPE_KINDS = {"integer": "iu", "text": "US", "id": "iuUS", "number": "iufb"}
+_DTYPE_KINDS = {"integer": "iuf", "text": "US", "id": "iufUS", "number": "iufb"}
+_INTEGERS, _TEXT = "integers, or floats that are whole numbers", "strings, or bytes of UTF-8"
+_WANTED = {
+    "integer": _INTEGERS,
+    "text": _TEXT,
+    "id": f"{_INTEGERS}; or {_TEXT}",
+    "number": "numbers",
+}
+_ARCHIVE = b"PK"
 _SURROGATE = "[\ud800-\udfff]"
-_EXACT = {2: 2**11, 4: 2**24, 8: 2**53}
-"""The largest integer that a float of this many bytes counts up to without gaps."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,11 @@ def npy_file(storage: Storage, split: Split) -> Iterator[tuple[Any, Header]]:
 
 
 def _parse_header(info: ObjectInfo, first: bytes) -> Header:
+    if first.startswith(_ARCHIVE):
+        raise InputError(
+            f"{info.uri} is an npz, an archive of arrays; save the array that is meant on its own,"
+            " with numpy.save"
+        )
     held = io.BytesIO(first)
     try:
         version = np.lib.format.read_magic(held)
@@ -143,7 +155,6 @@ def split_rows(info: ObjectInfo, header: Header, target_bytes: int) -> list[Spli
 
 def check_columns(uri: str, header: Header, columns: Sequence[Column]) -> None:
     """InputError when the array cannot hold the wanted columns."""
-    mixed = any(column.kind == "number" for column in columns)
     for column in columns:
         if int(column.name) >= header.width:
             turn = " (it looks transposed: save array.T)" if header.rows <= 3 < header.width else ""
@@ -151,11 +162,13 @@ def check_columns(uri: str, header: Header, columns: Sequence[Column]) -> None:
                 f"{uri} has no {column}: its shape is {list(header.shape)}, it must be "
                 f"[rows, columns]{turn}"
             )
-        # An array has one type: where weights are floats, ids are floats too.
-        allowed = _DTYPE_KINDS[column.kind] + ("f" if mixed else "")
-        if header.dtype.kind not in allowed:
-            wanted = {"text": "strings", "number": "numbers"}.get(column.kind, "integers")
-            raise InputError(f"{uri}: {column} holds {header.dtype}; it must hold {wanted}")
+        # Arrow has no floats of more than 8 bytes.
+        is_long = header.dtype.kind == "f" and header.dtype.itemsize > 8
+        if header.dtype.kind not in _DTYPE_KINDS[column.kind] or is_long:
+            raise InputError(
+                f"{uri}: {column} holds {header.dtype}; it must hold {_WANTED[column.kind]}, save"
+                " it as such"
+            )
     if len(columns) > 1 and header.rows <= 3 < header.width:
         raise InputError(
             f"{uri} has shape {list(header.shape)}; an edge list is [edges, 2] or [edges, 3], one "
@@ -218,8 +231,6 @@ def _read_values(file: Any, uri: str, header: Header, start: int, count: int) ->
 
 
 def _to_arrow(values: npt.NDArray[Any], column: Column, where: Where) -> Any:
-    if values.dtype.kind == "f" and column.kind == "integer":
-        values = _whole(values, column, where)
     if values.dtype.kind in "US":
         return _strings(values, column, where)
     return to_arrow(values)
@@ -245,16 +256,3 @@ def _strings(values: npt.NDArray[Any], column: Column, where: Where) -> Any:
             f"{where.row(i)}: {column} is {text!a}, which holds a surrogate, half of a UTF-16"
             " character; decode the ids correctly before they are saved"
         ) from error
-
-
-def _whole(values: npt.NDArray[Any], column: Column, where: Where) -> npt.NDArray[np.int64]:
-    """Ids stored as floats beside weights, as integers; InputError where one is not whole."""
-    limit = _EXACT[values.dtype.itemsize]
-    wrong = ~((np.rint(values) == values) & (np.abs(values) <= limit))
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        raise InputError(
-            f"{where.row(i)}: {column} is {values[i]}; ids in a {values.dtype} array must be whole "
-            f"numbers up to {limit}, use float64 or parquet for larger ones"
-        )
-    return values.astype(np.int64)

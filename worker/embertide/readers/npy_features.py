@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from embertide.errors import InputError
-from embertide.readers.columns import Column, IdKind, Ids, Int64s, id_column, to_ids
-from embertide.readers.feature_schema import feature_objects
+from embertide.readers.columns import Column, Int64s
+from embertide.readers.feature_schema import RECURSIVE_FIELD, feature_objects
+from embertide.readers.ids import IdKind, Ids, id_column, to_ids
 from embertide.readers.npy import (
     Header,
     check_columns,
@@ -25,7 +25,7 @@ from embertide.readers.npy import (
     rows_of,
     split_rows,
 )
-from embertide.readers.objects import list_objects
+from embertide.readers.objects import list_objects, naming_others
 from embertide.readers.splits import Split, map_objects
 from embertide.readers.table import with_bases
 from embertide.readers.where import Where
@@ -44,15 +44,23 @@ def split_npy_features(
         ObjectMissing: there are no values or no ids.
         InputError: values and ids do not match, or have a wrong type or shape.
     """
-    look = partial(_split_pair, storage, target_bytes, ids)
-    return with_bases(map_objects(_pair(storage, features), look))
+    pairs = _pair(storage, features)
+    objects = [values for values, _ in pairs]
+
+    def look(pair: Pair) -> list[Split]:
+        with naming_others(objects, pair[0], "npy", RECURSIVE_FIELD):
+            return _split_pair(storage, target_bytes, ids, pair)
+
+    return with_bases(map_objects(pairs, look))
 
 
 def _pair(storage: Storage, features: FeatureInput) -> list[Pair]:
     values = feature_objects(storage, features)
     if features.ids_uri is None:
         return [(info, None) for info in values]
-    ids = list_objects(storage, features.ids_uri, features.recursive, "features.recursive")
+    ids = list_objects(
+        storage, features.ids_uri, features.recursive, RECURSIVE_FIELD, features.include
+    )
     if len(values) != len(ids):
         raise InputError(
             f"{features.uri} has {len(values)} objects but {features.ids_uri} has {len(ids)}; "

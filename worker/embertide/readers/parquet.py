@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 
 from embertide.errors import InputError
 from embertide.kernels.parquet import ColumnChunk, NotDecoded, Stored, stored, where_stored
-from embertide.readers.columns import Column, check_type, listed, to_text
+from embertide.readers.columns import Column, check_type, listed
+from embertide.readers.ids import to_text
 from embertide.readers.splits import Split
+from embertide.readers.vector_types import as_lists
 from embertide.readers.where import Where
 from embertide.storage.protocol import BLOCK_BYTES, ObjectInfo, Span, Storage
 
@@ -176,7 +178,8 @@ def read_parquet(
     buffer_bytes = BUFFER_BYTES if local or split.size > UNBUFFERED_BYTES else 0
     row_groups = list(split.row_groups or ())
     with _opened(storage, split.info, columns, row_groups, buffer_bytes) as (file, raw):
-        groups = _stored_groups(file, names, split) if local else None
+        plain = local and all(column.kind != "vector" for column in columns)
+        groups = _stored_groups(file, names, split) if plain else None
         if groups is not None:
             try:
                 for arrays in _decode(raw.fileno(), groups, batch_rows):
@@ -193,17 +196,26 @@ def read_parquet(
         )
         batches = _naming_bytes(batches, Where(split.uri, split.start))
         done, first = where.first_row - split.start, 0
+        uuids = _uuids(file.metadata)
         for batch in batches:
             fresh = batch.slice(max(0, done - first))
             first += batch.num_rows
             if fresh.num_rows:
-                yield [_checked(fresh.column(c.name), c, where) for c in columns], where
+                yield [_checked(fresh.column(c.name), c, where, uuids) for c in columns], where
                 where = where.skip(fresh.num_rows)
 
 
-def _checked(array: Any, column: Column, where: Where) -> Any:
+def _uuids(metadata: Any) -> set[str]:
+    """Names of the columns of UUIDs, which arrow takes for bytes."""
+    columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    return {column.path for column in columns if column.logical_type.type == "UUID"}
+
+
+def _checked(array: Any, column: Column, where: Where, uuids: set[str]) -> Any:
     """A column as pyarrow gave it; it takes any bytes for strings."""
-    return to_text(array, column, where) if column.kind == "text" else array
+    if column.kind == "text":
+        return to_text(array, column, where, column.name in uuids)
+    return as_lists(array, column, where) if column.kind == "vector" else array
 
 
 def _naming_bytes(batches: Iterator[Any], where: Where) -> Iterator[Any]:

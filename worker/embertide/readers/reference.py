@@ -14,15 +14,8 @@ import pyarrow as pa
 
 from embertide.errors import InputError
 from embertide.kernels.arrow import to_numpy
-from embertide.readers.columns import (
-    Column,
-    IdKind,
-    Ids,
-    id_column,
-    list_widths,
-    refuse_nulls,
-    to_ids,
-)
+from embertide.readers.columns import Column, list_widths, refuse_nulls
+from embertide.readers.ids import IdKind, Ids, id_column, to_ids
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.where import Where

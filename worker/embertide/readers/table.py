@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 from embertide.readers.columns import Column
+from embertide.readers.dialect import Dialect
 from embertide.readers.npy import read_npy, split_npy
-from embertide.readers.objects import list_objects
+from embertide.readers.objects import list_objects, naming_others
 from embertide.readers.parquet import CheckNames, read_parquet, split_parquet
 from embertide.readers.splits import Split, map_objects
-from embertide.readers.text import Dialect, read_text, split_text
+from embertide.readers.text import read_text, split_text
 from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo, Storage
 
@@ -31,6 +31,7 @@ class Table:
         field: of the manifest, such as ``edges``; its ``recursive`` says whether objects in
             subfolders belong to the table.
         dialect: of csv and tsv.
+        include: pattern of the names of its objects.
         check_names: sees the names of all columns of every parquet object.
     """
 
@@ -40,6 +41,7 @@ class Table:
     columns: tuple[Column, ...]
     recursive: bool
     dialect: Dialect | None = None
+    include: str | None = None
     check_names: CheckNames | None = None
 
 
@@ -51,8 +53,13 @@ def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Split
         InputError: an object is unreadable or in a subfolder, or a column is missing or has a
             wrong type.
     """
-    look = partial(_split_object, storage, table, target_bytes)
-    objects = list_objects(storage, table.uri, table.recursive, f"{table.field}.recursive")
+    field = f"{table.field}.recursive"
+    objects = list_objects(storage, table.uri, table.recursive, field, table.include)
+
+    def look(info: ObjectInfo) -> list[Split]:
+        with naming_others(objects, info, table.format, field):
+            return _split_object(storage, table, target_bytes, info)
+
     return with_bases(map_objects(objects, look))
 
 

@@ -12,57 +12,63 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
 
 from embertide.errors import InputError
-from embertide.readers.columns import Column
+from embertide.readers.columns import Column, listed
+from embertide.readers.dialect import Dialect
 from embertide.readers.splits import Split, split_ranges
 from embertide.readers.text_errors import (
     HAS_NUL,
     MARK,
     NUL,
+    OTHER_ENCODING,
     BadLines,
+    exact_ids,
     has_inner_mark,
-    is_whole,
     line_of_row,
-    split_fields,
 )
+from embertide.readers.text_hints import comment_hint, separator_hint
 from embertide.readers.text_lines import (
     BLOCK_BYTES,
     FIRST_LINE,
     TO_THE_END,
-    codec_of,
-    first_line,
+    first_lines,
+    is_stream,
     line_blocks,
     span_of_lines,
     text_file,
 )
+from embertide.readers.vector_types import as_lists
 from embertide.readers.where import Where
 from embertide.storage.protocol import ObjectInfo, Storage
 
-_ARROW_TYPES = {"integer": pa.int64(), "number": pa.float64(), "text": pa.large_string()}
+_ARROW_TYPES = {
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "text": pa.large_string(),
+    "vector": pa.large_string(),
+}
 _OTHER_FORMATS = {
     b"PAR1": "parquet",
     b"\x93NUM": "npy",
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f": "zstd",
 }
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How the text is written: whether a header line names the columns, and the separator."""
-
-    header: bool
-    separator: str
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+"""The byte-order mark, in either order."""
+_ROUNDED = 2.0**53
+"""A float of this size or more may be another integer that was rounded."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """What the first line of an object tells: fields per line, and which are wanted.
 
-    ``skip`` is the length in bytes of what comes before the data: byte-order mark and header.
+    ``skip`` is the length in bytes of what comes before the data: comments, byte-order mark and
+    header.
     """
 
     fields: int
@@ -77,9 +83,9 @@ def split_text(
     dialect: Dialect,
     target_bytes: int,
 ) -> list[Split]:
-    """The byte ranges of one object; a compressed one is a single split."""
+    """The byte ranges of one object; one that :func:`is_stream` is a single split."""
     read_layout(storage, info, columns, dialect)
-    if codec_of(info.uri) is not None:
+    if is_stream(info.uri, dialect.encoding):
         return [Split.of(info, 0, info.size, info.size)]
     return [
         Split.of(info, start, stop, stop - start)
@@ -91,54 +97,64 @@ def read_layout(
     storage: Storage, info: ObjectInfo, columns: Sequence[Column], dialect: Dialect
 ) -> Layout:
     """Find the wanted columns in the first line; InputError names the columns there are."""
-    with text_file(storage, info, [FIRST_LINE]) as file:
-        line = first_line(file, info.uri)
-    for magic, name in _OTHER_FORMATS.items():
-        if line.startswith(magic):
-            raise InputError(f"{info.uri} is {name}, not plain csv or tsv; correct format or name")
+    with text_file(storage, info, dialect.encoding, [FIRST_LINE]) as file:
+        skipped, line = dialect.first_line(first_lines(file, info.uri))
     bom = len(MARK) if line.startswith(MARK) else 0
-    try:
-        names = split_fields(line[bom:].decode(), dialect.separator)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{info.uri} line 1 is not UTF-8 ({error}); convert the file") from error
-    if NUL in line:
-        raise InputError(f"{info.uri} line 1: {HAS_NUL}")
-    if not is_whole(line, dialect.separator):
-        raise InputError(f"{info.uri} line 1: unterminated quoted field; correct the line")
+    text = _first_text(info.uri, line[bom:], dialect)
+    names = dialect.split_fields(text)
     if not dialect.header:
         if line and not names:
             raise InputError(
                 f"{info.uri} line 1 is empty, so the columns cannot be counted; remove the line"
             )
-        wanted = tuple(_by_index(info.uri, column, len(names)) for column in columns)
-        return Layout(len(names), wanted, bom)
+        wanted = tuple(_by_index(info.uri, column, names, text, dialect) for column in columns)
+        return Layout(len(names), wanted, skipped + bom)
     if not line.strip():
         raise InputError(
             f"{info.uri} has no header line; write one, or set header: false and give indices"
         )
-    wanted = tuple(_by_name(info.uri, column, names) for column in columns)
-    return Layout(len(names), wanted, len(line))
+    wanted = tuple(_by_name(info.uri, column, names, text, dialect) for column in columns)
+    return Layout(len(names), wanted, skipped + len(line))
 
 
-def _by_index(uri: str, column: Column, fields: int) -> int:
-    index = int(column.name)
+def _first_text(uri: str, line: bytes, dialect: Dialect) -> str:
+    """The first line decoded; InputError where it is no text, or no whole line."""
+    for magic, name in _OTHER_FORMATS.items():
+        if line.startswith(magic):
+            raise InputError(f"{uri} is {name}, not plain csv or tsv; correct format or name")
+    if line.startswith(_UTF16) or NUL in line:
+        raise InputError(f"{uri} line 1: {HAS_NUL}")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{uri} line 1 is not UTF-8 ({error}); {OTHER_ENCODING}") from error
+    if not dialect.is_whole(line):
+        raise InputError(f"{uri} line 1: unterminated quoted field; correct the line")
+    return text
+
+
+def _by_index(uri: str, column: Column, names: list[str], line: str, dialect: Dialect) -> int:
+    index, fields = int(column.name), len(names)
     if fields and index >= fields:
+        hint = comment_hint(line, dialect) or separator_hint(line, dialect)
         raise InputError(
             f"{uri} has no {column}: the lines have {fields} fields, 0 to {fields - 1}; "
-            "correct the index or the delimiter"
+            f"correct the index or the delimiter{hint}"
         )
     return index
 
 
-def _by_name(uri: str, column: Column, names: list[str]) -> int:
+def _by_name(uri: str, column: Column, names: list[str], line: str, dialect: Dialect) -> int:
     if names.count(str(column.name)) == 1:
         return names.index(str(column.name))
-    present = ", ".join(repr(name) for name in names)
     if column.name in names:
-        raise InputError(f"{uri} has several columns {column.name!r}; its columns are {present}")
+        raise InputError(
+            f"{uri} has several columns {column.name!r}; its columns are {listed(names)}"
+        )
+    hint = comment_hint(line, dialect) or separator_hint(line, dialect)
     raise InputError(
-        f"{uri} has no {column}; the columns in its first line are {present} "
-        "(wrong delimiter? no header? then set header: false)"
+        f"{uri} has no {column}; the columns in its first line are {listed(names)} "
+        f"(wrong delimiter? no header? then set header: false){hint}"
     )
 
 
@@ -152,22 +168,29 @@ def read_text(
     """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long."""
     info = split.info
     layout = read_layout(storage, info, columns, dialect)
-    stop = split.stop if codec_of(split.uri) is None else TO_THE_END
-    with text_file(storage, info, [span_of_lines(split.start, split.stop)]) as file:
+    stop = TO_THE_END if is_stream(split.uri, dialect.encoding) else split.stop
+    spans = [span_of_lines(split.start, split.stop)]
+    bad = BadLines(
+        storage=storage, info=info, columns=columns, wanted=layout.wanted,
+        fields=layout.fields, dialect=dialect,
+    )  # fmt: skip
+    with text_file(storage, info, dialect.encoding, spans) as file:
         for offset, block in line_blocks(file, split.uri, split.start, stop, BLOCK_BYTES):
-            if offset == 0:
-                offset, block = layout.skip, block[layout.skip :]
+            if offset < layout.skip:
+                offset, block = layout.skip, block[layout.skip - offset :]
+            block = dialect.without_comments(block)
             if not block:
                 continue
-            bad = BadLines(
-                storage=storage, info=info, columns=columns, wanted=layout.wanted,
-                fields=layout.fields, separator=dialect.separator,
-            )  # fmt: skip
             table = _parse(block, columns, dialect, layout, bad, offset)
-            where = Where(split.uri, 0, partial(line_of_row, storage, info, offset))
+            where = Where(split.uri, 0, partial(line_of_row, storage, info, dialect, offset))
             for batch in table.to_batches(max_chunksize=batch_rows):
-                yield [batch.column(str(i)) for i in layout.wanted], where
+                arrays = [batch.column(str(i)) for i in layout.wanted]
+                yield [_typed(a, c, where) for a, c in zip(arrays, columns, strict=True)], where
                 where = where.skip(batch.num_rows)
+
+
+def _typed(array: Any, column: Column, where: Where) -> Any:
+    return as_lists(array, column, where) if column.kind == "vector" else array
 
 
 def _parse(
@@ -181,30 +204,94 @@ def _parse(
     """One block as an arrow table of the wanted columns, named by their index."""
     if NUL in block or has_inner_mark(block):
         bad.refuse_broken(block, offset)
-    wanted = [str(i) for i in layout.wanted]
     types = [_ARROW_TYPES[column.kind] for column in columns]
     try:
-        table = pc.read_csv(
-            pa.BufferReader(block),
-            pc.ReadOptions(
-                column_names=[str(i) for i in range(layout.fields)],
-                use_threads=False,
-                block_size=len(block) + 1,
-            ),
-            pc.ParseOptions(delimiter=dialect.separator),
-            pc.ConvertOptions(
-                column_types=dict(zip(wanted, types, strict=True)),
-                include_columns=list(dict.fromkeys(wanted)),
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        )
+        table = _read_csv(block, layout, dialect, types)
     except pa.ArrowInvalid as error:
-        raise bad.explain(block, offset, str(error)) from error
+        table = _with_whole_floats(block, layout, dialect, types, bad, offset)
+        if table is None:
+            raise bad.explain(block, offset, str(error)) from error
     # A quoted line end or a lone carriage return makes rows and lines differ (so do blank
     # lines, which are fine), unless the end of the block cuts the quoted field.
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
     last = block[block.rfind(b"\n", 0, -1) + 1 :]
-    if table.num_rows != lines or not is_whole(last, dialect.separator):
+    if table.num_rows != lines or not dialect.is_whole(last):
         bad.refuse_broken(block, offset)
+    return table
+
+
+def _read_csv(block: bytes, layout: Layout, dialect: Dialect, types: Sequence[Any]) -> Any:
+    wanted = [str(i) for i in layout.wanted]
+    return pc.read_csv(
+        pa.BufferReader(block),
+        pc.ReadOptions(
+            column_names=[str(i) for i in range(layout.fields)],
+            use_threads=False,
+            block_size=len(block) + 1,
+        ),
+        dialect.parse_options,
+        pc.ConvertOptions(
+            column_types=dict(zip(wanted, types, strict=True)),
+            include_columns=list(dict.fromkeys(wanted)),
+            null_values=[""],
+            strings_can_be_null=True,
+            decimal_point=dialect.decimal,
+        ),
+    )
+
+
+def _with_whole_floats(
+    block: bytes,
+    layout: Layout,
+    dialect: Dialect,
+    types: Sequence[Any],
+    bad: BadLines,
+    offset: int,
+) -> Any | None:
+    """A block whose ids are written as floats: 1.0, as pandas does, or 1e+00, as numpy does.
+
+    Returns:
+        The table, with ids as int64; None where that is not what is wrong with it.
+    """
+    names = [str(i) for i, kind in zip(layout.wanted, types, strict=True) if kind == pa.int64()]
+    try:
+        table = _read_csv(block, layout, dialect, _replaced(types, pa.float64()))
+        if any(_may_be_rounded(table.column(name)) for name in names):
+            return _with_exact_ids(block, layout, dialect, types, bad, offset)
+        columns = [table.column(name).cast(pa.int64()) for name in names]
+    except pa.ArrowInvalid:
+        return None
+    return _with_columns(table, names, columns)
+
+
+def _with_exact_ids(
+    block: bytes,
+    layout: Layout,
+    dialect: Dialect,
+    types: Sequence[Any],
+    bad: BadLines,
+    offset: int,
+) -> Any:
+    """A block in which some ids are written as floats, and others are beyond what floats count."""
+    bad.refuse_bad(block, offset)
+    names = [str(i) for i, kind in zip(layout.wanted, types, strict=True) if kind == pa.int64()]
+    table = _read_csv(block, layout, dialect, _replaced(types, pa.large_string()))
+    texts = (table.column(name).to_pylist() for name in names)
+    return _with_columns(
+        table, names, [pa.array(exact_ids(of, dialect), pa.int64()) for of in texts]
+    )
+
+
+def _replaced(types: Sequence[Any], ids: Any) -> list[Any]:
+    return [ids if kind == pa.int64() else kind for kind in types]
+
+
+def _may_be_rounded(floats: Any) -> bool:
+    values = floats.to_numpy()
+    return bool((np.abs(values) >= _ROUNDED).any())
+
+
+def _with_columns(table: Any, names: Sequence[str], columns: Sequence[Any]) -> Any:
+    for name, column in zip(names, columns, strict=True):
+        table = table.set_column(table.column_names.index(name), name, column)
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,9 @@ import numpy as np
 
 from embertide.errors import InputError
 from embertide.readers.columns import Column
+from embertide.readers.dialect import Dialect
+from embertide.readers.ids import is_whole_number
+from embertide.readers.text_hints import comment_hint, field_hint
 from embertide.readers.text_lines import (
     BLOCK_BYTES,
     TO_THE_END,
@@ -25,16 +27,14 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*|\s*[+-]?(nan|inf
 _SHOWN_CHARACTERS = 80
 NUL = b"\0"
 HAS_NUL = (
-    "contains a NUL byte: the file is UTF-16 or not text; convert it to UTF-8, or remove the byte"
+    "contains a NUL byte: the file is UTF-16 (write dialect: {encoding: utf-16}) or not text"
+    " (remove the byte)"
+)
+OTHER_ENCODING = (
+    "state the encoding, often dialect: {encoding: latin-1} or windows-1252, or convert the file"
 )
 MARK = b"\xef\xbb\xbf"
 """The byte-order mark that may begin a file of UTF-8."""
-
-
-def split_fields(line: str, separator: str) -> list[str]:
-    """The fields of one line (none when it is blank)."""
-    text = line.rstrip("\r\n")
-    return next(csv.reader([text], delimiter=separator)) if text else []
 
 
 def has_inner_mark(block: bytes) -> bool:
@@ -48,18 +48,6 @@ def has_inner_mark(block: bytes) -> bool:
     return any(block.startswith(MARK, int(i)) for i in at)
 
 
-def is_whole(line: bytes, separator: str) -> bool:
-    """Whether every quoted field of the line also ends on it.
-
-    As arrow reads it: a quote means something at the start of a field only, and two quotes
-    inside a quoted field are one.
-    """
-    apart = re.escape(separator.encode())
-    quoted = rb'"(?:[^"]|"")*+"[^%b]*' % apart
-    field = rb'(?:%b|[^"%b][^%b]*|)' % (quoted, apart, apart)
-    return re.fullmatch(rb"%b(?:%b%b)*" % (field, apart, field), line, re.DOTALL) is not None
-
-
 def numbered_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
     """(index, line) of the lines that hold a row; blank ones count but hold none."""
     for i, line in enumerate(block.split(b"\n")):
@@ -67,14 +55,14 @@ def numbered_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
             yield i, line
 
 
-def line_of_row(storage: Storage, info: ObjectInfo, offset: int, row: int) -> int:
+def line_of_row(storage: Storage, info: ObjectInfo, dialect: Dialect, offset: int, row: int) -> int:
     """Line number (from 1) of row ``row`` counted from byte ``offset``; reads the object again."""
-    with text_file(storage, info) as file:
+    with text_file(storage, info, dialect.encoding) as file:
         line = 1 + count_lines_before(file, offset)
         held = row
         # Reading goes on where counting ended: a compressed stream cannot seek.
         for _, block in line_blocks(file, info.uri, 0, TO_THE_END, BLOCK_BYTES):
-            lines = [i for i, _ in numbered_lines(block)]
+            lines = [i for i, _ in numbered_lines(dialect.without_comments(block))]
             if held < len(lines):
                 return line + lines[held]
             held -= len(lines)
@@ -91,15 +79,25 @@ class BadLines:
     columns: Sequence[Column]
     wanted: tuple[int, ...]
     fields: int
-    separator: str
+    dialect: Dialect
 
     def explain(self, block: bytes, offset: int, reason: str) -> InputError:
         """The error for the first bad line of a block that arrow refused with ``reason``."""
+        first = self._first_bad(block, offset)
+        return first or self._error(offset, 0, f"(or a line soon after): {reason}")
+
+    def refuse_bad(self, block: bytes, offset: int) -> None:
+        """InputError for the first line whose fields are not what they should be."""
+        error = self._first_bad(block, offset)
+        if error is not None:
+            raise error
+
+    def _first_bad(self, block: bytes, offset: int) -> InputError | None:
         for i, line in numbered_lines(block):
             complaint = self._complaint(line)
             if complaint:
                 return self._error(offset, i, complaint)
-        return self._error(offset, 0, f"(or a line soon after): {reason}")
+        return None
 
     def refuse_broken(self, block: bytes, offset: int) -> None:
         """InputError for a line that goes on over its end, or has bytes that no text has."""
@@ -109,7 +107,7 @@ class BadLines:
                 raise self._error(offset, i, complaint)
 
     def _error(self, offset: int, index: int, complaint: str) -> InputError:
-        with text_file(self.storage, self.info) as file:
+        with text_file(self.storage, self.info, self.dialect.encoding) as file:
             line = 1 + count_lines_before(file, offset) + index
         return InputError(f"{self.info.uri} line {line}: {complaint}")
 
@@ -123,7 +121,7 @@ class BadLines:
                 "begins with a byte-order mark, which would become part of an id: files were joined"
                 " here; write the lines without it"
             )
-        if is_whole(line, self.separator):
+        if self.dialect.is_whole(line):
             return None
         return (
             f"unterminated quoted field: {_shown(line)}; a value must not contain a line break, "
@@ -135,32 +133,52 @@ class BadLines:
         if broken:
             return broken
         try:
-            fields = split_fields(line.decode(), self.separator)
+            fields = self.dialect.split_fields(line.decode())
         except UnicodeDecodeError as error:
-            return f"is not UTF-8 ({error}); convert the file"
+            return f"is not UTF-8 ({error}); {OTHER_ENCODING}"
         if len(fields) != self.fields:
             return (
                 f"has {len(fields)} fields, but the first line has {self.fields}: "
-                f"{_shown(line)}; correct the line or the delimiter"
+                f"{_shown(line)}; correct the line or the delimiter{self._comment(line)}"
             )
         for column, i in zip(self.columns, self.wanted, strict=True):
-            wanted = _unmet(column, fields[i])
+            wanted = _unmet(column, fields[i], self.dialect)
             if wanted:
                 return f"{column} is {fields[i][:_SHOWN_CHARACTERS]!r}; {wanted}"
         return None
 
+    def _comment(self, line: bytes) -> str:
+        return comment_hint(line.decode(errors="replace"), self.dialect)
 
-def _unmet(column: Column, text: str) -> str | None:
+
+def _unmet(column: Column, text: str, dialect: Dialect) -> str | None:
     """What ``text`` should be, when it is not (an empty field is reported as null elsewhere)."""
-    if text == "" or column.kind == "text":
+    if text == "" or column.kind in ("text", "vector"):
         return None
+    hint = field_hint(text, dialect)
+    number = dialect.number(text)
     if column.kind == "number":
-        return None if _NUMBER.fullmatch(text) else "it must be a number, correct or drop the line"
+        fits = _NUMBER.fullmatch(number)
+        return None if fits else f"it must be a number, correct or drop the line{hint}"
     if not _INTEGER.fullmatch(text):
-        return "ids must be integers, correct or drop the line (or set ids: string)"
+        if _NUMBER.fullmatch(number) and is_whole_number(float(number)):
+            return None
+        return f"ids must be integers, correct or drop the line (or set ids: string){hint}"
     if not -(2**63) <= int(text) < 2**63:
         return "ids must be integers from -2^63 to 2^63-1, renumber them (or set ids: string)"
     return None
+
+
+def exact_ids(texts: Sequence[str | None], dialect: Dialect) -> list[int | None]:
+    """Ids of a column in which some are written as floats; the others are exact at any size.
+
+    ``texts`` are without mistakes.
+    """
+    return [None if text is None else _exact_id(text, dialect) for text in texts]
+
+
+def _exact_id(text: str, dialect: Dialect) -> int:
+    return int(text) if _INTEGER.fullmatch(text) else int(float(dialect.number(text)))
 
 
 def _shown(line: bytes) -> str:

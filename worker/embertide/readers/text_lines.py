@@ -6,6 +6,7 @@ reading it, and still every line is read exactly once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -13,13 +14,15 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from embertide.errors import InputError
+from embertide.readers.dialect import UTF8
 from embertide.storage.protocol import ObjectInfo, Span, Storage
 
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 BLOCK_BYTES = 4 << 20
 LONGEST_LINE_BYTES = 64 << 20
+_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 TO_THE_END = 1 << 62
-"""A stop beyond every object's end, where its length is not known (compressed objects)."""
+"""A stop beyond every object's end, where its length is not known (see :func:`is_stream`)."""
 _SCAN_BYTES = 1 << 20
 _BEYOND_BYTES = 4096
 """Read past the end of a range to find the end of its last line."""
@@ -42,25 +45,44 @@ def codec_of(uri: str) -> str | None:
     return next((codec for end, codec in _CODECS.items() if uri.endswith(end)), None)
 
 
+def is_stream(uri: str, encoding: str) -> bool:
+    """Whether an object can only be read from its beginning: compressed, or in another encoding."""
+    return codec_of(uri) is not None or encoding != UTF8
+
+
 @contextmanager
-def text_file(storage: Storage, info: ObjectInfo, spans: Sequence[Span] = ()) -> Iterator[Any]:
-    """The object's (decompressed) bytes; InputError when they are not what the name says.
+def text_file(
+    storage: Storage, info: ObjectInfo, encoding: str, spans: Sequence[Span] = ()
+) -> Iterator[Any]:
+    """The object's (decompressed) bytes as UTF-8; InputError when they are not what is stated.
 
     Args:
+        encoding: of the object's text.
         spans: what of a plain object will be read; none: all.
     """
-    codec = codec_of(info.uri)
-    with storage.open(info.uri, info, spans if codec is None else ()) as raw:
-        if codec is None:
+    plain = not is_stream(info.uri, encoding)
+    with storage.open(info.uri, info, spans if plain else ()) as raw:
+        if plain:
             yield raw
             return
         try:
-            yield pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
+            yield _decoded(pa.PythonFile(raw, mode="r"), codec_of(info.uri), encoding)
         except (pa.ArrowException, OSError) as error:
             raise InputError(
-                f"{info.uri} cannot be decompressed as {codec} ({error}): it is truncated or "
-                "damaged, or its name ends in a suffix it should not have"
+                f"{info.uri} cannot be decompressed as {codec_of(info.uri)} ({error}): it is"
+                " truncated or damaged, or its name ends in a suffix it should not have"
             ) from error
+        except UnicodeError as error:
+            raise InputError(
+                f"{info.uri} is not {encoding} (dialect.encoding; {error}); correct the encoding,"
+                " or convert the file"
+            ) from error
+
+
+def _decoded(file: Any, codec: str | None, encoding: str) -> Any:
+    if codec is not None:
+        file = pa.CompressedInputStream(file, codec)
+    return file if encoding == UTF8 else pa.transcoding_input_stream(file, encoding, UTF8)
 
 
 def span_of_lines(start: int, stop: int) -> Span:
@@ -73,7 +95,7 @@ def line_blocks(
 ) -> Iterator[tuple[int, bytes]]:
     """The lines that begin in ``[start, stop)`` as (offset, whole lines).
 
-    ``start`` must be 0 in a compressed object.
+    ``start`` must be 0 in an object that :func:`is_stream`.
 
     Raises:
         InputError: a line is over 64 MiB long, a sign of another format.
@@ -119,16 +141,10 @@ def _refuse_endless(uri: str, offset: int, length: int) -> None:
         )
 
 
-def first_line(file: Bytes, uri: str) -> bytes:
-    """The first line with its line end (empty when the object is)."""
-    held = b""
-    while chunk := file.read(_BEYOND_BYTES):
-        held += chunk
-        end = held.find(b"\n") + 1
-        if end:
-            return held[:end]
-        _refuse_endless(uri, 0, len(held))
-    return held
+def first_lines(file: Bytes, uri: str) -> Iterator[bytes]:
+    """Lines from the beginning on, with their line ends; reads little more than is taken."""
+    for _, block in line_blocks(file, uri, 0, TO_THE_END, _BEYOND_BYTES):
+        yield from _LINE.findall(block)
 
 
 def count_lines_before(file: Bytes, offset: int) -> int:

@@ -47,6 +47,12 @@ RECURSIVE = (
 )
 """Description of the field of that name."""
 
+INCLUDE = (
+    "Pattern of the names of the objects to read, such as '*.parquet': * stands for any "
+    "characters, ? for one. Others do not count. If unset, all are read."
+)
+"""Description of the field of that name."""
+
 # A path relative to the object that was checked, and a sentence.
 Problem = tuple[tuple[str | int, ...], str]
 
@@ -166,6 +172,28 @@ Uri = Annotated[
             "type": "string",
             "maxLength": _MAX_URI,
             VALIDATIONS: [rule.to_schema() for rule in _URI_RULES],
+        }
+    ),
+]
+_NAMES_MUST = "is matched with names, not with paths; it must have no /"
+
+
+def _check_names(text: str) -> str:
+    if "/" in text:
+        raise ValueError(f"is {text!r}; {_NAMES_MUST}")
+    return text
+
+
+NamePattern = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_COLUMN_NAME),
+    AfterValidator(_check_names),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_COLUMN_NAME,
+            VALIDATIONS: [Rule("!self.contains('/')", _NAMES_MUST).to_schema()],
         }
     ),
 ]

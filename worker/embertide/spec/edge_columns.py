@@ -97,7 +97,8 @@ class EdgeFeatures(SpecModel):
     )
     vector_column: ColumnName | None = Field(
         default=None,
-        description="parquet: list column with one feature vector per edge. Exclusive with "
+        description="parquet, and csv and tsv with a header: column with one feature vector per "
+        "edge, a list or text such as [0.1, 0.2]. Exclusive with "
         "columns.",
     )
 

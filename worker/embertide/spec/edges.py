@@ -7,7 +7,9 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from embertide.spec.base import (
+    INCLUDE,
     RECURSIVE,
+    NamePattern,
     Problem,
     SpecModel,
     TypeName,
@@ -15,6 +17,7 @@ from embertide.spec.base import (
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default
+from embertide.spec.dialect import DIALECT, DIALECT_RULES, TextDialect
 from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures
 from embertide.spec.readiness import READY, Ready
 from embertide.spec.relations import Relation
@@ -104,8 +107,8 @@ _EDGE_RULES = (
         ".features.columns",
     ),
     Rule(
-        "self.format == 'parquet' || !has(self.features) || !has(self.features.vectorColumn)",
-        "of edges is for format parquet; give columns",
+        f"{_NAMED} || !has(self.features) || !has(self.features.vectorColumn)",
+        "of edges is for parquet, and csv and tsv with a header; give columns",
         ".features.vectorColumn",
         "FieldValueForbidden",
     ),
@@ -131,6 +134,7 @@ _EDGE_RULES = (
         "must be one ASCII character that does not end a line or quote",
         ".delimiter",
     ),
+    *DIALECT_RULES,
     Rule(
         f"{or_default('self.directed', 'true')} || {_SOURCE} == {_DESTINATION}",
         "edges between two node types have a direction; omit it or set true",
@@ -178,6 +182,7 @@ class EdgeInput(SpecModel):
         description="Format of all objects under uri. csv and tsv may be compressed: .gz, .zst."
     )
     recursive: bool = Field(default=False, description=RECURSIVE)
+    include: NamePattern | None = Field(default=None, description=INCLUDE)
     columns: EdgeColumns = Field(default_factory=EdgeColumns, description="The columns to read.")
     features: EdgeFeatures | None = Field(
         default=None,
@@ -195,6 +200,7 @@ class EdgeInput(SpecModel):
         max_length=1,
         description="csv: the character between columns. Default: ','.",
     )
+    dialect: TextDialect | None = Field(default=None, description=DIALECT)
     directed: bool = Field(
         default=True,
         description="false adds the reverse of every edge that is not a self-loop, with the same "
@@ -319,8 +325,8 @@ class EdgeInput(SpecModel):
             for end in ("source", "destination")
             if columns[end] in features
         ]
-        if self.features is not None and self.features.vector_column and self.format != "parquet":
-            message = f"is for parquet, not {self.format}; give columns"
+        if self.features is not None and self.features.vector_column and not self.named_columns:
+            message = f"is for parquet, and csv and tsv with a header, not {about}; give columns"
             problems.append((("features", "vectorColumn"), message))
         names = list(columns)
         for i, name in enumerate(names):
@@ -352,6 +358,11 @@ class EdgeInput(SpecModel):
         if self.delimiter is not None and self.format != "csv":
             message = f"is {self.delimiter!r}; only format csv has a delimiter, not {self.format}"
             problems.append((("delimiter",), message))
+        if self.dialect is not None and self.format not in ("csv", "tsv"):
+            message = f"is given; only csv and tsv have one, not {self.format}; omit it"
+            problems.append((("dialect",), message))
+        elif self.dialect is not None:
+            problems += self.dialect.problems_beside(self.separator)
         if self.delimiter is not None and not self.delimiter.isascii():
             problems.append((("delimiter",), f"is {self.delimiter!r}; must be one ASCII character"))
         if self.delimiter in ("\n", "\r", '"', "\0"):

@@ -7,10 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from embertide.spec.base import (
+    INCLUDE,
     MAX_COLUMN_NAME,
     MAX_FEATURE_COLUMNS,
     RECURSIVE,
     ColumnName,
+    NamePattern,
     Problem,
     SpecModel,
     Uri,
@@ -159,6 +161,7 @@ class FeatureInput(SpecModel):
         "column. If unset, they are used as they are.",
     )
     recursive: bool = Field(default=False, description=RECURSIVE)
+    include: NamePattern | None = Field(default=None, description=INCLUDE)
     ready: Ready | None = Field(default=None, description=READY)
 
     @property

@@ -7,8 +7,10 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from embertide.spec.base import (
+    INCLUDE,
     RECURSIVE,
     ColumnName,
+    NamePattern,
     Problem,
     SpecModel,
     TypeName,
@@ -29,6 +31,7 @@ class NodeTable(SpecModel):
     format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
     id_column: ColumnName = Field(default="id", description="parquet: column with the node ids.")
     recursive: bool = Field(default=False, description=RECURSIVE)
+    include: NamePattern | None = Field(default=None, description=INCLUDE)
     ready: Ready | None = Field(default=None, description=READY)
 
 

@@ -1,0 +1,199 @@
+"""Vectors as other people's tools write them: the same numbers, or an error with the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from embertide.errors import InputError
+from embertide.readers.reference import read_reference, split_reference
+from embertide.storage.opening import open_storage
+from embertide.storage.protocol import Storage
+from tests.support import edge_files
+from tests.support.feature_files import feature_input, read_all, refused
+
+VALUES = [[0.5, -1.0, 0.0], [0.0, 2.0, 0.0], [1.0, 0.0, 4.0]]
+SPARK = pa.struct(
+    [
+        pa.field("type", pa.int8(), nullable=False),
+        pa.field("size", pa.int32()),
+        pa.field("indices", pa.list_(pa.field("element", pa.int32(), nullable=False))),
+        pa.field("values", pa.list_(pa.field("element", pa.float64(), nullable=False))),
+    ]
+)
+"""The type of Spark ML's vectors, as Spark writes it."""
+
+
+def dense(*values: float) -> dict[str, Any]:
+    return {"type": 1, "size": None, "indices": None, "values": list(values)}
+
+
+def sparse(size: int, indices: list[int], values: list[float]) -> dict[str, Any]:
+    return {"type": 0, "size": size, "indices": indices, "values": values}
+
+
+def _arrow(array: Any) -> Callable[[Path], None]:
+    return lambda path: pq.write_table(pa.table({"id": [0, 1, 2], "x": array}), path)
+
+
+def _groups(inner: str) -> Callable[[Path], None]:
+    held = pa.struct([("list", pa.list_(pa.struct([(inner, pa.float64())])))])
+    rows = [{"list": [{inner: value} for value in row]} for row in VALUES]
+    return _arrow(pa.array(rows, held))
+
+
+def _duckdb(kind: str) -> Callable[[Path], None]:
+    rows = ", ".join(f"({i}, {row})" for i, row in enumerate(VALUES))
+    query = f"SELECT i AS id, x::{kind} AS x FROM (VALUES {rows}) t(i, x)"
+    return lambda path: duckdb.sql(f"COPY ({query}) TO '{path}' (FORMAT parquet)") and None
+
+
+def _texts(*texts: str) -> Callable[[Path], None]:
+    return _arrow(pa.array(texts))
+
+
+def _polars(kind: Any) -> Callable[[Path], None]:
+    frame = polars.DataFrame({"id": [0, 1, 2], "x": polars.Series(VALUES, dtype=kind)})
+    return lambda path: frame.write_parquet(path)
+
+
+TOOLS: dict[str, Callable[[Path], None]] = {
+    "pandas, lists": lambda path: pandas.DataFrame({"id": [0, 1, 2], "x": VALUES}).to_parquet(path),
+    "pandas, arrays": lambda path: pandas.DataFrame(
+        {"id": [0, 1, 2], "x": list(np.array(VALUES))}
+    ).to_parquet(path),
+    "polars, List": _polars(polars.List(polars.Float32)),
+    "polars, Array": _polars(polars.Array(polars.Float64, 3)),
+    "duckdb, list": _duckdb("DOUBLE[]"),
+    "duckdb, array": _duckdb("FLOAT[3]"),
+    "duckdb, text": _duckdb("DOUBLE[]::VARCHAR"),
+    "a tensor of arrow": _arrow(
+        pa.ExtensionArray.from_storage(
+            pa.fixed_shape_tensor(pa.float64(), [3]),
+            pa.array(VALUES, pa.list_(pa.float64(), 3)),
+        )
+    ),
+    "Spark ML, dense": _arrow(pa.array([dense(*row) for row in VALUES], SPARK)),
+    "Spark ML, sparse": _arrow(
+        pa.array(
+            [sparse(3, [0, 1], [0.5, -1.0]), sparse(3, [1], [2.0]), sparse(3, [0, 2], [1.0, 4.0])],
+            SPARK,
+        )
+    ),
+    "Spark ML, both": _arrow(
+        pa.array([sparse(3, [0, 1], [0.5, -1.0]), dense(*VALUES[1]), dense(*VALUES[2])], SPARK)
+    ),
+    "BigQuery": _groups("element"),
+    "BigQuery, earlier": _groups("item"),
+    "a group around a list": _arrow(
+        pa.array([{"list": row} for row in VALUES], pa.struct([("list", pa.list_(pa.float64()))]))
+    ),
+    "Snowflake": _texts("[\n  0.5,\n  -1,\n  0\n]", "[\n  0,\n  2,\n  0\n]", "[1, 0.0, 4e0]"),
+    "pgvector": _texts("[0.5,-1,0]", "[0,2,0]", "[1,0,4]"),
+    "an array of Postgres": _texts("{0.5,-1,0}", "{0,2,0}", "{1,0,4}"),
+    "numpy's text": _texts("[ 0.5 -1.   0. ]", "[0. 2. 0.]", "[1. 0. 4.]"),
+    "numbers": _texts("0.5,-1,0", "0, 2, 0", "1 0 4"),
+    "bytes of text": _arrow(pa.array([b"[0.5, -1, 0]", b"[0, 2, 0]", b"[1, 0, 4]"])),
+}
+
+
+@pytest.fixture(scope="module")
+def storage() -> Storage:
+    return open_storage(None)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("batch", [12, 1 << 20])
+def test_vectors(tmp_path: Path, storage: Storage, tool: str, batch: int) -> None:
+    TOOLS[tool](tmp_path / "x.parquet")
+    features = feature_input(tmp_path / "x.parquet", vectorColumn="x")
+    ids, values = read_all(storage, features, batch=batch)
+    assert ids == [0, 1, 2]
+    assert values.tolist() == VALUES
+
+
+@pytest.mark.parametrize("tool", ["Spark ML, both", "Snowflake", "BigQuery"])
+def test_vectors_of_a_reference(tmp_path: Path, storage: Storage, tool: str) -> None:
+    path = tmp_path / "reference.parquet"
+    TOOLS[tool](path)
+    table = pq.read_table(path).rename_columns(["id", "embedding"])
+    pq.write_table(table, path)
+    uri = f"file://{path}"
+    found = read_reference(storage, split_reference(storage, uri, "int64"), "int64")
+    assert found.values.tolist() == VALUES
+
+
+_WHERE = "row 1 (from 0): column 'x' (features.vectorColumn) "
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (["[1, 2]", "[1, null]"], _WHERE + "is '[1, null]'; a vector as text is [0.1, 0.2]"),
+        (["[1, 2]", "[0,1 0,2]"], _WHERE + "is '[0,1 0,2]'; a vector as text"),
+        (["[1 2]", "[1 ... 2]"], _WHERE + "is '[1 ... 2]'; a vector as text"),
+        (["[1, 2]", "[1_0, 2]"], _WHERE + "is '[1_0, 2]'; a vector as text"),
+        (["[1, 2]", "(2,[0],[1.0])"], _WHERE + "is '(2,[0],[1.0])'; a vector as text"),
+        (["[1, 2]", "[1, 2"], _WHERE + "is '[1, 2'; a vector as text"),
+        (["[1, 2]", "[1, 2, 3]"], _WHERE + "holds a vector of width 3, but the features have wi"),
+        (["[1, 2]", "[]"], _WHERE + "holds a vector of width 0, but the features have width 2"),
+        (["[1, 2]", None], _WHERE + "has no value (null)"),
+        (pa.array([dense(1, 2), None], SPARK), _WHERE + "has no value (null)"),
+        (pa.array([dense(1, 2), dense(1)], SPARK), _WHERE + "holds a vector of width 1, but the"),
+        (
+            pa.array([dense(1, 2), sparse(3, [0], [1.0])], SPARK),
+            _WHERE + "holds a vector of Spark ML that does not fit: its size must be that of",
+        ),
+        *(
+            (pa.array([dense(1, 2), wrong], SPARK), _WHERE + "holds a vector of Spark ML that")
+            for wrong in (
+                sparse(2, [0], [1.0, 2.0]),
+                sparse(2, [2], [1.0]),
+                sparse(2, [-1], [1.0]),
+                sparse(2, [1, 0], [1.0, 2.0]),
+                sparse(2, [1, 1], [1.0, 2.0]),
+            )
+        ),
+    ],
+)
+def test_bad_vectors(tmp_path: Path, storage: Storage, array: Any, says: str) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"id": [0, 1], "x": array}), path)
+    assert says in refused(storage, feature_input(path, vectorColumn="x"))
+
+
+def test_text_vectors_of_edges(tmp_path: Path, storage: Storage) -> None:
+    write = {"src": [0, 1], "dst": [1, 2], "v": ["[1, 2]", "[3, 4]"]}
+    pq.write_table(pa.table(write), tmp_path / "e.parquet")
+    pandas.DataFrame(write).to_csv(tmp_path / "e.csv", index=False)
+    pandas.DataFrame(write).to_csv(tmp_path / "e.tsv", index=False, sep="\t")
+    for form in ("parquet", "csv", "tsv"):
+        given = {"features": {"vectorColumn": "v"}}
+        edges = edge_files.edge_input(tmp_path / f"e.{form}", form, **given)
+        (batch,) = edge_files.read_all(storage, edges)
+        assert batch.features is not None
+        assert batch.features.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    (tmp_path / "e.csv").write_text('src,dst,v\n0,1,"[1, 2]"\n1,2,"[1, x]"\n')
+    edges = edge_files.edge_input(tmp_path / "e.csv", "csv", **given)
+    message = edge_files.refused(storage, edges)
+    assert "e.csv line 3: column 'v' (features.vectorColumn) is '[1, x]'; a vector as" in message
+
+
+def test_a_type_that_is_no_vector(tmp_path: Path, storage: Storage) -> None:
+    held = pa.array([{"a": 1.0, "b": 2.0}])
+    pq.write_table(pa.table({"id": [0], "x": held}), tmp_path / "x.parquet")
+    with pytest.raises(InputError) as caught:
+        read_all(storage, feature_input(tmp_path / "x.parquet", vectorColumn="x"))
+    assert (
+        "column 'x' (features.vectorColumn) holds struct<a: double, b: double>; it must hold lists"
+        " of numbers, one vector in every row; or text such as [0.1, 0.2], or vectors of Spark ML"
+    ) in str(caught.value)
