@@ -35,6 +35,22 @@ BOUNDS = (
         {f"{EDGE}.format": "csv", f"{EDGE}.delimiter": ";;"},
         "may not be more than 1",
     ),
+    Case(
+        "a long quote",
+        {EDGE: PLAIN_EDGE | {"dialect": {"quote": "''"}}},
+        "may not be more than 1",
+    ),
+    Case(
+        "a long comment",
+        {EDGE: PLAIN_EDGE | {"dialect": {"comment": "###"}}},
+        "may not be more than 2",
+    ),
+    Case(
+        "an unknown encoding",
+        {EDGE: PLAIN_EDGE | {"dialect": {"encoding": "utf-7"}}},
+        'supported values: "utf-8"',
+    ),
+    Case("no pattern", {f"{EDGE}.include": ""}, "should be at least 1 chars"),
     Case("a negative index", {f"{EDGE}.columns.source": -1}, "greater than or equal to 0"),
     Case("a column without name", {f"{EDGE}.columns.source": ""}, "should be at least 1 chars"),
     Case(

@@ -108,6 +108,26 @@ TAKEN = (
     Case("npy edges", INT_NPY),
     Case("features of edges", {f"{EDGE}.features": {"columns": ["price", "age"]}}),
     Case("vectors of edges", {f"{EDGE}.features": {"vectorColumn": "x"}}),
+    Case("vectors of edges in csv", {EDGE: PLAIN_EDGE | {"features": {"vectorColumn": "x"}}}),
+    Case("a pattern of names", {f"{EDGE}.include": "*.parquet", f"{NODE}.features.include": "x?"}),
+    Case(
+        "a dialect",
+        {
+            EDGE: PLAIN_EDGE
+            | {
+                "delimiter": ";",
+                "dialect": {
+                    "quote": "'",
+                    "escape": "\\",
+                    "comment": "//",
+                    "encoding": "utf-16",
+                    "decimal": ",",
+                },
+            }
+        },
+    ),
+    Case("no quotes", {EDGE: PLAIN_EDGE | {"dialect": {"quote": "", "escape": ""}}}),
+    Case("a usual dialect of tsv", {EDGE: PLAIN_EDGE | {"format": "tsv", "dialect": {}}}),
     Case(
         "a weight that is a feature, too",
         {f"{EDGE}.columns.weight": "p", f"{EDGE}.features": {"columns": ["p", "q"]}},

@@ -83,6 +83,43 @@ RULES = (
         for mark in ("\n", "\r", '"', "\0", "\u0080", "\u00a6")
     ),
     Case(
+        "parquet with a dialect",
+        {f"{EDGE}.dialect": {"comment": "#"}},
+        "only csv and tsv have a dialect; omit it",
+    ),
+    *(
+        Case(
+            f"{field} {mark!r}",
+            {EDGE: PLAIN_EDGE | {"dialect": {field: mark}}},
+            "must be of ASCII characters that end no line, or empty for none",
+        )
+        for field in ("quote", "escape", "comment")
+        for mark in ("\n", "\0", "\u0080")
+    ),
+    Case(
+        "an escape that is the quote",
+        {EDGE: PLAIN_EDGE | {"dialect": {"escape": '"'}}},
+        "must be another character than quote",
+    ),
+    *(
+        Case(
+            f"a delimiter that is the {field}",
+            {EDGE: PLAIN_EDGE | {"delimiter": mark, "dialect": {field: mark}}},
+            "quote, escape, comment and decimal must differ from the delimiter",
+        )
+        for field, mark in {"quote": "'", "escape": "|", "comment": "#", "decimal": ","}.items()
+    ),
+    Case(
+        "a decimal comma beside the usual delimiter",
+        {EDGE: PLAIN_EDGE | {"dialect": {"decimal": ","}}},
+        "quote, escape, comment and decimal must differ from the delimiter",
+    ),
+    Case(
+        "a pattern of paths",
+        {f"{EDGE}.include": "dt=*/a.parquet"},
+        "is matched with names, not with paths; it must have no /",
+    ),
+    Case(
         "undirected between two types",
         {
             "spec.input.nodes": [a_node("user"), a_node("item")],
@@ -128,9 +165,9 @@ RULES = (
         "of edges must be 0-based indexes, since npy",
     ),
     Case(
-        "vectors in csv",
-        {EDGE: PLAIN_EDGE | {"features": {"vectorColumn": "x"}}},
-        "of edges is for format parquet; give columns",
+        "vectors in csv without a header",
+        {EDGE: PLAIN_EDGE | {"header": False, "features": {"vectorColumn": "x"}}},
+        "of edges is for parquet, and csv and tsv with a header; give columns",
     ),
     *(
         Case(f"a feature of edges that is {name}", changes, "cannot be their source or destination")

@@ -81,10 +81,12 @@ def _load(data: bytes, source: str) -> Any:
 
 def _is_script(data: bytes) -> bool:
     """Whether a file is TorchScript, a program that ``torch.load`` would load as such."""
+    if not data.startswith(_ZIP):
+        return False
     try:
         reader = torch._C.PyTorchFileReader(io.BytesIO(data))
-    except RuntimeError:
-        return False  # damaged, or no zip
+    except (RuntimeError, ValueError):
+        return False  # damaged
     return bool(reader.has_record("constants.pkl"))
 
 
