@@ -18,7 +18,8 @@ from benchmarks.report_graph import section as graph_section
 from benchmarks.report_operator import section as operator_section
 from benchmarks.report_primitives import primitives
 from benchmarks.report_store import section as store_section
-from benchmarks.report_words import INTRODUCTION, PAPER, SYSTEMS
+from benchmarks.report_summary import machine_of, summary
+from benchmarks.report_words import INTRODUCTION, PAPER, SYSTEMS, TITLE
 from benchmarks.support.page import Page
 from benchmarks.support.rounds import RESULTS, ROOT, Run, figure, table
 from benchmarks.support.svg import Series, bars, lines
@@ -36,8 +37,7 @@ def machine(page: Page, found: dict[str, Run]) -> None:
         rows.append(
             [
                 name,
-                f"{where['processor']}, {where['cores']} cores,"
-                f" {where['memory_bytes'] / 2**30:.0f} GiB",
+                machine_of(results),
                 f"{where['time']}, {where['commit']}",
                 limits.get(f"copy_{limits.get('threads')}"),
                 limits.get("gather_512_bytes"),
@@ -235,7 +235,10 @@ def main() -> None:
     given = parser.parse_args()
     files = {name: given.results / f"{name}.json" for name in SECTIONS}
     found = {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
-    page = Page(given.out, INTRODUCTION)
+    page = Page(given.out, TITLE)
+    if short := summary(found):
+        page.add(short)
+    page.add(INTRODUCTION)
     machine(page, found)
     for name, results in found.items():
         SECTIONS[name](page, results)

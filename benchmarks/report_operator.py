@@ -10,7 +10,7 @@ WORDS = """## The operator
 
 `python -m benchmarks.operator`: {jobs} EmbeddingJobs, of which some run while the others have
 finished; pods are held by no node, their status and `/status` are served by the benchmark. *Apply
-to StatefulSet* is from creating a job to a watch's telling of its StatefulSet, with {running}
+to StatefulSet* is from creating a job until a watch reports its StatefulSet, with {running}
 running. A pass is one reconciliation of a job."""
 
 _MIB = 2**20

@@ -9,7 +9,7 @@ from benchmarks.support.rounds import Run, figure, table
 WORDS = """## From a store and to it
 
 `python -m benchmarks.store`: whole runs of {conv}, scale {scale}, npy features in and npy out, from
-and to an S3 server that has a network namespace of its own, behind a link of the rate in both
+and to an S3 server in a separate network namespace, over a link of the rate in both
 directions. *Read* is the stages that read features and edges, *write* is publishing, *moved* their
 sum. *Plain* fetches the same objects into memory by eight requests at a time, and writes as many
 bytes with their SHA-256: it decodes nothing, checks nothing, and does not read back what it wrote,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-INTRODUCTION = """# Performance
+TITLE = "# Performance"
 
-This page is made by `python -m benchmarks.report` from `benchmarks/results/*.json`;
-[benchmarks/README.md](../benchmarks/README.md) says how to measure anew. Figures stand beside
-those of Deal, section 4. The paper measures on up to 16 machines with 64 cores and 25 Gbit/s
-Ethernet; here processes share one small machine, so what can be compared is the direction and the
+INTRODUCTION = """This page is made by `python -m benchmarks.report` from
+`benchmarks/results/*.json`; [benchmarks/README.md](../benchmarks/README.md) says how to measure
+again. Figures stand beside those of Deal, section 4. The paper measures on up to 16
+machines with 64 cores and 25 Gbit/s Ethernet; here processes share one small machine, so what can be compared is the direction and the
 ratio of two things that took turns, not seconds. All numbers are medians."""
 
 SYSTEMS = {
@@ -100,7 +100,7 @@ to tiles, both conversions included.""",
 graph, whose scaling gets worse with machines. Its edges carry D/M values each, which the graph's
 exchange has to send. **Here:** edges without values, and the graph is sent once before: what is
 left is partial sums against unique rows, which come in groups of 8 MiB, as they do by default.""",
-    "spmm_with_ids": """**The paper, Fig. 17** again, with a graph of its own for the layer, as
+    "spmm_with_ids": """**The paper, Fig. 17** again, with a separate graph for the layer, as
 sampling makes: the exchange of ids, or of the graph, is counted.""",
     "spmm_with_edge_values": """**The paper, Fig. 17** again, with values on edges that the layer
 has computed, one per head as in GAT with 4 heads. *Graph exchange, Table 2* sends them as the
@@ -119,8 +119,8 @@ then is that computing overlaps sending.
 **Here:** features in memory in no order, through the first product into tiles.""",
     "features_summed": """**The paper, Fig. 21** again, where the first step is a sum, as of a layer
 that aggregates first: rows come from where they were loaded to the partitions that need them, and
-none to its owner before. **Here:** from features in memory in no order to sums in tiles; telling
-the owners where rows are, which a run does in any case, and the exchange of ids are counted with
+none to its owner before. **Here:** from features in memory in no order to sums in tiles; sending
+the owners the places of rows, which a run does in any case, and the exchange of ids count with
 ours. With one partition (1x8) ours redistributes first, too. With few partitions, or where the link
 is not what all wait for, ours takes longer: it needs more processor time, of which each worker has
 a quarter of a core.""",

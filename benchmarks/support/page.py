@@ -8,8 +8,8 @@ from pathlib import Path
 class Page:
     """Markdown text, and its figures as files beside it."""
 
-    def __init__(self, path: Path, introduction: str) -> None:
-        self.path, self._parts = path, [introduction]
+    def __init__(self, path: Path, title: str) -> None:
+        self.path, self._parts = path, [title]
         self._figures = path.parent / path.stem
 
     def add(self, text: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 from benchmarks import all as everything
 from benchmarks import report
 from benchmarks.report_operator import section
+from benchmarks.report_summary import summary
 from benchmarks.support import kept as keeping
 from benchmarks.support import rounds
 from benchmarks.support.embeddings import batches, difference
@@ -64,6 +65,7 @@ RESULTS: dict[str, Run] = {
         "cases": [
             {
                 **{"scale": 20, "conv": "gat", "features": "npy"},
+                **{"nodes": 1 << 20, "edges": 20 << 20},
                 "systems": {"torch_csr": SYSTEM, "ours 1x1": SYSTEM},
             }
         ],
@@ -71,7 +73,7 @@ RESULTS: dict[str, Run] = {
     "typed": {
         "cases": [
             {
-                **{"scale": 18, "conv": "hgt"},
+                **{"scale": 18, "conv": "hgt", "nodes": 1 << 18, "edges": 5 << 20},
                 "systems": {"dgl_typed": SYSTEM, "ours 1x1": SYSTEM, "ours 2x1": SYSTEM},
             }
         ],
@@ -167,6 +169,42 @@ def test_typed_graphs_have_a_section_of_their_own(page_of: PageOf, tmp_path: Pat
     assert "| DGL | 3.00 | 2.00 | 1.00 |" in page
     assert "| ours 2x1 | 3.00 | 2.00 | 1.00 |" in page
     assert [figure.name for figure in (tmp_path / "page").iterdir()] == ["typed-hgt-18.svg"]
+
+
+def test_page_begins_with_the_numbers_that_matter(page_of: PageOf) -> None:
+    where = rounds.where()
+    page = page_of("end_to_end", "store")
+    head, lines = page.split("\n\n")[1:3]
+    assert head.startswith(f"**In short**, on {where['processor']}, {where['cores']} cores")
+    assert lines.splitlines() == [
+        "- **GAT**, 1.05 M nodes, 21.0 M edges, the whole command: 3.00 s and 1.00 GiB (1x1);"
+        " torch script, the fastest other system, 3.00 s and 1.00 GiB",
+        "- **From and to a store** at 1.00 Gbit/s: reading and publishing take 1.50 times as long"
+        " as plain transfers of the same objects",
+    ]
+
+
+def test_summary_names_the_machine_of_a_result_from_another_one() -> None:
+    here = {"where": {"processor": "A", "cores": 2, "memory_bytes": 24 << 30}}
+    there = {"where": {"processor": "B", "cores": 4, "memory_bytes": 8 << 30}}
+    text = summary(
+        {
+            "end_to_end": {**here, **RESULTS["end_to_end"]},
+            "typed": {**here, **RESULTS["typed"]},
+            "store": {**there, **RESULTS["store"]},
+        }
+    )
+    assert text.startswith("**In short**, on A, 2 cores, 24 GiB")
+    assert [line.endswith(" (on B, 4 cores, 8 GiB)") for line in text.splitlines()[2:]] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_the_summary_has_ten_lines_at_most() -> None:
+    page = report.PAGE.read_text()
+    assert 5 < len(page.split("\n\n")[2].splitlines()) <= 10
 
 
 def test_a_page_without_results_is_a_page(page_of: PageOf) -> None:
