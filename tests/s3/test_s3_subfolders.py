@@ -38,3 +38,18 @@ def test_objects_in_subfolders(s3: S3Server, end: str) -> None:
     with pytest.raises(InputError, match=f"{below} lies in a subfolder of {folder}{end} "):
         found()
     assert found(recursive=True) == [f"{folder}/a.parquet", below]
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_empty_objects_of_folders_are_no_data(s3: S3Server, header: bool) -> None:
+    """Consoles and Hadoop write one for each folder."""
+    storage = open_storage(StorageSettings(endpoint_url=s3.endpoint, region=s3.region))
+    folder = f"s3://{BUCKET}/{secrets.token_hex(4)}"
+    text = b"src,dst\n0,1\n" if header else b"0,1\n"
+    below = f"{folder}/dt=1/a.csv"
+    storage.write(below, text)
+    for marker in ("_$folder$", "/dt=1_$folder$", "/dt=1/_SUCCESS", "/dt=1/"):
+        storage.write(f"{folder}{marker}", b"")
+    given = {"uri": folder, "format": "csv", "header": header, "recursive": True}
+    splits = split_edges(storage, EdgeInput.model_validate(given))
+    assert [split.uri for split in splits] == [below]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 from embertide.errors import InputError, ObjectMissing
 from embertide.readers.objects import list_objects
 from embertide.storage.opening import open_storage
-from embertide.storage.protocol import Storage
+from embertide.storage.protocol import Listing, ObjectInfo, Storage
 from tests.support.edge_files import edge_input, read_all, refused, rows_of, write_parquet
 from tests.support.feature_files import feature_input
 from tests.support.feature_files import read_all as read_features
@@ -52,6 +53,32 @@ def test_nothing_but_markers(tmp_path: Path, storage: Storage) -> None:
     (tmp_path / "dt=1_$folder$").touch()
     with pytest.raises(ObjectMissing, match=r"no objects but hidden ones .*such as .*_\$folder\$"):
         list_objects(storage, f"file://{tmp_path}", True, "edges.recursive")
+
+
+class OfKeys:
+    """What a store of keys lists: unlike files, a key may be the beginning of others."""
+
+    def __init__(self, *keys: str) -> None:
+        self.objects = [ObjectInfo(f"s3://b/{key}", 0 if key < "e/y" else 9, "") for key in keys]
+
+    def scan(self, uri: str) -> Listing:
+        exact = [info for info in self.objects if info.uri == uri]
+        below = [info for info in self.objects if info.uri.startswith(uri.rstrip("/") + "/")]
+        if not exact and not below:
+            raise ObjectMissing(uri)
+        return Listing(exact or below, [])
+
+
+def test_an_empty_object_with_the_name_of_a_folder() -> None:
+    """Some clients write one for each folder; as csv without a header it would hold no edges."""
+
+    def listed(*keys: str) -> list[str]:
+        store: Any = OfKeys(*keys)
+        return [info.uri for info in list_objects(store, "s3://b/e", True, "edges.recursive")]
+
+    assert listed("e", "e/x", "e/yy/a.csv") == ["s3://b/e/x", "s3://b/e/yy/a.csv"]
+    assert listed("e", "e/u", "e/u/v", "e/yy") == ["s3://b/e/u/v", "s3://b/e/yy"]
+    assert listed("e") == ["s3://b/e"]
 
 
 def test_a_marker_that_holds_something_counts(folder: Path, storage: Storage) -> None:

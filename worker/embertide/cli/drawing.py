@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+_CONTROLS = ("Cc", "Cf")
+"""Unicode's categories of control characters, and of those that turn the direction of text."""
 
 
 def new_table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
@@ -47,7 +51,20 @@ def print_facts(console: Console, facts: Iterable[tuple[str, str]]) -> None:
 
 
 def escaped(text: str) -> str:
-    """Text in which brackets are no markup."""
+    """Text in which brackets are no markup, and control characters do nothing."""
     from rich.markup import escape
 
-    return escape(text)
+    return escape(visible(text))
+
+
+def visible(text: str) -> str:
+    """Text in which control characters are shown as Python writes them, but for line ends.
+
+    Ids, names of columns and of objects may hold any character; those would move a terminal's
+    cursor, or change what it shows of other lines.
+    """
+    return "".join(c if c == "\n" or not _is_control(c) else repr(c)[1:-1] for c in text)
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in _CONTROLS

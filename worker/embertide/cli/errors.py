@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from embertide.cli.drawing import visible
 from embertide.errors import EmbertideError, Interrupted, ManifestError
 
 _DEBUG = "EMBERTIDE_DEBUG"
@@ -45,7 +46,7 @@ def _leave(error: BaseException, message: str, code: int, json_output: bool) -> 
         raise error
     if json_output:
         print(json.dumps(error_object(error, message, code)), flush=True)
-    print(f"embertide: error: {message}", file=sys.stderr, flush=True)
+    print(f"embertide: error: {visible(message)}", file=sys.stderr, flush=True)
     sys.exit(code)
 
 
