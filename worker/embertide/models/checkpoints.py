@@ -84,7 +84,7 @@ def _is_script(data: bytes) -> bool:
     if not data.startswith(_ZIP):
         return False
     try:
-        reader = torch._C.PyTorchFileReader(io.BytesIO(data))
+        reader: Any = torch._C.PyTorchFileReader(io.BytesIO(data))
     except (RuntimeError, ValueError):
         return False  # damaged
     return bool(reader.has_record("constants.pkl"))
