@@ -7,8 +7,9 @@ TITLE = "# Performance"
 INTRODUCTION = """This page is made by `python -m benchmarks.report` from
 `benchmarks/results/*.json`; [benchmarks/README.md](../benchmarks/README.md) says how to measure
 again. Figures stand beside those of Deal, section 4. The paper measures on up to 16
-machines with 64 cores and 25 Gbit/s Ethernet; here processes share one small machine, so what can be compared is the direction and the
-ratio of two things that took turns, not seconds. All numbers are medians."""
+machines with 64 cores and 25 Gbit/s Ethernet; here processes share one small machine, so what can
+be compared is the direction and the ratio of two things that took turns, not seconds. All numbers
+are medians."""
 
 SYSTEMS = {
     "torch_csr": "torch script",

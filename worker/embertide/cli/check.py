@@ -24,7 +24,7 @@ def check(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Whose vectors they are, where the model gives several node types' embeddings.",
+            help="Node type of the vectors, where the model has embeddings of several.",
             show_default=False,
         ),
     ] = None,

@@ -11,7 +11,7 @@ import typer
 
 def crd(
     schedules: Annotated[
-        bool, typer.Option("--schedules", help="That of EmbeddingSchedule instead.")
+        bool, typer.Option("--schedules", help="Print the definition of EmbeddingSchedule instead.")
     ] = False,
     output: Annotated[
         Path | None,

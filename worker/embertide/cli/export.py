@@ -46,7 +46,7 @@ def export(
         str,
         typer.Option(
             metavar="JSON",
-            help="What arguments of forward are, where their names do not tell: x, edge_index, "
+            help="What arguments of forward are, if their names do not show it: x, edge_index, "
             "edge_weight, edge_features, edge_type, graph, blocks or data.",
         ),
     ] = "{}",
@@ -55,7 +55,7 @@ def export(
         typer.Option(
             min=1,
             metavar="N",
-            help="Columns of the features, where the module does not tell.",
+            help="Columns of the features, if the module does not show them.",
             show_default=False,
         ),
     ] = None,
@@ -64,7 +64,7 @@ def export(
         typer.Option(
             min=1,
             metavar="K",
-            help="Features of each edge, where the module does not tell; with --graph a job has "
+            help="Features of each edge, if the module does not show them; with --graph a job has "
             "them.",
             show_default=False,
         ),

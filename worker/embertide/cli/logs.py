@@ -38,7 +38,7 @@ def logs(
     """Show the log of a job on a Kubernetes cluster: why it failed, what its pods do.
 
     The pods of a failed attempt are removed; the last lines of the one that failed first stay in
-    the job's status, 40 at most. Pods that are there are asked.
+    the job's status, 40 at most. Logs of running pods are fetched.
 
     [bold]Examples[/bold]
 

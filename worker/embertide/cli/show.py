@@ -30,7 +30,7 @@ def show(
     """Show a model layer by layer, with columns and parameters.
 
     Reads what a run would read: a folder that `embertide export` wrote, or model.yaml with its
-    weights. What does not fit together is said as a run would say it.
+    weights. Reports the same errors as a run.
 
     [bold]Examples[/bold]
 

@@ -106,7 +106,9 @@ def synth(
     hidden: Annotated[int, typer.Option(min=1, help="Width between the layers.")] = 128,
     embedding: Annotated[int, typer.Option(min=1, help="Width of the embeddings.")] = 128,
     heads: Annotated[int, typer.Option(min=1, help="Attention heads.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same bytes.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; the same seed gives the same files.")
+    ] = 0,
     name: Annotated[str, typer.Option(help="Name of the job.")] = "synthetic",
     endpoint_url: EndpointOption = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
