@@ -41,10 +41,10 @@ Without `watchNamespaces` the operator has a ClusterRole and serves all namespac
 own namespace it may write its Lease and one ConfigMap, and that is all. `rbac.aggregate` adds
 EmbeddingJobs to what Kubernetes' roles `view`, `edit` and `admin` allow in a namespace.
 
-Several releases can stand side by side: each with its own namespaces to watch, or with an
-`operator.class` of its own, which jobs name in `spec.operatorClass`. Names of what is the cluster's
+Several releases can stand side by side: each with its own namespaces to watch, or with a
+separate `operator.class`, which jobs name in `spec.operatorClass`. Names of cluster-scoped objects
 begin with the release's namespace. The definition is one for the whole cluster, so one release has
-`crds.install: true` and the others `false`; `docs/install.md` says what holds for releases whose
+`crds.install: true` and the others `false`; `docs/install.md` describes releases whose
 namespaces overlap.
 
 ## The definition: install, upgrade, uninstall
@@ -104,7 +104,7 @@ into the ConfigMap `argocd-cm` under `resource.customizations.health.embertide.d
 A job is one run, and its fields are fixed once they have no effect: what it reads and writes when
 it is accepted, nearly all else when it has finished (`docs/kubernetes.md`). The API server refuses
 a changed manifest of such a job, and a tool shows a failed sync instead of a green job that never
-ran this way. Give each run a name of its own, or let a schedule make the jobs.
+ran this way. Give each run a new name, or let a schedule make the jobs.
 """
 
 

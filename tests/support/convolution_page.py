@@ -32,7 +32,7 @@ INTRODUCTION = """\
 
 Which of the libraries' modules run, with which options, and as which steps. This page is written
 from the tables of cases that the tests compare with the library's own module, in float64 and with
-an error of at most 1e-9 of the largest value (1e-6 behind a batch norm, which is folded): what it
+an error of at most 1e-9 of the largest value (1e-6 after a batch norm, which is folded): what it
 lists is tested, and an option that no case has makes the tests fail. The cases' graphs have several
 edges between two nodes, self-loops, isolated nodes and nodes without in-edges.
 
@@ -44,7 +44,7 @@ EXPORTED = """\
 
 Modules that are exported as they are ([export.md](export.md)). Those known as a whole become the
 steps above; others become messages, lines of torch's operations on each edge; those for several
-types are told by dicts or by numbers.
+types take dicts, or types as numbers.
 
 | library | as a whole | by what they do | type by type |
 |---|---|---|---|"""

@@ -56,10 +56,10 @@ the layers; what becomes the output's rows counts to the last layer. `relation` 
 `user:buys:item`, `other` for all further ones, and `several` for rows that travel once for more
 than one relation. The size of a group is what was received over the number of groups.
 
-Attempts are told apart by the label `attempt`: each starts its counters at 0, before there is
+The label `attempt` distinguishes attempts: each starts its counters at 0, before there is
 anything to count, so that `rate` sees a stage that is over between two scrapes. There are no
-checkpoints, since an attempt begins anew, and so no metric of their age. S3 is counted in the
-worker process; the planner's and rank 0's listing of the inputs is not.
+checkpoints, since an attempt starts from the beginning, so no metric of their age. S3 is counted in
+the worker process; the planner's and rank 0's listing of the inputs is not.
 
 ## After a run
 
@@ -88,7 +88,7 @@ time() - embertide_output_first_job_timestamp_seconds
 ```
 
 They survive the deletion of a job by its time to live and a restart of the operator, because the
-operator keeps a record of each output in one ConfigMap of its own namespace, `<release>-outputs`.
+operator keeps a record of each output in one ConfigMap in its namespace, `<release>-outputs`.
 It is the least that does: the chart makes the ConfigMap, and the operator may only get and patch
 this one. `LATEST` in the store says the same, but to read it the operator would need the
 credentials of every job's store. A job's status is gone with the job, and one more kind of object

@@ -39,7 +39,7 @@ layers:
     activation: {kind: prelu, prefix: slopes}
   - conv: gcn
     activation: relu
-    skip: true                # h + ...: the layer's input, added behind the activation
+    skip: true                # h + ...: the layer's input, added after the activation
 """
 
 

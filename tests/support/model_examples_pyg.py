@@ -50,7 +50,7 @@ layers:
   - {conv: sage, aggr: max, project: true, activation: relu}
   - conv: sage
     normalize: true
-    skip: {from: input, linear: link}   # added behind the layer
+    skip: {from: input, linear: link}   # added after the layer
 """
 
 

@@ -50,19 +50,20 @@ NAMES: dict[Library, str] = {"dgl": "DGL", "pyg": "PyTorch Geometric"}
 INTRODUCTION = """\
 # model.yaml
 
-It lies beside the weights and says what the modules that were trained do, layer by layer. Options
+It lies beside the weights and describes the modules that were trained, layer by layer. Options
 have the names and defaults of the library that trained the model. Widths and heads follow from the
 weights. This page is generated from the classes that read the file; every example runs in the
 tests, against the library's own module and on grids of every kind.
 
-Most of a forward can be said by its layers in order. What follows a layer (norm, activation, link)
-is said in the layer. A Linear of its own is a layer, `conv: linear`; so is JumpingKnowledge.
+Most of a forward is described by its layers in order. What follows a layer (norm, activation, link)
+is an option of the layer. A Linear between convolutions is a layer, `conv: linear`; so is
+JumpingKnowledge.
 
 `spec.inference.fanout` has one number for each layer that reads edges, so none for `linear` and
 `jumping_knowledge`; the k steps of a `propagate`, `appnp` or `tag` layer read one sample, and so
 do those of any other filter. Layers with `edge_dim`, and `gine` and `edge_gat`, read the features
 of the edges that `spec.input.edges[].features` names. [convolutions.md](convolutions.md) lists each
-library's modules, and what the tests hold them to.
+library's modules, and what the tests compare.
 """
 
 SHORT = {
@@ -71,10 +72,10 @@ SHORT = {
     LayerNormOptions: '`layer_norm: true` is `torch.nn.LayerNorm`, or PyG\'s with `mode="node"`.'
     " **PyG's own default is the other mode**: its `LayerNorm(8)` is `layer_norm: {mode: graph}`.",
     GraphNormOptions: "`graph_norm: true` is a GraphNorm, `graph_norm: instance` is short for"
-    " `graph_norm: {kind: instance}`. Statistics are those of all nodes of the type, taken anew in"
-    " every run.",
-    parts.SkipOptions: "`skip: true` adds the layer's input. A link is added behind all else,"
-    " unless `order` says where: `order: [skip, activation]` adds it before the activation.",
+    " `graph_norm: {kind: instance}`. Statistics are those of all nodes of the type, computed again"
+    " in every run.",
+    parts.SkipOptions: "`skip: true` adds the layer's input. A link is added after all else,"
+    " unless `order` puts it elsewhere: `order: [skip, activation]` adds it before the activation.",
     parts.MlpModule: "An item is one module. `linear`, `batch_norm`, `layer_norm` alone stand for"
     " the next such module among the weights, other words for activations:"
     " `mlp: [linear, batch_norm, relu, linear]`. A name is given as"
@@ -139,13 +140,14 @@ SEVERAL = """\
 A model that lists `relations`, or has a layer below, names its node types as the manifest does.
 Every layer reads one tensor of each type and makes one of each:
 
-- `linear` passes each type through its own Linear. What is stored for a type lies behind the prefix
+- `linear` passes each type through its own Linear. What is stored for a type lies below the prefix
   and the type's name (`lins.user`), in PyG's HeteroDictLinear in `lins.lins.user`, in DGL's
   HeteroLinear in `lins.linears.user`, or where `{type}` stands in the prefix (`{type}.lin`). A
-  Linear that all types share is told by the weights. `types` says which types pass through it.
+  Linear that all types share is recognised by its weights. `types` lists the types that pass
+  through it.
 - Norms, activations and links follow for each type; the prefix of a norm is required, and is read
   in the same way.
-- A type to which no relation of a `hetero` layer leads has no tensor behind it, as in the
+- A type to which no relation of a `hetero` layer leads has no tensor after it, as in the
   libraries.
 - Steps that the `outputs` do not need are left out, and so are features that nothing reads.
 

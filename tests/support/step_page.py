@@ -47,11 +47,11 @@ is. The class has
 To add a kind: write the file, with `class Mine(Step, kind="mine")`, and name it in
 `steps/__init__.py`. `nodewise.py` has what steps without edges have in common, `base.py` the rest.
 A step whose rows can be finished as they are made (a bias, an activation, a product) is a `Leader`,
-and runs as one with the steps behind it; `fuse.py` and `models/order.py` ask for properties
+and runs as one with the steps after it; `fuse.py` and `models/order.py` ask for properties
 (`product`, `added`, `row_activation`, `commutes`), not for classes.
 
-Then add programs with it to `tests/support/step_cases.py`: every grid is held to its `reference`
-(`tests/distributed/test_exactness.py`), and what it moves to its `walk`, to the byte
+Then add programs with it to `tests/support/step_cases.py`: every grid is compared with its
+`reference` (`tests/distributed/test_exactness.py`), and what it moves with its `walk`, to the byte
 (`test_traffic.py`).
 
 """
@@ -59,7 +59,7 @@ Then add programs with it to `tests/support/step_cases.py`: every grid is held t
 LINES = """\
 ## Lines
 
-`row_wise` and `message` are said by a few lines of text, `name = operation(arguments)`, that are
+`row_wise` and `message` are a few lines of text, `name = operation(arguments)`, that are
 read and run by the engine: no code of the model's author is loaded. Arguments are earlier names,
 numbers, texts, and lists of them. Every value has the rows (nodes, or edges) in dimension 0;
 `dim` counts it, but no operation may touch it, and sizes are those of one row, so rows never mix.

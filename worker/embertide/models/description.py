@@ -61,12 +61,12 @@ class Description(Part):
         default=(),
         strict=False,
         description="the node types that get embeddings; without it, all that have a tensor"
-        " behind the last layer",
+        " after the last layer",
     )
     input_width: Annotated[int, Field(ge=1)] | dict[str, Annotated[int, Field(ge=1)]] | None = (
         Field(
             default=None,
-            description="columns of the features, where no weights of the first layers tell them;"
+            description="columns of the features, where no weights of the first layers show them;"
             " of several node types a mapping",
         )
     )

@@ -194,7 +194,7 @@ API_REQUESTS = _operator("operator_api_requests_total", "counter", "",
 API_WAIT_SECONDS = _operator("operator_api_wait_seconds_total", "counter", "seconds",
     "Time that requests waited for their turn under apiQps and apiBurst, in seconds.")
 WATCH_FAILURES = _operator("operator_watch_failures_total", "counter", "",
-    "Watches that broke off and lists that failed, by kind; each is made anew.", "kind")
+    "Watches that broke off and lists that failed, by kind; each is repeated.", "kind")
 WORKER_ASKS = _operator("operator_worker_asks_total", "counter", "",
     "Questions to rank 0 of running jobs, by outcome: answered, refused (what came is no status of "
     "its attempt) or unreachable.", "outcome")

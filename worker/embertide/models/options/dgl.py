@@ -56,7 +56,7 @@ class DglSage(Layer):
     conv: Literal["sage"] = Field(description="GraphSAGE")
     aggregator_type: Literal["mean", "gcn", "pool"] | None = Field(
         default=None,
-        description="how neighbours are joined; without it, the parameters tell it",
+        description="how neighbours are joined; without it, the parameters show it",
     )
 
 
@@ -64,7 +64,7 @@ class DglHeads(Layer):
     """DGL's attention gives [N, heads, width]: the model joins the heads or averages them."""
 
     num_heads: int | None = Field(
-        default=None, ge=1, description="checked against the weights, which tell it"
+        default=None, ge=1, description="checked against the weights, which show it"
     )
     concat: bool = Field(
         default=True,
@@ -109,7 +109,7 @@ class DglDotGat(DglHeads):
     module = "dgl.nn.DotGatConv"
     conv: Literal["dotgat"] = Field(description="dot-product attention")
     bias: Literal[False] = Field(default=False, description="the module has none")
-    num_heads: int = Field(ge=1, description="the weights of dotgat do not tell it")
+    num_heads: int = Field(ge=1, description="the weights of dotgat do not show it")
 
 
 class DglGin(Gin):

@@ -20,7 +20,7 @@ class DglEdgeGat(DglHeads):
     edge_feats: int | None = Field(
         default=None,
         ge=1,
-        description="features of each edge; checked against the weights, which tell it",
+        description="features of each edge; checked against the weights, which show it",
     )
     negative_slope: float = Field(
         default=0.2, description="negative slope of the leaky_relu on the scores"

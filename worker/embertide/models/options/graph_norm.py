@@ -40,8 +40,8 @@ class GraphNormOptions(Part):
     )
     prefix: str | None = Field(
         default=None,
-        description="name of the module in the weights; without it, a GraphNorm is told from the"
-        " names. An instance norm needs it where it stores anything",
+        description="name of the module in the weights; without it, a GraphNorm is inferred from"
+        " the names. An instance norm needs it where it stores anything",
     )
     eps: float = Field(default=1e-5, gt=0, description="added to the variance, as in training")
     affine: bool = Field(default=False, description="of instance: whether it has scale and shift")

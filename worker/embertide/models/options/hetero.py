@@ -61,7 +61,7 @@ class SeveralTypes(Layer):
 
 
 class Hetero(SeveralTypes):
-    """A convolution of its own for each relation; results of one destination type are joined."""
+    """A separate convolution for each relation; results of one destination type are joined."""
 
     library: ClassVar[Library]
     conv: Literal["hetero"] = Field(description="a convolution for each relation")
@@ -72,7 +72,7 @@ class Hetero(SeveralTypes):
     each: SerializeAsAny[Layer] | None = Field(
         default=None,
         description="the convolution of every relation of `relations` that `convs` has not, each"
-        " with weights of its own",
+        " with separate weights",
     )
     bias: Literal[True] = Field(default=True, description="its convolutions say it themselves")
 
@@ -203,7 +203,7 @@ def _between(conv: Layer, relation: Relation) -> Problems:
 
 
 class PygHetero(Hetero):
-    """A convolution of its own for each relation; results of one destination type are joined."""
+    """A separate convolution for each relation; results of one destination type are joined."""
 
     library = "pyg"
     containers = ("convs",)
@@ -220,7 +220,7 @@ class PygHetero(Hetero):
 
 
 class DglHetero(Hetero):
-    """A convolution of its own for each relation; results of one destination type are joined."""
+    """A separate convolution for each relation; results of one destination type are joined."""
 
     library = "dgl"
     containers = ("mods",)

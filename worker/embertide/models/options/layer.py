@@ -59,20 +59,20 @@ class Layer(Part):
     prefix: str | None = Field(
         default=None,
         description="name of the layer's module in the weights, such as `convs.0`; without it, it"
-        " is told from the parameters' names",
+        " is inferred from the parameters' names",
     )
     bias: bool = Field(default=True, description="whether the module has a bias")
     edge_weight: bool | None = Field(
         default=None,
-        description="whether stored edge weights multiply the messages; the default is said"
-        " at each kind of layer",
+        description="whether stored edge weights multiply the messages; the default is"
+        " given with each kind of layer",
     )
-    batch_norm: Norm = Field(default=None, description="a batch norm in eval mode behind it")
-    layer_norm: LayerNorm = Field(default=None, description="a layer norm behind it")
+    batch_norm: Norm = Field(default=None, description="a batch norm in eval mode after it")
+    layer_norm: LayerNorm = Field(default=None, description="a layer norm after it")
     graph_norm: GraphNorm = Field(
-        default=None, description="a norm behind it whose statistics are taken over all nodes"
+        default=None, description="a norm after it whose statistics are taken over all nodes"
     )
-    activation: Activation | None = Field(default=None, description="an activation behind it")
+    activation: Activation | None = Field(default=None, description="an activation after it")
     skip: Skip = Field(default=None, description="a link that adds an earlier tensor")
     order: tuple[After, ...] = Field(
         default=(),
@@ -173,7 +173,7 @@ class Layer(Part):
 
 
 class LinearLayer(Layer):
-    """A Linear layer on each node alone, between convolutions, before or behind them."""
+    """A Linear layer on each node alone, between convolutions, before or after them."""
 
     reads_edges = False
     module = "torch.nn.Linear"
@@ -195,7 +195,7 @@ class LinearLayer(Layer):
 
 
 class JumpingKnowledge(Layer):
-    """The outputs of several layers, joined; a final Linear is a `linear` layer behind it."""
+    """The outputs of several layers, joined; a final Linear is a `linear` layer after it."""
 
     reads_edges = False
     module = "torch_geometric.nn.JumpingKnowledge, dgl.nn.JumpingKnowledge"
@@ -258,7 +258,7 @@ class Gin(Layer):
         default=True, description="the function's linear layers say it themselves, in `mlp`"
     )
     eps: float | None = Field(
-        default=None, description="replaces the stored eps; without it, the weights tell it"
+        default=None, description="replaces the stored eps; without it, the weights have it"
     )
     mlp: Mlp | None = Field(
         default=None,

@@ -64,7 +64,7 @@ class NormOptions(Part):
 
     prefix: str | None = Field(
         default=None,
-        description="name of the module in the weights; without it, it is told from the names."
+        description="name of the module in the weights; without it, it is inferred from the names."
         " PyG's BatchNorm keeps its parameters one level below, under `module`: both names do",
     )
     eps: float = Field(default=1e-5, gt=0, description="added to the variance, as in training")

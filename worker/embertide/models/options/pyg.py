@@ -79,7 +79,7 @@ class PygSage(Layer):
 
 
 class PygGraph(Layer):
-    """The node and its neighbours, each through a Linear of its own; no self-loops, no degrees."""
+    """The node and its neighbours, each through its own Linear; no self-loops, no degrees."""
 
     between_types = True
     target_optional = True
@@ -97,7 +97,7 @@ class PygHeads(Layer):
     """What PyG's two kinds of graph attention have in common."""
 
     heads: int | None = Field(
-        default=None, ge=1, description="checked against the weights, which tell it"
+        default=None, ge=1, description="checked against the weights, which show it"
     )
     concat: bool = Field(default=True, description="heads side by side; false averages them")
     negative_slope: float = Field(default=0.2, description=_SLOPE)
@@ -144,7 +144,7 @@ class PygTransformer(Layer):
     module = "torch_geometric.nn.TransformerConv"
     conv: Literal["transformer"] = Field(description="transformer attention")
     heads: int = Field(
-        default=1, ge=1, description="the weights do not tell it where `concat` joins the heads"
+        default=1, ge=1, description="the weights do not show it where `concat` joins the heads"
     )
     concat: bool = Field(default=True, description="heads side by side; false averages them")
     root_weight: bool = Field(default=True, description="adds the node itself (lin_skip)")
@@ -155,7 +155,7 @@ class PygTransformer(Layer):
 
 
 class PygLe(Layer):
-    """Differences to the neighbours, each through a Linear of its own (ASAP's local extrema)."""
+    """Differences to the neighbours, each through its own Linear (ASAP's local extrema)."""
 
     between_types = True
     weighted = True

@@ -80,14 +80,14 @@ class PygLightGcn(Layer):
 
 
 class PygTag(Layer):
-    """All powers of the normalised graph up to K, each through a Linear of its own."""
+    """All powers of the normalised graph up to K, each through its own Linear."""
 
     weighted = True
     marks = ("lins.0.weight",)
     module = "torch_geometric.nn.TAGConv"
     conv: Literal["tag"] = Field(description="topology adaptive convolution")
     K: int | None = Field(
-        default=None, ge=1, description="checked against the weights, which tell it"
+        default=None, ge=1, description="checked against the weights, which show it"
     )
     normalize: bool = Field(default=True, description=_NORMALIZE)
 
@@ -108,7 +108,7 @@ class PygCheb(Layer):
     module = "torch_geometric.nn.ChebConv"
     conv: Literal["cheb"] = Field(description="Chebyshev filter")
     K: int | None = Field(
-        default=None, ge=1, description="checked against the weights, which tell it"
+        default=None, ge=1, description="checked against the weights, which show it"
     )
     normalization: Literal["sym", "rw"] = Field(
         default="sym", description="of the Laplacian: symmetric, or a random walk's"
@@ -128,13 +128,13 @@ class PygArma(Layer):
     num_layers: int | None = Field(
         default=None,
         ge=1,
-        description="how often neighbours are summed; the weights tell it, but not those of"
+        description="how often neighbours are summed; the weights show it, but not those of"
         " `shared_weights` (1)",
     )
     shared_weights: bool = Field(default=False, description="all its layers have one weight")
     act: Activation | None = Field(
         default=ActivationOptions(kind="relu"),
-        description="an activation behind each of its layers",
+        description="an activation after each of its layers",
     )
 
 
@@ -219,7 +219,7 @@ class PygPna(Layer):
         description="as the module was given them, in order; the weights have the mean degrees",
     )
     divide_input: bool = Field(
-        default=False, description="each tower reads a part of the columns of its own"
+        default=False, description="each tower reads its own part of the columns"
     )
     act: Activation | None = Field(
         default=ActivationOptions(kind="relu"),

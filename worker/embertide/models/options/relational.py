@@ -14,7 +14,7 @@ from embertide.spec.relations import Relation
 
 
 class Relational(SeveralTypes):
-    """A sum over all relations, each with a weight of its own, and the node itself."""
+    """A sum over all relations, each with its own weight, and the node itself."""
 
     conv: Literal["rgcn"] = Field(description="relational graph convolution")
 
@@ -34,10 +34,10 @@ class Relational(SeveralTypes):
 
 
 class PygRgcn(Relational):
-    """A sum over all relations, each with a weight of its own, and the node itself.
+    """A sum over all relations, each with its own weight, and the node itself.
 
     Weights are numbered in the order of `relations`; of a basis or block decomposition the
-    weights themselves tell the number.
+    weights themselves show the number.
     """
 
     marks = ("weight [relations, in, out]",)
@@ -63,7 +63,7 @@ class PygRgcn(Relational):
 
 
 class DglRgcn(Relational):
-    """A sum over all relations, each with a weight of its own, and the node itself.
+    """A sum over all relations, each with its own weight, and the node itself.
 
     Weights are numbered in the order of `relations`.
     """
@@ -75,7 +75,7 @@ class DglRgcn(Relational):
         description="decomposition of the weights: sums of bases, or blocks on the diagonal",
     )
     num_bases: int | None = Field(
-        default=None, ge=1, description="of `bdd` the number of blocks, which no weights tell"
+        default=None, ge=1, description="of `bdd` the number of blocks, which no weights show"
     )
     self_loop: bool = Field(default=True, description="adds the node itself (loop_weight)")
     norm_inside: bool = Field(
