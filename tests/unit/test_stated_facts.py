@@ -84,6 +84,36 @@ def test_a_model_is_either_kind_of_folder() -> None:
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 
+def minutes_of_tests() -> dict[str, list[str]]:
+    """Room -> the files of the row that CONTRIBUTING has for it."""
+    table = CONTRIBUTING.partition("## A minute of tests for each room")[2]
+    return {
+        room: _expanded(files)
+        for rooms, files in re.findall(r"^\| (`.*`) \| `(test_\S+)` \|$", table, re.MULTILINE)
+        for room in re.findall(r"`([\w/]+)/`", rooms)
+    }
+
+
+def _expanded(files: str) -> list[str]:
+    """As bash expands its braces, of which there is one pair at most."""
+    before, brace, rest = files.partition("{")
+    names, _, after = rest.partition("}")
+    return [f"{before}{name}{after}" for name in names.split(",")] if brace else [files]
+
+
+def test_every_room_has_a_minute_of_tests() -> None:
+    package = ROOT / "worker" / "embertide"
+    rooms = {path.name for path in package.iterdir() if (path / "__init__.py").exists()}
+    beside = {"operator", "charts", "docs", "benchmarks"}
+    assert minutes_of_tests().keys() == rooms | beside
+
+
+def test_the_tests_of_a_room_exist() -> None:
+    assert _expanded("test_{a,b}.py") == ["test_a.py", "test_b.py"]
+    named = {name for files in minutes_of_tests().values() for name in files}
+    assert {name for name in named if not (ROOT / "tests" / "unit" / name).is_file()} == set()
+
+
 def test_every_generated_page_is_listed() -> None:
     pages = {path.stem for path in (ROOT / "tests" / "support").glob("*_page.py")}
     assert set(re.findall(r"tests\.support\.(\w+_page)", CONTRIBUTING)) == pages
