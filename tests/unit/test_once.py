@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -103,3 +104,12 @@ def test_files_whose_tests_need_nothing_run_first(request: pytest.FixtureRequest
 def test_every_program_has_one_module() -> None:
     programs = [name for module in MODULES.values() for name in module.programs]
     assert len(programs) == len(set(programs))
+
+
+def test_large_modules_share_what_is_compiled_for_each_of_them() -> None:
+    shared = ("k8s.io/client-go", "k8s.io/apimachinery", "golang.org/x/net")
+    names = ("containerd", "coredns", "helm", "helm4", "otelcol", "prometheus")
+    pins = [(MODULES[name].folder / "go.mod").read_text() for name in names]
+    for path in shared:
+        versions = {re.findall(rf"^\s*{path} (\S+)", text, re.MULTILINE)[0] for text in pins}
+        assert len(versions) == 1, f"{path}: one version costs a new machine one build: {versions}"
