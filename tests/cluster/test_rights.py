@@ -13,15 +13,23 @@ from tests.support.cluster.schedules import show_idle_schedule
 
 pytestmark = pytest.mark.cluster
 
+MANY = 40
+"""Pods: so many are deleted by one request."""
 Right = tuple[str, str, str]
 """API group, resource (with its subresource) and verb."""
 
 
 def test_it_has_exactly_the_rights_it_uses(tiny: Inputs, jobs: Jobs, operator: str) -> None:
-    """One job is planned, runs and is removed, another cannot have its pods: that needs all."""
+    """One job is planned, runs and is removed, another cannot have its pods, and one of many
+    pods is deleted: that needs all."""
     planned = tiny.job("planned", f"{jobs.root}/a", workers={"grid": "auto"})
     jobs.apply(planned | {"spec": planned["spec"] | {"ttlSecondsAfterFinished": 10}})
     jobs.cluster.wait_for(lambda: not jobs.statuses(), 240, "it is gone")
+    nowhere = {"spec": {"nodeSelector": {"no-such-node": "true"}}}
+    jobs.apply(tiny.job("many", f"{jobs.root}/m", workers=workers(MANY, podTemplate=nowhere)))
+    jobs.cluster.wait_for(lambda: len(jobs.pods()) == MANY, 60, "its pods")
+    jobs.kubectl("delete", "ej", "many", "--wait=false")
+    jobs.await_no_pods()
     jobs.kubectl("create", "quota", "none", "--hard=pods=0")
     jobs.apply(tiny.job("refused", f"{jobs.root}/b", workers=workers()))
     jobs.await_(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.support.cluster.fixture import KubernetesCluster
 from tests.support.cluster.jobs import Inputs, Jobs, Manifest, find_condition, workers
 from tests.support.paths import ROOT
 
@@ -55,8 +57,37 @@ def await_not_submitted(jobs: Jobs, seconds: float = 150) -> Manifest:
     return found
 
 
-def test_a_misspelt_placeholder(example: Any, tiny: Inputs, jobs: Jobs) -> None:
-    create_schedule(example, tiny, jobs, "* * * * *", uri=f"{jobs.root}/{{dtae}}/")
+@pytest.fixture(scope="module", autouse=True)
+def firing(
+    cluster: KubernetesCluster, operator: str, example: Any, tiny: Inputs
+) -> Iterator[dict[str, Jobs]]:
+    """Schedules that fire each minute and make no job, by name: one minute passes for both."""
+    places = {name: Jobs(cluster, cluster.namespace(name)) for name in ("misspelt", "refused")}
+    places["refused"].kubectl("create", "quota", "none", "--hard=pods=0")
+    for name, jobs in places.items():
+        edge = {"uri": f"{jobs.root}/{{dtae}}/"} if name == "misspelt" else {}
+        create_schedule(example, tiny, jobs, "* * * * *", **edge)
+    yield places
+    for jobs in places.values():
+        cluster.discard(jobs.namespace)
+
+
+def test_a_schedule_that_works(example: Any, tiny: Inputs, jobs: Jobs) -> None:
+    create_schedule(example, tiny, jobs, "0 0 1 1 *")
+    jobs.cluster.wait_for(lambda: shown(jobs), 60, "it is shown")
+    status = shown(jobs)
+    assert find_condition(status, "Submitted")["reason"] == "NotFiredYet"
+    assert status["nextFiringTime"].endswith("-01-01T00:00:00Z")
+    assert (status["maxAgeSeconds"], status["output"]) == (120, "s3://shop/embeddings/products")
+    assert find_condition(status, "Fresh")["reason"] == "WithinMaxAge"
+    jobs.kubectl("create", "job", "now", "--from=cronjob/products")
+    (name,) = jobs.cluster.wait_for(jobs.statuses, 60, "a job by hand") or ()
+    jobs.complete(name)
+    jobs.cluster.wait_for(lambda: shown(jobs).get("lastSuccessTime"), 60, "its success is known")
+
+
+def test_a_misspelt_placeholder(firing: dict[str, Jobs]) -> None:
+    jobs = firing["misspelt"]
     status = await_not_submitted(jobs)
     condition = find_condition(status, "Submitted")
     assert condition["reason"] == "SubmitFailed"
@@ -73,10 +104,9 @@ def test_a_misspelt_placeholder(example: Any, tiny: Inputs, jobs: Jobs) -> None:
     jobs.cluster.wait_for(lambda: not shown(jobs), 60, "the schedule is gone")
 
 
-def test_a_quota_that_refuses_the_pod(example: Any, tiny: Inputs, jobs: Jobs) -> None:
+def test_a_quota_that_refuses_the_pod(firing: dict[str, Jobs]) -> None:
     """The Job hangs for ten minutes, and with Forbid no other firing takes place."""
-    jobs.kubectl("create", "quota", "none", "--hard=pods=0")
-    create_schedule(example, tiny, jobs, "* * * * *")
+    jobs = firing["refused"]
     status = await_not_submitted(jobs)
     condition = find_condition(status, "Submitted")
     assert condition["reason"] == "NotSubmitted"
@@ -84,17 +114,3 @@ def test_a_quota_that_refuses_the_pod(example: Any, tiny: Inputs, jobs: Jobs) ->
     jobs.kubectl("patch", "cronjob", "products", "-p", '{"spec": {"suspend": true}}')
     jobs.cluster.wait_for(lambda: shown(jobs).get("suspended"), 60, "it is suspended")
     assert "nextFiringTime" not in shown(jobs)
-
-
-def test_a_schedule_that_works(example: Any, tiny: Inputs, jobs: Jobs) -> None:
-    create_schedule(example, tiny, jobs, "0 0 1 1 *")
-    jobs.cluster.wait_for(lambda: shown(jobs), 60, "it is shown")
-    status = shown(jobs)
-    assert find_condition(status, "Submitted")["reason"] == "NotFiredYet"
-    assert status["nextFiringTime"].endswith("-01-01T00:00:00Z")
-    assert (status["maxAgeSeconds"], status["output"]) == (120, "s3://shop/embeddings/products")
-    assert find_condition(status, "Fresh")["reason"] == "WithinMaxAge"
-    jobs.kubectl("create", "job", "now", "--from=cronjob/products")
-    (name,) = jobs.cluster.wait_for(jobs.statuses, 60, "a job by hand") or ()
-    jobs.complete(name)
-    jobs.cluster.wait_for(lambda: shown(jobs).get("lastSuccessTime"), 60, "its success is known")
