@@ -19,6 +19,8 @@ from tests.support.patience import SOON_SECONDS
 _NAME = "embertide-cluster"
 _ROOT = Path("/sys/fs/cgroup")
 _CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
+_WEIGHT = 4
+"""Processes beside the cluster that count as much as all of its own: a group counts as one."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,13 @@ def remove(group: Path) -> None:
 
 
 def _prepare(hierarchy: Hierarchy) -> None:
+    controllers = hierarchy.controllers.split(",")
     if hierarchy.controllers == "":
         _enable_controllers(hierarchy.group)
-    elif "cpuset" in hierarchy.controllers.split(","):
+        (hierarchy.cluster / "cpu.weight").write_text(str(100 * _WEIGHT))
+    if "cpu" in controllers:
+        (hierarchy.cluster / "cpu.shares").write_text(str(1024 * _WEIGHT))
+    if "cpuset" in controllers:
         for name in ("cpuset.cpus", "cpuset.mems"):
             (hierarchy.cluster / name).write_text((hierarchy.group / name).read_text())
         (hierarchy.cluster / "cgroup.clone_children").write_text("1")
