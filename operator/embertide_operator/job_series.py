@@ -137,6 +137,8 @@ def _add_run(series: Series, job: Object, report: Object) -> None:
         (names.RUN_S3_ERRORS, s3.get("errors")),
     ):
         series.add(metric, run, value)
+    for dropped in report.get("droppedEdges") or []:
+        series.add(names.RUN_DROPPED_EDGES, (*run, dropped["name"]), dropped["edges"])
     for stage in report.get("stages") or []:
         series.add(names.RUN_STAGE_SECONDS, (*run, stage["name"]), stage["seconds"])
     for item in report.get("exchange") or []:

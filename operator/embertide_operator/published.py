@@ -91,9 +91,15 @@ def _note_output(job: Object, draft: Draft, found: Publication) -> None:
         set_progress(found.progress, draft)
     draft["output"] = _output_object(output, uri)
     draft["report"] = found.report.to_object() if found.report is not None else None
-    where = f"{_contents(output)} at {uri}"
+    where = f"{_contents(output)} at {uri}{_without(found.report)}"
     if draft.set("Published", True, "Published" if output.current else NOT_CURRENT, where):
         draft.add_event("Published", f"version {output.version}: {where}")
+
+
+def _without(report: RunStatus | None) -> str:
+    """What the run left out, where its job allows it."""
+    dropped = sum(item.edges for item in (report and report.dropped_edges) or [])
+    return f"; {dropped:,} edges to unknown nodes were dropped" if dropped else ""
 
 
 def _output_object(output: OutputReport, uri: str) -> dict[str, Any]:

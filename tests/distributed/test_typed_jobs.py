@@ -191,13 +191,16 @@ def test_inputs_of_several_types_go_through_json(tmp_path: Path) -> None:
         (
             "buys.csv",
             "src,dst,w\nuser-0,3,1\n",
-            "line 2: column 'dst' (columns.destination) is 3, which is not among the 40 nodes of"
-            " 'item', the type of the destinations: those {job}/item.",
+            "buys.csv: 1 of 1 edge has an end that is not among the nodes, 100% (unknownNodes:"
+            " refuse). {job}/buys.csv line 2: column 'dst' (columns.destination) is 3. There are 61"
+            " nodes of type 'user', those of {job}/user and 40 nodes of type 'item', those of"
+            " {job}/item.",
         ),
         (
             "has.npy",
             np.array([[10**12, 7]]),
-            "(columns.destination, node type 'tag') is 7; dense ids must be from 0 to 2 (count is",
+            "row 0 (from 0): column 1 (columns.destination) is 7. There are 40 nodes of type"
+            " 'item', those of {job}/item and 3 nodes of type 'tag', 0 to 2.",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from embertide.errors import InputError, ObjectMissing
+from embertide.errors import ObjectMissing
 from embertide.readers import text as read_text
 from embertide.readers.edges import read_edges, split_edges
 from embertide.storage.opening import open_storage
@@ -101,9 +101,13 @@ def test_dense_id_beyond_count(tmp_path: Path, storage: Storage) -> None:
     write_parquet(tmp_path / "e.parquet", src=[0, 9], dst=[9, 10])
     edges = edge_input(tmp_path / "e.parquet", "parquet")
     (split,) = split_edges(storage, edges)
-    with pytest.raises(InputError, match=r"row 1 .*is 10; .*from 0 to 9 \(count is 10\)"):
-        list(read_edges(storage, edges, ("dense", "dense"), split, counts=(10, 10)))
-    assert len(list(read_edges(storage, edges, ("dense", "dense"), split, counts=(10, 11)))) == 1
+    (batch,) = read_edges(storage, edges, ("dense", "dense"), split, counts=(10, 10))
+    sources, destinations = batch.beyond
+    assert sources is None
+    assert destinations is not None
+    assert destinations.tolist() == [False, True]
+    (batch,) = read_edges(storage, edges, ("dense", "dense"), split, counts=(10, 11))
+    assert batch.beyond == (None, None)
 
 
 def test_unsigned_id_beyond_int64(tmp_path: Path, storage: Storage) -> None:

@@ -45,7 +45,14 @@ from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import release_memory
 from embertide.telemetry.recorder import CountingRecorder
 from embertide.telemetry.report import RelationCount, RunReport
-from embertide.typed_graph import TypedGraph, build_types, drop_unread, ingest_types, load_types
+from embertide.typed_graph import (
+    TypedGraph,
+    build_types,
+    drop_unread,
+    ingest_types,
+    load_types,
+    omissions_of,
+)
 
 _BESIDE_TENSORS = 48 << 20
 """Of the layers' memory: what is too small for pages that others left."""
@@ -81,6 +88,7 @@ def run(
         with clock.stage("ingest"):
             edges = ingest_types(reading, inputs, nodes)
             clock.read = check_read(ctx, inputs, edges).to_json()
+            clock.omissions = omissions_of(edges)
             drop_unread(edges, match_relations(ctx.job, program))
             release_memory()
         with clock.stage("csr"):

@@ -30,6 +30,7 @@ from embertide.stages.features import LoadedNodes, load_nodes, locate_features
 from embertide.stages.ingest import Ends, ingest, reverse
 from embertide.steps import Program
 from embertide.telemetry.memory import arrow_on_the_heap
+from embertide.telemetry.omissions import Omissions
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,11 @@ def ingest_types(
         for turned in edge.relations[1:]:
             found[turned] = reverse(edges, ends.counts[0])
     return found
+
+
+def omissions_of(edges: dict[Relation, Edges]) -> Omissions:
+    """What was left out of the edges that were read; the same on every rank."""
+    return Omissions([own.dropped for own in edges.values() if own.dropped is not None])
 
 
 def drop_unread(edges: dict[Relation, Edges], read: dict[str, Relation]) -> None:

@@ -86,6 +86,8 @@ def check(
         )
     if json_output:
         write_json(sys.stdout, {"event": "check", **found.to_json()})
+    for sentence in found.omissions.sentences:
+        print(f"warning: {sentence}", file=sys.stderr)
     if not found.agrees:
         raise ModelError(str(found))
     if json_output:

@@ -6,7 +6,7 @@ changes of the description are tried on the same graph, and the first layer that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ from embertide.stages.verify import Agreement
 from embertide.steps import Program
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
+from embertide.telemetry.omissions import Omissions
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import NullRecorder
 
@@ -44,6 +45,7 @@ class Checked:
         node_type: whose embeddings are compared; "" where the graph has one type.
         agreement: None where the reference's vectors have another width than the model's.
         difference: what mends the description; None where it agrees, or nothing was tried.
+        omissions: what was left out of the graph, as a run would.
     """
 
     uri: str
@@ -52,6 +54,7 @@ class Checked:
     node_type: str
     agreement: Agreement | None
     difference: Difference | None
+    omissions: Omissions = field(default_factory=Omissions)
 
     @property
     def agrees(self) -> bool:
@@ -69,6 +72,7 @@ class Checked:
             "layer": None if found is None else found.layer,
             "changes": [] if found is None else [_plain(one) for one in found.mends],
             "nearest": None if found is None or found.nearest is None else _plain(found.nearest),
+            "omissions": self.omissions.to_json(),
         }
 
     def __str__(self) -> str:
@@ -206,6 +210,7 @@ def _check(
         node_type="",
         agreement=agreement,
         difference=difference,
+        omissions=check.omissions,
     )
 
 

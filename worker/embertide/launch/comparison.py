@@ -29,7 +29,8 @@ from embertide.stages.verify import (
 from embertide.steps import Program
 from embertide.telemetry.clock import Clock
 from embertide.telemetry.memory import MemoryWatch
-from embertide.typed_graph import build_types, ingest_types, load_types
+from embertide.telemetry.omissions import Omissions
+from embertide.typed_graph import build_types, ingest_types, load_types, omissions_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,7 @@ class Check:
     Attributes:
         node_type: whose embeddings are compared, by the model's name.
         embed: a program's embeddings [N/(P*M), D'] of our sub-range.
+        omissions: what was left out of the graph, as a run would.
     """
 
     node_type: str
@@ -46,6 +48,7 @@ class Check:
     ranges: RowRanges
     expected: Expected
     embed: Callable[[RunContext, Program], torch.Tensor]
+    omissions: Omissions
 
     def compare(self, program: Program, tolerance: float) -> Agreement:
         """Compare a program's embeddings. Collective: every rank must call."""
@@ -88,7 +91,9 @@ def prepare_check(
     compared = nodes[names[node_type]]
     reference = inputs.by_nodes[compared.node.name].reference
     expected = read_expected(ctx, reference, compared.node, compared.ids, columns)
-    graph = build_types(reading, nodes, ingest_types(reading, inputs, nodes))
+    edges = ingest_types(reading, inputs, nodes)
+    omissions = omissions_of(edges)
+    graph = build_types(reading, nodes, edges)
     ranges, locations = graph.of_types(names)
 
     def embed(ctx: RunContext, program: Program) -> torch.Tensor:
@@ -97,7 +102,12 @@ def prepare_check(
         return infer(ctx, program, ranges, graphs, loaded, locations, clock)[node_type]
 
     return Check(
-        node_type=node_type, ctx=ctx, ranges=ranges[node_type], expected=expected, embed=embed
+        node_type=node_type,
+        ctx=ctx,
+        ranges=ranges[node_type],
+        expected=expected,
+        embed=embed,
+        omissions=omissions,
     )
 
 

@@ -21,6 +21,7 @@ from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
 from embertide.planning.matching import check_model, published, unread
 from embertide.planning.memory import planned_gpu_memory, planned_memory
+from embertide.planning.omissions import allowed_omissions
 from embertide.planning.readiness import describe, missing_inputs
 from embertide.planning.sizes import check_sizes
 from embertide.planning.sizing import (
@@ -88,6 +89,7 @@ def estimate_job(
         else [
             *ready_notes,
             *unread(job, published(job, program)),
+            *allowed_omissions(job, published(job, program)),
             f"no run on this machine: {problem}",
         ],
     )
@@ -253,7 +255,7 @@ def estimate_program(
         output_width=max(program.widths[name] for name in program.results.values()),
         # The rates are a CPU's.
         seconds=None if gpu else seconds_range(work, cores),
-        notes=[*unread(job, program), *notes],
+        notes=[*unread(job, program), *allowed_omissions(job, program), *notes],
         types=_types(graph, program),
         relations=_relations_of(graph),
     )

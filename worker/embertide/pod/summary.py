@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from embertide.spec.run_status import (
     MAX_ENTRIES,
+    DroppedReport,
     ExchangeReport,
     MemoryReport,
     RelationReport,
@@ -17,6 +18,7 @@ from embertide.spec.run_status import (
     TypeReport,
     WorkerTotals,
 )
+from embertide.telemetry.omissions import DroppedEdges
 from embertide.telemetry.recorder import MOST_RELATIONS, OTHER
 from embertide.telemetry.report import PlannedTraffic, RelationCount, RunReport, Traffic
 
@@ -42,6 +44,7 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         edges=report.edges,
         node_types=_node_types(report),
         relations=_relations(report.relations),
+        dropped_edges=_dropped(report.omissions.dropped_edges),
         stages=stages[:MAX_ENTRIES],
         exchange=_exchange(report)[:MAX_ENTRIES],
         workers=_workers(report),
@@ -90,6 +93,16 @@ def _relations(counts: list[RelationCount]) -> list[RelationReport] | None:
     if rest:
         found.append(RelationReport(name=OTHER, edges=sum(count.edges for count in rest)))
     return found
+
+
+def _dropped(edges: list[DroppedEdges]) -> list[DroppedReport] | None:
+    """The first 32 relations of which edges were left out, then the rest together."""
+    own, rest = edges[:MOST_RELATIONS], edges[MOST_RELATIONS:]
+    found = [DroppedReport(name=one.relation, edges=one.edges, rows=one.rows) for one in own]
+    if rest:
+        edges_of_rest, rows = (sum(one.edges for one in rest), sum(one.rows for one in rest))
+        found.append(DroppedReport(name=OTHER, edges=edges_of_rest, rows=rows))
+    return found or None
 
 
 def _workers(report: RunReport) -> list[WorkerTotals] | None:

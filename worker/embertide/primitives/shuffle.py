@@ -28,6 +28,7 @@ from embertide.kernels.edge_sort import (
 )
 from embertide.primitives.exchange import Channel, Exchange
 from embertide.primitives.pending import Pending
+from embertide.telemetry.omissions import DroppedEdges
 
 ROUND_EDGES = 1 << 24
 """Edges that all ranks send in a round, each an equal share of at most a sixteenth: what a rank
@@ -62,7 +63,8 @@ class Edges:
     """This rank's share of the edges, and a histogram of their destinations.
 
     ``histogram[b]`` counts destinations d with ``d >> shift == b``; ``features`` is K, 0 without.
-    ``rows`` is how many were read of the input, before directions and self-loops were treated.
+    ``rows`` is how many were read of the input, before directions and self-loops were treated;
+    ``dropped`` says how many of them all ranks left out, since an end is no node.
     """
 
     chunks: list[EdgeChunk]
@@ -72,6 +74,7 @@ class Edges:
     count: int = 0
     features: int = 0
     rows: int = 0
+    dropped: DroppedEdges | None = None
 
 
 def histogram_size(nodes: int) -> tuple[int, int]:

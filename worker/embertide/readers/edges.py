@@ -14,7 +14,7 @@ from embertide.footprint import FLOAT_BYTES
 from embertide.readers.columns import Column, Float32s, to_weights
 from embertide.readers.dialect import Dialect
 from embertide.readers.feature_schema import vector_width
-from embertide.readers.ids import IdKind, Ids, id_column, to_ids
+from embertide.readers.ids import IdKind, Ids, Mask, id_column, to_end_ids
 from embertide.readers.objects import list_objects
 from embertide.readers.parquet import UNBUFFERED_BYTES
 from embertide.readers.pool import readers
@@ -40,7 +40,8 @@ class EdgeBatch:
 
     ``source`` and ``destination`` are ``np.int64 [n]``, perhaps read-only, or
     an arrow array of strings, of either type; ``weight`` is ``np.float32 [n]`` and ``features`` is
-    ``np.float32 [n, K]``, or None; ``where`` names rows for errors.
+    ``np.float32 [n, K]``, or None; ``where`` names rows for errors. ``beyond`` says which sources,
+    and which destinations, are dense ids beyond the last node's; None where none are.
     """
 
     source: Ids
@@ -48,6 +49,7 @@ class EdgeBatch:
     weight: Float32s | None
     where: Where
     features: Float32s | None = None
+    beyond: tuple[Mask | None, Mask | None] = (None, None)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -102,12 +104,15 @@ def read_edges(
     rows = max(1, batch_rows * _ENDS_BYTES // (_ENDS_BYTES + FLOAT_BYTES * width))
     for arrays, where in read_table(storage, table, split, rows):
         values = arrays[2 + weights :]
+        sources, beyond_sources = to_end_ids(arrays[0], source, ids[0], where, counts[0])
+        ends, beyond_ends = to_end_ids(arrays[1], destination, ids[1], where, counts[1])
         yield EdgeBatch(
-            to_ids(arrays[0], source, ids[0], where, counts[0]),
-            to_ids(arrays[1], destination, ids[1], where, counts[1]),
+            sources,
+            ends,
             to_weights(arrays[2], carried[0], where) if weights else None,
             where,
             finite_vectors(values, carried[weights:], width, where) if values else None,
+            (beyond_sources, beyond_ends),
         )
 
 

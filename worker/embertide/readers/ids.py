@@ -23,6 +23,8 @@ IdKind = Literal["dense", "int64", "string"]
 Ids = Int64s | Any
 """``np.int64 [n]``, or a ``pa.StringArray`` or ``pa.LargeStringArray`` of n strings."""
 
+Mask = npt.NDArray[np.bool_]
+
 LONGEST_ID_BYTES = 64 << 10
 """Longer text is no identifier, and would fill every report and message that names it."""
 _RUN = 512
@@ -61,6 +63,26 @@ def to_ids(array: Any, column: Column, ids: IdKind, where: Where, count: int | N
     if ids == "dense" and len(values):
         _check_dense(values, column, where, count)
     return values
+
+
+def to_end_ids(
+    array: Any, column: Column, ids: IdKind, where: Where, count: int | None
+) -> tuple[Ids, Mask | None]:
+    """Ids of edges' ends as :func:`to_ids`, and which dense ones are ``count`` or more.
+
+    Raises:
+        InputError: as :func:`to_ids`, but for those; of dense ids only negative ones are refused.
+    """
+    if ids != "dense" or count is None:
+        return to_ids(array, column, ids, where), None
+    array = plain(array)
+    refuse_nulls(array, column, where)
+    values = _to_int64(array, column, where)
+    # Seen as unsigned, negative ids are huge: one pass shows that there are neither.
+    if not len(values) or values.view(np.uint64).max() < np.uint64(count):
+        return values, None
+    _check_dense(values, column, where, None)
+    return values, values >= count
 
 
 def _refuse_long(text: Any, column: Column, where: Where) -> None:

@@ -21,6 +21,7 @@ from embertide.spec.dialect import DIALECT, DIALECT_RULES, TextDialect
 from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures
 from embertide.spec.readiness import READY, Ready
 from embertide.spec.relations import Relation
+from embertide.spec.unknown_nodes import UnknownNodes
 
 EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
 SelfLoops = Literal["keep", "remove", "addToAll", "addRemaining", "replace"]
@@ -228,6 +229,11 @@ class EdgeInput(SpecModel):
         "remove all, then add one to every node (DGL's AddSelfLoop transform). They are removed "
         "before directed and duplicates apply and added after; an added one has weight 1 and 1 in "
         "each feature. Edges between two node types have none.",
+    )
+    unknown_nodes: UnknownNodes | None = Field(
+        default=None,
+        description="What becomes of edges whose source or destination is not among the nodes. If "
+        "unset, they are refused.",
     )
     ready: Ready | None = Field(default=None, description=READY)
     min_edges: int | None = Field(

@@ -246,6 +246,9 @@ RUN_INFO = _run("info", "",
 RUN_SECONDS = _run("duration_seconds", "seconds", "Duration of the last run, in seconds.")
 RUN_NODES = _run("nodes", "", "Nodes of the last run's graph.")
 RUN_EDGES = _run("edges", "", "Edges of the last run's graph.")
+RUN_DROPPED_EDGES = _run("dropped_edges", "",
+    "Edges (rows of the input) that the last run left out, since an end is not among the nodes; "
+    "absent where none were.", "relation")
 RUN_STAGE_SECONDS = _run("stage_seconds", "seconds",
     "Duration of a stage of the last run on the slowest worker, in seconds.", "stage")
 RUN_SENT_BYTES = _run("exchange_sent_bytes", "bytes",

@@ -57,6 +57,18 @@ class RelationReport(StatusModel):
     edges: Count = Field(description="Number of edges of the relation.")
 
 
+class DroppedReport(StatusModel):
+    """Edges of one relation that were left out, since an end is not among the nodes."""
+
+    name: str = Field(
+        max_length=255,
+        description="The relation as source type, edge type and destination type; other stands for "
+        "all beyond the first 32.",
+    )
+    edges: Count = Field(description="Number of edges (rows of the input) that were left out.")
+    rows: Count = Field(description="Number of edges (rows) of the input, these among them.")
+
+
 class StageReport(StatusModel):
     """One stage of the run."""
 
@@ -149,6 +161,12 @@ class RunStatus(StatusModel):
         default=None,
         max_length=MAX_ENTRIES,
         description="The relations that were read, where the graph has several.",
+    )
+    dropped_edges: list[DroppedReport] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="The edges that were left out, since an end is not among the nodes "
+        "(unknownNodes), by relation; unset where none were.",
     )
     stages: list[StageReport] = Field(
         default_factory=list, max_length=MAX_ENTRIES, description="Duration of every stage."

@@ -10,23 +10,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from embertide.context import RunContext
-from embertide.errors import InputError
 from embertide.kernels.ids import Ids
 from embertide.kernels.memory import Pages
 from embertide.kernels.reading import count_ids, narrow_ids
 from embertide.primitives.node_ids import Dense, NodeIds
 from embertide.primitives.shuffle import EdgeChunk, Edges, histogram_size
+from embertide.primitives.unknown_nodes import UnknownEnds, settle
 from embertide.readers.edges import (
     EdgeBatch,
     read_edges,
     splits_at_once,
 )
+from embertide.readers.ids import Mask
 from embertide.readers.pool import map_splits, read_ahead
 from embertide.readers.splits import Split
 from embertide.readers.table import BATCH_ROWS
@@ -72,20 +73,31 @@ class Nodes(Protocol):
 def ingest(ctx: RunContext, ends: Ends, splits: list[Split]) -> Edges:
     """Read our share of an edge type's edges as dense ids.
 
+    Those whose end is no node of its type are left out where ``unknownNodes`` says so.
     On several workers mapping ``int64`` and ``string`` ids is an exchange per batch; ranks may
     have different numbers of them.
     Collective: every rank must call.
 
     Raises:
-        InputError: an edge whose end is no node of its type (names the row and the field).
+        InputError: edges whose end is no node of its type: how many, and a few by row and field.
     """
     weighted = ends.edge.columns.weight is not None
     edges = empty_edges(ends.counts[1], weighted=weighted, features=ends.features)
-    if ends.collective:
-        _ingest_in_step(ctx, splits, ends, edges)
-    else:
-        _ingest_at_once(ctx, splits, ends, edges)
+    read = _ingest_in_step if ends.collective else _ingest_at_once
+    unknown = read(ctx, splits, ends, edges)
+    nodes = [_described(of_type) for of_type in (ends.sources, ends.destinations)]
+    edges.dropped = settle(ctx.exchange, ends.edge, unknown, edges.rows, nodes)
     return edges
+
+
+def _described(nodes: Nodes) -> str:
+    """For messages: which nodes of a type there are."""
+    node, count = nodes.node, nodes.ids.count
+    named = f"{count:,} nodes of type {node.name!r}"
+    if node.ids == "dense":
+        return f"{named}, 0 to {count - 1}"
+    more = " and its features" if node.table and node.features else ""
+    return f"{named}, those of {node.listed_in}{more}"
 
 
 def reverse(edges: Edges, sources: int) -> Edges:
@@ -108,20 +120,19 @@ def empty_edges(nodes: int, *, weighted: bool, features: int = 0) -> Edges:
     return Edges([], np.zeros(buckets, np.int64), shift, weighted, features=features)
 
 
-def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> None:
+def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> UnknownEnds:
     """Each split by one thread, from the file to narrow edges; appended in their order."""
-    counting = threading.Lock()
+    counting, unknown = threading.Lock(), UnknownEnds()
     done, total = 0, sum(split.size for split in splits)
 
-    def read(split: Split) -> list[EdgeChunk]:
+    def read(split: Split) -> tuple[list[EdgeChunk], UnknownEnds]:
         nonlocal done
         chunks: list[EdgeChunk] = []
-        pages = Pages()
+        pages, left_out = Pages(), UnknownEnds()
         for batch in _read(ctx, ends, split, _CACHED_ROWS):
             source = _find(ends.sources, batch.source, pages)
-            chunk = _known(
-                ends, source, _find(ends.destinations, batch.destination, pages), batch, pages
-            )
+            destination = _find(ends.destinations, batch.destination, pages)
+            chunk = _narrow(ends, source, destination, batch, pages, left_out)
             with counting:
                 count_ids(edges.histogram, chunk.destination, edges.shift)
                 edges.rows += len(batch)
@@ -130,25 +141,28 @@ def _ingest_at_once(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edg
         with counting:
             done += split.size
             ctx.progress("ingest", done / max(1, total))
-        return chunks
+        return chunks, left_out
 
-    for chunks in map_splits(splits, read, splits_at_once(splits, ctx.threads)):
+    for chunks, left_out in map_splits(splits, read, splits_at_once(splits, ctx.threads)):
+        unknown.add(left_out)
         for chunk in chunks:
             _append(edges, chunk)
+    return unknown
 
 
-def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> None:
+def _ingest_in_step(ctx: RunContext, splits: list[Split], ends: Ends, edges: Edges) -> UnknownEnds:
     """Batch by batch, since mapping is collective. Collective: every rank must call."""
     done, total = 0, sum(split.size for split in splits)
-    pages = Pages()
+    pages, unknown = Pages(), UnknownEnds()
     for (batch, size), (source, destination) in _mapped(ctx, ends, _batches(ctx, splits, ends)):
-        chunk = _known(ends, source, destination, batch, pages)
+        chunk = _narrow(ends, source, destination, batch, pages, unknown)
         count_ids(edges.histogram, chunk.destination, edges.shift)
         edges.rows += len(batch)
         _append(edges, chunk)
         ctx.work.add("ingest", edges=len(chunk.source))
         done += size
         ctx.progress("ingest", done / max(1, total))
+    return unknown
 
 
 def _append(edges: Edges, chunk: EdgeChunk) -> None:
@@ -216,52 +230,44 @@ def _find(nodes: Nodes, ids: Ids, pages: Pages) -> Dense:
     return ids if nodes.node.ids == "dense" else nodes.ids.find(ids, pages)
 
 
-def _known(
-    ends: Ends, source: Dense, destination: Dense, batch: EdgeBatch, pages: Pages
-) -> EdgeChunk:
-    """The edges of a batch, by dense ids of their ends; refuses one to an unknown node."""
-    # Where ids are dense in the files, the reader has checked them.
-    if ends.sources.node.ids != "dense":
-        _refuse_unknown(batch, "source", source, ends)
-    if ends.destinations.node.ids != "dense":
-        _refuse_unknown(batch, "destination", destination, ends)
-    return _narrow(ends, source, destination, batch, pages)
+def _unknown(nodes: Nodes, dense: Dense, beyond: Mask | None) -> Mask | None:
+    """[n] which ends are not among the nodes; None where all are.
 
-
-def _refuse_unknown(
-    batch: EdgeBatch,
-    end: Literal["source", "destination"],
-    dense: Dense,
-    ends: Ends,
-) -> None:
+    Args:
+        beyond: the same of ids that are dense in the files, as the reader saw them.
+    """
+    if nodes.node.ids == "dense":
+        return beyond
     if not len(dense) or dense.min() >= 0:
-        return
-    at = int(np.argmin(dense >= 0))
-    edge, type_ = ends.edge, ends.sources if end == "source" else ends.destinations
-    given = batch.source if end == "source" else batch.destination
-    value = int(given[at]) if isinstance(given, np.ndarray) else given[at].as_py()
-    node = type_.node
-    of = "" if edge.relation.within else f"{node.name!r}, the type of the {end}s: those "
-    more = " and its features" if node.table and node.features else ""
-    raise InputError(
-        f"{batch.where.row(at)}: column {getattr(edge.columns, end)!r} (columns.{end}) is"
-        f" {value!r}, which is not among the {type_.ids.count} nodes of {of}{node.listed_in}."
-        f" Correct or drop the row, or add the node there{more}"
-    )
+        return None
+    missing: Mask = dense < 0
+    return missing
 
 
 def _narrow(
     ends: Ends,
-    source: npt.NDArray[np.integer],
-    destination: npt.NDArray[np.integer],
+    source: Dense,
+    destination: Dense,
     batch: EdgeBatch,
     pages: Pages,
+    unknown: UnknownEnds,
 ) -> EdgeChunk:
-    """Narrow edges of dense ids, after the rules of direction and self-loops."""
+    """Narrow edges of dense ids, after the rules of direction and self-loops.
+
+    Those whose end is no node are left out, and counted in ``unknown``.
+    """
     edge, widest = ends.edge, max(ends.counts)
-    source = narrow_ids(source, widest, pages)
-    destination = narrow_ids(destination, widest, pages)
-    chunk = EdgeChunk(source, destination, batch.weight, batch.features)
+    no_source = _unknown(ends.sources, source, batch.beyond[0])
+    no_destination = _unknown(ends.destinations, destination, batch.beyond[1])
+    known = unknown.known_of(batch, no_source, no_destination)
+    chunk = EdgeChunk(
+        narrow_ids(source, widest, pages),
+        narrow_ids(destination, widest, pages),
+        batch.weight,
+        batch.features,
+    )
+    if known is not None:
+        chunk = chunk.part(known)
     if edge.removes_loops:
         chunk = chunk.part(chunk.source != chunk.destination)
     if edge.directed:

@@ -287,6 +287,7 @@ def publish_version(
         **together(described, several=len(spec.input.nodes) > 1),
         "edges": clock.edges,
         "read": clock.read,
+        **({"omissions": clock.omissions.to_json()} if clock.omissions else {}),
         "format": spec.output.format,
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),

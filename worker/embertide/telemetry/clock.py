@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from embertide.telemetry.memory import MemoryWatch
+from embertide.telemetry.omissions import Omissions
 from embertide.telemetry.progress import OnProgress, Progress
 from embertide.telemetry.recorder import CountingRecorder, Moved
 from embertide.telemetry.report import (
@@ -37,6 +38,7 @@ class Clock:
         edges: E, 0 until it is known.
         types, relations: what was read of the graph, the same on every worker.
         read: rows of each edge type and node type, as the version's manifest has them.
+        omissions: what the run does without, the same on every worker.
         own_nodes, own_edges: of this worker's sub-range, 0 until they are known.
         began: when the run began (perf_counter).
         spans: stages and layers that are over, their times since ``began``.
@@ -53,6 +55,7 @@ class Clock:
     types: list[TypeCount] = field(default_factory=list)
     relations: list[RelationCount] = field(default_factory=list)
     read: dict[str, Any] = field(default_factory=dict)
+    omissions: Omissions = field(default_factory=Omissions)
     own_nodes: int = 0
     own_edges: int = 0
     began: float = field(default_factory=time.perf_counter)

@@ -1,4 +1,4 @@
-"""Numbers as people read them: bytes, counts, seconds."""
+"""Numbers as people read them: bytes, counts, shares, seconds."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def _scaled(value: float, base: float, units: tuple[str, ...]) -> str:
         unit += 1
     text = f"{scaled:.0f}" if unit == 0 and scaled == int(scaled) else f"{scaled:.1f}"
     return f"{text} {units[unit]}".rstrip()
+
+
+def human_share(part: int, whole: int) -> str:
+    """``3, 1200`` -> ``0.25%``."""
+    return f"{100 * part / max(1, whole):.3g}%"
 
 
 def human_seconds(seconds: float) -> str:

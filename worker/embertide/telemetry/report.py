@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from embertide.spec.grid import GridShape
+from embertide.telemetry.omissions import Omissions
 from embertide.telemetry.transfers import TransferStats
 
 WAIT_BUCKETS = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
@@ -223,6 +224,7 @@ class RunReport:
     ``types`` and ``relations`` are what the run read of the graph; ``nodes`` and ``edges`` are of
     all of them, and ``dim`` is the width of the widest embeddings. ``began`` is when the first
     worker began, in seconds since the epoch by rank 0's clock (0: unknown); spans count from it.
+    ``omissions`` is what the run did without, which ``warnings`` say in sentences.
     """
 
     version: str
@@ -251,10 +253,15 @@ class RunReport:
     relations: list[RelationCount] = field(default_factory=list)
     start_seconds: float = 0.0
     began: float = 0.0
+    omissions: Omissions = field(default_factory=Omissions)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""
-        return {**dataclasses.asdict(self), "grid": [self.grid.graph, self.grid.feature]}
+        return {
+            **dataclasses.asdict(self),
+            "grid": [self.grid.graph, self.grid.feature],
+            "omissions": self.omissions.to_json(),
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunReport:
@@ -269,7 +276,8 @@ class RunReport:
                 "planned_traffic": [PlannedTraffic(**item) for item in data["planned_traffic"]],
                 "s3": TransferStats.from_json(data["s3"]),
                 "facts": data["facts"] and RunFacts.from_json(data["facts"]),
-                # Reports of earlier releases have neither.
+                # Reports of earlier releases have none of these.
+                "omissions": Omissions.from_json(data.get("omissions", {})),
                 "types": [TypeCount(**item) for item in data.get("types", [])],
                 "relations": [RelationCount(**item) for item in data.get("relations", [])],
             }

@@ -1,0 +1,131 @@
+"""Edges whose end is not among the nodes: counted on every rank, then refused or left out by all.
+
+How many may be left out is a share of all edges of an input, so it is known once all ranks have
+read theirs. Each keeps the first few that it met, in the order of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from embertide.errors import InputError
+from embertide.primitives.exchange import Exchange
+from embertide.readers.edges import EdgeBatch
+from embertide.readers.ids import Mask
+from embertide.readers.where import Where
+from embertide.spec.edges import EdgeInput
+from embertide.spec.unknown_nodes import UnknownNodes
+from embertide.telemetry.format import human_share
+from embertide.telemetry.omissions import DroppedEdges
+
+_EXAMPLES = 3
+_SHOWN_CHARACTERS = 80
+"""Of an id, in a message."""
+
+
+@dataclass(frozen=True)
+class _Example:
+    """An edge by its row in a batch, and its end that is no node."""
+
+    where: Where
+    row: int
+    end: str
+    value: Any
+
+    def describe(self, edge: EdgeInput, *, with_line: bool) -> str:
+        """The object, the row and the value; the line of a text file is found by reading it."""
+        known = with_line or self.where.line_of is None
+        place = self.where.row(self.row) if known else self.where.uri
+        column = getattr(edge.columns, self.end)
+        return f"{place}: column {column!r} (columns.{self.end}) is {_shown(self.value)}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]} ..."
+
+
+@dataclass
+class UnknownEnds:
+    """Edges of one input, as one rank met them, of which an end is not among the nodes."""
+
+    edges: int = 0
+    examples: list[_Example] = field(default_factory=list)
+
+    def known_of(self, batch: EdgeBatch, sources: Mask | None, ends: Mask | None) -> Mask | None:
+        """[n] which edges of a batch have both ends; None for all. Counts the others.
+
+        Args:
+            sources, ends: [n] whose source, or destination, is not among the nodes; None for none.
+        """
+        if sources is None or ends is None:
+            unknown = ends if sources is None else sources
+        else:
+            unknown = sources | ends
+        if unknown is None:
+            return None
+        rows = unknown.nonzero()[0]
+        self.edges += len(rows)
+        for row in rows[: _EXAMPLES - len(self.examples)].tolist():
+            end = "source" if sources is not None and sources[row] else "destination"
+            value = (batch.source if end == "source" else batch.destination)[row]
+            plain = value.as_py() if hasattr(value, "as_py") else int(value)
+            self.examples.append(_Example(batch.where, row, end, plain))
+        known: Mask = ~unknown
+        return known
+
+    def add(self, later: UnknownEnds) -> None:
+        """Count those of a later part of the input, too."""
+        self.edges += later.edges
+        self.examples += later.examples[: _EXAMPLES - len(self.examples)]
+
+
+def settle(
+    exchange: Exchange, edge: EdgeInput, found: UnknownEnds, rows: int, nodes: Sequence[str]
+) -> DroppedEdges | None:
+    """Refuse the edges without a node, or say how many all ranks left out; None for none.
+
+    Collective: every rank must call, and all do the same.
+
+    Args:
+        found: those that we met.
+        rows: edges that we read.
+        nodes: for messages, which nodes there are of either end's type.
+
+    Raises:
+        InputError: they may not be left out, or are more than may be.
+    """
+    counts = exchange.all_objects((found.edges, rows, len(found.examples)))
+    total, read = (sum(count[i] for count in counts) for i in (0, 1))
+    if not total:
+        return None
+    rule = edge.unknown_nodes or UnknownNodes()
+    refused = total > rule.share * read
+    before = sum(held for _, _, held in counts[: exchange.grid.rank])
+    shown = found.examples[: max(0, _EXAMPLES - before)]
+    told = exchange.all_objects([one.describe(edge, with_line=refused) for one in shown])
+    examples = [text for ours in told for text in ours]
+    if refused:
+        raise _refusal(edge, rule, total, read, examples, nodes)
+    return DroppedEdges(str(edge.relation), total, read, examples)
+
+
+def _refusal(
+    edge: EdgeInput,
+    rule: UnknownNodes,
+    total: int,
+    read: int,
+    examples: list[str],
+    nodes: Sequence[str],
+) -> InputError:
+    have = f"edge{'' if read == 1 else 's'} {'has' if total == 1 else 'have'}"
+    what = "Correct or drop these rows, or add the nodes there"
+    if rule.action == "refuse":
+        what += "; unknownNodes: {action: drop, maxShare: 1%} leaves a few such edges out"
+    return InputError(
+        f"{edge.uri}: {total:,} of {read:,} {have} an end that is not among the nodes,"
+        f" {human_share(total, read)} ({rule.text}). {'; '.join(examples)}. There are"
+        f" {' and '.join(dict.fromkeys(nodes))}. {what}"
+    )
