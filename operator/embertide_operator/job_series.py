@@ -137,14 +137,24 @@ def _add_run(series: Series, job: Object, report: Object) -> None:
         (names.RUN_S3_ERRORS, s3.get("errors")),
     ):
         series.add(metric, run, value)
-    for dropped in report.get("droppedEdges") or []:
-        series.add(names.RUN_DROPPED_EDGES, (*run, dropped["name"]), dropped["edges"])
+    _add_omissions(series, run, report)
     for stage in report.get("stages") or []:
         series.add(names.RUN_STAGE_SECONDS, (*run, stage["name"]), stage["seconds"])
     for item in report.get("exchange") or []:
         _add_exchange(series, run, item, str(report.get("grid", "1x1")))
     for item in report.get("workers") or []:
         _add_worker(series, run, item, str(report.get("grid", "1x1")))
+
+
+def _add_omissions(series: Series, run: Labels, report: Object) -> None:
+    """What the run did without, because its job allows it."""
+    for dropped in report.get("droppedEdges") or []:
+        series.add(names.RUN_DROPPED_EDGES, (*run, dropped["name"]), dropped["edges"])
+    for filled in report.get("filledNodes") or []:
+        series.add(names.RUN_FILLED_NODES, (*run, filled["name"]), filled["nodes"])
+    empty = len(report.get("emptyRelations") or [])
+    series.add(names.RUN_EMPTY_RELATIONS, run, empty or None)
+    series.add(names.RUN_MISSING_DAYS, run, report.get("missingDays"))
 
 
 _EXCHANGE = (

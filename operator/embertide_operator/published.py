@@ -97,9 +97,18 @@ def _note_output(job: Object, draft: Draft, found: Publication) -> None:
 
 
 def _without(report: RunStatus | None) -> str:
-    """What the run left out, where its job allows it."""
-    dropped = sum(item.edges for item in (report and report.dropped_edges) or [])
-    return f"; {dropped:,} edges to unknown nodes were dropped" if dropped else ""
+    """What the run did without, because its job allows it."""
+    if report is None:
+        return ""
+    dropped = sum(item.edges for item in report.dropped_edges or [])
+    filled = sum(item.nodes for item in report.filled_nodes or [])
+    counts = (
+        (dropped, "edges to unknown nodes dropped"),
+        (len(report.empty_relations or []), "relations without objects"),
+        (report.missing_days or 0, "days without objects"),
+        (filled, "new nodes without a row of the model's table"),
+    )
+    return "".join(f"; {what}: {count:,}" for count, what in counts if count)
 
 
 def _output_object(output: OutputReport, uri: str) -> dict[str, Any]:

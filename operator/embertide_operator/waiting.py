@@ -13,7 +13,7 @@ from typing import Any
 
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.readiness import look_again_seconds
-from embertide.spec.reports import Ending, InputsReport, MissingInput
+from embertide.spec.reports import Ending, InputsReport, MissingInput, awaited
 from embertide_operator.children import children, looker
 from embertide_operator.decision import Decision, is_stuck, is_terminating, pod_deletion
 from embertide_operator.failures import Failure, exit_text, reported_failure, why_not_running
@@ -53,6 +53,7 @@ def await_inputs(
         return _follow(pod, seen, job, settings, draft)
     if isinstance(look, Failure):
         return look
+    look = awaited(look, draft.seconds_since_time(draft["inputs"]["since"]))
     if look:
         _note_missing(look, draft)
         return _give_up(look, draft) or _until_next(draft, delete=pod)

@@ -6,9 +6,11 @@ from tests.support.crd_cases import (
     ABSENT,
     EDGE,
     INT_NPY,
+    MANY,
     NODE,
     PLAIN_EDGE,
     SCALING,
+    SEVERAL,
     Case,
 )
 
@@ -29,6 +31,10 @@ BOUNDS = (
         "too many edge types", {"spec.input.edges": [PLAIN_EDGE] * 65}, "must have at most 64 items"
     ),
     Case("a type's name with a space", {f"{EDGE}.name": "a b"}, "should match"),
+    Case("a place twice", {EDGE: SEVERAL | {"uris": ["s3://a/b", "s3://a/b"]}}, "Duplicate value"),
+    Case(
+        "too many places", {EDGE: SEVERAL | {"uris": [*MANY, "s3://a/b"]}}, "must have at most 16"
+    ),
     Case("a long uri", {"spec.model.uri": "s3://shop/" + "m" * 2048}, "may not be more than 2048"),
     Case(
         "a long delimiter",

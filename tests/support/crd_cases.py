@@ -75,6 +75,9 @@ SCALING = f"{NODE}.features.scaling"
 NPY = {"uri": "s3://shop/x.npy", "format": "npy"}
 INT_NPY = {f"{NODE}.ids": "int64", f"{EDGE}.format": "npy", f"{EDGE}.columns": ABSENT}
 PLAIN_EDGE = {"uri": "s3://shop/e", "format": "csv"}
+MANY = [f"s3://shop/part-{number}/" for number in range(16)]
+SEVERAL = {"uris": ["s3://shop/e/", "s3://other/e*/"], "format": "csv"}
+WINDOW = {"last": "7d", "of": "dt=%Y-%m-%d", "until": "2026-11-22", "missingDays": "allow"}
 
 
 def a_node(name: str, uri: str = "s3://shop/x") -> Job:
@@ -88,6 +91,22 @@ TAKEN = (
         "paths of one machine",
         {f"{EDGE}.uri": "/data/edges", "spec.model.uri": "file:///data/model"},
     ),
+    Case("a pattern", {f"{EDGE}.uri": "s3://shop/edges/dt=2026-11-*/"}),
+    Case("several places", {EDGE: SEVERAL}),
+    Case("several places of features", {f"{NODE}.features": {"uris": MANY, "vectorColumn": "x"}}),
+    Case("a window", {f"{EDGE}.window": WINDOW}),
+    Case("a window of a table", {f"{NODE}.table": {"uri": "s3://shop/nodes", "window": WINDOW}}),
+    Case("edges to unknown nodes", {f"{EDGE}.unknownNodes": {"action": "drop", "maxShare": "1%"}}),
+    Case(
+        "an optional edge type beside another",
+        {
+            "spec.input.edges": [
+                PLAIN_EDGE,
+                PLAIN_EDGE | {"name": "b", "optional": True, "ready": {}, "minEdges": 3},
+            ]
+        },
+    ),
+    Case("new nodes", {NODE: {"count": 7, "missing": "mean"}}),
     Case("old bucket names", {"spec.output.uri": "s3://Old_Bucket.1"}),
     Case("csv with a delimiter", {f"{EDGE}.format": "csv", f"{EDGE}.delimiter": ";"}),
     Case(

@@ -7,11 +7,14 @@ from tests.support.crd_cases import (
     ABSENT,
     EDGE,
     INT_NPY,
+    MANY,
     NODE,
     NPY,
     PLAIN_EDGE,
     SCALING,
+    SEVERAL,
     TAKEN,
+    WINDOW,
     Case,
     a_node,
 )
@@ -177,6 +180,66 @@ RULES = (
             "the source by index": INT_NPY | {f"{EDGE}.features": {"columns": [2, 0]}},
             "the destination, of vectors": {f"{EDGE}.features": {"vectorColumn": "b"}},
         }.items()
+    ),
+    # Places.
+    Case("no place", {f"{EDGE}.uri": ABSENT}, "or uris is required, and not both"),
+    Case("two ways to name a place", {f"{EDGE}.uris": MANY}, "or uris is required, and not both"),
+    Case(
+        "no place of features",
+        {f"{NODE}.features.uri": ABSENT},
+        "features.uri: Required value: or uris is required",
+    ),
+    Case("no place of a table", {f"{NODE}.table": {}}, "table.uri: Required value: or uris"),
+    Case(
+        "a window of several places",
+        {EDGE: SEVERAL | {"window": WINDOW}},
+        "is for uri, the folder that its days are in; omit uris",
+    ),
+    Case(
+        "a window of a pattern",
+        {f"{EDGE}.uri": "s3://shop/e*/", f"{EDGE}.window": WINDOW},
+        "needs a uri without *, ? and [",
+    ),
+    Case(
+        "a window without an end",
+        {f"{EDGE}.window": {"last": "7d", "of": "dt=%Y-%m-%d"}},
+        "window.until: Required value: is required: the last day of the window",
+    ),
+    Case(
+        "a window until no day",
+        {f"{EDGE}.window": WINDOW | {"until": "yesterday"}},
+        "must be a day, such as 2026-11-22",
+    ),
+    Case(
+        "a window of absolute paths",
+        {f"{EDGE}.window": WINDOW | {"of": "/dt=%Y-%m-%d"}},
+        "must be the name of a day's folder below uri",
+    ),
+    Case(
+        "ids beside a pattern",
+        INT_NPY | {f"{NODE}.features": NPY | {"uri": "s3://shop/x*/", "idsUri": "s3://shop/ids"}},
+        "goes with one uri, without a pattern or window",
+    ),
+    # What may be missing.
+    Case(
+        "a share of refused edges",
+        {f"{EDGE}.unknownNodes": {"maxShare": "1%"}},
+        "unknownNodes.maxShare: Forbidden: is for action: drop; omit it",
+    ),
+    Case(
+        "an optional edge type alone",
+        {f"{EDGE}.optional": True},
+        "one edge type at least must not be optional",
+    ),
+    Case(
+        "vectors of optional edges",
+        {f"{EDGE}.optional": True, f"{EDGE}.features": {"vectorColumn": "v"}},
+        "needs features.columns: without objects nothing says how long vectors are",
+    ),
+    Case(
+        "what new nodes with features get",
+        {f"{NODE}.missing": "zeros"},
+        "is for nodes whose rows are the model's own table: give their count, and no features",
     ),
     # Edges and nodes together.
     Case(

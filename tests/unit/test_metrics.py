@@ -15,6 +15,7 @@ from embertide.spec import metric_names as names
 from embertide.spec.grid import GridShape
 from embertide.spec.metric_names import OPERATOR_METRICS, WORKER_METRICS, Metric
 from embertide.spec.status import JobStatus
+from embertide.telemetry.omissions import DroppedEdges, FilledNodes, Omissions
 from embertide.telemetry.report import PlannedTraffic, RankMemory, RunReport, Traffic, WorkerReport
 from embertide.telemetry.transfers import OperationStats, TransferStats
 from embertide_operator.metrics import Metrics
@@ -132,6 +133,16 @@ def report() -> RunReport:
     )
 
 
+OMISSIONS = Omissions(
+    [DroppedEdges("user:buys:item", 3, 1200, ["s3://shop/buys.csv"])],
+    {"user:returns:item": "s3://shop/returns/"},
+    {"s3://shop/edges/ (7d until 2026-11-21)": ["2026-11-15", "2026-11-16"]},
+    [FilledNodes("item", 5, 100, "mean")],
+)
+SHORT_OF_DATA = replace(report(), omissions=OMISSIONS)
+"""Of a run that did without some of its data."""
+
+
 def complete_job() -> dict[str, Any]:
     """A job that has published, with its report."""
     world = World(freshness={"maxAge": "26h"})
@@ -139,7 +150,7 @@ def complete_job() -> dict[str, Any]:
     world.reconcile(3, pods=world.pods(world.running(), world.running()))
     world.reconcile(2, report=world.report())
     done = world.report("succeeded", 100)
-    sent = done.model_copy(update={"report": run_status(report(), 1)})
+    sent = done.model_copy(update={"report": run_status(SHORT_OF_DATA, 1)})
     world.reconcile(30, report=type(done).parse(sent.to_text()))
     world.reconcile(1, pods=[], report=None)
     return world.job
@@ -228,13 +239,25 @@ def test_a_run_stays_when_its_workers_are_gone() -> None:
     assert value(metrics, names.RUN_WORKER_PEAK_BYTES, **second) == 50
     assert value(metrics, names.RUN_WORKER_PLANNED_BYTES, **second) == 70
     assert value(metrics, names.RUN_S3_REQUESTS, **run) == 5
+    assert value(metrics, names.RUN_DROPPED_EDGES, **run, relation="user:buys:item") == 3
+    assert value(metrics, names.RUN_EMPTY_RELATIONS, **run) == 1
+    assert value(metrics, names.RUN_MISSING_DAYS, **run) == 2
+    assert value(metrics, names.RUN_FILLED_NODES, **run, node_type="item") == 5
     metrics.job_gone("shop", "products")
     assert value(metrics, names.RUN_SENT_BYTES, **spmm) is None
 
 
+def test_what_a_run_did_without_is_in_its_condition() -> None:
+    conditions = {item["type"]: item for item in complete_job()["status"]["conditions"]}
+    assert conditions["Published"]["message"].endswith(
+        "; edges to unknown nodes dropped: 3; relations without objects: 1; days without objects:"
+        " 2; new nodes without a row of the model's table: 5"
+    )
+
+
 def test_the_status_that_is_written_is_one_that_the_api_takes() -> None:
     status = complete_job()["status"]
-    assert JobStatus.model_validate(status).report == run_status(report(), 1)
+    assert JobStatus.model_validate(status).report == run_status(SHORT_OF_DATA, 1)
 
 
 def test_the_summary_does_not_grow_with_layers_or_groups() -> None:

@@ -151,3 +151,21 @@ def test_elsewhere_the_time_has_to_be_given() -> None:
     assert own_job({"EMBERTIDE_SUBMIT_JOB": "products-29"}) == "products-29"
     with pytest.raises(ValueError, match=r"give --at TIME.*set EMBERTIDE_SUBMIT_JOB from"):
         own_job({"EMBERTIDE_SUBMIT_JOB": ""})
+
+
+def test_a_window_ends_on_the_day_of_the_firing_unless_it_says_otherwise(
+    example: dict[str, Any], tmp_path: Path
+) -> None:
+    window = {"last": "7d", "of": "dt=%Y-%m-%d"}
+    edges = "spec.input.edges.0"
+    data = put(put(example, f"{edges}.uri", "s3://shop/edges/"), f"{edges}.window", window)
+    features = "spec.input.nodes.0.features.window"
+    data = put(data, features, window | {"until": "{date-1d}", "missingDays": "allow"})
+    given = submitted(data, tmp_path)["spec"]["input"]
+    assert given["edges"][0]["window"] == window | {"until": "2026-11-22"}
+    assert given["nodes"][0]["features"]["window"]["until"] == "2026-11-21"
+    # 23:30 of the day before in UTC is that night in Berlin.
+    late = Firing.at(datetime(2026, 11, 21, 23, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin"))
+    assert submitted(data, tmp_path, late)["spec"]["input"]["edges"][0]["window"]["until"] == (
+        "2026-11-22"
+    )

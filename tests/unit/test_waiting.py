@@ -163,6 +163,27 @@ def test_the_end_of_patience() -> None:
     assert world.events[-1] == "Failed"
 
 
+def test_what_may_be_missing_is_waited_for_and_let_go() -> None:
+    """An optional input holds the job until its time is over; another one still counts."""
+    optional = MissingInput(field="edges[0]", why=MARKER, within_seconds=600, optional=True)
+    world = first_look(InputsReport.of([optional]), within="10m")
+    for _ in range(40):
+        if world.status["phase"] != "Waiting":
+            break
+        look(world, InputsReport.of([optional]))
+    assert world.status["phase"] == "Pending"
+    assert 600 <= (world.now - NOW).total_seconds() < 620
+    assert world.condition("InputsReady") == ("True", "InputsReady")
+    world = first_look(InputsReport.of([optional]), within="10m")
+    both = InputsReport.of([optional, *missing(seconds=900, field="edges[1]").missing])
+    for _ in range(40):
+        if world.status["phase"] != "Waiting":
+            break
+        look(world, both)
+    assert world.status["phase"] == "Failed"
+    assert "within 900 s (ready.within): edges[1]: " in world.status["lastFailure"]["message"]
+
+
 def test_a_job_that_has_to_wait_does_not_look() -> None:
     world = waiting()
     decision = world.reconcile(competing_job="shop/older is publishing to s3://shop/x")

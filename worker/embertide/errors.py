@@ -101,7 +101,13 @@ class StorageError(EmbertideError):
 
 
 class ObjectMissing(StorageError):
-    """No such object, bucket or prefix."""
+    """No such object, bucket or prefix.
+
+    Attributes:
+        no_bucket: whether it is the bucket that does not exist, which no later object will change.
+    """
+
+    no_bucket = False
 
 
 class AccessDenied(StorageError):

@@ -88,7 +88,7 @@ def run(
         with clock.stage("ingest"):
             edges = ingest_types(reading, inputs, nodes)
             clock.read = check_read(ctx, inputs, edges).to_json()
-            clock.omissions = omissions_of(edges)
+            clock.omissions = omissions_of(reading.job, inputs, edges)
             drop_unread(edges, match_relations(ctx.job, program))
             release_memory()
         with clock.stage("csr"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import torch
@@ -20,10 +20,12 @@ from embertide.kernels.hashing import Words
 from embertide.kernels.ids import Ids
 from embertide.planning.growth import Growth
 from embertide.planning.inputs import Inputs
+from embertide.planning.omissions import planned_omissions
 from embertide.primitives.exchange import Exchange
 from embertide.primitives.shuffle import Edges
 from embertide.readers.pool import are_afar
 from embertide.readers.splits import assign_splits
+from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
 from embertide.stages.csr import build_graph, choose_ranges
 from embertide.stages.features import LoadedNodes, load_nodes, locate_features
@@ -125,9 +127,15 @@ def ingest_types(
     return found
 
 
-def omissions_of(edges: dict[Relation, Edges]) -> Omissions:
-    """What was left out of the edges that were read; the same on every rank."""
-    return Omissions([own.dropped for own in edges.values() if own.dropped is not None])
+def omissions_of(job: EmbeddingJob, inputs: Inputs, edges: dict[Relation, Edges]) -> Omissions:
+    """What a run does without; the same on every rank.
+
+    Args:
+        job: with those inputs alone that are read.
+        edges: all that were read.
+    """
+    dropped = [own.dropped for own in edges.values() if own.dropped is not None]
+    return replace(planned_omissions(job, inputs), dropped_edges=dropped)
 
 
 def drop_unread(edges: dict[Relation, Edges], read: dict[str, Relation]) -> None:

@@ -76,10 +76,10 @@ class Inputs:
     def reference(self) -> np.ndarray:
         """[N, D'] of the slow float64 reference, by node."""
         spec = EmbeddingJob.model_validate(self.manifest).spec
-        edges = self._table(spec.input.edges[0].uri)
+        edges = self._table(spec.input.edges[0].location)
         given = spec.input.nodes[0].features
         assert given is not None
-        features = self._table(given.uri)
+        features = self._table(given.location)
         x = np.stack(features.column("x").to_pylist())[np.argsort(features.column("id"))]
         ends = [torch.tensor(edges.column(name).to_numpy()) for name in ("src", "dst")]
         plan = read_model(self.storage, spec.model.uri)

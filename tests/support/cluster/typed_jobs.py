@@ -46,7 +46,7 @@ class TypedInputs(Inputs):
         """Node type -> [N, D'] of the slow float64 reference, by node."""
         program = read_model(self.storage, self.manifest["spec"]["model"]["uri"])
         features = {
-            node.name: self._features(node.features.uri)
+            node.name: self._features(node.features.location)
             for node in self.given.nodes
             if node.features is not None
         }
@@ -64,7 +64,7 @@ class TypedInputs(Inputs):
             assert_exact(found, self.references[name])
 
     def _ends(self, edge: EdgeInput) -> list[torch.Tensor]:
-        table = self._table(edge.uri)
+        table = self._table(edge.location)
         return [torch.tensor(table.column(name).to_numpy()) for name in ("src", "dst")]
 
     def _features(self, uri: str) -> torch.Tensor:

@@ -158,7 +158,7 @@ def _search(
         job = place.job
         assert job is not None
         node, given = _with_features(job, node_type)
-        answers["features"] = question.ask(lambda: _batches(storage, node, given), given.uri)
+        answers["features"] = question.ask(lambda: _batches(storage, node, given), given.location)
     return answers
 
 
@@ -177,9 +177,11 @@ def _with_features(job: EmbeddingJob, node_type: str | None) -> tuple[NodeInput,
 def _batches(storage: Storage, node: NodeInput, features: FeatureInput) -> Iterable[Batch]:
     from embertide.readers.feature_schema import feature_schema
     from embertide.readers.features import read_features, split_features
+    from embertide.readers.places import places_of
     from embertide.readers.table_formats import FoldersAbove
 
-    FoldersAbove(storage).refuse_tables(filter(None, (features.uri, features.ids_uri)))
+    given = [*places_of(storage, features), features.ids_uri]
+    FoldersAbove(storage).refuse_tables(filter(None, given))
     schema = feature_schema(storage, features)
     for split in split_features(storage, features, ids=node.ids, schema=schema):
         for batch in read_features(storage, features, node.ids, split, schema):

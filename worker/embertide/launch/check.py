@@ -137,7 +137,7 @@ def check_job(
         EmbertideError: inputs, model or reference cannot be read.
     """
     storage = open_storage(job.spec.storage)
-    if missing := missing_inputs(storage, job):
+    if missing := [entry for entry in missing_inputs(storage, job) if not entry.optional]:
         raise InputsNotReady(f"inputs are not ready: {describe(missing)}")
     job = _full(job)
     exchange = Exchange(Grid(GridShape.of(1, 1)), torch.device("cpu"), NullRecorder())

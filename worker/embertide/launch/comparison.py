@@ -92,7 +92,7 @@ def prepare_check(
     reference = inputs.by_nodes[compared.node.name].reference
     expected = read_expected(ctx, reference, compared.node, compared.ids, columns)
     edges = ingest_types(reading, inputs, nodes)
-    omissions = omissions_of(edges)
+    omissions = omissions_of(reading.job, inputs, edges)
     graph = build_types(reading, nodes, edges)
     ranges, locations = graph.of_types(names)
 

@@ -48,9 +48,9 @@ def _read_features(storage: Storage, node: NodeInput, splits: NodeSplits) -> Non
         if bad:
             after = " after scaling" if features.scaling else ""
             raise InputError(
-                f"{features.uri}: of the first {len(batch)} feature rows of node type {node.name!r}"
-                f" some have NaN or infinite values{after}, first node id {first!r}. Clean or drop"
-                " them, then check again."
+                f"{features.location}: of the first {len(batch)} feature rows of node type"
+                f" {node.name!r} some have NaN or infinite values{after}, first node id {first!r}."
+                " Clean or drop them, then check again."
             )
 
 

@@ -19,9 +19,9 @@ from embertide.planning.duration import basis, seconds_range, start_range, work_
 from embertide.planning.graph import PlannedGraph, plan_graph
 from embertide.planning.grids import grids_to_compare
 from embertide.planning.inputs import Inputs, list_inputs, with_tables
-from embertide.planning.matching import check_model, published, unread
+from embertide.planning.matching import check_model, narrow, published, unread
 from embertide.planning.memory import planned_gpu_memory, planned_memory
-from embertide.planning.omissions import allowed_omissions
+from embertide.planning.omissions import plan_notes
 from embertide.planning.readiness import describe, missing_inputs
 from embertide.planning.sizes import check_sizes
 from embertide.planning.sizing import (
@@ -89,7 +89,7 @@ def estimate_job(
         else [
             *ready_notes,
             *unread(job, published(job, program)),
-            *allowed_omissions(job, published(job, program)),
+            *plan_notes(narrow(job, published(job, program)), inputs),
             f"no run on this machine: {problem}",
         ],
     )
@@ -255,7 +255,7 @@ def estimate_program(
         output_width=max(program.widths[name] for name in program.results.values()),
         # The rates are a CPU's.
         seconds=None if gpu else seconds_range(work, cores),
-        notes=[*unread(job, program), *allowed_omissions(job, program), *notes],
+        notes=[*unread(job, program), *plan_notes(narrow(job, program), inputs), *notes],
         types=_types(graph, program),
         relations=_relations_of(graph),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from embertide.errors import InputError
@@ -12,10 +12,12 @@ from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
+from embertide.readers.places import expand, list_input, missing_days
 from embertide.readers.reference import reference_uri, split_reference
 from embertide.readers.splits import Split
 from embertide.readers.table_formats import FoldersAbove
 from embertide.spec.manifest import EmbeddingJob, FeatureInput, NodeInput
+from embertide.spec.places import literal
 from embertide.storage.protocol import Storage
 
 
@@ -27,12 +29,14 @@ class NodeSplits:
         schema: of the features, from the first object's metadata; None without features.
         reference: vectors that the type's embeddings are held against; none where the model has
             none.
+        new_rows: nodes that the model's table has no rows of, the last ones.
     """
 
     features: list[Split]
     table: list[Split]
     schema: FeatureSchema | None
     reference: list[Split] = field(default_factory=list)
+    new_rows: int = 0
 
     @property
     def width(self) -> int:
@@ -43,6 +47,11 @@ class NodeSplits:
     def feature_rows(self) -> int:
         """Rows of all feature objects."""
         return rows_of(self.features)
+
+    @property
+    def rows(self) -> int:
+        """Rows in memory: those of the objects, and those of new nodes."""
+        return self.feature_rows + self.new_rows
 
     def count(self, node: NodeInput) -> int:
         """How many nodes there are, by the manifest, the node table, or the features."""
@@ -58,9 +67,8 @@ class NodeSplits:
             for name in ("features", "table", "reference")
         )
         schema = data["schema"]
-        return cls(
-            features, table, None if schema is None else FeatureSchema.from_json(schema), reference
-        )
+        read = None if schema is None else FeatureSchema.from_json(schema)
+        return cls(features, table, read, reference, data["new_rows"])
 
 
 def rows_of(splits: list[Split]) -> int:
@@ -78,6 +86,8 @@ class Inputs:
         model_tables: node type without features -> URI of the model's own table of them.
         edge_features: edge type -> features of each of its edges, where they have some.
         unread_tables: node type with features -> URI of the model's table, which they replace.
+        absent: edge types without objects, which their input allows.
+        missing_days: location of an input -> days of its window without objects.
     """
 
     by_edges: dict[str, list[Split]]
@@ -85,6 +95,8 @@ class Inputs:
     model_tables: dict[str, str] = field(default_factory=dict)
     edge_features: dict[str, int] = field(default_factory=dict)
     unread_tables: dict[str, str] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
+    missing_days: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def edges(self) -> list[Split]:
@@ -145,8 +157,8 @@ class Inputs:
             for name, splits in data["by_edges"].items()
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        others = (data[one] for one in ("model_tables", "edge_features", "unread_tables"))
-        return cls(edges, nodes, *others)
+        others = ("model_tables", "edge_features", "unread_tables", "absent", "missing_days")
+        return cls(edges, nodes, *(data[name] for name in others))
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -161,7 +173,7 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         StorageError, InputError: an input is missing, refused or malformed.
     """
     above = FoldersAbove(storage)
-    above.refuse_tables(_uris_of(job))
+    above.refuse_tables(_uris_of(storage, job))
     every = tables_by_type(storage, job)
     tables = _model_tables(job, every)
     given = with_tables(job, tables).spec.input
@@ -175,24 +187,48 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
     nodes = {node.name: _split_type(storage, job, at, node) for at, node in enumerate(given.nodes)}
     above.refuse_tables({split.uri for of_type in nodes.values() for split in of_type.reference})
     for name in tables:
-        _check_rows(given.node(name), nodes[name])
+        nodes[name] = _with_new_rows(given.node(name), nodes[name])
     features = {
         str(edge.relation): edge_feature_width(storage, edge)
         for edge in given.edges
         if edge.features is not None
     }
-    return Inputs(edges, nodes, tables, features, unread_tables(job, every))
+    return Inputs(
+        edges,
+        nodes,
+        tables,
+        features,
+        unread_tables(job, every),
+        _absent(storage, job, edges),
+        _missing_days(storage, job),
+    )
 
 
-def _uris_of(job: EmbeddingJob) -> list[str]:
+def _absent(storage: Storage, job: EmbeddingJob, edges: Mapping[str, list[Split]]) -> list[str]:
+    """The optional edge types that have no objects; an object without rows has no splits either."""
+    return [
+        str(edge.relation)
+        for edge in job.spec.input.edges
+        if edge.optional and not edges[str(edge.relation)]
+        and not list_input(storage, edge, "edges")
+    ]  # fmt: skip
+
+
+def _missing_days(storage: Storage, job: EmbeddingJob) -> dict[str, list[str]]:
+    """Input -> days of its window that have no objects, where it allows such days."""
+    found = {
+        item.location: missing_days(storage, item, field)
+        for field, item in job.spec.input.object_inputs
+    }
+    return {where: days for where, days in found.items() if days}
+
+
+def _uris_of(storage: Storage, job: EmbeddingJob) -> list[str]:
     """What the manifest names as edges, features, their ids, and node tables."""
-    uris = [edge.uri for edge in job.spec.input.edges]
-    for node in job.spec.input.nodes:
-        if node.features is not None:
-            uris += filter(None, (node.features.uri, node.features.ids_uri))
-        if node.table is not None:
-            uris.append(node.table.uri)
-    return uris
+    given = [item for _, item in job.spec.input.object_inputs]
+    uris = [uri for item in given for place in item.places for uri in expand(storage, place)]
+    features = [node.features for node in job.spec.input.nodes if node.features is not None]
+    return [*uris, *(uri for item in features if (uri := item.ids_uri) is not None)]
 
 
 def with_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> EmbeddingJob:
@@ -203,13 +239,18 @@ def with_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> EmbeddingJob:
     """
     given = job.spec.input
     nodes = [
-        node.model_copy(update={"features": FeatureInput(uri=tables[node.name], format="npy")})
+        node.model_copy(update={"features": _table_input(tables[node.name])})
         if node.name in tables
         else node
         for node in given.nodes
     ]
     filled = given.model_copy(update={"nodes": nodes})
     return job.model_copy(update={"spec": job.spec.model_copy(update={"input": filled})})
+
+
+def _table_input(uri: str) -> FeatureInput:
+    """A model's table as features."""
+    return FeatureInput(uri=literal(uri), format="npy")
 
 
 def _model_tables(job: EmbeddingJob, found: Mapping[str, str]) -> dict[str, str]:
@@ -219,10 +260,15 @@ def _model_tables(job: EmbeddingJob, found: Mapping[str, str]) -> dict[str, str]
         found: node type -> URI of the model's table.
 
     Raises:
-        InputError: ids of such a type are no numbers of rows.
+        InputError: ids of such a type are no numbers of rows, or ``missing`` is for no table.
     """
     bare = [node for node in job.spec.input.nodes if node.features is None]
     for node in bare:
+        if node.name not in found and node.missing != "refuse":
+            raise InputError(
+                f"missing is {node.missing!r} for node type {node.name!r}, but the model"
+                f" {job.spec.model.uri} has no table of its nodes; omit it"
+            )
         if node.name in found and node.ids != "dense":
             raise InputError(
                 f"{found[node.name]} is the model's table of node type {node.name!r}, by number of"
@@ -232,14 +278,28 @@ def _model_tables(job: EmbeddingJob, found: Mapping[str, str]) -> dict[str, str]
     return {node.name: found[node.name] for node in bare if node.name in found}
 
 
-def _check_rows(node: NodeInput, splits: NodeSplits) -> None:
-    rows, uri = splits.feature_rows, node.features.uri if node.features else ""
-    if node.count not in (None, rows):
-        raise InputError(
-            f"{uri} is the model's table of node type {node.name!r} and has {rows} rows, but the"
-            f" type has {node.count} nodes (count); the model was trained for other nodes: train it"
-            " anew, or give features for all of them"
+def _with_new_rows(node: NodeInput, splits: NodeSplits) -> NodeSplits:
+    """The rows of the model's table, and how many nodes have none.
+
+    Raises:
+        InputError: there are other nodes than rows, and nothing that new ones get.
+    """
+    rows, count = splits.feature_rows, splits.count(node)
+    if count == rows:
+        return splits
+    if count > rows and node.missing != "refuse":
+        return replace(splits, new_rows=count - rows)
+    uri = node.features.location if node.features else ""
+    what = "the model was trained for other nodes: train it again, or give features for all of them"
+    if count > rows:
+        what = (
+            f"the model was trained without the last {count - rows:,}: train it again, give"
+            " features for all nodes, or set missing: zeros or mean, which new nodes get"
         )
+    raise InputError(
+        f"{uri} is the model's table of node type {node.name!r} and has {rows} rows, but the type"
+        f" has {count} nodes (count); {what}"
+    )
 
 
 def _split_type(storage: Storage, job: EmbeddingJob, at: int, node: NodeInput) -> NodeSplits:

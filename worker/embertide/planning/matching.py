@@ -100,7 +100,7 @@ def _check_features(job: EmbeddingJob, inputs: Inputs, name: str, width: int) ->
     if found != width:
         of = f" for node type {name!r}" if len(job.spec.input.nodes) > 1 else ""
         raise ModelError(
-            f"{features.uri}: the features have {found} columns, but the model {model} takes"
+            f"{features.location}: the features have {found} columns, but the model {model} takes"
             f" {width}{of}; give the features or the model that belong together"
         )
 
@@ -122,8 +122,9 @@ def _check_edge_features(job: EmbeddingJob, inputs: Inputs, relation: str, colum
     found = inputs.edge_features[str(edge.relation)]
     if found != columns:
         raise ModelError(
-            f"{edge.uri}: each edge{named} has {found} feature{'' if found == 1 else 's'}, but the"
-            f" model {model} takes {columns}; give the features or the model that belong together"
+            f"{edge.location}: each edge{named} has {found} feature{'' if found == 1 else 's'}, but"
+            f" the model {model} takes {columns}; give the features or the model that belong"
+            " together"
         )
 
 

@@ -292,5 +292,5 @@ def _locating(graph: PlannedGraph) -> float:
     """
     if graph.size.workers == 1:
         return 0.0
-    rows = max(of_type.splits.feature_rows for of_type in graph.types.values()) / graph.size.workers
+    rows = max(of_type.splits.rows for of_type in graph.types.values()) / graph.size.workers
     return LOCATION_BYTES * rows + _LOCATED_ROW_BYTES * min(float(LOCATED_ROWS), rows)

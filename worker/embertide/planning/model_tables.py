@@ -27,7 +27,7 @@ def tables_by_type(storage: Storage, job: EmbeddingJob) -> dict[str, str]:
 
 def unread_tables(job: EmbeddingJob, tables: Mapping[str, str]) -> dict[str, str]:
     """Tables of node types whose features the manifest gives, from another file."""
-    given = {node.name: node.features.uri for node in job.spec.input.nodes if node.features}
+    given = {node.name: node.features.location for node in job.spec.input.nodes if node.features}
     # A table's file has a name of its own, by its digest, wherever it was copied to.
     return {
         name: uri

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
-from embertide.planning.matching import narrow
+from embertide.planning.inputs import Inputs
 from embertide.spec.manifest import EmbeddingJob
-from embertide.steps import Program
+from embertide.telemetry.omissions import FilledNodes, Omissions
 
 
-def allowed_omissions(job: EmbeddingJob, program: Program) -> list[str]:
-    """Of the inputs that a run of the program reads, what it may leave out; a line each."""
+def planned_omissions(job: EmbeddingJob, inputs: Inputs) -> Omissions:
+    """What of a run is missing, and allowed to be: empty relations, days, rows of tables.
+
+    Args:
+        job: with those inputs alone that are read.
+    """
+    inputs_of_job = job.spec.input
+    empty = {
+        str(edge.relation): edge.location
+        for edge in inputs_of_job.edges
+        if str(edge.relation) in inputs.absent
+    }
+    read = {item.location for _, item in inputs_of_job.object_inputs}
+    days = {where: days for where, days in inputs.missing_days.items() if where in read}
+    return Omissions([], empty, days, _filled(job, inputs))
+
+
+def _filled(job: EmbeddingJob, inputs: Inputs) -> list[FilledNodes]:
+    """The node types with nodes that the model's table has no rows of."""
     return [
+        FilledNodes(node.name, of_type.new_rows, of_type.feature_rows, node.missing)
+        for node in job.spec.input.nodes
+        if (of_type := inputs.by_nodes[node.name]).new_rows
+    ]
+
+
+def plan_notes(job: EmbeddingJob, inputs: Inputs) -> list[str]:
+    """What a run will leave out, and what it may; a line each.
+
+    Args:
+        job: with those inputs alone that are read.
+    """
+    may = [
         f"edges of {edge.relation} whose end is not among the nodes are dropped, and the run fails"
         f" where they are more ({edge.unknown_nodes.text})"
-        for edge in narrow(job, program).spec.input.edges
+        for edge in job.spec.input.edges
         if edge.unknown_nodes is not None and edge.unknown_nodes.action == "drop"
     ]
+    return [*planned_omissions(job, inputs).sentences, *may]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from embertide.errors import InputError, InputsNotReady, ObjectMissing, StoreUnavailable
@@ -15,13 +16,14 @@ from embertide.readers.edges import split_edges
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.objects import list_objects
+from embertide.readers.places import places_of
 from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.nodes import NodeTable
 from embertide.spec.readiness import Ready, look_again_seconds
-from embertide.spec.reports import MissingInput
+from embertide.spec.reports import MissingInput, awaited
 from embertide.storage.protocol import ObjectInfo, Storage
 
 WaitingInput = EdgeInput | NodeTable | FeatureInput
@@ -38,9 +40,14 @@ def missing_inputs(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
         InputError: objects lie in subfolders, without ``recursive``.
     """
     missing = [
-        MissingInput(field=field, why=why, within_seconds=ready.within_seconds)
+        MissingInput(
+            field=field,
+            why=lack.why,
+            within_seconds=ready.within_seconds,
+            optional=lack.absent,
+        )
         for field, item, ready in job.spec.input.waits
-        if (why := _why_not_ready(storage, item, ready, field))
+        if (lack := _lack_of(storage, item, ready, field)) is not None
     ]
     return sorted(missing, key=lambda entry: entry.within_seconds)
 
@@ -60,6 +67,8 @@ def wait_for_inputs(
 ) -> None:
     """Return once all inputs are ready; at once for a job that waits for none.
 
+    What may have no objects, and still has none when its time is over, is not waited for any more.
+
     Args:
         say: called with a line after every look that finds something missing.
         now: seconds of a clock.
@@ -71,6 +80,9 @@ def wait_for_inputs(
     began, since = now(), datetime.now(UTC)
     while missing := _look(storage, job):
         waited = now() - began
+        missing = awaited(missing, waited)
+        if not missing:
+            return
         check_patience(missing, waited)
         text = describe(missing)
         left = missing[0].within_seconds - waited
@@ -107,18 +119,55 @@ def _look(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
         return [MissingInput(field=field, why=why, within_seconds=ready.within_seconds)]
 
 
-def _why_not_ready(storage: Storage, item: WaitingInput, ready: Ready, field: str) -> str:
-    """What an input lacks; "" for nothing."""
+@dataclass(frozen=True)
+class _Lack:
+    """What an input lacks; ``absent``: there are no objects, which the input allows."""
+
+    why: str
+    absent: bool = False
+
+
+def _lack_of(storage: Storage, item: WaitingInput, ready: Ready, field: str) -> _Lack | None:
+    """What an input lacks in the first of its places that is not ready; None for nothing.
+
+    A place that may have no objects comes last.
+    """
+    optional = isinstance(item, EdgeInput) and item.optional
     try:
-        # The marker before the list: objects that it vouches for are then in the list.
-        if ready.object is not None and storage.stat(_marker_uri(item.uri, ready.object)) is None:
-            return f"{_marker_uri(item.uri, ready.object)} is not there"
-        objects = list_objects(
-            storage, item.uri, item.recursive, f"{field}.recursive", item.include
-        )
+        places = places_of(storage, item)
     except ObjectMissing as error:
-        return str(error)
-    return _why_too_little(objects, ready) or _why_too_few_rows(storage, item, ready)
+        return _Lack(str(error), optional and not error.no_bucket)
+    lacks = [_lack_at(storage, item, place, ready, field) for place in places]
+    lacking = [lack for lack in lacks if lack is not None]
+    gone = sum(lack.absent for lack in lacking)
+    allowed = gone == len(places) if optional else item.allows_missing_days and gone < len(places)
+    worst = min(lacking, key=lambda lack: lack.absent and allowed, default=None)
+    return worst and replace(worst, absent=worst.absent and allowed)
+
+
+def _lack_at(
+    storage: Storage, item: WaitingInput, place: str, ready: Ready, field: str
+) -> _Lack | None:
+    """What one place of an input lacks; None for nothing."""
+    # The marker before the list: objects that it vouches for are then in the list.
+    marker = None if ready.object is None else _marker_uri(place, ready.object)
+    unmarked = False
+    try:
+        unmarked = marker is not None and storage.stat(marker) is None
+        if unmarked and not _may_be_absent(item):
+            return _Lack(f"{marker} is not there")
+        objects = list_objects(storage, place, item.recursive, f"{field}.recursive", item.include)
+    except ObjectMissing as error:
+        why = f"{marker} is not there" if unmarked else str(error)
+        return _Lack(why, _may_be_absent(item) and not error.no_bucket)
+    if unmarked:
+        return _Lack(f"{marker} is not there")
+    why = _why_too_little(objects, ready) or _why_too_few_rows(storage, item.at(place), ready)
+    return _Lack(why) if why else None
+
+
+def _may_be_absent(item: WaitingInput) -> bool:
+    return item.allows_missing_days or (isinstance(item, EdgeInput) and item.optional)
 
 
 def _marker_uri(uri: str, name: str) -> str:

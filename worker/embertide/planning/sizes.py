@@ -46,12 +46,15 @@ class ReadRows:
 
 
 def planned_rows(job: EmbeddingJob, inputs: Inputs) -> ReadRows:
-    """What the metadata of the inputs says; text does not say how many edges it has."""
+    """What the metadata of the inputs says; text does not say how many edges it has.
+
+    Optional relations without objects are left out: an empty one is what their input allows.
+    """
     given = job.spec.input
     edges = {
         str(edge.relation): rows_of(inputs.by_edges[str(edge.relation)])
         for edge in given.edges
-        if edge.format not in TEXT_FORMATS
+        if edge.format not in TEXT_FORMATS and str(edge.relation) not in inputs.absent
     }
     return ReadRows(
         edges, {node.name: inputs.by_nodes[node.name].count(node) for node in given.nodes}
@@ -87,7 +90,7 @@ def check_least(job: EmbeddingJob, rows: ReadRows) -> None:
         count = rows.edges.get(str(edge.relation))
         if edge.min_edges is not None and count is not None and count < edge.min_edges:
             raise InputTooSmall(
-                f"{edge.uri} has {count:,} edges, spec.input.edges[{at}].minEdges is"
+                f"{edge.location} has {count:,} edges, spec.input.edges[{at}].minEdges is"
                 f" {edge.min_edges:,}. {_REMEDY}"
             )
     for at, node in enumerate(given.nodes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from embertide.spec.run_status import (
     MAX_ENTRIES,
@@ -18,7 +18,7 @@ from embertide.spec.run_status import (
     TypeReport,
     WorkerTotals,
 )
-from embertide.telemetry.omissions import DroppedEdges
+from embertide.telemetry.omissions import DroppedEdges, Omissions
 from embertide.telemetry.recorder import MOST_RELATIONS, OTHER
 from embertide.telemetry.report import PlannedTraffic, RelationCount, RunReport, Traffic
 
@@ -44,7 +44,7 @@ def run_status(report: RunReport, attempt: int) -> RunStatus:
         edges=report.edges,
         node_types=_node_types(report),
         relations=_relations(report.relations),
-        dropped_edges=_dropped(report.omissions.dropped_edges),
+        **_omitted(report.omissions),
         stages=stages[:MAX_ENTRIES],
         exchange=_exchange(report)[:MAX_ENTRIES],
         workers=_workers(report),
@@ -93,6 +93,17 @@ def _relations(counts: list[RelationCount]) -> list[RelationReport] | None:
     if rest:
         found.append(RelationReport(name=OTHER, edges=sum(count.edges for count in rest)))
     return found
+
+
+def _omitted(omissions: Omissions) -> dict[str, Any]:
+    """What the run did without, None for what there is none of."""
+    filled = [TypeReport(name=one.node_type, nodes=one.nodes) for one in omissions.filled_nodes]
+    return {
+        "dropped_edges": _dropped(omissions.dropped_edges),
+        "empty_relations": list(omissions.empty_relations)[:MAX_ENTRIES] or None,
+        "missing_days": sum(map(len, omissions.missing_days.values())) or None,
+        "filled_nodes": filled or None,
+    }
 
 
 def _dropped(edges: list[DroppedEdges]) -> list[DroppedReport] | None:

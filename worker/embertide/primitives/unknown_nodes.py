@@ -83,30 +83,30 @@ class UnknownEnds:
 
 
 def settle(
-    exchange: Exchange, edge: EdgeInput, found: UnknownEnds, rows: int, nodes: Sequence[str]
+    exchange: Exchange, edge: EdgeInput, unknown: UnknownEnds, rows: int, nodes: Sequence[str]
 ) -> DroppedEdges | None:
     """Refuse the edges without a node, or say how many all ranks left out; None for none.
 
     Collective: every rank must call, and all do the same.
 
     Args:
-        found: those that we met.
+        unknown: those that we met.
         rows: edges that we read.
         nodes: for messages, which nodes there are of either end's type.
 
     Raises:
         InputError: they may not be left out, or are more than may be.
     """
-    counts = exchange.all_objects((found.edges, rows, len(found.examples)))
+    counts = exchange.all_objects((unknown.edges, rows, len(unknown.examples)))
     total, read = (sum(count[i] for count in counts) for i in (0, 1))
     if not total:
         return None
     rule = edge.unknown_nodes or UnknownNodes()
     refused = total > rule.share * read
     before = sum(held for _, _, held in counts[: exchange.grid.rank])
-    shown = found.examples[: max(0, _EXAMPLES - before)]
-    told = exchange.all_objects([one.describe(edge, with_line=refused) for one in shown])
-    examples = [text for ours in told for text in ours]
+    shown = unknown.examples[: max(0, _EXAMPLES - before)]
+    by_rank = exchange.all_objects([example.describe(edge, with_line=refused) for example in shown])
+    examples = [text for ours in by_rank for text in ours]
     if refused:
         raise _refusal(edge, rule, total, read, examples, nodes)
     return DroppedEdges(str(edge.relation), total, read, examples)
@@ -125,7 +125,7 @@ def _refusal(
     if rule.action == "refuse":
         what += "; unknownNodes: {action: drop, maxShare: 1%} leaves a few such edges out"
     return InputError(
-        f"{edge.uri}: {total:,} of {read:,} {have} an end that is not among the nodes,"
+        f"{edge.location}: {total:,} of {read:,} {have} an end that is not among the nodes,"
         f" {human_share(total, read)} ({rule.text}). {'; '.join(examples)}. There are"
         f" {' and '.join(dict.fromkeys(nodes))}. {what}"
     )

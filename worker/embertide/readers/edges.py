@@ -15,8 +15,8 @@ from embertide.readers.columns import Column, Float32s, to_weights
 from embertide.readers.dialect import Dialect
 from embertide.readers.feature_schema import vector_width
 from embertide.readers.ids import IdKind, Ids, Mask, id_column, to_end_ids
-from embertide.readers.objects import list_objects
 from embertide.readers.parquet import UNBUFFERED_BYTES
+from embertide.readers.places import list_input
 from embertide.readers.pool import readers
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
@@ -73,7 +73,7 @@ def split_edges(
     the kinds of ``ids`` if given).
 
     Raises:
-        ObjectMissing: there are no objects under ``edges.uri``.
+        ObjectMissing: there are no objects, and they are not optional.
         InputError: an object is unreadable, or a column is missing or has a wrong type.
     """
     return split_table(storage, _table(edges, ids or (None, None)), target_bytes)
@@ -138,7 +138,7 @@ def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:
     """K, features of every edge; 0 without.
 
     Raises:
-        ObjectMissing: there are no objects under ``edges.uri``.
+        ObjectMissing: there are no objects.
         InputError: an object is unreadable, or vectors have no width, since there are none.
     """
     if edges.features is None:
@@ -149,20 +149,19 @@ def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:
     width = _vector_width(storage, edges, columns[0])
     if width is None:
         raise InputError(
-            f"{edges.uri} holds no edges, and {columns[0]} does not say how long its vectors are;"
-            " write it as a fixed-size list, or name columns"
+            f"{edges.location} holds no edges, and {columns[0]} does not say how long its vectors"
+            " are; write it as a fixed-size list, or name columns"
         )
     if width == 0:
-        raise InputError(f"{edges.uri}: {columns[0]} holds vectors without values")
+        raise InputError(f"{edges.location}: {columns[0]} holds vectors without values")
     return width
 
 
 def _vector_width(storage: Storage, edges: EdgeInput, column: Column) -> int | None:
     """The width of a column of vectors; None without edges that tell it."""
     if edges.format == "parquet":
-        field = "edges.recursive"
-        objects = list_objects(storage, edges.uri, edges.recursive, field, edges.include)
-        return vector_width(storage, objects, column, field)
+        objects = list_input(storage, edges, "edges")
+        return vector_width(storage, objects, column, "edges.recursive")
     table = replace(_table(edges, (None, None)), columns=(column,))
     for split in split_table(storage, table, TARGET_BYTES):
         for (array,), _ in read_table(storage, table, split, 1):
@@ -195,12 +194,4 @@ def _table(edges: EdgeInput, ids: tuple[IdKind | None, IdKind | None]) -> Table:
     columns += _feature_columns(edges)
     written = edges.dialect.model_dump() if edges.dialect is not None else {}
     dialect = Dialect(header=edges.header, separator=edges.separator, **written)
-    return Table(
-        "edges",
-        edges.uri,
-        edges.format,
-        tuple(columns),
-        edges.recursive,
-        dialect,
-        edges.include,
-    )
+    return Table("edges", edges, edges.format, tuple(columns), dialect)

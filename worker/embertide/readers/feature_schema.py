@@ -14,8 +14,9 @@ from embertide.errors import InputError
 from embertide.readers.column_patterns import patterns_of
 from embertide.readers.columns import Column, refuse_nulls
 from embertide.readers.npy import read_header
-from embertide.readers.objects import list_objects, naming_others
+from embertide.readers.objects import naming_others
 from embertide.readers.parquet import parquet_file
+from embertide.readers.places import list_input
 from embertide.readers.scaling import Scaling, read_scaling
 from embertide.readers.types import value_type
 from embertide.readers.vector_types import as_lists
@@ -62,7 +63,7 @@ def feature_schema(
     ``field`` is where the manifest has the features, for errors.
 
     Raises:
-        ObjectMissing: there are no objects under ``features.uri``, or none with the scaling.
+        ObjectMissing: there are no objects of the features, or none with the scaling.
         InputError: an object is unreadable, no object has a row, a pattern matches no column, or
             the scaling does not fit.
         ManifestError: the manifest's scaling does not fit.
@@ -75,10 +76,8 @@ def feature_schema(
 
 
 def feature_objects(storage: Storage, features: FeatureInput) -> list[ObjectInfo]:
-    """The objects with the features' values, see :func:`list_objects`."""
-    return list_objects(
-        storage, features.uri, features.recursive, RECURSIVE_FIELD, features.include
-    )
+    """The objects with the features' values, see :func:`list_input`."""
+    return list_input(storage, features, "features")
 
 
 def _columns(storage: Storage, features: FeatureInput) -> tuple[str, ...] | None:
@@ -101,7 +100,7 @@ def _width(storage: Storage, features: FeatureInput) -> int:
             return read_header(storage, objects[0]).width
     width = vector_width(storage, objects, vector_column(features), RECURSIVE_FIELD)
     if width is None:
-        raise InputError(f"{features.uri} holds no feature rows; every node needs one")
+        raise InputError(f"{features.location} holds no feature rows; every node needs one")
     return width
 
 

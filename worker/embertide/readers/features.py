@@ -57,7 +57,7 @@ def split_features(
     (found again when left out).
 
     Raises:
-        ObjectMissing: there are no objects under ``features.uri``.
+        ObjectMissing: there are no objects of the features.
         InputError: an object is unreadable or in a subfolder, or a column is missing or has a
             wrong type, or a pattern selects others than in the first object.
     """
@@ -147,11 +147,9 @@ def _table(features: FeatureInput, ids: IdKind | None, schema: FeatureSchema) ->
     patterns = patterns_of(features.columns, features.id_column)
     return Table(
         "features",
-        features.uri,
+        features,
         features.format,
         tuple(columns),
-        features.recursive,
-        include=features.include,
         check_names=partial(patterns.check, schema.columns or ()) if patterns else None,
     )
 

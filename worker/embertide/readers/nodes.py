@@ -33,7 +33,7 @@ def split_nodes(
     """Splits of a node table, about ``target_bytes`` each, in order of uri and row.
 
     Raises:
-        ObjectMissing: there are no objects under ``nodes.uri``.
+        ObjectMissing: there are no objects of the table.
         InputError: an object is unreadable, or the column is missing or has a wrong type.
     """
     return split_table(storage, _table(nodes, ids), target_bytes)
@@ -55,6 +55,4 @@ def read_nodes(
 def _table(nodes: NodeTable, ids: IdKind | None) -> Table:
     name = 0 if nodes.format == "npy" else nodes.id_column
     column = id_column("table.idColumn", name, ids)
-    return Table(
-        "table", nodes.uri, nodes.format, (column,), nodes.recursive, include=nodes.include
-    )
+    return Table("table", nodes, nodes.format, (column,))

@@ -63,7 +63,7 @@ def _pair(storage: Storage, features: FeatureInput) -> list[Pair]:
     )
     if len(values) != len(ids):
         raise InputError(
-            f"{features.uri} has {len(values)} objects but {features.ids_uri} has {len(ids)}; "
+            f"{features.location} has {len(values)} objects but {features.ids_uri} has {len(ids)}; "
             "every array of features needs one array of ids, in the same order"
         )
     return list(zip(values, ids, strict=True))

@@ -16,7 +16,7 @@ from embertide.errors import InputError, ObjectMissing
 from embertide.readers.table_formats import refuse_listed
 from embertide.storage.protocol import Listing, ObjectInfo, Storage
 
-_FOLDER_MARKER = "_$folder$"
+FOLDER_MARKER = "_$folder$"
 """The end of a name that Hadoop gives to the empty object of a folder."""
 _SUFFIXES = {
     "parquet": (".parquet", ".parq", ".pq"),
@@ -93,7 +93,7 @@ def _without_markers(objects: list[ObjectInfo]) -> list[ObjectInfo]:
 
 
 def _is_folder_marker(uri: str) -> bool:
-    return uri.endswith(_FOLDER_MARKER)
+    return uri.endswith(FOLDER_MARKER)
 
 
 def _included(

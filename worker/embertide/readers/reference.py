@@ -19,6 +19,7 @@ from embertide.readers.ids import IdKind, Ids, id_column, to_ids
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.where import Where
+from embertide.spec.places import ObjectInput, literal
 from embertide.storage.protocol import Storage
 
 NAME = "reference.parquet"
@@ -105,7 +106,7 @@ def _table(uri: str, ids: IdKind, columns: ReferenceColumns) -> Table:
         id_column("ids of the reference", columns.ids, ids),
         Column("vectors of the reference", columns.vectors, "vector"),
     )
-    return Table("reference", uri, "parquet", wanted, recursive=False)
+    return Table("reference", ObjectInput(uri=literal(uri)), "parquet", wanted)
 
 
 def _vectors(array: Any, column: Column, where: Where, width: int | None) -> Vectors:

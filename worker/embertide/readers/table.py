@@ -13,11 +13,13 @@ from typing import Any, Literal
 from embertide.readers.columns import Column
 from embertide.readers.dialect import Dialect
 from embertide.readers.npy import read_npy, split_npy
-from embertide.readers.objects import list_objects, naming_others
+from embertide.readers.objects import naming_others
 from embertide.readers.parquet import CheckNames, read_parquet, split_parquet
+from embertide.readers.places import list_input
 from embertide.readers.splits import Split, map_objects
 from embertide.readers.text import read_text, split_text
 from embertide.readers.where import Where
+from embertide.spec.places import ObjectInput
 from embertide.storage.protocol import ObjectInfo, Storage
 
 BATCH_ROWS = 1 << 18
@@ -25,23 +27,19 @@ BATCH_ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class Table:
-    """Objects under ``uri`` and the columns wanted from each.
+    """The objects of an input and the columns wanted from each.
 
     Attributes:
-        field: of the manifest, such as ``edges``; its ``recursive`` says whether objects in
-            subfolders belong to the table.
+        field: of the manifest, such as ``edges``, for messages.
         dialect: of csv and tsv.
-        include: pattern of the names of its objects.
         check_names: sees the names of all columns of every parquet object.
     """
 
     field: str
-    uri: str
+    source: ObjectInput
     format: Literal["parquet", "csv", "tsv", "npy"]
     columns: tuple[Column, ...]
-    recursive: bool
     dialect: Dialect | None = None
-    include: str | None = None
     check_names: CheckNames | None = None
 
 
@@ -53,11 +51,10 @@ def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Split
         InputError: an object is unreadable or in a subfolder, or a column is missing or has a
             wrong type.
     """
-    field = f"{table.field}.recursive"
-    objects = list_objects(storage, table.uri, table.recursive, field, table.include)
+    objects = list_input(storage, table.source, table.field)
 
     def look(info: ObjectInfo) -> list[Split]:
-        with naming_others(objects, info, table.format, field):
+        with naming_others(objects, info, table.format, f"{table.field}.recursive"):
             return _split_object(storage, table, target_bytes, info)
 
     return with_bases(map_objects(objects, look))

@@ -8,7 +8,8 @@ and strings have bounds.
 The operator validates what CEL cannot and reports it as ``Accepted=False``: that ``workers.grid``
 is no number, agrees with ``count``, and has no more workers than a job may have or the graph has
 nodes, and that ``inference.fanout`` is no number (rules cannot access fields without a type); a
-null ``idColumn`` (same as unset); ``..`` in paths.
+null ``idColumn`` (same as unset); ``..`` in paths; an output within places that ``uris`` or a
+pattern names; days that are not in the calendar, and forms of them that repeat.
 """
 
 from __future__ import annotations

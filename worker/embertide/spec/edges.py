@@ -7,18 +7,14 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from embertide.spec.base import (
-    INCLUDE,
-    RECURSIVE,
-    NamePattern,
     Problem,
-    SpecModel,
     TypeName,
-    Uri,
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default
 from embertide.spec.dialect import DIALECT, DIALECT_RULES, TextDialect
 from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures
+from embertide.spec.places import PLACE_RULES, ObjectInput
 from embertide.spec.readiness import READY, Ready
 from embertide.spec.relations import Relation
 from embertide.spec.unknown_nodes import UnknownNodes
@@ -158,6 +154,13 @@ _EDGE_RULES = (
         "FieldValueForbidden",
     ),
     Rule(
+        f"!{or_default('self.optional', 'false')} || !has(self.features) || "
+        "!has(self.features.vectorColumn)",
+        "needs features.columns: without objects nothing says how long vectors are",
+        ".optional",
+        "FieldValueForbidden",
+    ),
+    Rule(
         "!has(self.ready) || !has(self.ready.minRows) || self.format in ['parquet', 'npy']",
         "is for parquet and npy, whose metadata has it; use minBytes",
         ".ready.minRows",
@@ -166,10 +169,10 @@ _EDGE_RULES = (
 )
 
 
-class EdgeInput(SpecModel):
+class EdgeInput(ObjectInput):
     """One edge type and the location of its edges."""
 
-    rules: ClassVar[tuple[Rule, ...]] = _EDGE_RULES
+    rules: ClassVar[tuple[Rule, ...]] = (*PLACE_RULES, *_EDGE_RULES)
 
     name: TypeName = Field(
         default="edge", description="Name of this edge type; unique between its node types."
@@ -178,12 +181,9 @@ class EdgeInput(SpecModel):
     destination_type: TypeName = Field(
         default="node", description="Node type of the edges' destinations."
     )
-    uri: Uri = Field(description="URI of one object, or of a prefix (directory) of objects.")
     format: EdgeFormat = Field(
         description="Format of all objects under uri. csv and tsv may be compressed: .gz, .zst."
     )
-    recursive: bool = Field(default=False, description=RECURSIVE)
-    include: NamePattern | None = Field(default=None, description=INCLUDE)
     columns: EdgeColumns = Field(default_factory=EdgeColumns, description="The columns to read.")
     features: EdgeFeatures | None = Field(
         default=None,
@@ -234,6 +234,13 @@ class EdgeInput(SpecModel):
         default=None,
         description="What becomes of edges whose source or destination is not among the nodes. If "
         "unset, they are refused.",
+    )
+    optional: bool = Field(
+        default=False,
+        description="Whether the input may have no objects: the relation is then empty, which the "
+        "report, the version's manifest, the status and a metric say; minEdges and maxShrink do "
+        "not apply to it. With ready, the job first waits as long as for any other. Not for all "
+        "edge types of a job.",
     )
     ready: Ready | None = Field(default=None, description=READY)
     min_edges: int | None = Field(
@@ -300,6 +307,9 @@ class EdgeInput(SpecModel):
         if self.reverse is not None and not self.directed:
             message = f"is {self.reverse!r}; with directed: false every edge goes both ways already"
             problems.append((("reverse",), message))
+        if self.optional and self.features is not None and self.features.vector_column:
+            message = "is true, which needs features.columns: without objects nothing says how long"
+            problems.append((("optional",), message + " vectors are"))
         if self.format in ("csv", "tsv") and self.ready is not None and self.ready.min_rows:
             message = f"is for parquet and npy, whose metadata has it, not {self.format}; use"
             problems.append((("ready", "minRows"), message + " minBytes"))

@@ -7,12 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from embertide.spec.base import (
-    INCLUDE,
     MAX_COLUMN_NAME,
     MAX_FEATURE_COLUMNS,
-    RECURSIVE,
     ColumnName,
-    NamePattern,
     Problem,
     SpecModel,
     Uri,
@@ -20,6 +17,7 @@ from embertide.spec.base import (
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default
+from embertide.spec.places import PLACE_RULES, ObjectInput, is_pattern
 from embertide.spec.readiness import READY, Ready
 
 FeatureFormat = Literal["parquet", "npy"]
@@ -120,15 +118,21 @@ _FEATURE_RULES = (
         ".idsUri",
         "FieldValueForbidden",
     ),
+    Rule(
+        "!has(self.idsUri) || (has(self.uri) && !has(self.window) && "
+        r"!self.uri.matches(r'[*?\[]') && !self.idsUri.matches(r'[*?\[]'))",
+        "goes with one uri, without a pattern or window: each object has its ids in one of idsUri",
+        ".idsUri",
+        "FieldValueForbidden",
+    ),
 )
 
 
-class FeatureInput(SpecModel):
+class FeatureInput(ObjectInput):
     """The input features of one node type: one row for each node, in any order."""
 
-    rules: ClassVar[tuple[Rule, ...]] = _FEATURE_RULES
+    rules: ClassVar[tuple[Rule, ...]] = (*PLACE_RULES, *_FEATURE_RULES)
 
-    uri: Uri = Field(description="URI of one object, or of a prefix (directory) of objects.")
     format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
     id_column: Annotated[str, Field(max_length=MAX_COLUMN_NAME)] | None = Field(
         default="id",
@@ -160,8 +164,6 @@ class FeatureInput(SpecModel):
         description="Standardises the features as training did: (x - mean) / scale, column by "
         "column. If unset, they are used as they are.",
     )
-    recursive: bool = Field(default=False, description=RECURSIVE)
-    include: NamePattern | None = Field(default=None, description=INCLUDE)
     ready: Ready | None = Field(default=None, description=READY)
 
     @property
@@ -192,11 +194,16 @@ class FeatureInput(SpecModel):
             "vectorColumn": self.vector_column,
             "columns": self.columns,
         }
-        return [
+        problems: list[Problem] = [
             ((name,), f"is {value!r}; npy has no columns; omit it (idsUri gives the ids)")
             for name, value in set_ones.items()
             if value is not None
         ]
+        several = self.uri is None or self.window is not None or is_pattern(self.uri)
+        if self.ids_uri is not None and (several or is_pattern(self.ids_uri)):
+            message = f"is {self.ids_uri!r}; it goes with one uri, without a pattern or window"
+            problems.append((("idsUri",), message + ": each object has its ids in one of idsUri"))
+        return problems
 
     def _parquet_problems(self) -> list[Problem]:
         problems: list[Problem] = []

@@ -95,6 +95,11 @@ def _unique_reverses() -> Rule:
 
 
 _INPUT_RULES = (
+    Rule(
+        f"self.edges.exists(e, !{or_default('e.optional', 'false')})",
+        "one edge type at least must not be optional: a graph without edges is a mistake",
+        ".edges",
+    ),
     _unique_relations(),
     _unique_reverses(),
     _unique_names("nodes", "node"),
@@ -139,6 +144,7 @@ class Input(SpecModel):
                 *self._repeated_relations(),
                 *_repeated_names("nodes", [node.name for node in self.nodes]),
                 *self._end_problems(),
+                *self._optional_problems(),
             ]
         )
         return self
@@ -158,17 +164,22 @@ class Input(SpecModel):
         return next(node for node in self.nodes if node.name == name)
 
     @property
-    def waits(self) -> list[tuple[str, EdgeInput | NodeTable | FeatureInput, Ready]]:
-        """Each input that is waited for: its field, such as ``edges[0]``, and its conditions."""
+    def object_inputs(self) -> list[tuple[str, EdgeInput | NodeTable | FeatureInput]]:
+        """Each input with objects: its field, such as ``edges[0]``, and the input."""
         inputs: list[tuple[str, EdgeInput | NodeTable | FeatureInput | None]] = [
             *((f"edges[{i}]", edge) for i, edge in enumerate(self.edges)),
             *((f"nodes[{i}].table", node.table) for i, node in enumerate(self.nodes)),
             *((f"nodes[{i}].features", node.features) for i, node in enumerate(self.nodes)),
         ]
+        return [(field, item) for field, item in inputs if item is not None]
+
+    @property
+    def waits(self) -> list[tuple[str, EdgeInput | NodeTable | FeatureInput, Ready]]:
+        """Each input that is waited for: its field, such as ``edges[0]``, and its conditions."""
         return [
             (field, item, item.ready)
-            for field, item in inputs
-            if item is not None and item.ready is not None
+            for field, item in self.object_inputs
+            if item.ready is not None
         ]
 
     def _repeated_relations(self) -> list[Problem]:
@@ -186,6 +197,13 @@ class Input(SpecModel):
                 else:
                     first[relation] = f"edges[{i}].{field}"
         return problems
+
+    def _optional_problems(self) -> list[Problem]:
+        """All edge types are optional."""
+        if not all(edge.optional for edge in self.edges):
+            return []
+        message = "is true for every edge type; one at least must not be optional: a graph without"
+        return [(("edges", len(self.edges) - 1, "optional"), message + " edges is a mistake")]
 
     def _end_problems(self) -> list[Problem]:
         """Edges whose ends are unknown node types, or have ids that the format cannot hold."""

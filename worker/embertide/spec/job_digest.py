@@ -63,11 +63,15 @@ def _canonical(value: Any) -> Any:
     """The value with no ``/`` at the end of its URIs."""
     if isinstance(value, dict):
         return {
-            key: item.rstrip("/") if _is_uri(key, item) else _canonical(item)
-            for key, item in value.items()
+            key: _plain(item) if _is_uri(key) else _canonical(item) for key, item in value.items()
         }
     return [_canonical(item) for item in value] if isinstance(value, list) else value
 
 
-def _is_uri(key: str, value: Any) -> bool:
-    return isinstance(value, str) and (key == "uri" or key.endswith("Uri"))
+def _plain(value: Any) -> Any:
+    """A URI, or each of several."""
+    return value.rstrip("/") if isinstance(value, str) else [uri.rstrip("/") for uri in value]
+
+
+def _is_uri(key: str) -> bool:
+    return key in ("uri", "uris") or key.endswith("Uri")

@@ -249,6 +249,15 @@ RUN_EDGES = _run("edges", "", "Edges of the last run's graph.")
 RUN_DROPPED_EDGES = _run("dropped_edges", "",
     "Edges (rows of the input) that the last run left out, since an end is not among the nodes; "
     "absent where none were.", "relation")
+RUN_EMPTY_RELATIONS = _run("empty_relations", "",
+    "Relations whose input had no objects in the last run, as their edge types allow; absent where "
+    "there were none.")
+RUN_MISSING_DAYS = _run("missing_days", "",
+    "Days of windows without objects in the last run, as the windows allow; absent where there "
+    "were none.")
+RUN_FILLED_NODES = _run("filled_nodes", "",
+    "New nodes of the last run, which the model's table has no rows of and which got zeros or the "
+    "mean; absent where there were none.", "node_type")
 RUN_STAGE_SECONDS = _run("stage_seconds", "seconds",
     "Duration of a stage of the last run on the slowest worker, in seconds.", "stage")
 RUN_SENT_BYTES = _run("exchange_sent_bytes", "bytes",

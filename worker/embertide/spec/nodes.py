@@ -7,37 +7,35 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from embertide.spec.base import (
-    INCLUDE,
-    RECURSIVE,
     ColumnName,
-    NamePattern,
     Problem,
     SpecModel,
     TypeName,
-    Uri,
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default
 from embertide.spec.features import FeatureFormat, FeatureInput
+from embertide.spec.places import PLACE_RULES, ObjectInput
 from embertide.spec.readiness import READY, Ready
 
 IdKind = Literal["dense", "int64", "string"]
+Missing = Literal["refuse", "zeros", "mean"]
 
 
-class NodeTable(SpecModel):
+class NodeTable(ObjectInput):
     """The authoritative list of nodes; edges and features may name only these."""
 
-    uri: Uri = Field(description="URI of one object, or of a prefix (directory) of objects.")
+    rules: ClassVar[tuple[Rule, ...]] = PLACE_RULES
+
     format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
     id_column: ColumnName = Field(default="id", description="parquet: column with the node ids.")
-    recursive: bool = Field(default=False, description=RECURSIVE)
-    include: NamePattern | None = Field(default=None, description=INCLUDE)
     ready: Ready | None = Field(default=None, description=READY)
 
 
 _IDS = or_default("self.ids", "'dense'")
 _FORMAT = or_default("self.features.format", "'parquet'")
 _NO_FEATURES = "!has(self.features)"
+_MISSING = or_default("self.missing", "'refuse'")
 
 _NODE_RULES = (
     Rule(
@@ -71,6 +69,12 @@ _NODE_RULES = (
         ".features",
         "FieldValueRequired",
     ),
+    Rule(
+        f"{_MISSING} == 'refuse' || (has(self.count) && {_NO_FEATURES})",
+        "is for nodes whose rows are the model's own table: give their count, and no features",
+        ".missing",
+        "FieldValueForbidden",
+    ),
 )
 
 
@@ -99,6 +103,13 @@ class NodeInput(SpecModel):
         description="The input features of these nodes. If unset, they have none, and count or "
         "table says which nodes there are.",
     )
+    missing: Missing = Field(
+        default="refuse",
+        description="What new nodes get, which the model's own table of this type has no rows of: "
+        "those from the number of its rows to count - 1. refuse: nothing, the job fails. zeros: a "
+        "row of zeros. mean: the mean of the table's rows. They are counted in the report, the "
+        "version's manifest, the status and a metric. Needs count, and no features.",
+    )
     min_nodes: int | None = Field(
         default=None,
         ge=1,
@@ -110,7 +121,7 @@ class NodeInput(SpecModel):
     def listed_in(self) -> str:
         """The URI of what says which nodes there are; how many there are, for a count alone."""
         listed = self.table or self.features
-        return f"{self.count} nodes (count)" if listed is None else listed.uri
+        return f"{self.count} nodes (count)" if listed is None else listed.location
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -129,5 +140,8 @@ class NodeInput(SpecModel):
             field = "idsUri" if features.format == "npy" else "idColumn"
             message = f"is required with ids: {self.ids} (only dense ids can be row numbers)"
             problems.append((("features", field), message))
+        if self.missing != "refuse" and (self.count is None or features is not None):
+            message = f"is {self.missing!r}, which is for nodes whose rows are the model's own"
+            problems.append((("missing",), message + " table: give their count, and no features"))
         raise_problems(problems)
         return self

@@ -7,11 +7,13 @@ contains it, could lose objects or read its own results.
 from __future__ import annotations
 
 import posixpath
+from fnmatch import fnmatchcase
 
 from embertide.spec.base import Problem
 from embertide.spec.cel import Rule
 from embertide.spec.features import FeatureInput
 from embertide.spec.inputs import Input
+from embertide.spec.places import ObjectInput, literal
 
 
 def _apart(theirs: str) -> str:
@@ -28,16 +30,21 @@ def _folder(uri: str) -> str:
     return f"({path} + '/').replace('//', '/').replace('//', '/')"
 
 
+def _apart_at(theirs: str) -> str:
+    """In CEL: the same of a ``uri`` that may be left out; what fits a pattern CEL cannot say."""
+    return rf"(!has({theirs}) || {theirs}.matches(r'[*?\[]') || {_apart(theirs)})"
+
+
 def _rule(what: str, rule: str) -> Rule:
     message = f"must be a prefix of its own: it is, contains or lies inside {what}"
     return Rule(rule, message, ".output.uri")
 
 
 OUTPUT_RULES = (
-    _rule("the uri of spec.input.edges", f"self.input.edges.all(e, {_apart('e.uri')})"),
+    _rule("the uri of spec.input.edges", f"self.input.edges.all(e, {_apart_at('e.uri')})"),
     _rule(
         "the uri of features in spec.input.nodes",
-        f"self.input.nodes.all(n, !has(n.features) || {_apart('n.features.uri')})",
+        f"self.input.nodes.all(n, !has(n.features) || {_apart_at('n.features.uri')})",
     ),
     _rule(
         "the idsUri of features in spec.input.nodes",
@@ -52,60 +59,70 @@ OUTPUT_RULES = (
     ),
     _rule(
         "the uri of a table in spec.input.nodes",
-        f"self.input.nodes.all(n, !has(n.table) || {_apart('n.table.uri')})",
+        f"self.input.nodes.all(n, !has(n.table) || {_apart_at('n.table.uri')})",
     ),
     _rule("spec.model.uri", _apart("self.model.uri")),
 )
-"""CEL rules equivalent to :func:`output_overlaps`."""
+"""CEL rules equivalent to :func:`output_overlaps`, but for patterns and lists of places, which only
+that judges: over all of them the rules would cost the API server too much."""
 
 
 def output_overlaps(inputs: Input, model_uri: str, output_uri: str) -> list[Problem]:
-    """A problem for every input that equals, contains or lies inside the output."""
+    """A problem for every input that equals, contains or lies inside the output.
+
+    Of a window the whole folder that its days are in; of a pattern everything that can fit it.
+    """
     return [
         (
             ("output", "uri"),
             f"is {output_uri!r}, which {relation} {_dotted(path)} ({uri!r}); "
             "the output needs a prefix of its own",
         )
-        for path, uri in _locations(inputs, model_uri)
+        for path, uri in _locations(inputs, literal(model_uri))
         if (relation := _relation(output_uri, uri))
     ]
 
 
 def _locations(inputs: Input, model_uri: str) -> list[tuple[tuple[str | int, ...], str]]:
-    """Everything the job reads, with its path in the manifest."""
+    """Everything the job reads, as patterns, with its path in the manifest."""
     found: list[tuple[tuple[str | int, ...], str]] = []
     for i, edge in enumerate(inputs.edges):
-        found.append((("spec", "input", "edges", i, "uri"), edge.uri))
+        at = ("spec", "input", "edges", i)
+        found += [((*at, *rest), uri) for rest, uri in _places(edge)]
     for i, node in enumerate(inputs.nodes):
         at = ("spec", "input", "nodes", i)
         if node.features is not None:
             found += [((*at, "features", *rest), uri) for rest, uri in _of_features(node.features)]
         if node.table is not None:
-            found.append(((*at, "table", "uri"), node.table.uri))
+            found += [((*at, "table", *rest), uri) for rest, uri in _places(node.table)]
     found.append((("spec", "model", "uri"), model_uri))
     return found
 
 
-def _of_features(features: FeatureInput) -> list[tuple[tuple[str, ...], str]]:
+def _places(given: ObjectInput) -> list[tuple[tuple[str | int, ...], str]]:
+    """The places that an input names, with their paths below it."""
+    if given.uri is not None:
+        return [(("uri",), given.uri)]
+    return [(("uris", i), uri) for i, uri in enumerate(given.uris or [])]
+
+
+def _of_features(features: FeatureInput) -> list[tuple[tuple[str | int, ...], str]]:
     """What is read of features, with its path below them."""
-    found: list[tuple[tuple[str, ...], str]] = [(("uri",), features.uri)]
+    found = _places(features)
     if features.ids_uri is not None:
-        found.append((("idsUri",), features.ids_uri))
+        found.append((("idsUri",), literal(features.ids_uri)))
     if features.scaling is not None and features.scaling.uri is not None:
-        found.append((("scaling", "uri"), features.scaling.uri))
+        found.append((("scaling", "uri"), literal(features.scaling.uri)))
     return found
 
 
-def _relation(output: str, other: str) -> str | None:
-    ours, theirs = _segments(output), _segments(other)
-    if ours == theirs:
+def _relation(output: str, pattern: str) -> str | None:
+    ours, theirs = _segments(output), _segments(pattern)
+    if not all(fnmatchcase(name, fits) for name, fits in zip(ours, theirs, strict=False)):
+        return None
+    if len(ours) == len(theirs):
         return "is also"
-    if ours[: len(theirs)] == theirs:
-        return "lies inside"
-    if theirs[: len(ours)] == ours:
-        return "contains"
-    return None
+    return "lies inside" if len(ours) > len(theirs) else "contains"
 
 
 def _segments(uri: str) -> list[str]:

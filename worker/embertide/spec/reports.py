@@ -140,11 +140,21 @@ class WorkerStatus(ReportModel):
 
 
 class MissingInput(ReportModel):
-    """An input that is not ready: the field of ``spec.input``, why, and how long it may take."""
+    """An input that is not ready: the field of ``spec.input``, why, and how long it may take.
+
+    Attributes:
+        optional: it has no objects, and the job goes on without them when its time is over.
+    """
 
     field: str
     why: str
     within_seconds: int
+    optional: bool = False
+
+
+def awaited(missing: list[MissingInput], waited: float) -> list[MissingInput]:
+    """Those that a job still waits for, after so many seconds."""
+    return [entry for entry in missing if not entry.optional or waited < entry.within_seconds]
 
 
 class InputsReport(ReportModel):

@@ -168,6 +168,22 @@ class RunStatus(StatusModel):
         description="The edges that were left out, since an end is not among the nodes "
         "(unknownNodes), by relation; unset where none were.",
     )
+    empty_relations: list[Annotated[str, Field(max_length=255)]] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="The relations whose input had no objects (optional); unset where none.",
+    )
+    missing_days: Count | None = Field(
+        default=None,
+        description="Number of days of windows that had no objects (window.missingDays); unset "
+        "where none.",
+    )
+    filled_nodes: list[TypeReport] | None = Field(
+        default=None,
+        max_length=MAX_ENTRIES,
+        description="The node types with new nodes, which the model's table has no rows of "
+        "(missing), and how many these were; unset where there were none.",
+    )
     stages: list[StageReport] = Field(
         default_factory=list, max_length=MAX_ENTRIES, description="Duration of every stage."
     )

@@ -39,7 +39,9 @@ def check_read(ctx: RunContext, inputs: Inputs, edges: Mapping[Relation, Edges])
     texts = [
         edge
         for edge in ctx.job.spec.input.edges
-        if edge.format in TEXT_FORMATS and (edge.relation in edges or _is_limited(ctx.job, edge))
+        if edge.format in TEXT_FORMATS
+        and (edge.relation in edges or _is_limited(ctx.job, edge))
+        and str(edge.relation) not in inputs.absent
     ]
     if not texts:
         return planned

@@ -165,7 +165,12 @@ def gather_report(
         infer_edges_per_second=edges * facts.graph_layers / max(1e-9, stages["infer"]),
         traffic=sum_traffic([share.totals for share in shares]),
         memory=memory,
-        warnings=[*clock.omissions.sentences, *warnings, *beyond_plan(memory), *([] if published.current else [NOT_CURRENT])],
+        warnings=[
+            *clock.omissions.sentences,
+            *warnings,
+            *beyond_plan(memory),
+            *([] if published.current else [NOT_CURRENT]),
+        ],
         current=published.current,
         kernels=_kernels(ctx),
         workers=[_later(share.worker, longest - elapsed) for share, elapsed in gathered],

@@ -50,6 +50,10 @@ class LocalStore:
 
     def names(self, folder: str, start: str = "") -> list[str]:
         """Entries of a directory; links to directories count as such."""
+        return self.all_names(folder, start)[:NAMES_AT_ONCE]
+
+    def all_names(self, folder: str, start: str = "") -> list[str]:
+        """Entries of a directory; links to directories count as such."""
         path = to_path(folder)
         with reading(folder), suppress(FileNotFoundError, NotADirectoryError):
             with os.scandir(path) as entries:
@@ -58,7 +62,7 @@ class LocalStore:
                     for entry in entries
                     if entry.name.startswith(start)
                 ]
-            return sorted(found)[:NAMES_AT_ONCE]
+            return sorted(found)
         return []
 
     def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:

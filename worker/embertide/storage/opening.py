@@ -63,6 +63,11 @@ class Stores:
         folder = as_uri(folder)
         return self._store(folder).names(folder, start)
 
+    def all_names(self, folder: str, start: str = "") -> list[str]:
+        """See :meth:`Storage.all_names`."""
+        folder = as_uri(folder)
+        return self._store(folder).all_names(folder, start)
+
     def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """See :meth:`Storage.list`."""
         uri = as_uri(uri)

@@ -78,6 +78,9 @@ class Storage(Protocol):
             is no such folder.
         """
 
+    def all_names(self, folder: str, start: str = "") -> list[str]:
+        """As :meth:`names`, but all of them, in as many requests as that takes."""
+
     def list(self, uri: str, *, hidden: bool = False) -> list[ObjectInfo]:
         """The object at ``uri``, or all objects below it, by URI.
 

@@ -109,6 +109,14 @@ class S3Store:
         folders = [item["Prefix"] for item in answer.get("CommonPrefixes", [])]
         return sorted(key.removeprefix(prefix) for key in [*keys, *folders] if key != prefix)
 
+    def all_names(self, folder: str, start: str = "") -> list[str]:  # type: ignore[valid-type]
+        """Keys and common prefixes directly below; a request for 1000 of either, two at least."""
+        prefix = _folder(bucket_and_key(folder)[1])
+        pages = partial(self._client.pages, uri=folder, prefix=f"{prefix}{start}", Delimiter="/")
+        keys = [item["Key"] for item in pages("Contents")]
+        folders = [item["Prefix"] for item in pages("CommonPrefixes")]
+        return sorted(key.removeprefix(prefix) for key in [*keys, *folders] if key != prefix)
+
     def _nothing_below(self, uri: str) -> ObjectMissing:
         return ObjectMissing(
             f"{uri}: no such object at {self._client.endpoint}, nor any below it (names that"

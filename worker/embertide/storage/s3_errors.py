@@ -115,7 +115,9 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str, sign_in: str) ->
     said = _said(error)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code == "NoSuchBucket":
-        return ObjectMissing(f"{uri}: no bucket {bucket!r} at {endpoint}; check the uri")
+        missing = ObjectMissing(f"{uri}: no bucket {bucket!r} at {endpoint}; check the uri")
+        missing.no_bucket = True
+        return missing
     if code in NO_OBJECT:
         return ObjectMissing(f"{uri}: no such object at {endpoint}; check the uri")
     if code in _CREDENTIALS:

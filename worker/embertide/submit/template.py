@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def to_object(job: EmbeddingJob, namespace: str | None = None) -> dict[str, Any]
 def _prepared(data: dict[str, Any], firing: Firing) -> tuple[dict[str, Any], list[tuple[Loc, str]]]:
     problems: list[tuple[Loc, str]] = []
     filled = _fill(data, (), firing, problems)
+    _end_windows(filled, firing)
     more = _of_name(data.get("metadata"))
     if firing.automatic:
         more += _of_ttl(data.get("spec"))
@@ -73,6 +75,25 @@ def _fill(value: Any, loc: Loc, firing: Firing, problems: list[tuple[Loc, str]])
     except ValueError as error:
         problems.append((loc, str(error)))
         return value
+
+
+def _end_windows(data: dict[str, Any], firing: Firing) -> None:
+    """End every window that does not say its last day on the day of the scheduled time."""
+    spec = data.get("spec")
+    if isinstance(spec, dict) and isinstance(given := spec.get("input"), dict):
+        for window in _windows(given):
+            window.setdefault("until", f"{firing.time:%Y-%m-%d}")
+
+
+def _windows(value: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping ``window`` of the input."""
+    if isinstance(value, dict):
+        if isinstance(window := value.get("window"), dict):
+            yield window
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _windows(item)
 
 
 def _of_name(meta: Any) -> list[tuple[Loc, str]]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from embertide.telemetry.format import human_share
 
+_SHOWN_DAYS = 10
+
 
 @dataclass(frozen=True)
 class DroppedEdges:
@@ -35,27 +37,85 @@ class DroppedEdges:
 
 
 @dataclass(frozen=True)
+class FilledNodes:
+    """Nodes of a type that the model's table of ``rows`` rows has no row of.
+
+    ``missing`` says what they got instead: ``zeros``, or the ``mean`` of the rows.
+    """
+
+    node_type: str
+    nodes: int
+    rows: int
+    missing: str
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        row = "zeros" if self.missing == "zeros" else "the mean of its rows"
+        return (
+            f"{self.nodes:,} of {self.nodes + self.rows:,} nodes of type {self.node_type!r} are not"
+            f" in the model's table of {self.rows:,} rows: they got {row} (missing)"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As a version's manifest has it."""
+        fields = asdict(self)
+        return {"nodeType": fields.pop("node_type"), **fields}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> FilledNodes:
+        """What :meth:`to_json` described."""
+        rest = dict(data)
+        return cls(rest.pop("nodeType"), **rest)
+
+
+@dataclass(frozen=True)
 class Omissions:
-    """All that a run did without."""
+    """All that a run did without.
+
+    Attributes:
+        empty_relations: relation whose input has no objects -> where they were looked for.
+        missing_days: location of an input with a window -> days in it that have no objects.
+    """
 
     dropped_edges: list[DroppedEdges] = field(default_factory=list)
+    empty_relations: dict[str, str] = field(default_factory=dict)
+    missing_days: dict[str, list[str]] = field(default_factory=dict)
+    filled_nodes: list[FilledNodes] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.dropped_edges)
+        return bool(
+            self.dropped_edges or self.empty_relations or self.missing_days or self.filled_nodes
+        )
 
     @property
     def sentences(self) -> Iterator[str]:
         """A warning for each, for people."""
+        for relation, where in self.empty_relations.items():
+            yield f"{relation} is an empty relation: {where} has no objects (optional)"
+        for where, days in self.missing_days.items():
+            shown = ", ".join(days[:_SHOWN_DAYS]) + (", ..." if len(days) > _SHOWN_DAYS else "")
+            some = f"{len(days)} day" + ("" if len(days) == 1 else "s")
+            yield f"{where}: {some} without objects, not read (window.missingDays): {shown}"
         yield from (dropped.sentence for dropped in self.dropped_edges)
+        yield from (filled.sentence for filled in self.filled_nodes)
 
     def to_json(self) -> dict[str, Any]:
         """As a version's manifest has it; what there is none of is left out."""
-        found = {
+        entries = {
             "droppedEdges": [asdict(dropped) for dropped in self.dropped_edges],
+            "emptyRelations": self.empty_relations,
+            "missingDays": self.missing_days,
+            "filledNodes": [filled.to_json() for filled in self.filled_nodes],
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in entries.items() if value}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Omissions:
         """What :meth:`to_json` described."""
-        return cls([DroppedEdges(**dropped) for dropped in data.get("droppedEdges", [])])
+        return cls(
+            [DroppedEdges(**dropped) for dropped in data.get("droppedEdges", [])],
+            data.get("emptyRelations", {}),
+            data.get("missingDays", {}),
+            [FilledNodes.from_json(filled) for filled in data.get("filledNodes", [])],
+        )

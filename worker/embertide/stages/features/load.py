@@ -20,7 +20,7 @@ from embertide.readers.features import FeatureBatch, non_finite, read_features
 from embertide.readers.pool import map_splits, readers
 from embertide.readers.splits import Split
 from embertide.spec.features import FeatureInput
-from embertide.spec.nodes import NodeInput
+from embertide.spec.nodes import Missing, NodeInput
 
 _BATCH_BYTES = 1 << 20
 """Small enough for a batch to be in the cache from its reading to its place."""
@@ -42,12 +42,43 @@ class RawFeatures:
     placed: bool
 
 
+@dataclass(frozen=True)
+class NewRows:
+    """Nodes that the model's table has no rows of: they get one row, all the same.
+
+    Attributes:
+        ids: ours of them; dense, and beyond all that have a row.
+        missing: what they get, ``zeros`` or ``mean``.
+        table_rows: rows of the table, of all ranks.
+    """
+
+    ids: range
+    missing: Missing
+    table_rows: int
+
+    def row(self, ctx: RunContext, ours: Float32s) -> Float32s:
+        """[D] what each gets; a mean is summed in float64, in the order of the ranks.
+
+        Collective: every rank must call.
+
+        Args:
+            ours: [n, D] the rows of the table that we read.
+        """
+        if self.missing == "zeros":
+            return np.zeros(ours.shape[1], np.float32)
+        sums = ctx.exchange.all_objects(ours.sum(axis=0, dtype=np.float64).tolist())
+        mean = np.sum(np.array(sums, np.float64), axis=0) / max(1, self.table_rows)
+        row: Float32s = mean.astype(np.float32)
+        return row
+
+
 def load_features(
     ctx: RunContext,
     node: NodeInput,
     features: FeatureInput,
     splits: list[Split],
     schema: FeatureSchema,
+    new: NewRows | None = None,
 ) -> RawFeatures:
     """Read our share of the feature rows, several splits at once.
 
@@ -57,6 +88,7 @@ def load_features(
     Args:
         splits: ours.
         schema: of the features, as planned.
+        new: nodes without a row, ours of them; None where all have one.
 
     Raises:
         InputError: rows of another width, NaN or infinite values (how many, and the first id).
@@ -64,14 +96,18 @@ def load_features(
     placed = ctx.grid.world == 1 and node.ids == "dense"
     first_rows = [0, *accumulate(split.stop - split.start for split in splits)]
     rows = first_rows[-1]
-    nodes = node.count if placed and node.count is not None else rows
+    held = rows + (0 if new is None else len(new.ids))
+    nodes = node.count if placed and node.count is not None else held
     values = empty((nodes, schema.width)).numpy()
-    loading = _Loading(ctx, node, features, schema, values, rows, placed)
+    loading = _Loading(ctx, node, features, schema, values, held, placed)
     numbered = list(zip(splits, first_rows, strict=False))
     found = map_splits(numbered, loading.load, readers(splits, ctx.threads))
     bad = sum(split.bad for split in found)
     first = next((split.first_bad for split in found if split.bad), None)
     _refuse_non_finite(ctx, features, bad, first)
+    if new is not None:
+        loading.ids[rows:] = new.ids
+        values[rows:held] = new.row(ctx, values[:rows])
     ids = [batch for split in found for batch in split.ids]
     if node.ids == "dense":
         ids = [loading.ids]
@@ -165,7 +201,7 @@ def _refuse_non_finite(
         name = next(first for n, first in found if n)
         after = " after scaling" if features.scaling else ""
         raise InputError(
-            f"{features.uri}: {total} feature row{'s have' if total > 1 else ' has'}"
+            f"{features.location}: {total} feature row{'s have' if total > 1 else ' has'}"
             f" NaN or infinite values{after}, first node id {name!r}. Clean or drop them, then run"
             " again."
         )

@@ -63,7 +63,7 @@ def locate_features(ctx: RunContext, nodes: LoadedNodes, ranges: RowRanges) -> t
 
 def _missing_advice(node: NodeInput) -> str:
     if node.table is not None:
-        return f"Add one row for each of them, or drop them from {node.table.uri}."
+        return f"Add one row for each of them, or drop them from {node.table.location}."
     return "Every node needs one row; add the missing ones, or correct count."
 
 

@@ -10,6 +10,7 @@ import torch
 
 from embertide.context import RunContext
 from embertide.errors import InputError
+from embertide.footprint import FLOAT_BYTES
 from embertide.kernels.ids import Ids
 from embertide.kernels.memory import empty_array
 from embertide.layouts import Loaded
@@ -17,9 +18,13 @@ from embertide.planning.inputs import NodeSplits
 from embertide.primitives.idmap import HashedIds
 from embertide.primitives.node_ids import DenseIds, NodeIds
 from embertide.readers.nodes import read_nodes
-from embertide.readers.splits import assign_splits
+from embertide.readers.splits import TARGET_BYTES, Split, assign_splits, split_ranges
 from embertide.spec.nodes import NodeInput
-from embertide.stages.features.load import RawFeatures, load_features
+from embertide.stages.features.load import NewRows, RawFeatures, load_features
+from embertide.storage.protocol import ObjectInfo
+
+_NO_OBJECT = ObjectInfo("", 0, "")
+"""Of rows that are in no object."""
 
 
 @dataclass
@@ -39,9 +44,9 @@ class LoadedNodes:
 
     @property
     def uri(self) -> str:
-        """Of the type's features."""
+        """Where the type's features are, for messages."""
         assert self.node.features is not None, "rows come from features"
-        return self.node.features.uri
+        return self.node.features.location
 
 
 def load_nodes(ctx: RunContext, node: NodeInput, splits: NodeSplits) -> LoadedNodes:
@@ -57,15 +62,33 @@ def load_nodes(ctx: RunContext, node: NodeInput, splits: NodeSplits) -> LoadedNo
             node that does not exist.
     """
     rank, world = ctx.grid.rank, ctx.grid.world
-    features = assign_splits(splits.features, world)[rank]
+    features, new_ids = share_of(splits, rank, world)
+    new = NewRows(new_ids, node.missing, splits.feature_rows) if splits.new_rows else None
     raw = RawFeatures([], torch.empty(0, 0), placed=False)
     if node.features is not None and splits.schema is not None:
-        raw = load_features(ctx, node, node.features, features, splits.schema)
+        raw = load_features(ctx, node, node.features, features, splits.schema, new)
     ids = find_nodes(ctx, node, raw, splits)
     nodes = LoadedNodes(node, ids, raw, np.empty(0, np.int64))
     nodes.dense = _dense_ids(ctx, nodes)
     raw.ids.clear()
     return nodes
+
+
+def share_of(splits: NodeSplits, rank: int, world: int) -> tuple[list[Split], range]:
+    """What a rank loads of a type's rows: splits of objects, and ids of nodes without a row.
+
+    The latter come after all rows, and are divided like them, so that ranks hold equal shares.
+    """
+    first, width = splits.feature_rows, splits.width
+    size = FLOAT_BYTES * width
+    new = [
+        Split.of(_NO_OBJECT, first + start, first + stop, (stop - start) * size)
+        for start, stop in split_ranges(splits.new_rows, splits.new_rows * size, TARGET_BYTES)
+    ]
+    mine = assign_splits([*splits.features, *new], world)[rank]
+    read = [split for split in mine if split.uri]
+    filled = mine[len(read) :]
+    return read, range(filled[0].start, filled[-1].stop) if filled else range(0)
 
 
 def find_nodes(ctx: RunContext, node: NodeInput, raw: RawFeatures, splits: NodeSplits) -> NodeIds:
@@ -85,7 +108,7 @@ def find_nodes(ctx: RunContext, node: NodeInput, raw: RawFeatures, splits: NodeS
         for split in assign_splits(splits.table, ctx.grid.world)[ctx.grid.rank]
         for batch in read_nodes(ctx.storage, node.table, node.ids, split)
     ]
-    return HashedIds(ctx.exchange, batches, node.ids, node.table.uri)
+    return HashedIds(ctx.exchange, batches, node.ids, node.table.location)
 
 
 def _dense_ids(ctx: RunContext, nodes: LoadedNodes) -> npt.NDArray[np.int64]:
@@ -122,7 +145,9 @@ def _dense_ids(ctx: RunContext, nodes: LoadedNodes) -> npt.NDArray[np.int64]:
 def _known(node: NodeInput, count: int) -> str:
     """For messages: which nodes there are, and what to do about others."""
     if node.table is not None:
-        return f"the nodes are those of {node.table.uri}. Drop the rows, or add the nodes there"
+        return (
+            f"the nodes are those of {node.table.location}. Drop the rows, or add the nodes there"
+        )
     return (
         f"there are {count} feature rows and no count, so the nodes are 0 to {count - 1}. Renumber"
         " the nodes, or set ids: int64"

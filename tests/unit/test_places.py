@@ -1,0 +1,280 @@
+"""Inputs of several places: lists, patterns, windows of days; what is there, missing, or twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from embertide.errors import InputError, ObjectMissing
+from embertide.planning.inputs import list_inputs
+from embertide.planning.readiness import describe, missing_inputs, wait_for_inputs
+from embertide.readers.places import expand, list_input, missing_days
+from embertide.spec.job_digest import job_digest
+from embertide.spec.manifest import EdgeInput, EmbeddingJob, load_manifest
+from embertide.storage.opening import open_storage
+from tests.support.manifests import only_problem, put
+from tests.support.small_job import SmallJob
+
+STORAGE = open_storage(None)
+WINDOW = {"last": "3d", "of": "dt=%Y-%m-%d", "until": "2026-11-22"}
+
+
+def touch(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def edges(**given: Any) -> EdgeInput:
+    return EdgeInput.model_validate({"format": "parquet", **given})
+
+
+def listed(folder: Path, **given: Any) -> list[str]:
+    """Names of what is listed, below the folder."""
+    found = list_input(STORAGE, edges(**given), "edges")
+    return [info.uri.removeprefix(f"file://{folder}/") for info in found]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        ("dt=2026-11-*/", ["dt=2026-11-01/", "dt=2026-11-02/"]),
+        ("dt=2026-11-*", ["dt=2026-11-01/", "dt=2026-11-02/", "dt=2026-11-03.parquet"]),
+        ("dt=2026-1?-0[13]*", ["dt=2026-11-01/", "dt=2026-11-03.parquet"]),
+        ("dt=2026-11-0[!1]/", ["dt=2026-11-02/"]),
+        ("*/country=NL/*.parquet", ["dt=2026-11-01/country=NL/a.parquet"]),
+        ("*/country=NL", ["dt=2026-11-01/country=NL/"]),
+        ("_*/", ["_old/"]),
+        ("*old*", []),
+        ("[[]x[]]/", ["[x]/"]),
+        ("dt=*/nothing/", []),
+        ("nowhere/*", []),
+    ],
+)
+def test_patterns_fit_within_names(tmp_path: Path, pattern: str, fits: list[str]) -> None:
+    touch(
+        tmp_path, "dt=2026-11-01/country=NL/a.parquet", "dt=2026-11-01/b.parquet",
+        "dt=2026-11-02/country=DE/a.parquet", "dt=2026-11-03.parquet", "_old/a.parquet",
+        "[x]/a.parquet", ".old",
+    )  # fmt: skip
+    found = expand(STORAGE, f"file://{tmp_path}/{pattern}")
+    assert found == [f"file://{tmp_path}/{name}" for name in fits]
+
+
+def test_any_other_uri_is_taken_as_it_is(tmp_path: Path) -> None:
+    assert expand(STORAGE, f"file://{tmp_path}/nowhere/") == [f"file://{tmp_path}/nowhere/"]
+
+
+def test_places_are_read_in_the_order_of_the_manifest(tmp_path: Path) -> None:
+    touch(tmp_path, "a/2", "a/1", "b/3", "c/4")
+    uri = f"file://{tmp_path}"
+    assert listed(tmp_path, uris=[f"{uri}/b/", f"{uri}/a"]) == ["b/3", "a/1", "a/2"]
+    assert listed(tmp_path, uri=f"{uri}/[ab]/") == ["a/1", "a/2", "b/3"]
+    assert listed(tmp_path, uris=[f"{uri}/c/", f"{uri}/[ab]/"]) == ["c/4", "a/1", "a/2", "b/3"]
+
+
+def test_a_window_is_days_from_the_oldest(tmp_path: Path) -> None:
+    touch(tmp_path, *(f"dt=2026-11-{day}/x" for day in (19, 20, 21, 22, 23)), "2026/11/22/y")
+    uri = f"file://{tmp_path}"
+    days = [f"dt=2026-11-{day}/x" for day in (20, 21, 22)]
+    assert listed(tmp_path, uri=uri, window=WINDOW) == days
+    other = WINDOW | {"of": "%Y/%m/%d", "last": "1d"}
+    assert listed(tmp_path, uri=f"{uri}/", window=other) == ["2026/11/22/y"]
+
+
+def test_every_place_must_have_objects(tmp_path: Path) -> None:
+    touch(tmp_path, "a/1")
+    uri = f"file://{tmp_path}"
+    with pytest.raises(ObjectMissing, match=r"/b does not exist"):
+        listed(tmp_path, uris=[f"{uri}/a", f"{uri}/b"])
+    with pytest.raises(ObjectMissing, match=r"/b\*/ fits no object or folder that is there"):
+        listed(tmp_path, uris=[f"{uri}/a", f"{uri}/b*/"])
+    # An optional input may have none at all, not half of its places.
+    with pytest.raises(ObjectMissing, match=r"/b does not exist"):
+        listed(tmp_path, uris=[f"{uri}/a", f"{uri}/b"], optional=True)
+    assert listed(tmp_path, uris=[f"{uri}/c", f"{uri}/b*"], optional=True) == []
+
+
+def test_missing_days_are_named_or_allowed(tmp_path: Path) -> None:
+    touch(tmp_path, "dt=2026-11-21/x", "dt=2026-11-20/_SUCCESS")
+    given = {"uri": f"file://{tmp_path}", "window": WINDOW}
+    with pytest.raises(ObjectMissing) as caught:
+        listed(tmp_path, **given)
+    said = str(caught.value)
+    assert f"file://{tmp_path}/dt=2026-11-20/ has no objects: 2 of 3 days of the window" in said
+    assert "2026-11-20, 2026-11-22. Write them" in said
+    assert "missingDays: allow" in said
+    allowed = given | {"window": WINDOW | {"missingDays": "allow"}}
+    assert listed(tmp_path, **allowed) == ["dt=2026-11-21/x"]
+    assert missing_days(STORAGE, edges(**allowed), "edges") == ["2026-11-20", "2026-11-22"]
+    (tmp_path / "dt=2026-11-21" / "x").unlink()
+    with pytest.raises(ObjectMissing, match="3 of 3 days"):
+        listed(tmp_path, **allowed)
+
+
+def test_an_object_in_two_places_is_refused(tmp_path: Path) -> None:
+    touch(tmp_path, "a/b/1", "a/2")
+    uri = f"file://{tmp_path}"
+    with pytest.raises(InputError) as caught:
+        listed(tmp_path, uris=[f"{uri}/a/", f"{uri}/a/b/"], recursive=True)
+    assert f"{uri}/a/b/1 is in two places of one input, {uri}/a/ and {uri}/a/b/" in str(
+        caught.value
+    )
+    with pytest.raises(InputError, match="would count twice"):
+        listed(tmp_path, uris=[f"{uri}/a/b", f"{uri}/a/b/*"])
+
+
+# ---- ready
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> SmallJob:
+    """A job whose edges are in two days' folders."""
+    small = SmallJob.make(tmp_path)
+    data = small.edges.read_bytes()
+    small.edges.unlink()
+    for day in (21, 22):
+        path = small.edges.parent / f"dt=2026-11-{day}" / "part.parquet"
+        path.parent.mkdir()
+        path.write_bytes(data)
+    return small
+
+
+def waiting(small: SmallJob, **changes: Any) -> EmbeddingJob:
+    small.write_manifest(**{f"input__edges__0__{name}": value for name, value in changes.items()})
+    return load_manifest(Path(small.manifest))
+
+
+def why(job: EmbeddingJob) -> str:
+    return describe(missing_inputs(STORAGE, job))
+
+
+@pytest.mark.parametrize("kind", ["uris", "pattern", "window"])
+def test_conditions_hold_in_every_place(small: SmallJob, kind: str) -> None:
+    folder = f"file://{small.edges.parent}"
+    first, second = (f"{folder}/dt=2026-11-{day}/" for day in (21, 22))
+    place: dict[str, Any] = {
+        "uris": {"uri": None, "uris": [first, second]},
+        "pattern": {"uri": f"{folder}/dt=*/"},
+        "window": {"window": WINDOW | {"last": "2d"}},
+    }[kind]
+    (small.edges.parent / "dt=2026-11-21" / "_SUCCESS").touch()
+    job = waiting(small, **place, ready={"object": "_SUCCESS"})
+    assert why(job) == f"edges[0]: {second}_SUCCESS is not there"
+    (small.edges.parent / "dt=2026-11-22" / "_SUCCESS").touch()
+    assert why(job) == ""
+    enough = waiting(small, **place, ready={"minObjects": 1, "minRows": 12})
+    assert why(enough) == ""
+    assert "12 of at least 13 rows" in why(waiting(small, **place, ready={"minRows": 13}))
+    assert "1 of at least 2 objects" in why(waiting(small, **place, ready={"minObjects": 2}))
+    assert sum(split.stop - split.start for split in list_inputs(STORAGE, job).edges) == 24
+
+
+class Clock:
+    """A clock that moves while the waiting sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def wait(self, job: EmbeddingJob) -> None:
+        wait_for_inputs(STORAGE, job, lambda _text: None, now=lambda: self.now, sleep=self.sleep)
+
+
+def test_days_that_may_be_missing_are_waited_for_and_let_go(small: SmallJob) -> None:
+    ready = {"object": "_SUCCESS", "within": "1h"}
+    for day in (21, 22):
+        (small.edges.parent / f"dt=2026-11-{day}" / "_SUCCESS").touch()
+    job = waiting(small, window=WINDOW | {"missingDays": "allow"}, ready=ready)
+    assert "dt=2026-11-20/_SUCCESS is not there" in why(job)
+    clock = Clock()
+    clock.wait(job)
+    assert clock.now == 3600
+    assert list_inputs(STORAGE, job).missing_days == {
+        f"file://{small.edges.parent}/ (3d until 2026-11-22)": ["2026-11-20"]
+    }
+    # A day that has objects must be ready all the same.
+    (small.edges.parent / "dt=2026-11-21" / "_SUCCESS").unlink()
+    with pytest.raises(InputError, match=r"within 3600 s .*dt=2026-11-21/_SUCCESS is not there"):
+        Clock().wait(job)
+
+
+def test_a_pattern_that_fits_nothing_is_waited_for(small: SmallJob) -> None:
+    job = waiting(small, uri=f"file://{small.edges.parent}/dt=2027-*/", ready={"within": "1h"})
+    assert "dt=2027-*/ fits no object or folder that is there" in why(job)
+    with pytest.raises(InputError, match="not ready within 3600 s"):
+        Clock().wait(job)
+
+
+# ---- the manifest
+
+
+EDGE = "spec.input.edges.0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "says"),
+    [
+        ({"uri": None}, "uri", "is required; or give uris, a list of places"),
+        ({"uris": ["s3://shop/a"]}, "uris", "cannot be combined with uri; give either"),
+        ({"uri": None, "uris": ["s3://a/b", "s3://a/b"]}, "uris", "names s3://a/b more than once"),
+        ({"window": {"last": "7d", "of": "dt=%Y-%m-%d"}}, "window.until", "is required: the last"),
+        ({"window": WINDOW | {"of": "dt=%d"}}, "window.of", "the same for several days"),
+        ({"window": WINDOW | {"of": "%Y-%m-%d %H"}}, "window.of", "%H is not allowed, only %Y"),
+        ({"window": WINDOW | {"of": "/%Y-%m-%d"}}, "window.of", "the name of a day's folder"),
+        ({"window": WINDOW | {"until": "2026-02-30"}}, "window.until", "must be a day, such as"),
+        ({"window": WINDOW | {"last": "7w"}}, "window.last", "is '7w'; must be text that matches"),
+        ({"uri": "s3://shop/e*/", "window": WINDOW}, "window", "needs a uri without *, ? and ["),
+    ],
+)
+def test_what_a_manifest_may_not_say(
+    example: dict[str, Any], changes: dict[str, Any], path: str, says: str
+) -> None:
+    for name, value in changes.items():
+        example = put(example, f"{EDGE}.{name}", value)
+        if value is None:
+            del example["spec"]["input"]["edges"][0][name]
+    where, message = only_problem(example)
+    assert where == f"spec.input.edges[0].{path}"
+    assert says in message
+
+
+def test_the_output_is_apart_from_all_that_places_can_stand_for(example: dict[str, Any]) -> None:
+    for changes, output in (
+        ({"uri": "s3://shop/*/dt=1/"}, "s3://shop/embeddings/dt=1/new"),
+        ({"uri": "s3://shop/*/dt=1/"}, "s3://shop/embeddings"),
+        ({"uris": ["s3://other/x", "s3://shop/embeddings/old"]}, "s3://shop/embeddings"),
+        ({"uri": "s3://shop/edges", "window": WINDOW}, "s3://shop/edges/out"),
+    ):
+        data = put(example, "spec.output.uri", output)
+        del data["spec"]["input"]["edges"][0]["uri"]
+        for name, value in changes.items():
+            data = put(data, f"{EDGE}.{name}", value)
+        where, message = only_problem(data)
+        assert where == "spec.output.uri"
+        assert "the output needs a prefix of its own" in message
+    apart = put(put(example, f"{EDGE}.uri", "s3://shop/e*/"), "spec.output.uri", "s3://shop/out")
+    assert load_manifest(yaml.safe_dump(apart)).spec.output.uri == "s3://shop/out"
+
+
+def test_a_digest_has_the_places_and_days(example: dict[str, Any]) -> None:
+    def digest(**changes: Any) -> str:
+        data = put(example, "metadata.name", "products")
+        del data["spec"]["input"]["edges"][0]["uri"]
+        for name, value in changes.items():
+            data = put(data, f"{EDGE}.{name}", value)
+        return job_digest(load_manifest(yaml.safe_dump(data)))
+
+    base = digest(uris=["s3://a/x/", "s3://b/y"])
+    assert base == digest(uris=["s3://a/x", "s3://b/y/"])
+    assert base != digest(uris=["s3://a/x", "s3://b/z"])
+    week = digest(uri="s3://a/x", window=WINDOW)
+    assert week != digest(uri="s3://a/x", window=WINDOW | {"until": "2026-11-23"})
+    assert week != digest(uri="s3://a/x")
+    assert digest(uri="s3://a/x") != digest(uri="s3://a/x", unknownNodes={"action": "drop"})
