@@ -8,6 +8,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -123,3 +125,18 @@ def test_an_interrupted_call_leaves_no_process(tmp_path: Path) -> None:
         signal.signal(signal.SIGUSR1, before)
     sender.join()
     assert not any(_alive(process) for process in _processes(note))
+
+
+def test_after_an_error_the_next_server_is_a_new_one() -> None:
+    # In other processes, since this one has the fixture's server, which is kept.
+    for _ in range(2):
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            assert pool.submit(_call_after_an_error).result() == 4
+
+
+def _call_after_an_error() -> int:
+    with suppress(InterruptedError), fork_server("embertide.launch.worker"):
+        call(_double, 1)
+        raise InterruptedError
+    with fork_server("embertide.launch.worker"):
+        return call(_double, 2)

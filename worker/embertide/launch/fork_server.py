@@ -16,6 +16,7 @@ import multiprocessing.forkserver
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,6 +37,7 @@ PRELOAD = "embertide.launch.preload"
 _STORE = "embertide.storage.s3"
 """And before that, so that no process does again what takes half a second, where a store is read or
 written."""
+_POLL_SECONDS = 0.001
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -85,9 +87,13 @@ def fork_server(*modules: str, keep: bool = True) -> Iterator[None]:
 
 
 def _kill(servers: Iterable[psutil.Process]) -> None:
+    """Returns once they have ended: multiprocessing, whose children they are and stay, takes one
+    that is still ending for one that serves, and the next run would ask it."""
     for server in servers:
         with suppress(psutil.NoSuchProcess):
             server.kill()
+            while server.status() != psutil.STATUS_ZOMBIE or server.num_threads() > 1:
+                time.sleep(_POLL_SECONDS)
 
 
 def call(act: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
