@@ -69,6 +69,7 @@ def plan_attempt(
         "replicas": result.grid.workers,
         "memoryPerWorkerBytes": result.memory_per_worker_bytes,
         "bytesExchanged": result.bytes_exchanged,
+        **({"tables": result.tables} if result.tables else {}),
     }
     mebibytes = result.memory_per_worker_bytes >> 20
     draft.add_event("Planned", f"grid {draft['plan']['grid']}, {mebibytes} MiB per worker")
@@ -100,6 +101,7 @@ def _attempt(seen: Observed, draft: Draft, grid: GridShape, memory: int | None) 
         earlier=tuple(versions[:-1]),
         grid=grid,
         memory=memory,
+        tables=draft["plan"].get("tables") or {},
     )
 
 

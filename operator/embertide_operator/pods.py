@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from embertide.spec import naming
 from embertide.spec.grid import GridShape
@@ -39,6 +41,7 @@ class Attempt:
         version: the name of the version that it writes.
         earlier: the version names of the earlier attempts.
         memory: planned bytes per worker; None where the job sets the memory.
+        tables: versions of tables that were planned, by their fields in ``spec.input``.
     """
 
     uid: str
@@ -47,6 +50,7 @@ class Attempt:
     earlier: tuple[str, ...]
     grid: GridShape
     memory: int | None = None
+    tables: Mapping[str, int] = field(default_factory=dict)
 
 
 def image_of(job: EmbeddingJob, settings: Settings) -> str:
@@ -226,6 +230,8 @@ def _worker_env(job: EmbeddingJob, attempt: Attempt, settings: Settings) -> list
         naming.ENV_RENDEZVOUS: naming.rendezvous(job.metadata.name),
         naming.ENV_JOIN_SECONDS: str(_join_seconds(job)),
     }
+    if attempt.tables:
+        values[naming.ENV_TABLES] = json.dumps(attempt.tables)
     threads = _threads(resources_of(job, settings))
     if threads is not None:
         values[naming.ENV_THREADS] = str(threads)

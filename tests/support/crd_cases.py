@@ -125,6 +125,28 @@ TAKEN = (
         },
     ),
     Case("npy edges", INT_NPY),
+    Case("a Delta table", {f"{EDGE}.format": "delta", f"{EDGE}.asOf": {"version": 0}}),
+    Case(
+        "a Delta table of that time",
+        {f"{EDGE}.format": "delta", f"{EDGE}.asOf": {"timestamp": "2026-11-25T01:02:03.5+01:00"}},
+    ),
+    Case(
+        "a snapshot of Iceberg",
+        {f"{EDGE}.format": "iceberg", f"{EDGE}.asOf": {"version": 2**63 - 1}},
+    ),
+    Case(
+        "a tag of features",
+        {f"{NODE}.features.format": "iceberg", f"{NODE}.features.asOf": {"tag": "nightly"}},
+    ),
+    Case(
+        "a new version of a branch",
+        {f"{EDGE}.format": "iceberg", f"{EDGE}.asOf": {"branch": "audit"}}
+        | {f"{EDGE}.ready": {"newVersion": True}},
+    ),
+    Case(
+        "vectors of edges in a table",
+        {f"{EDGE}.format": "delta"} | {f"{EDGE}.features": {"vectorColumn": "x"}},
+    ),
     Case("features of edges", {f"{EDGE}.features": {"columns": ["price", "age"]}}),
     Case("vectors of edges", {f"{EDGE}.features": {"vectorColumn": "x"}}),
     Case("vectors of edges in csv", {EDGE: PLAIN_EDGE | {"features": {"vectorColumn": "x"}}}),

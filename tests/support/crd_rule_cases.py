@@ -27,6 +27,11 @@ _DIFFERENT = "source, destination and weight must be different columns"
 _DELIMITER = "must be one ASCII character that does not end a line or quote"
 _NO_COLUMNS = "npy has no columns; omit it (idsUri gives the ids)"
 _MARKER = "must be a name below uri, such as _SUCCESS, or an s3:// or file:/// URI"
+_NO_NEWER = "is for formats delta and iceberg without a fixed asOf"
+_NO_VERSIONS = "is for formats delta and iceberg, whose tables have versions; omit it"
+_ONE_VERSION = "must be one of version, timestamp, tag and branch"
+_TIME = "must be a time with its zone in quotes, such as '2026-11-25T00:00:00Z'"
+DELTA = {f"{EDGE}.format": "delta"}
 _PERCENT = "must be a percentage from 0% to below 100%, such as 10%"
 _APART = "must be a prefix of its own: it is, contains or lies inside "
 
@@ -61,8 +66,54 @@ RULES = (
         {EDGE: PLAIN_EDGE | {"ready": {"minRows": 5}}},
         "is for parquet and npy, whose metadata has it; use minBytes",
     ),
+    Case("a new version of a folder", {f"{EDGE}.ready": {"newVersion": True}}, _NO_NEWER),
+    Case(
+        "a new version of a version",
+        DELTA | {f"{EDGE}.asOf": {"version": 3}, f"{EDGE}.ready": {"newVersion": True}},
+        _NO_NEWER,
+    ),
     Case("a shrink without a sign", {"spec.input.maxShrink": "10"}, _PERCENT),
     Case("a shrink to nothing", {"spec.input.maxShrink": "100%"}, _PERCENT),
+    # Tables.
+    Case("a version of a folder", {f"{EDGE}.asOf": {"version": 3}}, _NO_VERSIONS),
+    Case("a version of features", {f"{NODE}.features.asOf": {"version": 3}}, _NO_VERSIONS),
+    Case(
+        "a version of nodes",
+        {f"{NODE}.table": {"uri": "s3://shop/nodes/", "asOf": {"version": 3}}},
+        _NO_VERSIONS,
+    ),
+    Case("no version", DELTA | {f"{EDGE}.asOf": {}}, _ONE_VERSION),
+    Case(
+        "two versions",
+        DELTA | {f"{EDGE}.asOf": {"version": 3, "timestamp": "2026-11-25T00:00:00Z"}},
+        _ONE_VERSION,
+    ),
+    Case("a local time", DELTA | {f"{EDGE}.asOf": {"timestamp": "2026-11-25T00:00:00"}}, _TIME),
+    Case("a day", DELTA | {f"{EDGE}.asOf": {"timestamp": "2026-11-25"}}, _TIME),
+    Case("a tag of Delta", DELTA | {f"{EDGE}.asOf": {"tag": "nightly"}}, "tags and branches are"),
+    Case(
+        "a branch of Delta",
+        {f"{NODE}.features.format": "delta", f"{NODE}.features.asOf": {"branch": "audit"}},
+        "tags and branches are Iceberg's",
+    ),
+    Case("tables by a pattern", DELTA | {f"{EDGE}.uri": "s3://lake/*/"}, "is the table alone"),
+    Case(
+        "a window of tables",
+        DELTA | {f"{EDGE}.window": {"last": "2d", "of": "dt=%Y-%m-%d", "until": "2026-11-22"}},
+        "is the table alone",
+    ),
+    Case("names in a table", DELTA | {f"{EDGE}.include": "*.parquet"}, "metadata lists their"),
+    Case("subfolders of a table", DELTA | {f"{EDGE}.recursive": True}, "metadata lists their"),
+    Case(
+        "rows of a table by number",
+        {
+            NODE: {
+                "features": {"uri": "s3://shop/f/", "format": "iceberg", "idColumn": ""}
+                | {"vectorColumn": "x"}
+            }
+        },
+        "is required with a table, whose rows have no order",
+    ),
     # Edges.
     Case("an index in parquet", {f"{EDGE}.columns.source": 0}, _BY_NAME),
     Case("an index beside a header", {EDGE: PLAIN_EDGE | {"columns": {"weight": 2}}}, _BY_NAME),
@@ -312,7 +363,7 @@ RULES = (
     Case(
         "parquet features without columns",
         {f"{NODE}.features.vectorColumn": ABSENT},
-        "is required with parquet: name the column that holds the vectors",
+        "is required unless format is npy: name the column that holds the vectors",
     ),
     Case(
         "vectorColumn and columns",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -113,11 +114,13 @@ def test_how_many_workers_a_job_takes(
 # The operator's decision
 
 
-def planner_pod(world: World, replicas: int) -> dict[str, Any]:
+def planner_pod(
+    world: World, replicas: int, tables: dict[str, int] | None = None
+) -> dict[str, Any]:
     """The planner's pod with its result."""
     grid = GridShape.of(replicas, 1)
     sizes = {"memory_per_worker_bytes": 1 << 30, "bytes_exchanged": 1, "nodes": 9, "edges": 9}
-    result = PlanResult(grid=grid, **sizes)
+    result = PlanResult(grid=grid, **sizes, tables=tables or {})
     end = {"exitCode": 0, "message": result.to_text()}
     (pod,) = world.pods({"state": {"terminated": end}})
     pod["metadata"]["labels"]["embertide.dev/role"] = "planner"
@@ -145,6 +148,28 @@ def test_a_planned_job_with_room_starts_at_once() -> None:
     world.reconcile(5, pods=[planner_pod(world, 8)])
     assert world.reconcile(0, pods=[]).apply[-1]["spec"]["replicas"] == 8
     assert world.status["phase"] == "Starting"
+
+
+def test_every_attempt_reads_the_versions_of_tables_that_were_planned() -> None:
+    world = World(workers=AUTO)
+    world.reconcile()
+    tables = {"edges[0]": 7, "nodes[0].features": 2**62}
+    world.reconcile(5, pods=[planner_pod(world, 1, tables)])
+    assert world.status["plan"]["tables"] == tables
+    statefulset = world.reconcile(0, pods=[]).apply[-1]
+    (container,) = statefulset["spec"]["template"]["spec"]["containers"]
+    values = {item["name"]: item.get("value") for item in container["env"]}
+    assert json.loads(values["EMBERTIDE_TABLES"]) == tables
+
+
+def test_a_plan_of_many_tables_still_fits_a_message() -> None:
+    sizes = {"memory_per_worker_bytes": 1 << 30, "bytes_exchanged": 1, "nodes": 9, "edges": 9}
+    tables = {f"nodes[{at}].features": 2**62 + at for at in range(128)}
+    text = PlanResult(grid=GridShape(), **sizes, tables=tables).to_text()
+    assert len(text.encode()) <= 4000
+    plan = PlanResult.parse(text)
+    assert plan is not None
+    assert (plan.nodes, plan.tables) == (9, {})
 
 
 def test_a_job_over_the_ceiling_is_rejected_and_goes_on_once_it_is_raised() -> None:

@@ -178,12 +178,16 @@ def _batches(storage: Storage, node: NodeInput, features: FeatureInput) -> Itera
     from embertide.readers.feature_schema import feature_schema
     from embertide.readers.features import read_features, split_features
     from embertide.readers.places import places_of
+    from embertide.readers.sources import Sources
     from embertide.readers.table_formats import FoldersAbove
+    from embertide.spec.tables import TABLE_FORMATS
 
-    given = [*places_of(storage, features), features.ids_uri]
-    FoldersAbove(storage).refuse_tables(filter(None, given))
-    schema = feature_schema(storage, features)
-    for split in split_features(storage, features, ids=node.ids, schema=schema):
+    if features.format not in TABLE_FORMATS:
+        given = [*places_of(storage, features), features.ids_uri]
+        FoldersAbove(storage).refuse_tables(filter(None, given))
+    sources = Sources(storage)
+    schema = feature_schema(storage, features, sources=sources)
+    for split in split_features(storage, features, ids=node.ids, schema=schema, sources=sources):
         for batch in read_features(storage, features, node.ids, split, schema):
             yield batch.ids, batch.values
 

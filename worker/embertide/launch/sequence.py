@@ -5,7 +5,7 @@ Both are called inside ``fork_server(*preloads(...))``. Importing this module do
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ def prepare(
     version: str,
     grid: GridShape | None,
     workers: int | None = None,
+    tables: Mapping[str, int] | None = None,
     began: float,
     on_progress: OnProgress,
     on_planned: Callable[[Estimate], None],
@@ -48,6 +49,8 @@ def prepare(
 
     Args:
         grid: the manifest's by default, else one chosen for ``workers``.
+        tables: versions of tables to read, by their fields in ``spec.input``; of others the one
+            that the job asks for.
         began: when the command or the attempt began, in seconds since the epoch.
         on_progress: may be called from another thread.
         on_listed: called once the inputs are listed; may end it by raising.
@@ -62,7 +65,7 @@ def prepare(
     from embertide.planning.sizes import check_sizes
     from embertide.storage.reading_ahead import begin_to_read
 
-    inputs = list_inputs(storage, job)
+    inputs = list_inputs(storage, job, tables)
     on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
     check_sizes(storage, job, inputs, lambda text: on_progress(Progress("plan", message=text)))
     on_listed(inputs)

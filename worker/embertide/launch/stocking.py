@@ -85,7 +85,7 @@ def edge_bytes(inputs: Inputs) -> int:
     found = 0
     for split in inputs.edges:
         is_text = split.row_groups is None and split.size == split.stop - split.start
-        found += (split.stop - split.start) * (1 if is_text else _EDGE_BYTES)
+        found += split.rows * (1 if is_text else _EDGE_BYTES)
     return found
 
 

@@ -11,6 +11,7 @@ from embertide.readers.edges import splits_at_once
 from embertide.readers.parquet import BUFFER_BYTES, UNBUFFERED_BYTES
 from embertide.readers.pool import AHEAD_BYTES, are_afar, coming_from_afar, held_afar
 from embertide.readers.table import BATCH_ROWS
+from embertide.spec.tables import COLUMN_FORMATS
 
 STRING_BYTES = 24
 """Of a string id: 16 of text, assumed, since metadata do not say it, and where it begins."""
@@ -77,7 +78,7 @@ def _reading(relation: PlannedRelation, size: Size, threads: int) -> float:
     They are large, and fetched whole from a store; a page of each column is decoded.
     """
     features = relation.edge.features
-    if relation.edge.format != "parquet" or features is None:
+    if relation.edge.format not in COLUMN_FORMATS or features is None:
         return 0.0
     largest = max((split.size for split in relation.splits), default=0)
     columns = len(features.columns or [features.vector_column])

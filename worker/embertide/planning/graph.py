@@ -8,6 +8,7 @@ from embertide.footprint import FLOAT_BYTES, GraphSize
 from embertide.layouts import ROW_TYPES
 from embertide.planning.inputs import Inputs, NodeSplits
 from embertide.planning.matching import match_relations, match_types, narrow
+from embertide.planning.sizes import TEXT_FORMATS
 from embertide.readers.splits import Split
 from embertide.spec.grid import GridShape
 from embertide.spec.manifest import EdgeInput, EmbeddingJob, NodeInput
@@ -135,12 +136,12 @@ def plan_graph(
 
 def _relation(relation: Relation, edge: EdgeInput, inputs: Inputs) -> PlannedRelation:
     splits = inputs.by_edges[str(edge.relation)]
-    if edge.format in ("csv", "tsv"):
+    if edge.format in TEXT_FORMATS:
         rows = sum(split.size for split in splits) // _TEXT_BYTES_PER_EDGE
     else:
-        rows = sum(split.stop - split.start for split in splits)
+        rows = sum(split.rows for split in splits)
     exact = (
-        edge.format in ("parquet", "npy")
+        edge.format not in TEXT_FORMATS
         and edge.directed
         and edge.duplicates == "keep"
         and edge.self_loops == "keep"

@@ -12,12 +12,15 @@ from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
 from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
-from embertide.readers.places import expand, list_input, missing_days
+from embertide.readers.places import expand, missing_days
 from embertide.readers.reference import reference_uri, split_reference
+from embertide.readers.sources import Sources, TableKey, table_key
 from embertide.readers.splits import Split
 from embertide.readers.table_formats import FoldersAbove
+from embertide.readers.table_snapshot import TableRead
 from embertide.spec.manifest import EmbeddingJob, FeatureInput, NodeInput
 from embertide.spec.places import literal
+from embertide.spec.tables import TABLE_FORMATS
 from embertide.storage.protocol import Storage
 
 
@@ -73,7 +76,7 @@ class NodeSplits:
 
 def rows_of(splits: list[Split]) -> int:
     """Rows of some splits; of text, bytes."""
-    return sum(split.stop - split.start for split in splits)
+    return sum(split.rows for split in splits)
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Inputs:
         unread_tables: node type with features -> URI of the model's table, which they replace.
         absent: edge types without objects, which their input allows.
         missing_days: location of an input -> days of its window without objects.
+        tables: inputs that are Delta or Iceberg tables, and the version of each that is read.
     """
 
     by_edges: dict[str, list[Split]]
@@ -97,6 +101,7 @@ class Inputs:
     unread_tables: dict[str, str] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     missing_days: dict[str, list[str]] = field(default_factory=dict)
+    tables: list[TableRead] = field(default_factory=list)
 
     @property
     def edges(self) -> list[Split]:
@@ -158,21 +163,27 @@ class Inputs:
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
         others = ("model_tables", "edge_features", "unread_tables", "absent", "missing_days")
-        return cls(edges, nodes, *(data[name] for name in others))
+        tables = [TableRead(**table) for table in data["tables"]]
+        return cls(edges, nodes, **{name: data[name] for name in others}, tables=tables)
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
     return {"kind": kind, "uri": uri, "size": size, "etag": etag}
 
 
-def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
+def list_inputs(
+    storage: Storage, job: EmbeddingJob, versions: Mapping[str, int] | None = None
+) -> Inputs:
     """List and cut what is read of each edge type and node type of a job.
+
+    Args:
+        versions: of tables that were looked up before, by their fields in ``spec.input``.
 
     Raises:
         ManifestError: a scaling of another width.
         StorageError, InputError: an input is missing, refused or malformed.
     """
-    above = FoldersAbove(storage)
+    above, sources = FoldersAbove(storage), Sources(storage, _pinned(job, versions or {}))
     above.refuse_tables(_uris_of(storage, job))
     every = tables_by_type(storage, job)
     tables = _model_tables(job, every)
@@ -180,16 +191,22 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
     kinds = {node.name: node.ids for node in given.nodes}
     edges = {
         str(edge.relation): split_edges(
-            storage, edge, ids=(kinds[edge.source_type], kinds[edge.destination_type])
+            storage,
+            edge,
+            ids=(kinds[edge.source_type], kinds[edge.destination_type]),
+            sources=sources,
         )
         for edge in given.edges
     }
-    nodes = {node.name: _split_type(storage, job, at, node) for at, node in enumerate(given.nodes)}
+    nodes = {
+        node.name: _split_type(storage, job, at, node, sources)
+        for at, node in enumerate(given.nodes)
+    }
     above.refuse_tables({split.uri for of_type in nodes.values() for split in of_type.reference})
     for name in tables:
         nodes[name] = _with_new_rows(given.node(name), nodes[name])
     features = {
-        str(edge.relation): edge_feature_width(storage, edge)
+        str(edge.relation): edge_feature_width(storage, edge, sources)
         for edge in given.edges
         if edge.features is not None
     }
@@ -199,18 +216,30 @@ def list_inputs(storage: Storage, job: EmbeddingJob) -> Inputs:
         tables,
         features,
         unread_tables(job, every),
-        _absent(storage, job, edges),
+        _absent(sources, job, edges),
         _missing_days(storage, job),
+        _tables_read(sources, job),
     )
 
 
-def _absent(storage: Storage, job: EmbeddingJob, edges: Mapping[str, list[Split]]) -> list[str]:
+def _pinned(job: EmbeddingJob, versions: Mapping[str, int]) -> dict[TableKey, int]:
+    """The versions of tables by what the manifest says of each."""
+    tables = {field: table_key(item) for field, item in job.spec.input.tables}
+    return {tables[field]: version for field, version in versions.items() if field in tables}
+
+
+def _tables_read(sources: Sources, job: EmbeddingJob) -> list[TableRead]:
+    """The version that is read of each input that is a Delta or Iceberg table."""
+    return [TableRead.of(field, sources.snapshot(item)) for field, item in job.spec.input.tables]
+
+
+def _absent(sources: Sources, job: EmbeddingJob, edges: Mapping[str, list[Split]]) -> list[str]:
     """The optional edge types that have no objects; an object without rows has no splits either."""
     return [
         str(edge.relation)
         for edge in job.spec.input.edges
         if edge.optional and not edges[str(edge.relation)]
-        and not list_input(storage, edge, "edges")
+        and not sources.files(edge, "edges")
     ]  # fmt: skip
 
 
@@ -224,8 +253,9 @@ def _missing_days(storage: Storage, job: EmbeddingJob) -> dict[str, list[str]]:
 
 
 def _uris_of(storage: Storage, job: EmbeddingJob) -> list[str]:
-    """What the manifest names as edges, features, their ids, and node tables."""
-    given = [item for _, item in job.spec.input.object_inputs]
+    """What the manifest names as edges, features, their ids, and node tables, unless as tables."""
+    items = (item for _, item in job.spec.input.object_inputs)
+    given = [item for item in items if item.format not in TABLE_FORMATS]
     uris = [uri for item in given for place in item.places for uri in expand(storage, place)]
     features = [node.features for node in job.spec.input.nodes if node.features is not None]
     return [*uris, *(uri for item in features if (uri := item.ids_uri) is not None)]
@@ -302,14 +332,19 @@ def _with_new_rows(node: NodeInput, splits: NodeSplits) -> NodeSplits:
     )
 
 
-def _split_type(storage: Storage, job: EmbeddingJob, at: int, node: NodeInput) -> NodeSplits:
+def _split_type(
+    storage: Storage, job: EmbeddingJob, at: int, node: NodeInput, sources: Sources
+) -> NodeSplits:
     """What is read of the node type at that place of the manifest."""
     schema = None
     features: list[Split] = []
     if node.features is not None:
-        schema = feature_schema(storage, node.features, f"spec.input.nodes[{at}].features")
-        features = split_features(storage, node.features, ids=node.ids, schema=schema)
-    table = split_nodes(storage, node.table, ids=node.ids) if node.table else []
+        field = f"spec.input.nodes[{at}].features"
+        schema = feature_schema(storage, node.features, field, sources)
+        features = split_features(
+            storage, node.features, ids=node.ids, schema=schema, sources=sources
+        )
+    table = split_nodes(storage, node.table, ids=node.ids, sources=sources) if node.table else []
     return NodeSplits(features, table, schema, _reference(storage, job, node))
 
 

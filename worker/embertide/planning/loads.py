@@ -74,4 +74,4 @@ def edge_loads(relation: PlannedRelation, size: Size) -> EdgeLoads:
 
 
 def _rows(splits: Sequence[Split]) -> int:
-    return sum(split.stop - split.start for split in splits)
+    return sum(split.rows for split in splits)

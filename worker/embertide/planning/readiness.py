@@ -7,7 +7,7 @@ the operator decides when the next one does.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -17,6 +17,7 @@ from embertide.readers.features import split_features
 from embertide.readers.nodes import split_nodes
 from embertide.readers.objects import list_objects
 from embertide.readers.places import places_of
+from embertide.readers.sources import Sources
 from embertide.readers.splits import Split
 from embertide.spec.edges import EdgeInput
 from embertide.spec.features import FeatureInput
@@ -24,9 +25,12 @@ from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.nodes import NodeTable
 from embertide.spec.readiness import Ready, look_again_seconds
 from embertide.spec.reports import MissingInput, awaited
+from embertide.spec.tables import TABLE_FORMATS
 from embertide.storage.protocol import ObjectInfo, Storage
 
 WaitingInput = EdgeInput | NodeTable | FeatureInput
+TablesRead = Mapping[str, set[int]]
+"""The versions that were read of each table, by its URI."""
 
 
 def missing_inputs(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
@@ -39,6 +43,7 @@ def missing_inputs(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
         StorageError: a store refuses or does not answer.
         InputError: objects lie in subfolders, without ``recursive``.
     """
+    sources, read = Sources(storage), _tables_of_last(storage, job)
     missing = [
         MissingInput(
             field=field,
@@ -47,7 +52,7 @@ def missing_inputs(storage: Storage, job: EmbeddingJob) -> list[MissingInput]:
             optional=lack.absent,
         )
         for field, item, ready in job.spec.input.waits
-        if (lack := _lack_of(storage, item, ready, field)) is not None
+        if (lack := _lack_of(storage, sources, item, ready, field, read)) is not None
     ]
     return sorted(missing, key=lambda entry: entry.within_seconds)
 
@@ -127,11 +132,21 @@ class _Lack:
     absent: bool = False
 
 
-def _lack_of(storage: Storage, item: WaitingInput, ready: Ready, field: str) -> _Lack | None:
+def _lack_of(
+    storage: Storage,
+    sources: Sources,
+    item: WaitingInput,
+    ready: Ready,
+    field: str,
+    read: TablesRead,
+) -> _Lack | None:
     """What an input lacks in the first of its places that is not ready; None for nothing.
 
     A place that may have no objects comes last.
     """
+    if item.format in TABLE_FORMATS:
+        why = _why_table_not_ready(storage, sources, item, ready, field, read)
+        return _Lack(why) if why else None
     optional = isinstance(item, EdgeInput) and item.optional
     try:
         places = places_of(storage, item)
@@ -143,6 +158,60 @@ def _lack_of(storage: Storage, item: WaitingInput, ready: Ready, field: str) -> 
     allowed = gone == len(places) if optional else item.allows_missing_days and gone < len(places)
     worst = min(lacking, key=lambda lack: lack.absent and allowed, default=None)
     return worst and replace(worst, absent=worst.absent and allowed)
+
+
+def _why_table_not_ready(
+    storage: Storage,
+    sources: Sources,
+    item: WaitingInput,
+    ready: Ready,
+    field: str,
+    read: TablesRead,
+) -> str:
+    """What a table lacks; "" for nothing."""
+    marker = _marker_uri(item.location, ready.object or "")
+    if ready.object is not None and storage.stat(marker) is None:
+        return f"{marker} is not there"
+    try:
+        files = sources.files(item, field)
+    except ObjectMissing as error:
+        return str(error)
+    return (
+        _why_no_newer(sources, item, ready, read)
+        or _why_too_little(files, ready)
+        or _why_too_few_rows(storage, item, ready, sources)
+    )
+
+
+def _why_no_newer(sources: Sources, item: WaitingInput, ready: Ready, read: TablesRead) -> str:
+    """Whether a table still has the version that the output was made of."""
+    if not ready.new_version:
+        return ""
+    snapshot = sources.snapshot(item)
+    if snapshot.version not in read.get(item.location, ()):
+        return ""
+    return (
+        f"{snapshot.format} table {item.uri} still has version {snapshot.version} of"
+        f" {snapshot.committed_text}, which the current version was made of (newVersion)"
+    )
+
+
+def _tables_of_last(storage: Storage, job: EmbeddingJob) -> TablesRead:
+    """What the output's current version was made of, where an input waits for another version."""
+    from embertide.versions.manifest import read_manifest
+    from embertide.versions.pointer import read_pointer
+
+    if not any(ready.new_version for _, _, ready in job.spec.input.waits):
+        return {}
+    uri = job.spec.output.uri
+    pointer = read_pointer(storage, uri)
+    if pointer is None:
+        return {}
+    manifest, _ = read_manifest(storage, uri, pointer.version)
+    read: dict[str, set[int]] = {}
+    for table in manifest.get("tables") or ():
+        read.setdefault(table["uri"], set()).add(table["version"])
+    return read
 
 
 def _lack_at(
@@ -188,12 +257,14 @@ def _why_too_little(objects: list[ObjectInfo], ready: Ready) -> str:
     return ""
 
 
-def _why_too_few_rows(storage: Storage, item: WaitingInput, ready: Ready) -> str:
+def _why_too_few_rows(
+    storage: Storage, item: WaitingInput, ready: Ready, sources: Sources | None = None
+) -> str:
     """What the objects lack in rows, by their metadata."""
     if ready.min_rows is None:
         return ""
     try:
-        rows = sum(split.stop - split.start for split in _split(storage, item))
+        rows = sum(split.rows for split in _split(storage, item, sources))
     except InputError as error:  # it may be half written
         return f"its rows cannot be counted: {error}"
     if rows >= ready.min_rows:
@@ -201,9 +272,9 @@ def _why_too_few_rows(storage: Storage, item: WaitingInput, ready: Ready) -> str
     return f"{rows:,} of at least {ready.min_rows:,} rows are there (minRows)"
 
 
-def _split(storage: Storage, item: WaitingInput) -> list[Split]:
+def _split(storage: Storage, item: WaitingInput, sources: Sources | None) -> list[Split]:
     if isinstance(item, EdgeInput):
-        return split_edges(storage, item)
+        return split_edges(storage, item, sources=sources)
     if isinstance(item, NodeTable):
-        return split_nodes(storage, item)
-    return split_features(storage, item)
+        return split_nodes(storage, item, sources=sources)
+    return split_features(storage, item, sources=sources)

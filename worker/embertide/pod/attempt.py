@@ -152,6 +152,7 @@ class WorkerAttempt:
                 self._storage(),
                 version=self._settings.version,
                 grid=self._settings.grid,
+                tables=self._settings.tables,
                 began=self._began,
                 on_progress=self._reporter,
                 on_listed=lambda _inputs: self._check(),

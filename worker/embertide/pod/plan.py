@@ -55,4 +55,5 @@ def make_plan(files: ContainerFiles) -> PlanResult:
         bytes_exchanged=found.traffic_total_bytes,
         nodes=found.nodes,
         edges=found.edges,
+        tables={table.field: table.version for table in inputs.tables},
     )

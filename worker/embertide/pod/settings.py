@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
 
 import embertide
 from embertide.errors import ManifestError
@@ -30,6 +32,8 @@ ENV_STAY = "EMBERTIDE_STAY_SECONDS"
 """How long rank 0 goes on serving after it has published, before its container ends."""
 ENV_TARGET_MEMORY = "EMBERTIDE_TARGET_MEMORY_BYTES"
 """What the planner lets the work of one worker take, where the grid is its choice."""
+
+_TABLES = TypeAdapter(dict[str, int])
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,7 @@ class WorkSettings:
 
     Attributes:
         earlier: versions that earlier attempts of this job wrote under.
+        tables: versions of tables that were planned, by their fields in ``spec.input``.
         rendezvous: host and port where rank 0 waits for the others.
         memory_limit: of the container in bytes; None: not given.
         threads: for computing; None: the cores the container may use.
@@ -113,6 +118,7 @@ class WorkSettings:
     peer_timeout_seconds: int
     heartbeat_seconds: int
     stay_seconds: int
+    tables: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def description(self) -> str:
@@ -152,6 +158,14 @@ class _Reader:
             self.problems.append((name, str(error) if value else "is not set; must be like 2x2"))
             return None
 
+    def versions_of_tables(self, name: str) -> dict[str, int]:
+        try:
+            return _TABLES.validate_json(self._env.get(name) or "{}")
+        except ValidationError:
+            message = 'is no JSON of versions by fields, such as {"edges[0]": 7}'
+            self.problems.append((name, message))
+            return {}
+
     def versions(self, name: str, *, required: bool) -> tuple[str, ...]:
         listed = self._env.get(name, "")
         found = tuple(part for part in re.split(r"[,\s]+", listed) if part)
@@ -190,6 +204,7 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
     timeout = read.number(ENV_PEER_TIMEOUT, 1800, least=1)
     heartbeat = read.number(ENV_HEARTBEAT, 10, least=1)
     stay = read.number(ENV_STAY, 10)
+    tables = read.versions_of_tables(naming.ENV_TABLES)
     if read.problems:
         error = ManifestError(read.problems, "the container's environment")
         raise _naming_releases(error, env.get(naming.ENV_OPERATOR_VERSION, ""))
@@ -209,6 +224,7 @@ def read_settings(env: Mapping[str, str]) -> WorkSettings:
         peer_timeout_seconds=timeout,
         heartbeat_seconds=heartbeat,
         stay_seconds=stay,
+        tables=tables,
     )
 
 

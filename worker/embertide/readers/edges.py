@@ -16,13 +16,14 @@ from embertide.readers.dialect import Dialect
 from embertide.readers.feature_schema import vector_width
 from embertide.readers.ids import IdKind, Ids, Mask, id_column, to_end_ids
 from embertide.readers.parquet import UNBUFFERED_BYTES
-from embertide.readers.places import list_input
 from embertide.readers.pool import readers
+from embertide.readers.sources import Sources
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.vectors import finite_vectors
 from embertide.readers.where import Where
 from embertide.spec.manifest import EdgeInput
+from embertide.spec.tables import COLUMN_FORMATS
 from embertide.storage.protocol import Storage
 
 EndKinds = tuple[IdKind, IdKind]
@@ -66,6 +67,7 @@ def split_edges(
     edges: EdgeInput,
     target_bytes: int = TARGET_BYTES,
     ids: EndKinds | None = None,
+    sources: Sources | None = None,
 ) -> list[Split]:
     """Splits of an edge list, about ``target_bytes`` each, in order of uri and row.
 
@@ -76,7 +78,7 @@ def split_edges(
         ObjectMissing: there are no objects, and they are not optional.
         InputError: an object is unreadable, or a column is missing or has a wrong type.
     """
-    return split_table(storage, _table(edges, ids or (None, None)), target_bytes)
+    return split_table(storage, _table(edges, ids or (None, None)), target_bytes, sources)
 
 
 def read_edges(
@@ -134,7 +136,7 @@ def splits_at_once(splits: Sequence[Split], threads: int) -> int:
     return max(1, min(at_once, _FETCHED_BYTES // max(1, min(largest, UNBUFFERED_BYTES))))
 
 
-def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:
+def edge_feature_width(storage: Storage, edges: EdgeInput, sources: Sources | None = None) -> int:
     """K, features of every edge; 0 without.
 
     Raises:
@@ -146,7 +148,7 @@ def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:
     columns = _feature_columns(edges)
     if columns[0].kind != "vector":
         return len(columns)
-    width = _vector_width(storage, edges, columns[0])
+    width = _vector_width(storage, edges, columns[0], sources)
     if width is None:
         raise InputError(
             f"{edges.location} holds no edges, and {columns[0]} does not say how long its vectors"
@@ -157,13 +159,15 @@ def edge_feature_width(storage: Storage, edges: EdgeInput) -> int:
     return width
 
 
-def _vector_width(storage: Storage, edges: EdgeInput, column: Column) -> int | None:
+def _vector_width(
+    storage: Storage, edges: EdgeInput, column: Column, sources: Sources | None
+) -> int | None:
     """The width of a column of vectors; None without edges that tell it."""
-    if edges.format == "parquet":
-        objects = list_input(storage, edges, "edges")
+    if edges.format in COLUMN_FORMATS:
+        objects = (sources or Sources(storage)).files(edges, "edges")
         return vector_width(storage, objects, column, "edges.recursive")
     table = replace(_table(edges, (None, None)), columns=(column,))
-    for split in split_table(storage, table, TARGET_BYTES):
+    for split in split_table(storage, table, TARGET_BYTES, sources):
         for (array,), _ in read_table(storage, table, split, 1):
             return len(array[0])
     return None

@@ -13,11 +13,12 @@ import pyarrow as pa
 from embertide.errors import InputError
 from embertide.readers.column_patterns import patterns_of
 from embertide.readers.columns import Column, refuse_nulls
+from embertide.readers.layout import column_names
 from embertide.readers.npy import read_header
 from embertide.readers.objects import naming_others
 from embertide.readers.parquet import parquet_file
-from embertide.readers.places import list_input
 from embertide.readers.scaling import Scaling, read_scaling
+from embertide.readers.sources import Sources
 from embertide.readers.types import value_type
 from embertide.readers.vector_types import as_lists
 from embertide.readers.where import Where
@@ -56,7 +57,10 @@ class FeatureSchema:
 
 
 def feature_schema(
-    storage: Storage, features: FeatureInput, field: str = "spec.input.nodes[0].features"
+    storage: Storage,
+    features: FeatureInput,
+    field: str = "spec.input.nodes[0].features",
+    sources: Sources | None = None,
 ) -> FeatureSchema:
     """The schema, from the first object's metadata (from its first row for plain lists).
 
@@ -68,33 +72,34 @@ def feature_schema(
             the scaling does not fit.
         ManifestError: the manifest's scaling does not fit.
     """
-    columns = _columns(storage, features)
-    width = len(columns) if columns is not None else _width(storage, features)
+    sources = sources or Sources(storage)
+    columns = _columns(storage, features, sources)
+    width = len(columns) if columns is not None else _width(storage, features, sources)
     given = features.scaling
     scaling = None if given is None else read_scaling(storage, given, width, field)
     return FeatureSchema(width, columns, scaling)
 
 
-def feature_objects(storage: Storage, features: FeatureInput) -> list[ObjectInfo]:
-    """The objects with the features' values, see :func:`list_input`."""
-    return list_input(storage, features, "features")
+def feature_objects(sources: Sources, features: FeatureInput) -> list[ObjectInfo]:
+    """The objects with the features' values, see :meth:`Sources.files`."""
+    return sources.files(features, "features")
 
 
-def _columns(storage: Storage, features: FeatureInput) -> tuple[str, ...] | None:
+def _columns(storage: Storage, features: FeatureInput, sources: Sources) -> tuple[str, ...] | None:
     patterns = patterns_of(features.columns, features.id_column)
     if patterns is None:
         return None if features.columns is None else tuple(features.columns)
-    objects = feature_objects(storage, features)
+    objects = feature_objects(sources, features)
     first = objects[0]
     with (
         naming_others(objects, first, features.format, RECURSIVE_FIELD),
-        parquet_file(storage, first, []) as file,
+        parquet_file(storage, first, []) as (file, _),
     ):
-        return patterns.expand(first.uri, file.schema_arrow.names)
+        return patterns.expand(first.uri, column_names(first, file.schema_arrow))
 
 
-def _width(storage: Storage, features: FeatureInput) -> int:
-    objects = feature_objects(storage, features)
+def _width(storage: Storage, features: FeatureInput, sources: Sources) -> int:
+    objects = feature_objects(sources, features)
     if features.format == "npy":
         with naming_others(objects, objects[0], "npy", RECURSIVE_FIELD):
             return read_header(storage, objects[0]).width
@@ -125,13 +130,16 @@ def vector_column(features: FeatureInput) -> Column:
 
 
 def _list_width(storage: Storage, info: ObjectInfo, column: Column) -> int | None:
-    with parquet_file(storage, info, [column]) as file:
-        held = value_type(file.schema_arrow.field(column.name).type)
+    with parquet_file(storage, info, [column]) as (file, columns):
+        name = columns.names.get(str(column.name))
+        if name is None:
+            return None  # It has no vectors, which its reader refuses.
+        held = value_type(file.schema_arrow.field(name).type)
         if pa.types.is_fixed_size_list(held):
             return int(held.list_size)
-        for batch in file.iter_batches(1, columns=[column.name], use_threads=False):
+        for batch in file.iter_batches(1, columns=[name], use_threads=False):
             where = Where(info.uri, 0)
-            array = as_lists(batch.column(column.name), column, where)
+            array = as_lists(batch.column(name), column, where)
             refuse_nulls(array, column, where)
             return len(array[0])
     return None

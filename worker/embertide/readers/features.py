@@ -18,6 +18,7 @@ from embertide.readers.feature_schema import FeatureSchema, feature_schema, vect
 from embertide.readers.ids import IdKind, Ids, id_column, to_ids
 from embertide.readers.npy_features import read_npy_features, row_numbers, split_npy_features
 from embertide.readers.scaling import Scaling
+from embertide.readers.sources import Sources
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import Table, read_table, split_table
 from embertide.readers.vectors import Numbers, scalars, vectors
@@ -50,6 +51,7 @@ def split_features(
     target_bytes: int = TARGET_BYTES,
     ids: IdKind | None = None,
     schema: FeatureSchema | None = None,
+    sources: Sources | None = None,
 ) -> list[Split]:
     """Splits of the features, about ``target_bytes`` each, in order of uri and row.
 
@@ -64,8 +66,8 @@ def split_features(
     if features.format == "npy":
         return split_npy_features(storage, features, target_bytes, ids)
     if schema is None:
-        schema = feature_schema(storage, features)
-    return split_table(storage, _table(features, ids, schema), target_bytes)
+        schema = feature_schema(storage, features, sources=sources)
+    return split_table(storage, _table(features, ids, schema), target_bytes, sources)
 
 
 def read_features(

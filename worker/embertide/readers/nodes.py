@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from embertide.readers.ids import IdKind, Ids, id_column, to_ids
+from embertide.readers.sources import Sources
 from embertide.readers.splits import TARGET_BYTES, Split
 from embertide.readers.table import BATCH_ROWS, Table, read_table, split_table
 from embertide.readers.where import Where
@@ -29,6 +30,7 @@ def split_nodes(
     nodes: NodeTable,
     target_bytes: int = TARGET_BYTES,
     ids: IdKind | None = None,
+    sources: Sources | None = None,
 ) -> list[Split]:
     """Splits of a node table, about ``target_bytes`` each, in order of uri and row.
 
@@ -36,7 +38,7 @@ def split_nodes(
         ObjectMissing: there are no objects of the table.
         InputError: an object is unreadable, or the column is missing or has a wrong type.
     """
-    return split_table(storage, _table(nodes, ids), target_bytes)
+    return split_table(storage, _table(nodes, ids), target_bytes, sources)
 
 
 def read_nodes(

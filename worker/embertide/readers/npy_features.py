@@ -26,6 +26,7 @@ from embertide.readers.npy import (
     split_rows,
 )
 from embertide.readers.objects import list_objects, naming_others
+from embertide.readers.sources import Sources
 from embertide.readers.splits import Split, map_objects
 from embertide.readers.table import with_bases
 from embertide.readers.where import Where
@@ -55,7 +56,7 @@ def split_npy_features(
 
 
 def _pair(storage: Storage, features: FeatureInput) -> list[Pair]:
-    values = feature_objects(storage, features)
+    values = feature_objects(Sources(storage), features)
     if features.ids_uri is None:
         return [(info, None) for info in values]
     ids = list_objects(

@@ -140,6 +140,8 @@ def naming_others(
     try:
         yield
     except InputError as error:
+        if form not in _SUFFIXES:
+            raise  # The metadata of a table lists what is its data.
         suffixes = _SUFFIXES[form]
         others = [other for other in objects if not _name(other).lower().endswith(suffixes)]
         if len(others) == len(objects) or info not in others:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,18 @@ import pyarrow.parquet as pq
 
 from embertide.errors import InputError
 from embertide.kernels.parquet import ColumnChunk, NotDecoded, Stored, stored, where_stored
-from embertide.readers.columns import Column, check_type, listed
+from embertide.readers.columns import Column, check_type
 from embertide.readers.ids import to_text
+from embertide.readers.layout import (
+    StoredColumns,
+    column_names,
+    constant_array,
+    find_columns,
+    keep_rows,
+    layout_of,
+    pack_rows,
+    unpack_kept,
+)
 from embertide.readers.splits import Split
 from embertide.readers.vector_types import as_lists
 from embertide.readers.where import Where
@@ -37,32 +48,37 @@ too: their bytes are copied faster to where others just were than to fresh pages
 
 
 @contextmanager
-def parquet_file(storage: Storage, info: ObjectInfo, columns: Sequence[Column]) -> Iterator[Any]:
-    """An open ``pq.ParquetFile`` whose schema has ``columns`` with fitting types."""
-    with _opened(storage, info, columns, [], 0) as (file, _raw):
-        yield file
+def parquet_file(
+    storage: Storage, info: ObjectInfo, columns: Sequence[Column]
+) -> Iterator[tuple[Any, StoredColumns]]:
+    """An open ``pq.ParquetFile``, and where ``columns`` are; those in it have fitting types."""
+    with _opened(storage, info, [], [], 0) as (file, _raw):
+        where = find_columns(info, file.schema_arrow, columns)
+        stored = [column for column in columns if str(column.name) in where.names]
+        names = [where.names[str(column.name)] for column in stored]
+        _check_types(info.uri, file.schema_arrow, stored, names)
+        yield file, where
 
 
 @contextmanager
 def _opened(
     storage: Storage,
     info: ObjectInfo,
-    columns: Sequence[Column],
+    names: Sequence[str],
     row_groups: Sequence[int],
     buffer_bytes: int,
 ) -> Iterator[tuple[Any, Any]]:
-    """As :func:`parquet_file`, and the open object itself, of which row groups are read."""
+    """An open ``pq.ParquetFile``, and the open object, of which those columns are read."""
     metadata, spans = None, []
     with _readable(info.uri):
         if info.size > BLOCK_BYTES and not info.uri.startswith("file://"):
             metadata = _read_metadata(storage, info)
-            spans = _spans(metadata, _leaf_columns(metadata, columns), row_groups)
+            spans = _spans(metadata, _leaf_columns(metadata, names), row_groups)
         with storage.open(info.uri, info, spans) as raw:
             source = pa.PythonFile(raw, mode="r")
             file = pq.ParquetFile(
                 source, metadata=metadata, pre_buffer=False, buffer_size=buffer_bytes
             )
-            _check_schema(info.uri, file.schema_arrow, columns)
             yield file, raw
 
 
@@ -112,14 +128,10 @@ def _readable(uri: str) -> Iterator[None]:
         ) from error
 
 
-def _check_schema(uri: str, schema: Any, columns: Sequence[Column]) -> None:
-    for column in columns:
-        found = schema.get_all_field_indices(column.name)
-        if not found:
-            raise InputError(f"{uri} has no {column}; its columns are {listed(schema.names)}")
-        if len(found) > 1:
-            raise InputError(f"{uri} has {len(found)} columns {column.name!r}; rename all but one")
-        check_type(uri, column, schema.field(found[0]).type)
+def _check_types(uri: str, schema: Any, columns: Sequence[Column], names: Sequence[str]) -> None:
+    """Refuse columns, stored under those names, that are of another type than is wanted."""
+    for column, name in zip(columns, names, strict=True):
+        check_type(uri, column, schema.field(name).type)
 
 
 def split_parquet(
@@ -133,11 +145,11 @@ def split_parquet(
 
     ``check_names`` is given the object's URI and the names of its columns.
     """
-    with parquet_file(storage, info, columns) as file:
+    with parquet_file(storage, info, columns) as (file, where):
         metadata = file.metadata
         if check_names is not None:
-            check_names(info.uri, file.schema_arrow.names)
-    leaves = _leaf_columns(metadata, columns)
+            check_names(info.uri, column_names(info, file.schema_arrow))
+    leaves = _leaf_columns(metadata, list(where.names.values()))
     splits: list[Split] = []
     run: list[int] = []
     row = size = first = 0
@@ -149,12 +161,32 @@ def split_parquet(
         if row > first and (size >= target_bytes or g == metadata.num_row_groups - 1):
             splits.append(Split.of(info, first, row, size, tuple(run)))
             run, size, first = [], 0, row
-    return splits
+    return _with_layout(info, where, splits)
 
 
-def _leaf_columns(metadata: Any, columns: Sequence[Column]) -> list[int]:
-    """Indices of the stored columns that make up the wanted ones (a list has nested ones)."""
-    names = [str(column.name) for column in columns]
+def _with_layout(info: ObjectInfo, where: StoredColumns, splits: list[Split]) -> list[Split]:
+    """The splits with what their readers need to know of the file's layout."""
+    renamed = {name: stored for name, stored in where.names.items() if name != stored}
+    deleted = layout_of(info).deleted
+    if not renamed and not where.constants and deleted is None:
+        return splits
+    found = []
+    for split in splits:
+        text, count = pack_rows(deleted, split.start, split.stop)
+        found.append(
+            replace(
+                split,
+                names=renamed,
+                constants=where.constants,
+                deleted=text,
+                deleted_rows=count,
+            )
+        )
+    return found
+
+
+def _leaf_columns(metadata: Any, names: Sequence[str]) -> list[int]:
+    """Indices of the stored columns that make up the named ones (a list has nested ones)."""
     paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     return [
         i
@@ -168,22 +200,48 @@ def read_parquet(
 ) -> Iterator[tuple[list[Any], Where]]:
     """The rows of a split in order: one arrow array per column, at most ``batch_rows`` long.
 
+    Constant columns are filled in, and rows that the table no longer has are left out.
+    """
+    stored = [column for column in columns if str(column.name) not in split.constants]
+    kept = unpack_kept(split.deleted, split.stop - split.start) if split.deleted else None
+    for arrays, rows, where in _read_stored(storage, stored, split, batch_rows):
+        if split.constants:
+            values = iter(arrays)
+            arrays = [
+                constant_array(column, split.constants[str(column.name)], rows)
+                if str(column.name) in split.constants
+                else next(values)
+                for column in columns
+            ]
+        if kept is not None:
+            first = where.first_row - split.start
+            arrays, where = keep_rows(arrays, where, kept[first : first + rows])
+        if len(arrays[0]):
+            yield arrays, where
+
+
+def _read_stored(
+    storage: Storage, columns: Sequence[Column], split: Split, batch_rows: int
+) -> Iterator[tuple[list[Any], int, Where]]:
+    """Stored columns of a split, batch by batch, with the number of rows of each.
+
     Plain columns of files are decoded natively, all others by pyarrow; and the rest of a split
     from where that stops, so that bad values and damage are found by one set of rules. Strings are
     UTF-8 either way.
     """
-    names = [column.name for column in columns]
+    names = [split.names.get(str(column.name), str(column.name)) for column in columns]
     where = Where(split.uri, split.start)
     local = split.uri.startswith("file://")
     buffer_bytes = BUFFER_BYTES if local or split.size > UNBUFFERED_BYTES else 0
     row_groups = list(split.row_groups or ())
-    with _opened(storage, split.info, columns, row_groups, buffer_bytes) as (file, raw):
-        plain = local and all(column.kind != "vector" for column in columns)
+    with _opened(storage, split.info, names, row_groups, buffer_bytes) as (file, raw):
+        _check_types(split.uri, file.schema_arrow, columns, names)
+        plain = local and names and all(column.kind != "vector" for column in columns)
         groups = _stored_groups(file, names, split) if plain else None
         if groups is not None:
             try:
                 for arrays in _decode(raw.fileno(), groups, batch_rows):
-                    yield arrays, where
+                    yield arrays, len(arrays[0]), where
                     where = where.skip(len(arrays[0]))
                 return
             except NotDecoded:
@@ -201,7 +259,14 @@ def read_parquet(
             fresh = batch.slice(max(0, done - first))
             first += batch.num_rows
             if fresh.num_rows:
-                yield [_checked(fresh.column(c.name), c, where, uuids) for c in columns], where
+                yield (
+                    [
+                        _checked(fresh.column(name), column, where, name in uuids)
+                        for name, column in zip(names, columns, strict=True)
+                    ],
+                    fresh.num_rows,
+                    where,
+                )
                 where = where.skip(fresh.num_rows)
 
 
@@ -211,10 +276,10 @@ def _uuids(metadata: Any) -> set[str]:
     return {column.path for column in columns if column.logical_type.type == "UUID"}
 
 
-def _checked(array: Any, column: Column, where: Where, uuids: set[str]) -> Any:
+def _checked(array: Any, column: Column, where: Where, is_uuid: bool) -> Any:
     """A column as pyarrow gave it; it takes any bytes for strings."""
     if column.kind == "text":
-        return to_text(array, column, where, column.name in uuids)
+        return to_text(array, column, where, is_uuid)
     return as_lists(array, column, where) if column.kind == "vector" else array
 
 
@@ -238,7 +303,7 @@ def _naming_bytes(batches: Iterator[Any], where: Where) -> Iterator[Any]:
 
 
 def _stored_groups(
-    file: Any, names: Sequence[str | int], split: Split
+    file: Any, names: Sequence[str], split: Split
 ) -> list[tuple[int, list[Stored]]] | None:
     """Rows of each row group of a split, and where its columns are; None if one is not plain."""
     metadata, schema = file.metadata, file.schema_arrow
@@ -248,7 +313,7 @@ def _stored_groups(
         group = metadata.row_group(number)
         found = []
         for name in names:
-            leaf = leaves.get(str(name))
+            leaf = leaves.get(name)
             if leaf is None:
                 return None
             chunk, column = group.column(leaf), metadata.schema.column(leaf)

@@ -7,9 +7,9 @@ Listing and splitting happen in one process; splits are small and are sent to th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -37,6 +37,10 @@ class Split:
         row_groups: those of a parquet object that hold the rows, else None.
         base: number of rows in the objects before this one (text: bytes, which is unused).
         ids_uri: the object with the ids of npy rows, with its ``ids_size`` and ``ids_etag``.
+        names: columns that are stored under another name -> that name.
+        constants: columns with one value in all rows -> that value as text, None for null.
+        deleted: the rows that no longer count, see :func:`layout.pack_rows`; "" for none.
+        deleted_rows: how many these are.
     """
 
     uri: str
@@ -50,6 +54,10 @@ class Split:
     ids_uri: str | None = None
     ids_size: int = 0
     ids_etag: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, str | None] = field(default_factory=dict)
+    deleted: str = ""
+    deleted_rows: int = 0
 
     @classmethod
     def of(
@@ -70,6 +78,11 @@ class Split:
             size=size,
             row_groups=row_groups,
         )
+
+    @property
+    def rows(self) -> int:
+        """How many rows are read (text: bytes)."""
+        return self.stop - self.start - self.deleted_rows
 
     @property
     def info(self) -> ObjectInfo:

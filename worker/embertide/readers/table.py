@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from embertide.readers.columns import Column
 from embertide.readers.dialect import Dialect
 from embertide.readers.npy import read_npy, split_npy
 from embertide.readers.objects import naming_others
 from embertide.readers.parquet import CheckNames, read_parquet, split_parquet
-from embertide.readers.places import list_input
+from embertide.readers.sources import Sources
 from embertide.readers.splits import Split, map_objects
 from embertide.readers.text import read_text, split_text
 from embertide.readers.where import Where
+from embertide.spec.edges import EdgeFormat
 from embertide.spec.places import ObjectInput
+from embertide.spec.tables import COLUMN_FORMATS
 from embertide.storage.protocol import ObjectInfo, Storage
 
 BATCH_ROWS = 1 << 18
@@ -37,13 +39,15 @@ class Table:
 
     field: str
     source: ObjectInput
-    format: Literal["parquet", "csv", "tsv", "npy"]
+    format: EdgeFormat
     columns: tuple[Column, ...]
     dialect: Dialect | None = None
     check_names: CheckNames | None = None
 
 
-def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Split]:
+def split_table(
+    storage: Storage, table: Table, target_bytes: int, sources: Sources | None = None
+) -> list[Split]:
     """Splits of all objects, in order of uri and row; every object's columns are checked.
 
     Raises:
@@ -51,7 +55,7 @@ def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Split
         InputError: an object is unreadable or in a subfolder, or a column is missing or has a
             wrong type.
     """
-    objects = list_input(storage, table.source, table.field)
+    objects = (sources or Sources(storage)).files(table.source, table.field)
 
     def look(info: ObjectInfo) -> list[Split]:
         with naming_others(objects, info, table.format, f"{table.field}.recursive"):
@@ -63,7 +67,7 @@ def split_table(storage: Storage, table: Table, target_bytes: int) -> list[Split
 def _split_object(
     storage: Storage, table: Table, target_bytes: int, info: ObjectInfo
 ) -> list[Split]:
-    if table.format == "parquet":
+    if table.format in COLUMN_FORMATS:
         return split_parquet(storage, info, table.columns, target_bytes, table.check_names)
     if table.format == "npy":
         return split_npy(storage, info, table.columns, target_bytes)
@@ -85,7 +89,7 @@ def read_table(
     storage: Storage, table: Table, split: Split, batch_rows: int
 ) -> Iterator[tuple[list[Any], Where]]:
     """The rows of a split in order: one arrow array per wanted column, and their position."""
-    if table.format == "parquet":
+    if table.format in COLUMN_FORMATS:
         return read_parquet(storage, table.columns, split, batch_rows)
     if table.format == "npy":
         return read_npy(storage, table.columns, split, batch_rows)

@@ -1,4 +1,4 @@
-"""Refuses tables whose metadata says which of their files count: Delta, Iceberg, Hudi and others.
+"""Refuses plain folders of tables whose metadata says which of their files count: Delta and others.
 
 Such a table keeps files that it has replaced or deleted. Read as a plain folder, they would double
 edges or bring deleted ones back. The metadata that tells stands below the uri of an input (a
@@ -17,16 +17,16 @@ from embertide.errors import AccessDenied, InputError, ObjectMissing
 from embertide.readers.splits import map_objects
 from embertide.storage.protocol import NAMES_AT_ONCE, Listing, Storage
 
+_READ = {"Delta": "delta", "Iceberg": "iceberg"}
+"""Formats that are read, and the manifest's word for each."""
 _EXPORT = {
-    "Delta": 'spark.read.format("delta").load(TABLE).write.parquet(FOLDER)',
-    "Iceberg": "spark.table(TABLE).write.parquet(FOLDER)",
     "Hudi": 'spark.read.format("hudi").load(TABLE).drop(the _hoodie columns).write.parquet(FOLDER)',
     "Hive ACID": "INSERT OVERWRITE DIRECTORY FOLDER STORED AS PARQUET SELECT * FROM TABLE",
     "Paimon": "spark.table(TABLE).write.parquet(FOLDER)",
     "DuckLake": "COPY TABLE TO FILE (FORMAT parquet)",
     "Spark streaming": "spark.read.parquet(TABLE).write.parquet(FOLDER)",
 }
-"""Of each format, what writes the current version of a table to plain files."""
+"""Of each other format, what writes the current version of a table to plain files."""
 
 _HIDDEN = {
     "_delta_log/": "Delta",
@@ -68,9 +68,19 @@ class TableSeen:
         raise InputError(
             f"{uri} belongs to {article} {self.format} table: {self.metadata} is its metadata."
             " Files of such a table may hold rows that it has replaced or deleted, also after a"
-            " compaction or VACUUM, and only that metadata tells which. Write the table's current"
-            f" version to a folder outside of it ({_EXPORT[self.format]}) and name that folder"
+            f" compaction or VACUUM, and only that metadata tells which. {self._remedy()}"
         )
+
+    def _remedy(self) -> str:
+        form = _READ.get(self.format)
+        if form is None:
+            return (
+                "Write the table's current version to a folder outside of it"
+                f" ({_EXPORT[self.format]}) and name that folder"
+            )
+        metadata = "/metadata/" if self.format == "Iceberg" else "/_delta_log/"
+        table = self.metadata.rpartition(metadata)[0]
+        return f"Write format: {form} and the table's own folder: {{uri: {table}, format: {form}}}"
 
 
 def refuse_listed(uri: str, listing: Listing) -> None:

@@ -48,8 +48,27 @@ def inputs(run: Run) -> Html | None:
         f"{some(len(objects), 'object')}, {size(total)}. The version's manifest has the ETag of"
         " each.",
         table("Inputs by kind", ["Kind", "First object", "Objects", "Size"], rows, words=2),
+        _tables(run),
         more("Every object", table(caption, ["Kind", "Object", "Size"], shown, words=2)),
     )
+
+
+def _tables(run: Run) -> Html | None:
+    """The versions of Delta and Iceberg tables that were read; None without any."""
+    read: list[dict[str, Any]] = run.manifest.get("tables") or []
+    if not read:
+        return None
+    rows: list[list[Child]] = [
+        [
+            item["field"],
+            tag("code", without_secrets(item["uri"]), class_="uri"),
+            item["format"],
+            tag("code", str(item["version"])),
+            item["committed"],
+        ]
+        for item in read
+    ]
+    return table("Tables", ["Input", "Table", "Format", "Version", "Committed"], rows, words=2)
 
 
 def graph(run: Run) -> Html | None:

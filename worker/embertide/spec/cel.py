@@ -9,7 +9,7 @@ The operator validates what CEL cannot and reports it as ``Accepted=False``: tha
 is no number, agrees with ``count``, and has no more workers than a job may have or the graph has
 nodes, and that ``inference.fanout`` is no number (rules cannot access fields without a type); a
 null ``idColumn`` (same as unset); ``..`` in paths; an output within places that ``uris`` or a
-pattern names; days that are not in the calendar, and forms of them that repeat.
+pattern names; days and times that are not in the calendar, and forms of days that repeat.
 """
 
 from __future__ import annotations

@@ -17,9 +17,10 @@ from embertide.spec.edge_columns import Column, EdgeColumns, EdgeFeatures
 from embertide.spec.places import PLACE_RULES, ObjectInput
 from embertide.spec.readiness import READY, Ready
 from embertide.spec.relations import Relation
+from embertide.spec.tables import AS_OF, COLUMN_FORMATS, AsOf, table_problems, table_rules
 from embertide.spec.unknown_nodes import UnknownNodes
 
-EdgeFormat = Literal["parquet", "csv", "tsv", "npy"]
+EdgeFormat = Literal["parquet", "csv", "tsv", "npy", "delta", "iceberg"]
 SelfLoops = Literal["keep", "remove", "addToAll", "addRemaining", "replace"]
 
 _TO_ADD = (
@@ -38,7 +39,8 @@ def _by_rule(schema: dict[str, Any]) -> None:
 
 _COLUMNS = ("source", "destination", "weight")
 _HEADER = or_default("self.header", "true")
-_NAMED = f"(self.format == 'parquet' || (self.format != 'npy' && {_HEADER}))"
+_TEXT = "self.format in ['csv', 'tsv']"
+_NAMED = f"(self.format != 'npy' && (!({_TEXT}) || {_HEADER}))"
 
 
 def _columns_are(kind: str) -> str:
@@ -161,11 +163,12 @@ _EDGE_RULES = (
         "FieldValueForbidden",
     ),
     Rule(
-        "!has(self.ready) || !has(self.ready.minRows) || self.format in ['parquet', 'npy']",
+        f"!has(self.ready) || !has(self.ready.minRows) || !({_TEXT})",
         "is for parquet and npy, whose metadata has it; use minBytes",
         ".ready.minRows",
         "FieldValueForbidden",
     ),
+    *table_rules("self.format"),
 )
 
 
@@ -182,8 +185,10 @@ class EdgeInput(ObjectInput):
         default="node", description="Node type of the edges' destinations."
     )
     format: EdgeFormat = Field(
-        description="Format of all objects under uri. csv and tsv may be compressed: .gz, .zst."
+        description="Format of all objects under uri. csv and tsv may be compressed: .gz, .zst. "
+        "delta and iceberg: uri is a table, whose metadata lists its files."
     )
+    as_of: AsOf | None = Field(default=None, description=AS_OF)
     columns: EdgeColumns = Field(default_factory=EdgeColumns, description="The columns to read.")
     features: EdgeFeatures | None = Field(
         default=None,
@@ -264,7 +269,7 @@ class EdgeInput(ObjectInput):
     @property
     def named_columns(self) -> bool:
         """Whether columns are selected by name; otherwise by 0-based index."""
-        return self.format == "parquet" or (self.format in ("csv", "tsv") and self.header)
+        return self.format in COLUMN_FORMATS or (self.format in ("csv", "tsv") and self.header)
 
     @property
     def separator(self) -> str:
@@ -303,7 +308,11 @@ class EdgeInput(ObjectInput):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        problems = [*self._column_problems(), *self._text_problems()]
+        problems = [
+            *self._column_problems(),
+            *self._text_problems(),
+            *table_problems(self),
+        ]
         if self.reverse is not None and not self.directed:
             message = f"is {self.reverse!r}; with directed: false every edge goes both ways already"
             problems.append((("reverse",), message))

@@ -19,8 +19,14 @@ from embertide.spec.base import (
 from embertide.spec.cel import Rule, or_default
 from embertide.spec.places import PLACE_RULES, ObjectInput, is_pattern
 from embertide.spec.readiness import READY, Ready
+from embertide.spec.tables import AS_OF, TABLE_FORMATS, AsOf, table_problems, table_rules
 
-FeatureFormat = Literal["parquet", "npy"]
+FeatureFormat = Literal["parquet", "npy", "delta", "iceberg"]
+FEATURE_FORMAT = (
+    "Format of all objects under uri. delta and iceberg: uri is a table, whose metadata lists its "
+    "files."
+)
+"""Description of the field ``format``."""
 
 _SCALING_RULES = (
     Rule(
@@ -88,6 +94,7 @@ class FeatureScaling(SpecModel):
 
 
 _FORMAT = or_default("self.format", "'parquet'")
+_NO_ORDER = "is required with a table, whose rows have no order"
 
 _FEATURE_RULES = (
     *(
@@ -100,9 +107,9 @@ _FEATURE_RULES = (
         for column in ("idColumn", "vectorColumn", "columns")
     ),
     Rule(
-        f"{_FORMAT} != 'parquet' || has(self.vectorColumn) || has(self.columns)",
-        "is required with parquet: name the column that holds the vectors, or give columns, a "
-        "list of numeric columns",
+        f"{_FORMAT} == 'npy' || has(self.vectorColumn) || has(self.columns)",
+        "is required unless format is npy: name the column that holds the vectors, or give "
+        "columns, a list of numeric columns",
         ".vectorColumn",
         "FieldValueRequired",
     ),
@@ -125,6 +132,13 @@ _FEATURE_RULES = (
         ".idsUri",
         "FieldValueForbidden",
     ),
+    Rule(
+        f"!({_FORMAT} in {list(TABLE_FORMATS)}) || !has(self.idColumn) || self.idColumn != ''",
+        _NO_ORDER,
+        ".idColumn",
+        "FieldValueRequired",
+    ),
+    *table_rules(_FORMAT),
 )
 
 
@@ -133,7 +147,8 @@ class FeatureInput(ObjectInput):
 
     rules: ClassVar[tuple[Rule, ...]] = (*PLACE_RULES, *_FEATURE_RULES)
 
-    format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
+    format: FeatureFormat = Field(default="parquet", description=FEATURE_FORMAT)
+    as_of: AsOf | None = Field(default=None, description=AS_OF)
     id_column: Annotated[str, Field(max_length=MAX_COLUMN_NAME)] | None = Field(
         default="id",
         description="parquet: column with the node ids. '' (or null, which kubectl apply drops) "
@@ -185,7 +200,8 @@ class FeatureInput(ObjectInput):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        raise_problems(self._npy_problems() if self.format == "npy" else self._parquet_problems())
+        own = self._npy_problems() if self.format == "npy" else self._parquet_problems()
+        raise_problems([*own, *table_problems(self)])
         return self
 
     def _npy_problems(self) -> list[Problem]:
@@ -208,8 +224,12 @@ class FeatureInput(ObjectInput):
     def _parquet_problems(self) -> list[Problem]:
         problems: list[Problem] = []
         if self.vector_column is None and self.columns is None:
-            message = "is required with parquet: name the column that holds the vectors, or give "
-            problems.append((("vectorColumn",), message + "columns, a list of numeric columns"))
+            message = "is required unless format is npy: name the column that holds the vectors, or"
+            problems.append(
+                (("vectorColumn",), f"{message} give columns, a list of numeric columns")
+            )
+        if self.format in TABLE_FORMATS and self.id_column is None:
+            problems.append((("idColumn",), _NO_ORDER))
         if self.vector_column is not None and self.columns is not None:
             message = "cannot be combined with vectorColumn; set one of the two"
             problems.append((("columns",), message))

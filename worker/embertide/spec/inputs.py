@@ -18,6 +18,7 @@ from embertide.spec.features import FeatureFormat, FeatureInput, FeatureScaling
 from embertide.spec.nodes import IdKind, NodeInput, NodeTable
 from embertide.spec.readiness import Percent, Ready
 from embertide.spec.relations import Relation
+from embertide.spec.tables import TABLE_FORMATS
 
 __all__ = [
     "EdgeColumns",
@@ -172,6 +173,11 @@ class Input(SpecModel):
             *((f"nodes[{i}].features", node.features) for i, node in enumerate(self.nodes)),
         ]
         return [(field, item) for field, item in inputs if item is not None]
+
+    @property
+    def tables(self) -> list[tuple[str, EdgeInput | NodeTable | FeatureInput]]:
+        """Each input that is a Delta or Iceberg table: its field, and the input."""
+        return [(field, item) for field, item in self.object_inputs if item.format in TABLE_FORMATS]
 
     @property
     def waits(self) -> list[tuple[str, EdgeInput | NodeTable | FeatureInput, Ready]]:

@@ -14,9 +14,10 @@ from embertide.spec.base import (
     raise_problems,
 )
 from embertide.spec.cel import Rule, or_default
-from embertide.spec.features import FeatureFormat, FeatureInput
+from embertide.spec.features import FEATURE_FORMAT, FeatureFormat, FeatureInput
 from embertide.spec.places import PLACE_RULES, ObjectInput
 from embertide.spec.readiness import READY, Ready
+from embertide.spec.tables import AS_OF, AsOf, table_problems, table_rules
 
 IdKind = Literal["dense", "int64", "string"]
 Missing = Literal["refuse", "zeros", "mean"]
@@ -25,11 +26,20 @@ Missing = Literal["refuse", "zeros", "mean"]
 class NodeTable(ObjectInput):
     """The authoritative list of nodes; edges and features may name only these."""
 
-    rules: ClassVar[tuple[Rule, ...]] = PLACE_RULES
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *PLACE_RULES,
+        *table_rules(or_default("self.format", "'parquet'")),
+    )
 
-    format: FeatureFormat = Field(default="parquet", description="Format of all objects under uri.")
+    format: FeatureFormat = Field(default="parquet", description=FEATURE_FORMAT)
+    as_of: AsOf | None = Field(default=None, description=AS_OF)
     id_column: ColumnName = Field(default="id", description="parquet: column with the node ids.")
     ready: Ready | None = Field(default=None, description=READY)
+
+    @model_validator(mode="after")
+    def _check_table(self) -> Self:
+        raise_problems(table_problems(self))
+        return self
 
 
 _IDS = or_default("self.ids", "'dense'")
@@ -52,7 +62,7 @@ _NODE_RULES = (
     ),
     Rule(
         f"{_NO_FEATURES} || {_IDS} == 'dense' || !has(self.features.idColumn) || "
-        f"self.features.idColumn != '' || {_FORMAT} != 'parquet'",
+        f"self.features.idColumn != '' || {_FORMAT} == 'npy'",
         "is required unless ids are dense: only dense ids can be row numbers",
         ".features.idColumn",
         "FieldValueRequired",

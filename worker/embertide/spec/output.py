@@ -8,8 +8,9 @@ from pydantic import Field, model_validator
 
 from embertide.spec.base import MAX_TYPES, Problem, SpecModel, TypeName, Uri, raise_problems
 from embertide.spec.cel import Rule
-from embertide.spec.features import FeatureFormat
 from embertide.spec.inputs import Input
+
+OutputFormat = Literal["parquet", "npy"]
 
 _ONCE = "self.nodeTypes.all(a, self.nodeTypes.exists_one(b, a == b))"
 
@@ -22,7 +23,7 @@ class Output(SpecModel):
     )
 
     uri: Uri = Field(description="Prefix used by this output alone; versions are stored under it.")
-    format: FeatureFormat = Field(
+    format: OutputFormat = Field(
         default="parquet", description="File format of the published embeddings."
     )
     dtype: Literal["float32", "float16"] = Field(

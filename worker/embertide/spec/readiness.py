@@ -1,7 +1,6 @@
 """``ready`` of an input: what has to be there before a job reads it, and how long it waits.
 
-Each field is one condition, and all that are set must hold. A later condition, such as a version of
-a table that is newer than the last published one, is one more field here.
+Each field is one condition, and all that are set must hold.
 """
 
 from __future__ import annotations
@@ -85,7 +84,8 @@ class Ready(SpecModel):
     min_rows: int | None = Field(
         default=None,
         ge=1,
-        description="parquet and npy: least number of rows of all objects, by their metadata.",
+        description="parquet, npy and tables: least number of rows of all objects, by their "
+        "metadata.",
     )
     min_bytes: int | None = Field(
         default=None, ge=1, description="Least size of all objects, in bytes."
@@ -94,6 +94,11 @@ class Ready(SpecModel):
         default=None,
         description="Time for which no object has been created or changed, such as 10m, by the "
         "times that the store gives.",
+    )
+    new_version: bool = Field(
+        default=False,
+        description="delta and iceberg: the table has another version than the one that was read "
+        "for the output's current version.",
     )
     within: Duration = Field(
         default=DEFAULT_WITHIN,

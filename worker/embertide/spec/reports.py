@@ -186,10 +186,23 @@ class InputsReport(ReportModel):
 
 
 class PlanResult(ReportModel):
-    """The planner's result; memory is of a whole worker container, imports included."""
+    """The planner's result; memory is of a whole worker container, imports included.
+
+    Attributes:
+        tables: field of ``spec.input`` -> the version of the table there, which workers read; left
+            out of a termination message that would be too long with it.
+    """
 
     grid: GridShape
     memory_per_worker_bytes: int
     bytes_exchanged: int
     nodes: int
     edges: int
+    tables: dict[str, int] = Field(default_factory=dict)
+
+    def to_text(self) -> str:
+        """Compact JSON of at most 4000 bytes."""
+        text = super().to_text()
+        if len(text.encode()) <= _LONGEST_BYTES or not self.tables:
+            return text
+        return self.model_copy(update={"tables": {}}).to_text()

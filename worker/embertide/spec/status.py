@@ -77,6 +77,11 @@ class PlanStatus(StatusModel):
     bytes_exchanged: int | None = Field(
         default=None, description="Estimated bytes sent between workers, summed over all workers."
     )
+    tables: dict[str, int] | None = Field(
+        default=None,
+        description="Versions of the Delta and Iceberg tables that every attempt reads, by their "
+        "fields in spec.input.",
+    )
 
 
 class WorkersStatus(StatusModel):

@@ -24,6 +24,7 @@ import embertide
 from embertide.context import RunContext
 from embertide.errors import EmbertideError, OutputError
 from embertide.kernels.ids import Ids
+from embertide.planning.inputs import Inputs
 from embertide.planning.order import WorkOrder
 from embertide.readers.feature_schema import FeatureSchema
 from embertide.readers.pool import map_splits
@@ -269,6 +270,11 @@ class WrittenType:
         }
 
 
+def _tables_of(inputs: Inputs) -> dict[str, Any]:
+    """The field ``tables``, where inputs are tables."""
+    return {"tables": [asdict(table) for table in inputs.tables]} if inputs.tables else {}
+
+
 def publish_version(
     ctx: RunContext, order: WorkOrder, program: Program, clock: Clock, types: list[WrittenType]
 ) -> VersionInfo:
@@ -291,6 +297,7 @@ def publish_version(
         "format": spec.output.format,
         "dtype": spec.output.dtype,
         "inputs": order.inputs.objects(),
+        **_tables_of(order.inputs),
         "model": {"uri": spec.model.uri, "digest": program.digest},
         "grid": ctx.grid.shape.model_dump(),
         "fanout": spec.inference.fanout,

@@ -94,7 +94,7 @@ def load_features(
         InputError: rows of another width, NaN or infinite values (how many, and the first id).
     """
     placed = ctx.grid.world == 1 and node.ids == "dense"
-    first_rows = [0, *accumulate(split.stop - split.start for split in splits)]
+    first_rows = [0, *accumulate(split.rows for split in splits)]
     rows = first_rows[-1]
     held = rows + (0 if new is None else len(new.ids))
     nodes = node.count if placed and node.count is not None else held
