@@ -151,9 +151,10 @@ def _template(
             for state in ("not-ready", "unreachable")
         ],
     }
-    if job.spec.storage.credentials_secret is not None:
-        spec["containers"] = [_with_credentials(container)]
-        spec["volumes"].append(_credentials(job))
+    for name, folder, variable, sources in _credentials(job):
+        container = _with_credentials(container, name, folder, variable)
+        spec["containers"] = [container]
+        spec["volumes"].append({"name": name, "projected": {"sources": sources}})
     merged = merge({"metadata": {"labels": {}}, "spec": spec}, platform_template(job, settings))
     if job.spec.workers.service_account_name:
         merged["spec"]["serviceAccountName"] = job.spec.workers.service_account_name
@@ -197,25 +198,38 @@ def _container(job: EmbeddingJob, settings: Settings, verb: str) -> Object:
     }
 
 
-def _credentials(job: EmbeddingJob) -> Object:
-    """The volume with the Secret's keys; files, since those follow the Secret while a pod runs."""
+def _credentials(job: EmbeddingJob) -> list[tuple[str, str, str, list[Object]]]:
+    """Name, folder, variable and sources of each volume with keys of Secrets.
+
+    Files, since those follow a Secret while a pod runs. Of each Secret the keys alone are mounted.
+    """
+    storage, found = job.spec.storage, []
+    if storage.credentials_secret is not None:
+        own = ("credentials", naming.CREDENTIALS_FOLDER, naming.ENV_CREDENTIALS_FOLDER)
+        found.append((*own, _sources(storage.credentials_secret)))
+    if storage.secrets:
+        of_stores = [item for name in storage.secrets for item in _sources(name, f"{name}/")]
+        found.append(("stores", naming.STORES_FOLDER, naming.ENV_STORES_FOLDER, of_stores))
+    return found
+
+
+def _sources(secret: str, folder: str = "") -> list[Object]:
+    """The keys of a Secret, as files of a folder of the volume."""
 
     def source(*keys: str, optional: bool) -> Object:
-        items = [{"key": key, "path": key} for key in keys]
-        found: Object = {"name": job.spec.storage.credentials_secret, "items": items}
+        items = [{"key": key, "path": f"{folder}{key}"} for key in keys]
+        found: Object = {"name": secret, "items": items}
         return {"secret": {**found, "optional": True} if optional else found}
 
-    sources = [source(*_SECRET_KEYS, optional=False), source(_SECRET_TOKEN, optional=True)]
-    return {"name": "credentials", "projected": {"sources": sources}}
+    return [source(*_SECRET_KEYS, optional=False), source(_SECRET_TOKEN, optional=True)]
 
 
-def _with_credentials(container: Object) -> Object:
-    """The container that reads the Secret's keys from their files."""
-    folder = naming.CREDENTIALS_FOLDER
-    mount = {"name": "credentials", "mountPath": folder, "readOnly": True}
+def _with_credentials(container: Object, volume: str, folder: str, variable: str) -> Object:
+    """The container that reads a volume's keys from their files."""
+    mount = {"name": volume, "mountPath": folder, "readOnly": True}
     return {
         **container,
-        "env": [*container["env"], {"name": naming.ENV_CREDENTIALS_FOLDER, "value": folder}],
+        "env": [*container["env"], {"name": variable, "value": folder}],
         "volumeMounts": [*container["volumeMounts"], mount],
     }
 

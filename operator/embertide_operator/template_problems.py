@@ -11,7 +11,7 @@ from embertide_operator.routes import Object
 Problems = list[tuple[str, str]]
 """Paths and messages."""
 
-_OWN_VOLUMES = ("job", "credentials")
+_OWN_VOLUMES = ("job", "credentials", "stores")
 # Fields that the operator relies on, with the reason.
 _FORBIDDEN = {
     "restartPolicy": "a StatefulSet's pods always restart",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 
 import pytest
 
 from embertide.spec.workers import StorageSettings
 from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
+from tests.support.s3.proxy import S3Proxy, s3_proxy
 from tests.support.s3.server import S3Server
 
 
@@ -22,3 +24,17 @@ def storage(s3: S3Server) -> Storage:
 def root(s3: S3Server) -> str:
     """A prefix that nobody else has."""
     return s3.uri(f"t-{secrets.token_hex(6)}")
+
+
+@pytest.fixture
+def proxy(s3: S3Server) -> Iterator[S3Proxy]:
+    """A proxy before the server, whose answers a test changes."""
+    with s3_proxy(s3.endpoint) as found:
+        yield found
+
+
+@pytest.fixture
+def proxied(proxy: S3Proxy, s3: S3Server) -> Storage:
+    """A client of the server, by way of the proxy."""
+    settings = StorageSettings(endpoint_url=proxy.endpoint, region=s3.region, max_attempts=2)
+    return open_storage(settings)

@@ -149,6 +149,12 @@ BOUNDS = (
     Case("no version kept", {"spec.output.keepVersions": 0}, "greater than or equal to 1"),
     Case("no time to connect", {"spec.storage.connectTimeoutSeconds": 0}, "greater than 0"),
     Case("an endpoint without scheme", {"spec.storage.endpointUrl": "minio:9000"}, "should match"),
+    Case(
+        "a prefix of files",
+        {"spec.storage": {"stores": [{"prefix": "file:///a"}]}},
+        "spec.storage.stores[0].prefix",
+    ),
+    Case("a secret in capitals", {"spec.storage.credentialsSecret": "S3"}, "should match"),
     Case("a controller without a domain", {"spec.managedBy": "multikueue"}, "should match"),
     Case("no time to start", {"spec.preRunningDeadlineSeconds": 0}, "greater than or equal to 1"),
     Case("a class in capitals", {"spec.operatorClass": "GPU"}, "should match"),

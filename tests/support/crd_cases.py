@@ -298,6 +298,21 @@ TAKEN = (
             "spec.ttlSecondsAfterFinished": 0,
         },
     ),
+    Case(
+        "several stores with rules",
+        {
+            "spec.storage": {
+                "encryption": {"algorithm": "aws:kms", "keyId": "alias/x", "bucketKey": True},
+                "checksums": "always",
+                "profile": "here",
+                "stores": [
+                    {"prefix": "s3://public/", "anonymous": True, "region": "eu-1"},
+                    {"prefix": "s3://lake/raw", "credentialsSecret": "lake", "requesterPays": True},
+                ],
+            },
+            "spec.input.newObjects": "ignore",
+        },
+    ),
     Case("an output beside an input", {"spec.output.uri": "s3://shop/features-new"}),
     Case("an output in another bucket", {"spec.output.uri": "s3://other/features"}),
 )

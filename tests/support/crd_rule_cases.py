@@ -52,6 +52,27 @@ RULES = (
     Case("a bucket's name with a line break", {"spec.model.uri": "s3://models\n/7"}, _URI),
     Case("a home", {"spec.model.uri": "~/model"}, _URI),
     Case("a space behind a uri", {"spec.model.uri": "s3://shop/m "}, "no spaces around it"),
+    # Stores.
+    Case(
+        "a key for no signature",
+        {"spec.storage": {"anonymous": True, "credentialsSecret": "s3"}},
+        "must not be set beside anonymous: true",
+    ),
+    Case(
+        "a profile for no signature",
+        {"spec.storage": {"stores": [{"prefix": "s3://a", "anonymous": True, "profile": "p"}]}},
+        "must not be set beside anonymous: true",
+    ),
+    Case(
+        "a prefix twice",
+        {"spec.storage": {"stores": [{"prefix": "s3://a"}, {"prefix": "s3://a"}]}},
+        "prefixes must be unique",
+    ),
+    Case(
+        "a key without KMS",
+        {"spec.storage": {"encryption": {"algorithm": "AES256", "keyId": "k"}}},
+        "keyId and bucketKey need algorithm: aws:kms or aws:kms:dsse",
+    ),
     # Freshness.
     Case("a number of hours", {"spec.freshness": {"maxAge": "26"}}, _DURATION),
     Case("an age of nothing", {"spec.freshness": {"maxAge": "0h"}}, _DURATION),

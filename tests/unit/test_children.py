@@ -94,6 +94,27 @@ def test_credentials_are_files_of_the_secret_and_nothing_else_of_it(role: str) -
     assert "envFrom" not in container
 
 
+def test_each_store_has_the_keys_of_its_secret_in_a_folder() -> None:
+    stores = [
+        {"prefix": "s3://lake", "credentialsSecret": "lake"},
+        {"prefix": "s3://lake/raw", "credentialsSecret": "raw"},
+        {"prefix": "s3://other", "credentialsSecret": "lake"},
+        {"prefix": "s3://public", "anonymous": True},
+    ]
+    pod = pod_of(job(storage={"credentialsSecret": "s3", "stores": stores}))
+    (container,) = pod["spec"]["containers"]
+    (volume,) = (v for v in pod["spec"]["volumes"] if v["name"] == "stores")
+    sources = [source["secret"] for source in volume["projected"]["sources"]]
+    paths = [(s["name"], item["path"]) for s in sources for item in s["items"]]
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    assert paths == [(of, f"{of}/{name}") for of in ("lake", "raw") for name in names]
+    (mount,) = (m for m in container["volumeMounts"] if m["name"] == "stores")
+    told = {item["name"]: item.get("value") for item in container["env"]}
+    assert told["EMBERTIDE_STORES_FOLDER"] == mount["mountPath"]
+    assert mount["readOnly"] is True
+    assert "EMBERTIDE_CREDENTIALS_FOLDER" in told
+
+
 def test_without_a_secret_nothing_is_mounted() -> None:
     spec = pod_of(job())["spec"]
     assert {volume["name"] for volume in spec["volumes"]} == {"job", "scratch"}

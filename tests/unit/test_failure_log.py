@@ -13,7 +13,7 @@ import pytest
 from embertide.pod import logs
 from embertide.pod.endings import write_ending
 from embertide.pod.redact import redact
-from embertide.spec.naming import ENV_CREDENTIALS_FOLDER
+from embertide.spec.naming import ENV_CREDENTIALS_FOLDER, ENV_STORES_FOLDER
 from embertide.spec.reports import Ending
 from embertide.spec.status import JobStatus
 from tests.support.operator_world import World
@@ -87,6 +87,12 @@ def test_credentials_are_taken_out(
     assert json.loads(text)["message"] == "the store says [redacted]"
     assert logs.last_lines().endswith("signed with [redacted] and [redacted], short")
     assert SECRET not in text
+
+
+def test_credentials_of_each_store_are_taken_out(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "AWS_SECRET_ACCESS_KEY").write_text(SECRET + "\n")
+    assert redact(f"with {SECRET}", {ENV_STORES_FOLDER: str(tmp_path)}) == "with [redacted]"
 
 
 def test_without_credentials_nothing_changes(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
     EmbertideError
     |-- ManifestError     2  the EmbeddingJob itself: every problem at once, each with its path
     |-- InputError        3  edges, features or ids: names the object, the row and the field
+    |   |-- InputChanged        changed between its listing and the end of reading it
     |   |-- InputsNotReady      what spec.input waits for did not come in time
     |   `-- InputTooSmall       fewer edges or nodes than minEdges, minNodes or maxShrink allow
     |-- ModelError        4  model.yaml or weights: what was found beside what was expected
@@ -78,6 +79,12 @@ class InputError(EmbertideError):
     """An edge list, a feature table or an id is wrong."""
 
     exit_code = 3
+
+
+class InputChanged(InputError):
+    """Something writes an input while it is read; a later attempt lists it again."""
+
+    permanent = False
 
 
 class InputsNotReady(InputError):

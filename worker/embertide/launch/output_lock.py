@@ -15,7 +15,7 @@ from pathlib import Path
 
 from embertide.errors import OutputError
 from embertide.launch.leftovers import OUTPUT_PREFIX
-from embertide.spec.workers import StorageSettings
+from embertide.spec.storage import StorageSettings
 from embertide.storage.file_lock import locked
 from embertide.telemetry.progress import OnProgress, Progress
 
@@ -51,7 +51,7 @@ def lock_path(output_uri: str, storage: StorageSettings) -> Path:
     """The file whose lock stands for an output, however its URI is written."""
     location = output_uri.removeprefix("file://").rstrip("/")
     if location.startswith("s3://"):
-        place = f"{location} at {storage.endpoint_url}"
+        place = f"{location} at {storage.of(location).endpoint_url}"
     else:
         place = os.path.realpath(location)
     digest = hashlib.sha256(place.encode()).hexdigest()[:16]

@@ -17,7 +17,7 @@ _IN_PLACE = "[redacted]"
 def redact(text: str, env: Mapping[str, str] = os.environ) -> str:
     """The text without the credentials of this container, as they are now.
 
-    They are files of the job's Secret, which somebody may renew, or variables of its pod template.
+    They are files of the job's Secrets, which somebody may renew, or variables of its pod template.
     """
     for value in _credentials(env):
         text = text.replace(value, _IN_PLACE)
@@ -28,6 +28,8 @@ def _credentials(env: Mapping[str, str]) -> list[str]:
     values = [env.get(name, "") for name in SECRETS]
     if folder := env.get(naming.ENV_CREDENTIALS_FOLDER):
         values += [_content(Path(folder) / name) for name in SECRETS]
+    if folder := env.get(naming.ENV_STORES_FOLDER):
+        values += [_content(path) for name in SECRETS for path in Path(folder).glob(f"*/{name}")]
     return [value for value in values if len(value) >= _SHORTEST]
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from embertide.errors import InputError
+from embertide.errors import InputChanged, InputError
 from embertide.kernels.arrow import to_arrow
 from embertide.readers.columns import Column
 from embertide.readers.ids import to_text
@@ -72,7 +72,9 @@ class Header:
 
 def read_header(storage: Storage, info: ObjectInfo) -> Header:
     """The header, checked against the object's size; InputError when the two disagree."""
-    return _parse_header(info, storage.read_range(info.uri, 0, min(_HEADER_BYTES, info.size)))
+    count = min(_HEADER_BYTES, info.size)
+    with storage.open(info.uri, info, [(0, count)]) as file:
+        return _parse_header(info, file.read(count))
 
 
 @contextmanager
@@ -225,7 +227,7 @@ def _read_values(file: Any, uri: str, header: Header, start: int, count: int) ->
     while len(view):
         got = file.readinto(view)
         if not got:
-            raise InputError(f"{uri} ends early: it changed while it was read; run the job again")
+            raise InputChanged(f"{uri} ends early: it changed while it was read; run the job again")
         view = view[got:]
     return values.astype(header.dtype.newbyteorder("="), copy=False)
 

@@ -97,7 +97,8 @@ def _from_object(storage: Storage, uri: str, width: int) -> Scaling:
         raise InputError(
             f"{uri} (features.scaling.uri) has {info.size} bytes, too many for two vectors; {_HOW}"
         )
-    vectors = _parse(uri, storage.read(uri))
+    with storage.open(uri, info) as file:
+        vectors = _parse(uri, file.read())
     for name, values in vectors.items():
         _check_vector(f"{uri} (features.scaling.uri): {name}", name, values, width)
     return Scaling(vectors.get("mean"), vectors.get("scale"), info)

@@ -6,7 +6,7 @@ version of the manifest.
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -136,6 +136,12 @@ class Input(SpecModel):
         description="Share by which the edges of any edge type, and the nodes of any node type, "
         "may be fewer than in the last published version, such as 10%; with fewer the job fails "
         "before anything is computed. If unset, they are not compared.",
+    )
+    new_objects: Literal["refuse", "ignore"] = Field(
+        default="refuse",
+        description="What happens where objects were added to an input while it was read. refuse: "
+        "the attempt fails, since whatever writes there may not be done, and the next one lists "
+        "the inputs again. ignore: those that were listed are published, with a warning.",
     )
 
     @model_validator(mode="after")

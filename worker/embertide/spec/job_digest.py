@@ -17,6 +17,7 @@ _FORM = 1
 
 _NOT_THE_RESULT: Any = {
     "max_shrink": True,
+    "new_objects": True,
     "edges": {"__all__": {"ready", "min_edges"}},
     "nodes": {
         "__all__": {"min_nodes": True, "table": {"ready"}, "features": {"ready"}},

@@ -39,12 +39,8 @@ from embertide.spec.output import Output, unknown_types
 from embertide.spec.overlap import OUTPUT_RULES, output_overlaps
 from embertide.spec.problems import Loc
 from embertide.spec.readiness import Ready
-from embertide.spec.workers import (
-    WORKERS_RULES,
-    StorageSettings,
-    Workers,
-    more_workers_than_nodes,
-)
+from embertide.spec.storage import StorageSettings
+from embertide.spec.workers import WORKERS_RULES, Workers, more_workers_than_nodes
 
 API_VERSION = "embertide.dev/v1alpha1"
 KIND = "EmbeddingJob"

@@ -40,6 +40,8 @@ JOB_FOLDER = "/etc/embertide"
 SCRATCH_FOLDER = "/scratch"
 CREDENTIALS_FOLDER = "/etc/embertide-credentials"
 """With the keys of ``spec.storage.credentialsSecret``, a file each."""
+STORES_FOLDER = "/etc/embertide-stores"
+"""With a folder for each Secret that ``spec.storage.stores`` names, and its keys, a file each."""
 TERMINATION_LOG = "/dev/termination-log"
 CONTAINER = "worker"
 USER_ID = 65532
@@ -61,6 +63,7 @@ ENV_IN_POD = "EMBERTIDE_IN_POD"
 ENV_OPERATOR_VERSION = "EMBERTIDE_OPERATOR_VERSION"
 """The operator's release, such as 1.4.0, for messages where it differs from the image's."""
 ENV_CREDENTIALS_FOLDER = "EMBERTIDE_CREDENTIALS_FOLDER"
+ENV_STORES_FOLDER = "EMBERTIDE_STORES_FOLDER"
 
 
 MAX_NAME = 52

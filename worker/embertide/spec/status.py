@@ -30,6 +30,7 @@ ConditionType = Literal[
     "WorkersReady",
     "Progressing",
     "Published",
+    "Pruned",
     "Complete",
     "Failed",
     "Fresh",
@@ -46,7 +47,7 @@ class Condition(StatusModel):
     type: str = Field(
         max_length=316,
         description="Type of condition: Accepted, Suspended, InputsReady, WorkersReady, "
-        "Progressing, Published, Complete, Failed, Fresh, Ready or Stalled.",
+        "Progressing, Published, Pruned, Complete, Failed, Fresh, Ready or Stalled.",
     )
     status: Literal["True", "False", "Unknown"] = Field(
         description="Status of the condition: True, False or Unknown."
@@ -278,7 +279,7 @@ class JobStatus(StatusModel):
         default_factory=list,
         max_length=32,
         description="Conditions of the job: Accepted, Suspended, InputsReady, WorkersReady, "
-        "Progressing, Published, Complete, Failed, Fresh, Ready, Stalled.",
+        "Progressing, Published, Pruned, Complete, Failed, Fresh, Ready, Stalled.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],

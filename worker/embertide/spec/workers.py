@@ -1,4 +1,4 @@
-"""``spec.workers`` and ``spec.storage``: the workers, and how to access S3."""
+"""``spec.workers``: how many workers there are, where they run, and with what resources."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from embertide.spec.base import FreeForm, Problem, SpecModel, raise_problems
 from embertide.spec.cel import Rule
 from embertide.spec.grid import MAX_WORKERS, GridShape
 from embertide.spec.inputs import Input
+from embertide.spec.storage import StorageSettings
+
+__all__ = ["WORKERS_RULES", "GridChoice", "StorageSettings", "Workers", "more_workers_than_nodes"]
 
 
 def _kind_of_grid(value: object) -> str | None:
@@ -133,34 +136,3 @@ def more_workers_than_nodes(workers: Workers, given: Input) -> list[Problem]:
     field, shown = ("count", f"{asked}") if grid is None else ("grid", f"{grid}, {asked} workers")
     message = f"is {shown}; the largest node type has only {most} nodes (count)"
     return [(("workers", field), f"{message}: use at most {most} workers")]
-
-
-class StorageSettings(SpecModel):
-    """How to access S3. Credentials are never part of a manifest."""
-
-    endpoint_url: str | None = Field(
-        default=None,
-        pattern=r"^https?://[^/\s]+",
-        description="Endpoint URL of an S3-compatible store, such as https://minio.example:9000.",
-    )
-    region: str | None = Field(default=None, min_length=1, description="Region of the buckets.")
-    path_style: bool | None = Field(
-        default=None,
-        description="true for path-style addressing: the bucket is part of the path, not of the "
-        "host name. If unset, true when endpointUrl is set.",
-    )
-    credentials_secret: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Secret in the job's namespace with AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY; it may change while the job runs. If unset, and outside "
-        "Kubernetes, the standard AWS credential chain is used.",
-    )
-    max_attempts: int = Field(
-        default=5,
-        ge=1,
-        description="Maximum number of attempts for a request, including the first.",
-    )
-    connect_timeout_seconds: float = Field(
-        default=5.0, gt=0, description="Timeout for opening a connection, in seconds."
-    )

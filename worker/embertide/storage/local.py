@@ -15,10 +15,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from embertide.errors import InputError, ObjectMissing, StorageError
+from embertide.errors import InputChanged, ObjectMissing, StorageError
 from embertide.storage.file_lock import locked
 from embertide.storage.local_errors import UNFINISHED, reading, to_path, writing
-from embertide.storage.protocol import NAMES_AT_ONCE, Listing, ObjectInfo, Span
+from embertide.storage.protocol import CHANGED, GONE, NAMES_AT_ONCE, Listing, ObjectInfo, Span
 from embertide.storage.write_back import begin_write_back
 from embertide.telemetry.transfers import TransferStats
 
@@ -114,13 +114,19 @@ class LocalStore:
         """The file itself; the system reads ahead.
 
         Raises:
-            InputError: it is not in the state of ``info`` any more; also as the block ends.
+            InputChanged: it is not in the state of ``info`` any more, or gone; also as the block
+                ends.
         """
-        with reading(uri):
-            file = _Watched(to_path(uri), uri, info)
+        try:
+            with reading(uri):
+                file = _Watched(to_path(uri), uri, info)
+        except ObjectMissing as error:
+            if info is None:
+                raise
+            raise InputChanged(GONE.format(uri=uri)) from error
         if file.changed:
             file.close()
-            raise InputError(f"{uri} changed after it was listed; run the job again")
+            raise InputChanged(CHANGED.format(uri=uri))
         return file
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
@@ -150,6 +156,9 @@ class LocalStore:
                 return False
             self.write(uri, data)
             return True
+
+    def try_upload(self, uri: str) -> None:
+        """Nothing: a large file is written as a small one is."""
 
     def delete(self, uris: Iterable[str]) -> None:
         """Remove files, and each directory that becomes empty."""
@@ -228,7 +237,7 @@ class _Watched(io.BufferedReader):
         changed = asked and not self.closed and self.changed
         super().__exit__(kind, error, trace)
         if changed:
-            raise InputError(
+            raise InputChanged(
                 f"{self._uri} changed while it was read; run the job again when nothing writes to"
                 " it"
             ) from error

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 from embertide.errors import StorageError
-from embertide.spec.workers import StorageSettings
+from embertide.spec.storage import StorageSettings, Store
 from embertide.storage.protocol import Listing, ObjectInfo, OnRetry, Span, Storage
 from embertide.telemetry.transfers import TransferStats
 
@@ -26,7 +26,7 @@ def as_uri(location: str) -> str:
 
 
 class Stores:
-    """The storage that users of this package get: picks the store by the URI's scheme.
+    """The storage that users of this package get: picks the store by the URI's scheme and prefix.
 
     A store is made on first use, so that a run without S3 never loads its client. Pickled, it
     leaves ``on_retry`` behind, which belongs to this process.
@@ -34,7 +34,7 @@ class Stores:
 
     def __init__(self, settings: StorageSettings, on_retry: OnRetry = _tell_nobody) -> None:
         self._settings, self._on_retry = settings, on_retry
-        self._made: dict[str, Storage] = {}
+        self._made: dict[tuple[str, int], Storage] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -43,15 +43,22 @@ class Stores:
     @property
     def stats(self) -> TransferStats:
         """What S3 transferred so far; local files count nothing."""
-        s3 = self._made.get("s3")
-        return s3.stats if s3 is not None else TransferStats()
+        stores = [store for (scheme, _), store in list(self._made.items()) if scheme == "s3"]
+        if len(stores) == 1:
+            return stores[0].stats
+        total = TransferStats()
+        for store in stores:
+            total.add(store.stats.copy())
+        return total
 
     def _store(self, uri: str) -> Storage:
         scheme = uri.partition("://")[0]
+        settings = self._settings.of(uri) if scheme == "s3" else None
+        key = scheme, id(settings)
         with self._lock:
-            if scheme not in self._made:
-                self._made[scheme] = _make(scheme, uri, self._settings, self._on_retry)
-            return self._made[scheme]
+            if key not in self._made:
+                self._made[key] = _make(scheme, uri, settings, self._on_retry)
+            return self._made[key]
 
     def list_folders(self, uri: str) -> list[str]:
         """See :meth:`Storage.list_folders`."""
@@ -115,6 +122,11 @@ class Stores:
         uri = as_uri(uri)
         return self._store(uri).write_if(uri, data, expected)
 
+    def try_upload(self, uri: str) -> None:
+        """See :meth:`Storage.try_upload`."""
+        uri = as_uri(uri)
+        self._store(uri).try_upload(uri)
+
     def unfinished(self, folder: str) -> Sequence[str]:
         """See :meth:`Storage.unfinished`."""
         folder = as_uri(folder)
@@ -131,12 +143,12 @@ class Stores:
             self._store(uri).delete([uri])
 
 
-def _make(scheme: str, uri: str, settings: StorageSettings, on_retry: OnRetry) -> Storage:
+def _make(scheme: str, uri: str, settings: Store | None, on_retry: OnRetry) -> Storage:
     if scheme == "file":
         from embertide.storage.local import LocalStore
 
         return LocalStore()
-    if scheme == "s3":
+    if settings is not None:
         from embertide.storage.s3 import S3Store
 
         return S3Store(settings, on_retry)

@@ -21,6 +21,8 @@ BLOCK_BYTES = 4 << 20
 """What of an object a store that is far away is asked for at a time, at most."""
 NAMES_AT_ONCE = 1000
 """Names that one request lists, at most."""
+CHANGED = "{uri} changed after it was listed; run the job again"
+GONE = "{uri} was removed after it was listed; run the job again"
 Span = tuple[int, int]
 """The first byte of a range of an object, and the one behind its last."""
 
@@ -126,7 +128,7 @@ class Storage(Protocol):
 
         Raises:
             ObjectMissing: it does not exist.
-            InputError: it changed since ``info`` was listed.
+            InputChanged: it changed since ``info`` was listed, or is gone.
         """
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
@@ -140,6 +142,13 @@ class Storage(Protocol):
 
         Returns:
             Whether it was written.
+        """
+
+    def try_upload(self, uri: str) -> None:
+        """Begin what writing a large object begins with, and give it up; leaves nothing.
+
+        Raises:
+            AccessDenied: a right is missing that large objects take.
         """
 
     def delete(self, uris: Iterable[str]) -> None:

@@ -10,9 +10,16 @@ from typing import Any, BinaryIO, cast
 
 from botocore.exceptions import ClientError
 
-from embertide.errors import ObjectMissing, StorageError
-from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import NAMES_AT_ONCE, Listing, ObjectInfo, OnRetry, Span
+from embertide.errors import InputChanged, ObjectMissing, StorageError
+from embertide.spec.storage import Store
+from embertide.storage.protocol import (
+    CHANGED,
+    NAMES_AT_ONCE,
+    Listing,
+    ObjectInfo,
+    OnRetry,
+    Span,
+)
 from embertide.storage.s3_client import (
     NO_FAULT,
     THREADS,
@@ -24,6 +31,7 @@ from embertide.storage.s3_client import (
 from embertide.storage.s3_errors import (
     CONDITION_FAILED,
     DENIED,
+    NO_MULTI_DELETE,
     NO_OBJECT,
     code_of,
     is_missing_object,
@@ -34,6 +42,8 @@ from embertide.telemetry.transfers import TransferStats
 
 _DELETE_AT_ONCE = 1000
 _FIRST_READ_BYTES = 8 << 20
+_PART = ("ETag", "ChecksumCRC32")
+"""What of the answer about a part completes the upload, as far as it is there."""
 
 
 class S3Store:
@@ -44,12 +54,11 @@ class S3Store:
         StoreUnavailable: by all methods, when it does not answer after ``max_attempts``.
     """
 
-    def __init__(
-        self, settings: StorageSettings, on_retry: OnRetry = lambda _sentence: None
-    ) -> None:
+    def __init__(self, settings: Store, on_retry: OnRetry = lambda _sentence: None) -> None:
         self._settings = settings
         self._client = S3Client(settings, on_retry)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+        self._deletes_several = True
 
     @property
     def stats(self) -> TransferStats:
@@ -182,16 +191,20 @@ class S3Store:
         """Ranged reads of one state of the object.
 
         Raises:
-            InputError: it changed since ``info`` was listed, or while it is read.
+            InputChanged: it changed since ``info`` was listed, or while it is read.
         """
         if info is None:
             info = self.stat(uri)
         if info is None:
             raise ObjectMissing(f"{uri}: no such object at {self._client.endpoint}; check the uri")
-        etag = info.etag
+        etag, size = info.etag, info.size
 
         def fetch(start: int, length: int) -> bytes:
-            return self._client.get(uri, start, length, etag)[0]
+            data, seen = self._client.get(uri, start, length, etag)
+            # Of stores whose tags do not change with the contents.
+            if seen.size != size:
+                raise InputChanged(CHANGED.format(uri=uri))
+            return data
 
         return cast(BinaryIO, RangedFile(fetch, info.size, self._pool, spans=spans))
 
@@ -232,8 +245,14 @@ class S3Store:
         except ObjectMissing:
             return False
 
+    def try_upload(self, uri: str) -> None:
+        """Begin a multipart upload and abort it."""
+        upload = _Upload(self._client, uri)
+        upload.begin()
+        upload.cancel()
+
     def delete(self, uris: Iterable[str]) -> None:
-        """Remove objects, up to 1000 with one request."""
+        """Remove objects, up to 1000 with one request; one by one where a store refuses that."""
         buckets: dict[str, Any] = {}
         for uri in uris:
             require_key(uri)
@@ -267,8 +286,35 @@ class S3Store:
                 return
 
     def _delete(self, bucket: str, keys: Sequence[str]) -> None:
+        if self._deletes_several:
+            try:
+                self._delete_together(bucket, keys)
+                return
+            except StorageError as error:
+                cause = error.__cause__
+                if not isinstance(cause, ClientError) or code_of(cause) not in NO_MULTI_DELETE:
+                    raise
+        uris = [f"s3://{bucket}/{key}" for key in keys]
+        for _ in self._pool.map(self._delete_single, uris):
+            pass
+        # Only now, since what refuses both requests may be another fault.
+        self._deletes_several = False
+
+    def _delete_single(self, uri: str) -> None:
+        try:
+            self._client.call("delete_object", uri)
+        except ObjectMissing as error:
+            if not is_missing_object(error):
+                raise
+
+    def _delete_together(self, bucket: str, keys: Sequence[str]) -> None:
         wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        answer = self._client.call("delete_objects", f"s3://{bucket}/{keys[0]}", Delete=wanted)
+        answer = self._client.call(
+            "delete_objects",
+            f"s3://{bucket}/{keys[0]}",
+            answers=NO_FAULT | NO_MULTI_DELETE,
+            Delete=wanted,
+        )
         for failed in answer.get("Errors", []):
             if failed.get("Code") in NO_OBJECT:
                 continue
@@ -298,7 +344,7 @@ class _Upload:
     def put_part(self, number: int, data: bytes | bytearray) -> Any:
         """Upload part ``number``, from 1; returns what ``finish`` needs of it."""
         sent = self._call("upload_part", UploadId=self._id, PartNumber=number, Body=data)
-        return {"PartNumber": number, "ETag": sent["ETag"]}
+        return {"PartNumber": number} | {name: sent[name] for name in _PART if name in sent}
 
     def finish(self, parts: list[Any]) -> None:
         """Complete the multipart upload, which makes the object visible."""

@@ -10,21 +10,18 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Set
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import boto3
-import botocore.session
+from botocore import UNSIGNED
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, IncompleteReadError
 
-from embertide.errors import EmbertideError, InputError, StorageError, StoreUnavailable
-from embertide.spec import naming
-from embertide.spec.workers import StorageSettings
-from embertide.storage.protocol import ObjectInfo, OnRetry
-from embertide.storage.s3_credentials import prefer_files
+from embertide.errors import EmbertideError, InputChanged, StorageError, StoreUnavailable
+from embertide.spec.storage import Store
+from embertide.storage.protocol import CHANGED, GONE, ObjectInfo, OnRetry
 from embertide.storage.s3_errors import (
     BEYOND_END,
     CONDITION_FAILED,
@@ -35,6 +32,7 @@ from embertide.storage.s3_errors import (
     reason_of,
     translated,
 )
+from embertide.storage.s3_identity import session_of
 from embertide.storage.s3_retries import Retries
 from embertide.telemetry.transfers import TransferStats
 
@@ -44,6 +42,8 @@ THREADS = 8
 _READ_TIMEOUT_SECONDS = 60
 NO_FAULT = CONDITION_FAILED | NO_OBJECT | BEYOND_END
 """Codes that answer whether an object is there, or is still the same."""
+_BEGINS_OBJECT = {"put_object", "create_multipart_upload"}
+_CHECKSUMS = {"whenRequired": "when_required", "always": "when_supported"}
 _WITHOUT_KEY = {"list_objects_v2", "delete_objects", "list_multipart_uploads"}
 
 
@@ -59,19 +59,20 @@ class S3Client:
         on_retry: told a sentence before each retry; may be called from several threads.
     """
 
-    def __init__(self, settings: StorageSettings, on_retry: OnRetry) -> None:
+    def __init__(self, settings: Store, on_retry: OnRetry) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         self.stats = TransferStats()
         self.endpoint = settings.endpoint_url or "AWS S3"
-        self.sign_in = how_to_sign_in(settings.credentials_secret, os.environ)
+        self.sign_in = how_to_sign_in(settings, os.environ)
+        self._of_request, self._of_object = _rules_of(settings)
         with translated("S3", self.endpoint, self.sign_in):
-            self._client = self._connect()
+            self._client = self._connect(on_retry)
         self.endpoint = self._client.meta.endpoint_url
         self._retries = Retries(self.endpoint, settings.max_attempts, on_retry)
         self._client.meta.events.register_first("needs-retry.s3", self._retries.decide)
 
-    def _connect(self) -> Any:
+    def _connect(self, on_retry: OnRetry) -> Any:
         settings = self._settings
         path_style = settings.path_style
         if path_style is None:
@@ -83,13 +84,13 @@ class S3Client:
             max_pool_connections=THREADS + 2,
             s3={"addressing_style": "path" if path_style else "auto"},
             # Many stores do not support trailing checksums; published parts are read back anyway.
-            request_checksum_calculation="when_required",
+            request_checksum_calculation=_CHECKSUMS[settings.checksums],
             response_checksum_validation="when_required",
+            signature_version=UNSIGNED if settings.anonymous else None,
             user_agent_extra="embertide",
         )
-        session = botocore.session.get_session()
-        if folder := os.environ.get(naming.ENV_CREDENTIALS_FOLDER):
-            prefer_files(session, Path(folder))
+        waiting = Retries("the service of the credentials", settings.max_attempts, on_retry)
+        session = session_of(settings, waiting)
         client = boto3.session.Session(botocore_session=session).client(
             "s3", endpoint_url=settings.endpoint_url, region_name=settings.region, config=config
         )
@@ -138,6 +139,12 @@ class S3Client:
         bucket, key = bucket_and_key(uri)
         if operation not in _WITHOUT_KEY:
             arguments["Key"] = key
+        arguments |= self._of_request
+        if operation in _BEGINS_OBJECT:
+            arguments |= self._of_object
+        if operation == "create_multipart_upload" and self._settings.checksums == "always":
+            # Else the checksums of the parts have nothing to belong to.
+            arguments["ChecksumAlgorithm"] = "CRC32"
         self._count_bytes(written=len(arguments.get("Body", b"")))
         with self._calling(self._client.meta.method_to_api_mapping[operation], uri, answers):
             return getattr(self._client, operation)(Bucket=bucket, **arguments)
@@ -145,6 +152,7 @@ class S3Client:
     def pages(self, field: str, uri: str, prefix: str, **more: str) -> Iterator[Any]:
         """One field of all pages of a listing of the bucket of ``uri``."""
         pages = self._client.get_paginator("list_objects_v2")
+        more |= self._of_request
         with self._calling("ListObjectsV2", uri):
             for page in pages.paginate(Bucket=bucket_and_key(uri)[0], Prefix=prefix, **more):
                 yield from page.get(field, [])
@@ -153,6 +161,9 @@ class S3Client:
         """A range of bytes and the object it comes from; with ``etag`` from that state only.
 
         A connection lost within the body is retried here: boto3 retries until the first byte.
+
+        Raises:
+            InputChanged: with ``etag``: the object has another state now, or is gone.
         """
         arguments: dict[str, Any] = {"Range": f"bytes={start}-{start + length - 1}"}
         if etag:
@@ -161,7 +172,11 @@ class S3Client:
         while True:
             try:
                 answer = self.call("get_object", uri, **arguments)
-                data: bytes = answer["Body"].read()
+                with closing(answer["Body"]) as body:
+                    size = self._size_in(answer, uri, start, length, etag)
+                    data: bytes = body.read()
+                if len(data) != (expected := min(length, size - start)):
+                    raise IncompleteReadError(actual_bytes=len(data), expected_bytes=expected)
                 break
             except CONNECTION_LOST as error:
                 pause = self._retries.pause(attempt, reason_of(error))
@@ -169,14 +184,30 @@ class S3Client:
                     self._count("GetObject", errors=1)
                     raise self._connection_lost(uri, error) from error
             except StorageError as error:
-                return self._no_range(uri, error)
+                return self._no_range(uri, error, etag)
             self._count("GetObject", retries=1)
             time.sleep(pause)
             attempt += 1
         self._count_bytes(read=len(data))
-        size = int(answer["ContentRange"].rpartition("/")[2])
         modified = answer["LastModified"].timestamp()
         return data, ObjectInfo(uri, size, plain(answer["ETag"]), modified)
+
+    def _size_in(self, answer: Any, uri: str, start: int, length: int, etag: str) -> int:
+        """The object's size, from an answer about a range of it that is what was asked for.
+
+        Stores differ in what they make of conditions and ranges that they do not know.
+        """
+        if etag and plain(answer["ETag"]) != etag:
+            raise InputChanged(CHANGED.format(uri=uri))
+        if (part := answer.get("ContentRange")) is not None:
+            return int(part.rpartition("/")[2])
+        size = int(answer["ContentLength"])
+        if start > 0 or size > length:
+            raise StorageError(
+                f"{uri}: {self.endpoint} answers with the whole object where a range of it is asked"
+                " for; reading needs a store that knows the header Range"
+            )
+        return size
 
     def _connection_lost(self, uri: str, error: Exception) -> StoreUnavailable:
         return StoreUnavailable(
@@ -184,14 +215,28 @@ class S3Client:
             f" while reading ({error}); check the network, then run the job again"
         )
 
-    def _no_range(self, uri: str, error: StorageError) -> tuple[bytes, ObjectInfo]:
+    def _no_range(self, uri: str, error: StorageError, etag: str) -> tuple[bytes, ObjectInfo]:
         cause = error.__cause__
         code = code_of(cause) if isinstance(cause, ClientError) else ""
-        if code in BEYOND_END:
+        if code in BEYOND_END and not etag:
             return b"", ObjectInfo(uri, 0, "")
-        if code in CONDITION_FAILED:
-            raise InputError(f"{uri} changed after it was listed; run the job again") from cause
+        if code in CONDITION_FAILED | BEYOND_END:
+            raise InputChanged(CHANGED.format(uri=uri)) from cause
+        if etag and code in NO_OBJECT:
+            raise InputChanged(GONE.format(uri=uri)) from cause
         raise error
+
+
+def _rules_of(settings: Store) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a bucket's rules ask for: arguments of every request, and of those that make objects."""
+    of_object: dict[str, Any] = {}
+    if (encryption := settings.encryption) is not None:
+        of_object["ServerSideEncryption"] = encryption.algorithm
+        if encryption.key_id is not None:
+            of_object["SSEKMSKeyId"] = encryption.key_id
+        if encryption.bucket_key is not None:
+            of_object["BucketKeyEnabled"] = encryption.bucket_key
+    return ({"RequestPayer": "requester"} if settings.requester_pays else {}), of_object
 
 
 def plain(etag: str) -> str:

@@ -21,10 +21,14 @@ State = tuple[tuple[int, int] | None, ...]
 """Of each file its inode and time of change; None for one that is missing."""
 
 
-def prefer_files(session: Any, folder: Path) -> None:
-    """Let a session of botocore take the folder's keys, unless variables name others."""
+def prefer_files(session: Any, folder: Path, *, to_variables: bool = False) -> None:
+    """Let a session of botocore take the folder's keys, unless variables name others.
+
+    Args:
+        to_variables: whether the files come before variables too.
+    """
     providers = session.get_component("credential_provider").providers
-    first = int(bool(providers) and providers[0].METHOD == _VARIABLES)
+    first = int(not to_variables and bool(providers) and providers[0].METHOD == _VARIABLES)
     providers.insert(first, _MountedProvider(folder))
 
 

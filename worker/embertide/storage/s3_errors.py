@@ -5,6 +5,7 @@ The codes come from AWS; MinIO, Ceph and versitygw send the same ones and a few 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,11 +21,28 @@ from embertide.errors import (
     StoreUnavailable,
 )
 from embertide.spec import naming
+from embertide.spec.storage import NamedStore, Store
 
 CONDITION_FAILED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 NO_OBJECT = {"NoSuchKey", "NotFound", "404"}
 BEYOND_END = {"InvalidRange", "416"}
 DENIED = {"AccessDenied", "403"}
+NO_MULTI_DELETE = {
+    "MissingContentMD5",
+    "InvalidRequest",
+    "InvalidArgument",
+    "InvalidDigest",
+    "BadDigest",
+    "MalformedXML",
+    "NotImplemented",
+    "MethodNotAllowed",
+    "400",
+    "405",
+    "411",
+    "501",
+}
+"""Of stores that do not take a deletion of several objects, as without Content-MD5, which the
+client no longer sends."""
 CONNECTION_LOST = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
 """No connection, or one that was closed or timed out."""
 
@@ -45,6 +63,38 @@ _WRONG_REGION = {
     "IllegalLocationConstraintException",
     "301",
 }
+_RIGHTS = {
+    "ListObjectsV2": "s3:ListBucket",
+    "GetObject": "s3:GetObject",
+    "HeadObject": "s3:GetObject",
+    "PutObject": "s3:PutObject",
+    "CreateMultipartUpload": "s3:PutObject",
+    "UploadPart": "s3:PutObject",
+    "CompleteMultipartUpload": "s3:PutObject",
+    "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "DeleteObject": "s3:DeleteObject",
+    "DeleteObjects": "s3:DeleteObject",
+}
+"""The action of a policy that an operation needs."""
+_CLIENT_KEY = "stored using a form of Server Side Encryption"
+_NO_CHECKSUM = {
+    "InvalidRequest",
+    "MissingContentMD5",
+    "BadDigest",
+    "NotImplemented",
+    "XAmzContentSHA256Mismatch",
+    "InvalidArgument",
+}
+_CHECKSUM = re.compile(r"checksum|content-md5|trailer|crc32|aws-chunked", re.IGNORECASE)
+_OF_KEY = re.compile(r"kms:\w+")
+_OF_BUCKETS = {"s3:ListBucket", "s3:ListBucketMultipartUploads"}
+_BESIDE = {
+    "s3:GetObject": " and s3:ListBucket on the bucket, without which this is also the answer about"
+    " objects that do not exist (a bucket whose requesters pay wants requesterPays: true)",
+    "s3:ListBucket": " (a bucket whose requesters pay wants requesterPays: true)",
+    "s3:PutObject": " (a bucket may demand encryption of each write: spec.storage.encryption)",
+}
 _NOT_TLS = (
     "WRONG_VERSION_NUMBER",
     "RECORD_LAYER_FAILURE",
@@ -61,7 +111,14 @@ _NO_CREDENTIALS = (
     boto.ProfileNotFound,
     boto.ConfigNotFound,
 )
+
+
+class CredentialsUnavailable(boto.CredentialRetrievalError):  # type: ignore[misc]
+    """STS or a metadata service did not give credentials at any attempt, and may do so later."""
+
+
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_PUBLIC = "for a public bucket, set anonymous: true in {}"
 
 
 def code_of(error: boto.ClientError) -> str:
@@ -75,22 +132,25 @@ def is_missing_object(error: ObjectMissing) -> bool:
     return isinstance(cause, boto.ClientError) and code_of(cause) in NO_OBJECT
 
 
-def how_to_sign_in(secret: str | None, env: Mapping[str, str]) -> str:
-    """What to do about credentials, where this process runs.
-
-    Args:
-        secret: ``spec.storage.credentialsSecret``.
-    """
+def how_to_sign_in(settings: Store, env: Mapping[str, str]) -> str:
+    """What to do about credentials of a store, where this process runs."""
+    field = "spec.storage"
+    if isinstance(settings, NamedStore):
+        field = f"the entry of spec.storage.stores for {settings.prefix}"
+    if settings.anonymous:
+        return f"the bucket is not public: take anonymous: true out of {field}, and sign in"
     if naming.ENV_IN_POD not in env:
-        return f"set {_KEYS}, AWS_PROFILE, or give the machine a role"
-    if secret is not None:
+        if settings.profile is not None:
+            return f"look at the profile {settings.profile!r} ({field}.profile)"
+        return f"set {_KEYS}, AWS_PROFILE, or give the machine a role; {_PUBLIC.format(field)}"
+    if settings.credentials_secret is not None:
         return (
-            f"look at {_KEYS} in the Secret {secret!r} of the job's namespace"
-            " (spec.storage.credentialsSecret)"
+            f"look at {_KEYS} in the Secret {settings.credentials_secret!r} of the job's namespace"
+            f" ({field}.credentialsSecret)"
         )
     return (
-        f"name a Secret with {_KEYS} in spec.storage.credentialsSecret, or give the service account"
-        " of the pods (spec.workers.serviceAccountName) a role"
+        f"name a Secret with {_KEYS} in {field}.credentialsSecret, or give the service account"
+        f" of the pods (spec.workers.serviceAccountName) a role; {_PUBLIC.format(field)}"
     )
 
 
@@ -124,12 +184,60 @@ def of_answer(error: boto.ClientError, uri: str, endpoint: str, sign_in: str) ->
         return AccessDenied(f"{uri}: {_CREDENTIALS[code]} ({endpoint}, {said}); {sign_in}")
     if code in _WRONG_REGION:
         return _wrong_region(error, uri, said)
+    if (rule := _rule(code, said, uri, error)) is not None:
+        return StorageError(rule)
     if code in _FULL:
         return OutputError(
             f"{uri} cannot be written: the store is full ({said}); raise its quota, lower"
             " output.keepVersions or choose another output.uri"
         )
-    return _of_status(status, said, uri, endpoint, sign_in)
+    if status in (401, 403):
+        return _denied(error, said, uri, endpoint, sign_in)
+    return _of_status(status, said, uri, endpoint)
+
+
+def _rule(code: str, said: str, uri: str, error: boto.ClientError) -> str | None:
+    """What a rule of the bucket says no to, and what to do; None for anything else."""
+    if code == "InvalidObjectState":
+        kind = error.response.get("Error", {}).get("StorageClass") or "an archive"
+        return (
+            f"{uri} is archived in {kind}, and cannot be read ({said}): restore it, or copy it to"
+            " a storage class that is read at once"
+        )
+    if code.startswith("KMS."):
+        return (
+            f"{uri}: the key that encrypts it cannot be used ({said}): correct"
+            " spec.storage.encryption.keyId, or enable the key"
+        )
+    if _CLIENT_KEY in said:
+        return (
+            f"{uri} is encrypted with a key of its writer (SSE-C), which is not supported ({said}):"
+            " copy it to an object with SSE-S3 or SSE-KMS"
+        )
+    if code in _NO_CHECKSUM and _CHECKSUM.search(said):
+        return (
+            f"{uri}: the store and the write's checksum do not fit ({said}): set"
+            " spec.storage.checksums to always where the bucket demands checksums, to whenRequired"
+            " where the store does not know them"
+        )
+    return None
+
+
+def _denied(
+    error: boto.ClientError, said: str, uri: str, endpoint: str, sign_in: str
+) -> AccessDenied:
+    bucket = uri.removeprefix("s3://").partition("/")[0]
+    right = _RIGHTS.get(error.operation_name, "an action")
+    if (of_key := _OF_KEY.search(said)) is not None:
+        return AccessDenied(
+            f"{uri}: {endpoint} denies the use of its encryption key ({said}): allow {of_key[0]} on"
+            " that key"
+        )
+    place = f"the bucket {bucket!r}" if right in _OF_BUCKETS else f"{uri.rpartition('/')[0]}/*"
+    return AccessDenied(
+        f"{uri}: {endpoint} denies access with these credentials ({said}): allow {right} on"
+        f" {place}{_BESIDE.get(right, '')}, or correct the credentials ({sign_in})"
+    )
 
 
 def _wrong_region(error: boto.ClientError, uri: str, said: str) -> StorageError:
@@ -160,14 +268,7 @@ def reason_of(error: BaseException) -> str:
     return "the connection was lost"
 
 
-def _of_status(status: int, said: str, uri: str, endpoint: str, sign_in: str) -> StorageError:
-    if status in (401, 403):
-        return AccessDenied(
-            f"{uri}: {endpoint} denies access with these credentials ({said}): correct"
-            f" them ({sign_in}), or allow s3:ListBucket on the bucket and s3:GetObject,"
-            " s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload on its objects as far as"
-            " they are needed"
-        )
+def _of_status(status: int, said: str, uri: str, endpoint: str) -> StorageError:
     if status == 501:
         return StorageError(
             f"{uri}: {endpoint} does not support this request ({said}); publishing needs"
@@ -190,6 +291,11 @@ def _said(error: boto.ClientError) -> str:
 
 
 def _of_client(error: boto.BotoCoreError, uri: str, endpoint: str, sign_in: str) -> StorageError:
+    if isinstance(error, CredentialsUnavailable):
+        return StoreUnavailable(
+            f"{uri}: the credentials for S3 could not be fetched ({error}); wait and run the job"
+            " again, or raise spec.storage.maxAttempts"
+        )
     if isinstance(error, _NO_CREDENTIALS):
         return AccessDenied(f"{uri}: no usable credentials for S3 ({error}); {sign_in}")
     if isinstance(error, boto.SSLError) and any(sign in str(error) for sign in _NOT_TLS):

@@ -15,7 +15,7 @@ from botocore import exceptions as boto
 from embertide.storage.protocol import OnRetry
 from embertide.storage.s3_errors import CONNECTION_LOST, reason_of
 
-_PASSING = (429, 500, 502, 503, 504)
+PASSING = (429, 500, 502, 503, 504)
 """HTTP statuses of servers that are busy, starting or behind a gateway that cannot reach them."""
 _LONGEST_PAUSE_SECONDS = 20
 
@@ -63,4 +63,4 @@ def _passing_error(response: Any, error: Exception | None) -> str | None:
         passing = isinstance(error, CONNECTION_LOST) and not isinstance(error, boto.SSLError)
         return reason_of(error) if passing else None
     status = response[0].status_code
-    return f"HTTP status {status}" if status in _PASSING else None
+    return f"HTTP status {status}" if status in PASSING else None

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_128
 
-from embertide.errors import EmbertideError, ObjectMissing, OutputError
+from embertide.errors import EmbertideError, InputChanged, ObjectMissing, OutputError
 from embertide.storage.protocol import Storage
 from embertide.versions.part_sinks import HashedSink, NpySink, ParquetSink, Sink
 
@@ -245,8 +245,10 @@ def _verify_object(storage: Storage, uri: str, size: int, checksum: str) -> None
             raise OutputError(f"{uri} has {info.size} bytes, {size} were written: {again}")
         with storage.open(uri, info) as file:
             found = _checksum(file)
-    except ObjectMissing as error:
-        raise OutputError(f"{uri} was removed while it was verified: {again}") from error
+    except (ObjectMissing, InputChanged) as error:
+        raise OutputError(
+            f"{uri} was removed or replaced while it was verified: {again}"
+        ) from error
     if found != checksum:
         raise OutputError(
             f"{uri} has the XXH3 checksum {found}, it was written with {checksum}: {again}"
