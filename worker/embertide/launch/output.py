@@ -1,4 +1,4 @@
-"""Whether a job's output can be written, asked by a plan, which must leave nothing behind."""
+"""Whether a job's output can be published to, asked by a plan, which must leave nothing behind."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from embertide.errors import EmbertideError
-from embertide.launch.sequence import check_output
 from embertide.spec.version_names import new_version
 from embertide.storage.local_errors import to_path
 from embertide.storage.protocol import Storage
+from embertide.versions.probe import check_output
 
 
 def output_problem(storage: Storage, output_uri: str) -> EmbertideError | None:
-    """Why the output cannot be written; None if a first object could be."""
+    """Why no version could be published there; None if one could be."""
     with _no_new_folders(output_uri):
         try:
             check_output(storage, output_uri, new_version())

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from embertide.errors import EmbertideError
 from embertide.launch.failure import Cause
 from embertide.launch.fork_server import call, call_alone
 from embertide.launch.launcher import launch
@@ -45,7 +44,7 @@ def prepare(
     on_planned: Callable[[Estimate], None],
     on_listed: Callable[[Inputs], None] = lambda _inputs: None,
 ) -> Estimate:
-    """List the inputs, choose the grid, see that the output can be written, write the order.
+    """List the inputs, choose the grid, see that the output can be published to, write the order.
 
     Args:
         grid: the manifest's by default, else one chosen for ``workers``.
@@ -57,13 +56,14 @@ def prepare(
         on_planned: called before anything is written; may refuse by raising.
 
     Raises:
-        EmbertideError: inputs or model cannot be read, the grid does not fit, or the output
-            cannot be written.
+        EmbertideError: inputs or model cannot be read, the grid does not fit, or nothing could be
+            published to the output.
     """
     from embertide.planning.inputs import list_inputs
     from embertide.planning.order import WorkOrder
     from embertide.planning.sizes import check_sizes
     from embertide.storage.reading_ahead import begin_to_read
+    from embertide.versions.probe import check_output
 
     inputs = list_inputs(storage, job, tables)
     on_progress(Progress("plan", message=f"{len(inputs.objects())} input objects"))
@@ -117,17 +117,6 @@ def plan_run(
     # All workers of this run are on this host.
     in_place = native.lib is not None and job.spec.workers.device == "cpu"
     return estimate(storage, job, inputs, chosen, in_place=in_place)
-
-
-def check_output(storage: Storage, output_uri: str, version: str) -> None:
-    """Learn before the work that the output cannot be written, not after it."""
-    from embertide.spec.version_names import version_uri
-
-    probe = f"{version_uri(output_uri, version)}/_begun"
-    storage.write(probe, b"")
-    # Where objects may be made but not removed, one is left behind; it is hidden and empty.
-    with suppress(EmbertideError):
-        storage.delete([probe])
 
 
 def launch_workers(

@@ -12,6 +12,7 @@ from embertide.pod.memory import human_bytes
 from embertide.pod.once import answer_once
 from embertide.pod.settings import ContainerFiles, read_target_memory
 from embertide.spec.reports import PlanResult
+from embertide.spec.version_names import new_version
 
 TARGET_BYTES = 8 << 30
 """What the work of one worker may take where the grid is the planner's choice."""
@@ -25,10 +26,11 @@ def plan(stop: StopRequest) -> int:
 
 
 def make_plan(files: ContainerFiles) -> PlanResult:
-    """List the inputs, choose the grid, estimate.
+    """List the inputs, see that the output can be published to, choose the grid, estimate.
 
     Raises:
-        EmbertideError: the inputs or the model cannot be read, or the grid does not fit.
+        EmbertideError: the inputs or the model cannot be read, nothing could be published, or the
+            grid does not fit.
     """
     target = read_target_memory(os.environ, TARGET_BYTES)
     job = files.read_job()
@@ -36,15 +38,17 @@ def make_plan(files: ContainerFiles) -> PlanResult:
     from embertide.planning.inputs import list_inputs
     from embertide.planning.sizes import check_sizes
     from embertide.storage.opening import open_storage
+    from embertide.versions.probe import check_output
 
     began = time.monotonic()
     storage = open_storage(job.spec.storage, _log.warning)
     inputs = list_inputs(storage, job)
     _log.info("listed %d objects in %.1f s", len(inputs.objects()), time.monotonic() - began)
+    check_sizes(storage, job, inputs, _log.warning)
+    check_output(storage, job.spec.output.uri, new_version())
     # Last, since this imports torch.
     from embertide.planning.estimate import estimate, fitting_grid
 
-    check_sizes(storage, job, inputs, _log.warning)
     grid = fitting_grid(storage, job, inputs, target)
     found = estimate(storage, job, inputs, grid)
     memory = container_bytes(found.peak_memory_per_worker_bytes)
