@@ -27,7 +27,7 @@ from embertide.spec.version_names import version_uri
 from embertide.stages.csr import gather_partition
 from embertide.stages.features import LoadedNodes, loaded_features
 from embertide.stages.infer import Graphs, infer
-from embertide.stages.limits import check_read
+from embertide.stages.limits import check_read, check_same_model, check_unchanged
 from embertide.stages.publish import Rows, WrittenType, publish_version, write_parts
 from embertide.stages.report import gather_report, keep_report, run_facts, type_counts
 from embertide.stages.sample import sample_layer
@@ -73,6 +73,7 @@ def run(
     with clock.memory:
         with clock.stage("features"):
             files = read_files(ctx.storage, ctx.job.spec.model.uri)
+            check_same_model(ctx, files.digest)
             whole = files.program()
             rows, limit = ctx.job.spec.inference.rows, files.reference_tolerance
             tolerance = allowed_error(limit, rows, whole.layers)
@@ -89,6 +90,7 @@ def run(
             edges = ingest_types(reading, inputs, nodes)
             clock.read = check_read(ctx, inputs, edges).to_json()
             clock.omissions = omissions_of(reading.job, inputs, edges)
+            added = check_unchanged(ctx, inputs)
             drop_unread(edges, match_relations(ctx.job, program))
             release_memory()
         with clock.stage("csr"):
@@ -138,7 +140,7 @@ def run(
         for split in of_type.reference[:1]
         if not expected
     ]
-    warnings = [SKIPPED.format(uri=split.uri) for split in skipped]
+    warnings = added + [SKIPPED.format(uri=split.uri) for split in skipped]
     unread = inputs.unread_tables.items()
     warnings += [UNREAD.format(node_type=name, uri=table) for name, table in unread]
     report = gather_report(ctx, order, facts, clock, recorder, version, warnings)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from embertide.errors import InputError
+from embertide.planning.listings import NotedListings, State
 from embertide.planning.model_tables import tables_by_type, unread_tables
 from embertide.readers.edges import edge_feature_width, split_edges
 from embertide.readers.feature_schema import FeatureSchema, feature_schema
@@ -92,6 +93,7 @@ class Inputs:
         absent: edge types without objects, which their input allows.
         missing_days: location of an input -> days of its window without objects.
         tables: inputs that are Delta or Iceberg tables, and the version of each that is read.
+        listings: each folder that was listed -> its state by then.
     """
 
     by_edges: dict[str, list[Split]]
@@ -102,6 +104,7 @@ class Inputs:
     absent: list[str] = field(default_factory=list)
     missing_days: dict[str, list[str]] = field(default_factory=dict)
     tables: list[TableRead] = field(default_factory=list)
+    listings: dict[str, State] = field(default_factory=dict)
 
     @property
     def edges(self) -> list[Split]:
@@ -162,9 +165,11 @@ class Inputs:
             for name, splits in data["by_edges"].items()
         }
         nodes = {name: NodeSplits.from_json(of_type) for name, of_type in data["by_nodes"].items()}
-        others = ("model_tables", "edge_features", "unread_tables", "absent", "missing_days")
+        names = ("model_tables", "edge_features", "unread_tables", "absent", "missing_days")
+        others = {name: data[name] for name in names}
         tables = [TableRead(**table) for table in data["tables"]]
-        return cls(edges, nodes, **{name: data[name] for name in others}, tables=tables)
+        listings = {uri: (count, digest) for uri, (count, digest) in data["listings"].items()}
+        return cls(edges, nodes, **others, tables=tables, listings=listings)
 
 
 def _entry(kind: str, uri: str, size: int, etag: str) -> dict[str, Any]:
@@ -183,7 +188,11 @@ def list_inputs(
         ManifestError: a scaling of another width.
         StorageError, InputError: an input is missing, refused or malformed.
     """
-    above, sources = FoldersAbove(storage), Sources(storage, _pinned(job, versions or {}))
+    pinned, noted = _pinned(job, versions or {}), NotedListings(storage)
+    # A version of a table stays what it is, whatever is written to its folder.
+    sources = Sources(noted.storage, tables=storage, versions=pinned)
+    storage = noted.storage
+    above = FoldersAbove(storage)
     above.refuse_tables(_uris_of(storage, job))
     every = tables_by_type(storage, job)
     tables = _model_tables(job, every)
@@ -219,6 +228,7 @@ def list_inputs(
         _absent(sources, job, edges),
         _missing_days(storage, job),
         _tables_read(sources, job),
+        noted.states,
     )
 
 

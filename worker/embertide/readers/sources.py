@@ -33,11 +33,19 @@ class Sources:
     """The files of inputs; what was looked up once stays as it was.
 
     Args:
+        tables: a storage for what tables consist of; default: the same.
         versions: of tables that another process looked up.
     """
 
-    def __init__(self, storage: Storage, versions: Mapping[TableKey, int] | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        tables: Storage | None = None,
+        versions: Mapping[TableKey, int] | None = None,
+    ) -> None:
         self._storage, self._versions = storage, versions or {}
+        self._storage_of_tables = storage if tables is None else tables
         self._tables: dict[TableKey, TableSnapshot] = {}
 
     def files(self, item: ObjectInput, field: str) -> list[ObjectInfo]:
@@ -69,7 +77,7 @@ class Sources:
         key = uri, form, as_of = table_key(item)
         if key not in self._tables:
             version = self._versions.get(key)
-            self._tables[key] = _read(self._storage, uri, form, as_of, version)
+            self._tables[key] = _read(self._storage_of_tables, uri, form, as_of, version)
         return self._tables[key]
 
 

@@ -1,11 +1,13 @@
-"""Whether as much was read as the job demands, once all edges are read and nothing is computed."""
+"""Whether what was read is whole and enough, once it is read and nothing is computed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from embertide.context import RunContext
+from embertide.errors import InputChanged
 from embertide.planning.inputs import Inputs
+from embertide.planning.listings import check_listings
 from embertide.planning.sizes import (
     TEXT_FORMATS,
     ReadRows,
@@ -21,6 +23,7 @@ from embertide.readers.splits import assign_splits
 from embertide.spec.edges import EdgeInput
 from embertide.spec.manifest import EmbeddingJob
 from embertide.spec.relations import Relation
+from embertide.storage.protocol import ObjectInfo
 from embertide.telemetry.progress import Progress
 
 
@@ -74,3 +77,37 @@ def _count(ctx: RunContext, edge: EdgeInput, inputs: Inputs) -> int:
     mine = assign_splits(splits, ctx.grid.world)[ctx.grid.rank]
     at_once = splits_at_once(mine, ctx.threads)
     return sum(map_splits(mine, lambda split: count_edges(ctx.storage, edge, split), at_once))
+
+
+def check_same_model(ctx: RunContext, digest: str) -> None:
+    """Refuse a model that was replaced while the ranks read it. Collective: every rank must call.
+
+    Args:
+        digest: of the files that this rank has read.
+
+    Raises:
+        InputChanged: on every rank; two of them have read different files.
+    """
+    digests = ctx.exchange.all_objects(digest)
+    if len(set(digests)) > 1:
+        other = next(rank for rank, item in enumerate(digests) if item != digests[0])
+        raise InputChanged(
+            f"{ctx.job.spec.model.uri} changed while the workers read it: workers 0 and {other}"
+            " have read different files; run the job again when nothing writes to it"
+        )
+
+
+def check_unchanged(ctx: RunContext, inputs: Inputs) -> list[str]:
+    """List the inputs again on rank 0, once all is read; returns warnings about new objects.
+
+    Raises:
+        InputChanged: on rank 0; something was written to an input while it was read.
+    """
+    if ctx.grid.rank > 0:
+        return []
+    read = {
+        item["uri"]: ObjectInfo(item["uri"], item["size"], item["etag"])
+        for item in inputs.objects()
+    }
+    strict = ctx.job.spec.input.new_objects == "refuse"
+    return check_listings(ctx.storage, inputs.listings, read, strict=strict)
