@@ -94,6 +94,15 @@ def _note_output(job: Object, draft: Draft, found: Publication) -> None:
     where = f"{_contents(output)} at {uri}{_without(found.report)}"
     if draft.set("Published", True, "Published" if output.current else NOT_CURRENT, where):
         draft.add_event("Published", f"version {output.version}: {where}")
+    _note_removal(draft, output.not_removed)
+
+
+def _note_removal(draft: Draft, problem: str | None) -> None:
+    """Set Pruned to False where versions are left that the job does not keep; else drop it."""
+    if problem is None:
+        draft.drop("Pruned")
+    elif draft.set("Pruned", False, "RemovalFailed", problem):
+        draft.add_event("RemovalFailed", problem, warning=True)
 
 
 def _without(report: RunStatus | None) -> str:

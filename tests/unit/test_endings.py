@@ -232,3 +232,21 @@ def test_no_stage_starts_after_the_end() -> None:
     ]
     assert names == sorted(names)
     assert len(set(names)) == 50
+
+
+@pytest.mark.parametrize("channel", ["status", "container"])
+def test_old_versions_that_stay_are_a_condition(channel: str) -> None:
+    problem = "version x of s3://shop/embeddings is published, but versions beyond the newest 3 ..."
+    world = running()
+    if channel == "status":
+        report = world.report("succeeded", 100)
+        output = report.output.model_copy(update={"not_removed": problem})
+        world.reconcile(1, report=report.model_copy(update={"output": output}))
+    else:
+        world.reconcile(
+            90, pods=world.pods(world.published(held=False, not_removed=problem)), report=None
+        )
+    assert world.status["phase"] == "Succeeded"
+    assert world.condition("Pruned") == ("False", "RemovalFailed")
+    assert world.condition("Ready") == ("True", "Complete")
+    assert "RemovalFailed" in world.events

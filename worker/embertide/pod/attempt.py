@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from embertide.versions.catalog import VersionInfo
 
 SNAPSHOT_SECONDS = 2.0
+_LONGEST_WARNING = 1000
 _UNDER_WAY_SECONDS = 2.0
 """How long a request may be on its way to the store when the process that sent it is killed."""
 
@@ -232,6 +233,7 @@ class WorkerAttempt:
             job_uid=self._settings.job_uid,
             attempt=self._settings.attempt,
             types=published_types(info) if len(self._job.spec.input.nodes) > 1 else None,
+            not_removed=info.not_removed[:_LONGEST_WARNING] or None,
         )
 
     def clean_up(self) -> OutputReport | None:

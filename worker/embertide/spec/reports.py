@@ -99,6 +99,8 @@ class OutputReport(ReportModel):
         types: of a graph of several node types those that were published, None for one of a single
             type, from workers that did not say so yet, and in a termination message that would be
             too long with them.
+        not_removed: why versions that the job does not keep are still there; at most 1000
+            characters.
     """
 
     version: str
@@ -110,6 +112,7 @@ class OutputReport(ReportModel):
     job_uid: str = ""
     attempt: int = 0
     types: list[TypeOutput] | None = Field(default=None, max_length=MAX_ENTRIES)
+    not_removed: str | None = Field(default=None, max_length=1000)
 
     def to_text(self) -> str:
         """Compact JSON of at most 4000 bytes; without URI, then types, where it does not fit."""

@@ -225,6 +225,8 @@ class RunReport:
     all of them, and ``dim`` is the width of the widest embeddings. ``began`` is when the first
     worker began, in seconds since the epoch by rank 0's clock (0: unknown); spans count from it.
     ``omissions`` is what the run did without, which ``warnings`` say in sentences.
+    ``not_removed`` says why versions that the job does not keep are still there ("": they are not);
+    it is one of the ``warnings`` too.
     """
 
     version: str
@@ -254,6 +256,7 @@ class RunReport:
     start_seconds: float = 0.0
     began: float = 0.0
     omissions: Omissions = field(default_factory=Omissions)
+    not_removed: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON-able data; `from_json` is the way back."""

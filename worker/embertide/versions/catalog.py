@@ -37,6 +37,8 @@ class VersionInfo:
         row_type: how rows were held that layers read over edges, the job's ``inference.rows``;
             float32 in versions from before there was a choice.
         types: of a version of several node types each one, by name; empty where there is one.
+        not_removed: of a version that was published just now: why older ones are still there
+            that the job does not keep; "" where all are gone.
     """
 
     version: str
@@ -49,6 +51,7 @@ class VersionInfo:
     current: bool
     row_type: str = "float32"
     types: dict[str, TypeInfo] = field(default_factory=dict)
+    not_removed: str = ""
 
 
 def describe(

@@ -7,6 +7,8 @@ complete version: the new one or the one before. `pointer.py` has the rules for 
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import Any
 
 from embertide.errors import OutputError, StorageError
@@ -18,6 +20,13 @@ from embertide.versions.objects import is_complete, objects_of
 from embertide.versions.pointer import advance, move_back, utc_now
 from embertide.versions.retention import remove_old
 
+NOT_REMOVED = (
+    "{version} of {uri} is published, but versions beyond the newest {keep} could not be removed:"
+    " {why}; each run tries again"
+)
+
+_log = logging.getLogger("embertide")
+
 
 def publish(
     storage: Storage, output_uri: str, version: str, manifest: dict[str, Any], keep: int
@@ -26,11 +35,11 @@ def publish(
 
     One process of a run calls. ``manifest`` needs rows, dim and parts (each a PartDigest as a
     dict); version and created are added. The result's ``current`` is False when a newer
-    version or a later rollback keeps LATEST where it is.
+    version or a later rollback keeps LATEST where it is; its ``not_removed`` says why older
+    versions are still there.
 
     Raises:
-        OutputError: a part is missing or has another size; or the version is current but
-            older ones could not be removed.
+        OutputError: a part is missing or has another size.
         StorageError: the store refused or failed before the version was visible.
     """
     check_rows(output_uri, version, manifest)
@@ -44,22 +53,27 @@ def finish(storage: Storage, output_uri: str, version: str, keep: int) -> Versio
     """Make a complete version current, then remove old ones: the last steps of `publish`.
 
     Whoever finds a complete version whose run ended early does them too; what is done already
-    stays as it is.
+    stays as it is. Versions that cannot be removed are a warning: readers have the new one.
 
     Raises:
         ObjectMissing: the version is not complete.
-        OutputError: the version is current but older ones could not be removed.
     """
     manifest, digest = read_manifest(storage, output_uri, version)
     current = advance(storage, output_uri, version, digest)
+    not_removed = _remove_old(storage, output_uri, version, keep)
+    info = describe(output_uri, version, manifest, digest, current)
+    return replace(info, not_removed=not_removed)
+
+
+def _remove_old(storage: Storage, output_uri: str, version: str, keep: int) -> str:
+    """Remove old versions; returns what is wrong if they could not be removed, else ""."""
     try:
         remove_old(storage, output_uri, keep)
-    except StorageError as error:
-        raise OutputError(
-            f"{version} of {output_uri} is published, but versions beyond the newest {keep} could"
-            f" not be removed: {error}"
-        ) from error
-    return describe(output_uri, version, manifest, digest, current)
+    except (StorageError, OutputError) as error:
+        problem = NOT_REMOVED.format(version=version, uri=output_uri, keep=keep, why=error)
+        _log.warning("%s", problem)
+        return problem
+    return ""
 
 
 def rollback(storage: Storage, output_uri: str, version: str) -> VersionInfo:
