@@ -83,9 +83,10 @@ def check_listings(
             continue
         for change in _changes(uri, objects, read):
             raise InputChanged(f"{change} {_AGAIN}")
-        newest = max(
-            (info for info in objects if info.uri not in read), key=lambda info: info.modified
-        )
+        others = [info for info in objects if info.uri not in read]
+        if not others:
+            continue  # Only what is not read, such as markers, was there and is gone.
+        newest = max(others, key=lambda info: info.modified)
         text = _ADDED.format(uri=uri, before=state[0], now=len(objects), newest=newest.uri)
         if strict:
             raise InputChanged(f"{text}{_AGAIN}{_IGNORE}")
