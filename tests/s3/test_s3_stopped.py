@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,8 +24,10 @@ from embertide.storage.opening import open_storage
 from embertide.storage.protocol import Storage
 from embertide.synth import SynthOptions, synthesize
 from embertide.versions.retention import ABANDONED_AFTER
+from tests.support.commands import Running
 from tests.support.patience import SOON_SECONDS, WAIT_SECONDS
 from tests.support.pods import local_pods
+from tests.support.s3.proxy import Answer, Forward, Request, s3_proxy
 from tests.support.s3.server import S3Server
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.versions import publish_one
@@ -52,7 +57,7 @@ class HoldingProxy(TcpProxy):
         with suppress(OSError):
             while data := one.recv(65536):
                 line = data.split(b"\r\n", 1)[0]
-                if line.startswith(b"POST") and b"uploads" in line:
+                if line.startswith(b"POST") and b"uploads" in line and b"_probe-" not in line:
                     self.held.release()
                     # A request that is under way arrives, although its sender is gone.
                     self._looked.wait(WAIT_SECONDS)
@@ -133,3 +138,43 @@ def test_more_uploads_than_a_page_are_listed(s3: S3Server, storage: Storage, roo
     storage.sweep(root)
     assert listed == uris
     assert storage.unfinished(root) == []
+
+
+def by_whole_key(request: Request, forward: Forward) -> Answer:
+    """As MinIO: uploads are listed where the prefix is the key of their object, and only there."""
+    if request.method != "GET" or "uploads" not in request.query:
+        return forward(request)
+    answer = forward(request)
+    key = f"<Key>{request.query.get('prefix', '')}</Key>".encode()
+    if key in answer.body:
+        return answer
+    empty = b"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>"
+    return replace(answer, body=empty + b"</ListMultipartUploadsResult>")
+
+
+@pytest.mark.distributed
+def test_a_killed_worker_leaves_no_upload_where_those_are_listed_by_key(
+    s3: S3Server, root: str, tmp_path: Path
+) -> None:
+    with s3_proxy(s3.endpoint) as proxy:
+        make_job(s3, root, proxy.endpoint, tmp_path)
+        text = (tmp_path / "job.yaml").read_text()
+        (tmp_path / "job.yaml").write_text(text.replace(s3.endpoint, proxy.endpoint))
+        uploading, killed = threading.Event(), threading.Event()
+
+        def hold(request: Request, forward: Forward) -> Answer:
+            if request.method == "PUT" and "partNumber" in request.query:
+                uploading.set()
+                killed.wait(WAIT_SECONDS)
+            return by_whole_key(request, forward)
+
+        proxy.rule = hold
+        run = Running(tmp_path, "run", str(tmp_path / "job.yaml"), "--grid", "2x1", "--json")
+        workers = run.workers(2)
+        assert uploading.wait(WAIT_SECONDS), run.output()
+        assert any(root.removeprefix(s3.uri("")) in key for key in open_uploads(s3))
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        killed.set()
+        assert run.done(WAIT_SECONDS).code == 8
+    assert [key for key in open_uploads(s3) if root.removeprefix(s3.uri("")) in key] == []

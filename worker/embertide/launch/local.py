@@ -123,7 +123,7 @@ def _run_ready(
             try:
                 return _run_workers(folder, settings, estimate, reporter, noted)
             except BaseException as error:
-                raise _clean_up(error, storage, job.spec.output.uri, version) from None
+                raise _clean_up(error, storage, job.spec.output.uri, version, folder) from None
 
 
 def _settings(
@@ -162,14 +162,14 @@ def _run_workers(
 
 
 def _clean_up(
-    error: BaseException, storage: Storage, output_uri: str, version: str
+    error: BaseException, storage: Storage, output_uri: str, version: str, folder: RunFolder
 ) -> BaseException:
     """Remove what a failed run has written; returns the error, with the outcome if it is open."""
     from embertide.versions.publish import discard
 
     outcome = "Nothing was published, the previous version is intact"
     try:
-        discard(storage, output_uri, version)
+        discard(storage, output_uri, version, folder.uploads())
     except OutputError:
         outcome = f"Version {version} was complete by then and stays; see embertide versions"
     except StorageError as failure:

@@ -166,6 +166,16 @@ class RunFolder:
     def _snapshot(self, rank: int) -> Path:
         return self.path / f"snapshot-{rank}.json"
 
+    def note_upload(self, uri: str) -> None:
+        """A multipart upload of an object begins; any worker and thread may call."""
+        with (self.path / "uploads").open("a") as file:
+            file.write(f"{uri}\n")
+
+    def uploads(self) -> list[str]:
+        """URIs that were noted."""
+        path = self.path / "uploads"
+        return path.read_text().splitlines() if path.exists() else []
+
     # -- how it ended --------------------------------------------------------------------
 
     def mark_delivered(self, rank: int) -> None:

@@ -106,7 +106,7 @@ def _run(settings: WorkerSettings, folder: RunFolder, rank: int) -> None:
     order = WorkOrder.from_json(written if alone else broadcast_object(written, rank))
     on_progress = StageReporter(_reporter(settings, folder, rank), "plan")
     storage, recorder, work = (
-        open_storage(job.spec.storage, on_progress.waits),
+        open_storage(job.spec.storage, on_progress.waits, folder.note_upload),
         CountingRecorder(),
         Work(),
     )

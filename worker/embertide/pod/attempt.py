@@ -270,7 +270,7 @@ class WorkerAttempt:
         from embertide.versions.publish import discard
 
         try:
-            discard(self._storage(), self._job.spec.output.uri, version)
+            discard(self._storage(), self._job.spec.output.uri, version, self._folder.uploads())
         except EmbertideError as error:
             _log.warning("what was written of version %s is still there: %s", version, error)
 

@@ -172,7 +172,7 @@ class LocalStore:
         """Hidden files that `create` left, or is writing."""
         return sorted(_uri(path) for path in to_path(folder).rglob(f".*{UNFINISHED}"))
 
-    def sweep(self, folder: str) -> None:
+    def sweep(self, folder: str, begun: Iterable[str] = ()) -> None:  # noqa: ARG002
         """Remove hidden files that `create` left, and the directory if it becomes empty."""
         path = to_path(folder)
         with writing(folder):

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from embertide.errors import StorageError
 from embertide.spec.storage import StorageSettings, Store
-from embertide.storage.protocol import Listing, ObjectInfo, OnRetry, Span, Storage
+from embertide.storage.protocol import Listing, ObjectInfo, OnRetry, OnUpload, Span, Storage
 from embertide.telemetry.transfers import TransferStats
 
 
@@ -29,11 +29,16 @@ class Stores:
     """The storage that users of this package get: picks the store by the URI's scheme and prefix.
 
     A store is made on first use, so that a run without S3 never loads its client. Pickled, it
-    leaves ``on_retry`` behind, which belongs to this process.
+    leaves ``on_retry`` and ``on_upload`` behind, which belong to this process.
     """
 
-    def __init__(self, settings: StorageSettings, on_retry: OnRetry = _tell_nobody) -> None:
-        self._settings, self._on_retry = settings, on_retry
+    def __init__(
+        self,
+        settings: StorageSettings,
+        on_retry: OnRetry = _tell_nobody,
+        on_upload: OnUpload = _tell_nobody,
+    ) -> None:
+        self._settings, self._on_retry, self._on_upload = settings, on_retry, on_upload
         self._made: dict[tuple[str, int], Storage] = {}
         self._lock = threading.Lock()
 
@@ -57,7 +62,8 @@ class Stores:
         key = scheme, id(settings)
         with self._lock:
             if key not in self._made:
-                self._made[key] = _make(scheme, uri, settings, self._on_retry)
+                told = self._on_retry, self._on_upload
+                self._made[key] = _make(scheme, uri, settings, *told)
             return self._made[key]
 
     def list_folders(self, uri: str) -> list[str]:
@@ -132,10 +138,10 @@ class Stores:
         folder = as_uri(folder)
         return self._store(folder).unfinished(folder)
 
-    def sweep(self, folder: str) -> None:
+    def sweep(self, folder: str, begun: Iterable[str] = ()) -> None:
         """See :meth:`Storage.sweep`."""
         folder = as_uri(folder)
-        self._store(folder).sweep(folder)
+        self._store(folder).sweep(folder, begun)
 
     def delete(self, uris: Iterable[str]) -> None:
         """See :meth:`Storage.delete`."""
@@ -143,7 +149,9 @@ class Stores:
             self._store(uri).delete([uri])
 
 
-def _make(scheme: str, uri: str, settings: Store | None, on_retry: OnRetry) -> Storage:
+def _make(
+    scheme: str, uri: str, settings: Store | None, on_retry: OnRetry, on_upload: OnUpload
+) -> Storage:
     if scheme == "file":
         from embertide.storage.local import LocalStore
 
@@ -151,17 +159,20 @@ def _make(scheme: str, uri: str, settings: Store | None, on_retry: OnRetry) -> S
     if settings is not None:
         from embertide.storage.s3 import S3Store
 
-        return S3Store(settings, on_retry)
+        return S3Store(settings, on_retry, on_upload)
     raise StorageError(f"{uri}: unknown scheme; use s3://bucket/path or file:///absolute/path")
 
 
 def open_storage(
-    settings: StorageSettings | None = None, on_retry: OnRetry = _tell_nobody
+    settings: StorageSettings | None = None,
+    on_retry: OnRetry = _tell_nobody,
+    on_upload: OnUpload = _tell_nobody,
 ) -> Stores:
     """The storage for a job's ``spec.storage``.
 
     Args:
         on_retry: told a sentence, such as "https://minio:9000 does not answer (connection
             refused), attempt 2 of 5", before each retry; may be called from several threads.
+        on_upload: told the URI of an object before its multipart upload begins; likewise.
     """
-    return Stores(settings or StorageSettings(), on_retry)
+    return Stores(settings or StorageSettings(), on_retry, on_upload)

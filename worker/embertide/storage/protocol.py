@@ -17,6 +17,8 @@ from embertide.telemetry.transfers import TransferStats
 
 OnRetry = Callable[[str], None]
 """Told a sentence before a request is sent again."""
+OnUpload = Callable[[str], None]
+"""Told the URI of an object whose upload begins; what a killed process leaves of it stays."""
 BLOCK_BYTES = 4 << 20
 """What of an object a store that is far away is asked for at a time, at most."""
 NAMES_AT_ONCE = 1000
@@ -161,5 +163,10 @@ class Storage(Protocol):
             URIs; an upload's is that of the object that it would become.
         """
 
-    def sweep(self, folder: str) -> None:
-        """Remove what killed writers left unfinished in a folder: hidden files, open uploads."""
+    def sweep(self, folder: str, begun: Iterable[str] = ()) -> None:
+        """Remove what killed writers left unfinished in a folder: hidden files, open uploads.
+
+        Args:
+            begun: URIs of objects whose uploads are known to have begun; some stores, such as
+                MinIO, list uploads by the whole key alone.
+        """

@@ -18,6 +18,7 @@ from embertide.storage.protocol import (
     Listing,
     ObjectInfo,
     OnRetry,
+    OnUpload,
     Span,
 )
 from embertide.storage.s3_client import (
@@ -54,8 +55,13 @@ class S3Store:
         StoreUnavailable: by all methods, when it does not answer after ``max_attempts``.
     """
 
-    def __init__(self, settings: Store, on_retry: OnRetry = lambda _sentence: None) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        settings: Store,
+        on_retry: OnRetry = lambda _sentence: None,
+        on_upload: OnUpload = lambda _uri: None,
+    ) -> None:
+        self._settings, self._on_upload = settings, on_upload
         self._client = S3Client(settings, on_retry)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
         self._deletes_several = True
@@ -210,14 +216,15 @@ class S3Store:
 
     def write(self, uri: str, data: bytes) -> ObjectInfo:
         """Create or replace the object; a large one by a multipart upload."""
-        upload = _Upload(self._client, uri)
+        upload = _Upload(self._client, uri, self._on_upload)
         with committing(lambda: MultipartSink(upload, self._pool)) as stream:
             stream.write(data)
         return ObjectInfo(uri, len(data), upload.etag)
 
     def create(self, uri: str) -> AbstractContextManager[BinaryIO]:
         """A stream that becomes a multipart upload, or one put if it is small."""
-        return committing(lambda: MultipartSink(_Upload(self._client, uri), self._pool))
+        upload = _Upload(self._client, uri, self._on_upload)
+        return committing(lambda: MultipartSink(upload, self._pool))
 
     def write_if(self, uri: str, data: bytes, expected: str | None) -> bool:
         """A conditional put; the store must know If-Match and If-None-Match."""
@@ -247,7 +254,7 @@ class S3Store:
 
     def try_upload(self, uri: str) -> None:
         """Begin a multipart upload and abort it."""
-        upload = _Upload(self._client, uri)
+        upload = _Upload(self._client, uri, self._on_upload)
         upload.begin()
         upload.cancel()
 
@@ -274,11 +281,19 @@ class S3Store:
             # With the key alone, the page after it begins with the next key, in every store.
             after = {"KeyMarker": page["NextKeyMarker"]}
 
-    def sweep(self, folder: str) -> None:
+    def sweep(self, folder: str, begun: Iterable[str] = ()) -> None:
         """Abort the multipart uploads below the folder that were not completed."""
-        bucket, key = bucket_and_key(folder)
+        prefix = _folder(bucket_and_key(folder)[1])
+        self._abort_uploads(folder, prefix)
+        for uri in begun:
+            key = bucket_and_key(uri)[1]
+            if key.startswith(prefix):
+                self._abort_uploads(uri, key)
+
+    def _abort_uploads(self, uri: str, prefix: str) -> None:
+        bucket, _ = bucket_and_key(uri)
         while True:
-            found = self._client.call("list_multipart_uploads", folder, Prefix=_folder(key))
+            found = self._client.call("list_multipart_uploads", uri, Prefix=prefix)
             for upload in found.get("Uploads", []):
                 uri = f"s3://{bucket}/{upload['Key']}"
                 self._client.call("abort_multipart_upload", uri, UploadId=upload["UploadId"])
@@ -328,8 +343,9 @@ class S3Store:
 class _Upload:
     """See :class:`embertide.storage.s3_streams.Upload`."""
 
-    def __init__(self, client: S3Client, uri: str) -> None:
+    def __init__(self, client: S3Client, uri: str, on_upload: OnUpload) -> None:
         require_key(uri)
+        self._note = partial(on_upload, uri)
         self._call = partial(client.call, uri=uri)
         self._id, self.etag = "", ""
 
@@ -339,6 +355,7 @@ class _Upload:
 
     def begin(self) -> None:
         """Start a multipart upload."""
+        self._note()
         self._id = self._call("create_multipart_upload")["UploadId"]
 
     def put_part(self, number: int, data: bytes | bytearray) -> Any:

@@ -8,6 +8,7 @@ complete version: the new one or the one before. `pointer.py` has the rules for 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -91,8 +92,11 @@ def rollback(storage: Storage, output_uri: str, version: str) -> VersionInfo:
     return describe(output_uri, version, manifest, digest, True)
 
 
-def discard(storage: Storage, output_uri: str, version: str) -> None:
+def discard(storage: Storage, output_uri: str, version: str, uploads: Iterable[str] = ()) -> None:
     """Remove what a run that failed has written; its workers must have ended.
+
+    Args:
+        uploads: URIs of the objects whose uploads its workers have begun, as far as known.
 
     Raises:
         OutputError: the version is complete, so it may have readers.
@@ -101,4 +105,4 @@ def discard(storage: Storage, output_uri: str, version: str) -> None:
     if is_complete(objects):
         raise OutputError(f"{version_uri(output_uri, version)} is complete; it is not removed")
     storage.delete(info.uri for info in objects)
-    storage.sweep(version_uri(output_uri, version))
+    storage.sweep(version_uri(output_uri, version), uploads)
