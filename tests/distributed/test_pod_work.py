@@ -58,6 +58,7 @@ def check_output(status: WorkerStatus, job: JobFiles, version: str) -> None:
         "job_uid": "9c2f",
         "attempt": status.attempt,
         "types": None,
+        "not_removed": None,
     }
 
 
