@@ -47,6 +47,8 @@ class NotedListings:
 
     def scan(self, uri: str) -> Listing:
         """See :meth:`Storage.scan`."""
+        # Also of what has no objects, which an optional input may be.
+        self.states[uri] = state_of([])
         listing = self._storage.scan(uri)
         self.states[uri] = state_of(listing.objects)
         return listing
