@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from embertide.planning.inputs import list_inputs
+from embertide.planning.listings import check_listings
 from embertide.planning.readiness import describe, missing_inputs
 from embertide.spec.manifest import load_manifest
 from embertide.storage.opening import open_storage
@@ -99,6 +101,19 @@ def test_the_same_table_as_what_it_is(commands: Commands, tmp_path: Path) -> Non
             done = commands.run(words[0], job.manifest, *words[1:])
             assert done.code == MISSING, done.err
             assert message in done.message
+
+
+def test_a_table_may_get_versions_while_one_is_read(tmp_path: Path) -> None:
+    from deltalake import write_deltalake
+
+    job, table = SmallJob.make(tmp_path / "job"), tmp_path / "edges"
+    write_deltalake(table, pq.read_table(job.edges))
+    job.write_manifest(input__edges=[{"uri": str(table), "format": "delta"}])
+    storage, manifest = open_storage(None), load_manifest(Path(job.manifest))
+    inputs = list_inputs(storage, manifest)
+    write_deltalake(table, pq.read_table(job.edges), mode="append")
+    assert set(inputs.listings) == {f"file://{job.features.parent}/"}
+    assert check_listings(storage, inputs.listings, {}, strict=True) == []
 
 
 def test_a_job_that_waits_for_a_new_version(commands: Commands, tmp_path: Path) -> None:

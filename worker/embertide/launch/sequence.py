@@ -6,7 +6,6 @@ Both are called inside ``fork_server(*preloads(...))``. Importing this module do
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
