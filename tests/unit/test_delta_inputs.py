@@ -16,7 +16,6 @@ import pytest
 
 from embertide.errors import InputError, ObjectMissing
 from embertide.readers.sources import Sources
-from embertide.spec.tables import AsOf
 from embertide.storage.opening import open_storage
 from tests.support.lake_tables import delta_compacted, delta_deleted
 from tests.support.table_inputs import DeltaByHand, edges, field, read_rows
@@ -242,14 +241,16 @@ def test_a_broken_log_names_the_table(tmp_path: Path) -> None:
 
 def test_versions_that_are_committed_later_do_not_count(tmp_path: Path) -> None:
     write(tmp_path / "t", ROWS)
+    item = edges(tmp_path / "t", "delta")
+    earlier = edges(tmp_path / "t", "delta", asOf={"version": 0})
     sources = Sources(open_storage(None))
-    first = sources.snapshot(f"file://{tmp_path}/t", "delta", None)
+    first = sources.snapshot(item)
     write(tmp_path / "t", ROWS)
-    assert sources.snapshot(f"file://{tmp_path}/t", "delta", None) is first
-    newest = Sources(open_storage(None)).snapshot(f"file://{tmp_path}/t", "delta", None)
+    assert sources.snapshot(item) is first
+    newest = Sources(open_storage(None)).snapshot(item)
     assert (first.version, newest.version) == (0, 1)
     assert (len(first.files), len(newest.files)) == (1, 2)
-    again = Sources(open_storage(None)).snapshot(f"file://{tmp_path}/t", "delta", AsOf(version=0))
+    again = Sources(open_storage(None)).snapshot(earlier)
     assert again.files == first.files
 
 
