@@ -238,9 +238,11 @@ class Worker:
         _log.info("stopped")
 
     def _answer(self) -> WorkerStatus:
-        """What ``/status`` says: the status, and rank 0's log."""
-        log = last_lines() if self._settings.rank == 0 else ""
-        return self._board.status.model_copy(update={"log": log})
+        """What ``/status`` says: the status, and rank 0's log until its work has ended."""
+        status = self._board.status
+        if self._settings.rank > 0 or status.state not in ("starting", "running"):
+            return status
+        return status.model_copy(update={"log": last_lines()})
 
     def _healthz(self) -> tuple[HTTPStatus, str, bytes]:
         if self._board.alive:

@@ -127,8 +127,8 @@ class WorkerStatus(ReportModel):
     """The response of ``/status``; only rank 0 reports progress, output and report.
 
     The report is of a run that has published; an attempt that found an earlier one's version
-    complete has none. The log is the last lines of rank 0's container: a deadline of the job ends
-    it while its container runs, which leaves no ending.
+    complete has none. The log is the last lines of rank 0's container while it works: a deadline of
+    the job ends it then, which leaves no ending.
     """
 
     job_uid: str
